@@ -1,0 +1,43 @@
+//! A server's stdin and stdout as one stream, where pipes cannot be polled
+
+use core::time::Duration;
+use std::io;
+use std::process::{ChildStdin, ChildStdout};
+
+use super::CapturedStderr;
+use crate::duplex::{Duplex, Interest, Ready};
+use crate::threaded::Threaded;
+
+/// The pipes of a server process, through one thread each: we write its stdin and read its stdout
+///
+/// Dropping it closes stdin once what was written is gone.
+#[derive(Debug)]
+pub struct ChildIo(Threaded);
+
+impl ChildIo {
+    pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout, _: Option<CapturedStderr>) -> io::Result<Self> {
+        Threaded::new(stdout, stdin).map(Self)
+    }
+}
+
+impl Duplex for ChildIo {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        self.0.wait(interest, timeout)
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.0.shutdown_write()
+    }
+
+    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.flush(timeout)
+    }
+}

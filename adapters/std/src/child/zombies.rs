@@ -1,0 +1,55 @@
+//! Whether a process group holds nothing but zombies, on Linux
+//!
+//! A killed process whose parent is gone is reaped by process 1, and in many containers that is a program
+//! which does so late or never. A signal can still be sent to such a zombie, so asking the group by signal 0
+//! finds it "alive".
+
+use std::fs;
+
+/// True when members of group `id` are found, and all of them are zombies; false when in doubt
+///
+/// Reads every process' entry in `/proc`, so it is for the rare case only.
+pub(super) fn only_zombies(id: i32) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let mut found = false;
+    for process in processes.flatten() {
+        let is_process = process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+        // One that ends just now cannot be read any more.
+        let Some(stat) = is_process.then(|| fs::read(process.path().join("stat")).ok()).flatten() else {
+            continue;
+        };
+        if let Some((state, group)) = state_and_group(&stat) {
+            if group == id && !matches!(state, "Z" | "X") {
+                return false;
+            }
+            found |= group == id;
+        }
+    }
+    found
+}
+
+/// Fields 3 and 5 of `/proc/N/stat`: `N (name) state parent group …`, where the name may hold anything
+fn state_and_group(stat: &[u8]) -> Option<(&str, i32)> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = core::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
+    Some((fields.next()?, fields.nth(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_stat_lines() {
+        assert_eq!(state_and_group(b"7 (a) Z (\xff) S 1 42 42 0 -1\n"), Some(("S", 42)));
+        assert_eq!(state_and_group(b"7 (a"), None);
+        assert_eq!(state_and_group(b"7 (a) S"), None);
+    }
+
+    #[test]
+    fn our_own_group_runs() {
+        let group = rustix::process::getpgrp().as_raw_nonzero().get();
+        assert!(!only_zombies(group));
+        assert!(!only_zombies(i32::MAX));
+    }
+}

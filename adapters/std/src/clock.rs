@@ -1,0 +1,66 @@
+//! Time for a core that has none
+
+use core::time::Duration;
+use std::time::{Instant as StdInstant, SystemTime};
+
+use mcp_proto::{Anchor, Instant};
+
+/// A monotonic clock whose epoch is the moment it was started
+///
+/// Take one per engine, or share one (it is `Copy`): instants of two clocks mean nothing to each other.
+/// Whether it runs on while the machine sleeps is the operating system's choice (on Linux it stands still).
+///
+/// ```
+/// let clock = mcp_std::Clock::start();
+/// let deadline = clock.now() + core::time::Duration::from_secs(5);
+/// assert!(clock.until(deadline) > core::time::Duration::ZERO);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    epoch: StdInstant,
+}
+
+impl Clock {
+    /// Starts a clock; its first instant is zero
+    #[must_use]
+    pub fn start() -> Self {
+        Self { epoch: StdInstant::now() }
+    }
+
+    /// Microseconds since the start, as the core counts time
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        // 2^64 µs are 584,000 years
+        Instant::from_micros(u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// How long to wait from now until `deadline`; zero when it has passed
+    #[must_use]
+    pub fn until(&self, deadline: Instant) -> Duration {
+        deadline.saturating_duration_since(self.now())
+    }
+
+    /// Ties this clock's epoch to Unix time, by the system clock of this moment
+    ///
+    /// A system clock set before 1970 counts as 1970. Later steps of the system clock do not change an
+    /// anchor; take a new one if they matter.
+    #[must_use]
+    pub fn anchor(&self) -> Anchor {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Anchor::new(self.now(), unix.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_forward_from_zero() {
+        let clock = Clock::start();
+        let first = clock.now();
+        assert!(first.as_micros() < 1_000_000);
+        assert!(clock.now() >= first);
+        assert_eq!(clock.until(Instant::from_micros(0)), Duration::ZERO);
+    }
+}

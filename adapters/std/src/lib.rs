@@ -1,0 +1,54 @@
+//! What the std adapters of `mcp-proto` share
+//!
+//! The core reads no clock, draws no randomness and touches no handle; on a machine with `std` somebody must.
+//! This crate is that somebody, once for all adapters: a [`Clock`], [`entropy`], byte streams that can wait
+//! for both directions at once ([`Duplex`] and its implementations), server processes ([`child`]), the guard
+//! that keeps a stray `println!` out of the stream ([`guard_stdout`]), and [`catch`] for handlers that panic.
+//!
+//! It knows no protocol: no message, method or error code is named here. It moves bytes and minds processes.
+//!
+//! | to talk over | use |
+//! |---|---|
+//! | this process' stdin and stdout | [`Stdio`] |
+//! | a server process that we start | [`child::Program`], then [`child::ChildIo`] |
+//! | a TCP or Unix socket | [`Socket`] |
+//! | anything with `Read` and `Write` | [`Threaded`] |
+//! | a test in the same process | [`memory_pair`] |
+//!
+//! # Platforms
+//!
+//! On Unix every wait is one `poll(2)`; no thread is started. Where pipes cannot be polled (Windows), the
+//! same types run two threads per stream behind the same interface. Process groups, `SIGTERM` and the stdout
+//! guard exist on Unix only; the items say so.
+
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod catch;
+pub mod child;
+mod clock;
+mod duplex;
+pub mod entropy;
+mod memory;
+#[cfg(unix)]
+mod readiness;
+mod socket;
+#[cfg(unix)]
+mod stdio;
+#[cfg(not(unix))]
+#[path = "stdio_other.rs"]
+mod stdio;
+#[cfg(unix)]
+mod stdout_guard;
+mod threaded;
+
+pub use catch::{Panic, catch};
+pub use clock::Clock;
+pub use duplex::{Duplex, Interest, Ready, is_peer_gone};
+pub use memory::{MemoryEnd, memory_pair};
+pub use socket::Socket;
+pub use stdio::Stdio;
+#[cfg(unix)]
+pub use stdout_guard::{StdoutGuard, guard_stdout};
+pub use threaded::Threaded;

@@ -1,0 +1,72 @@
+//! Waiting for handles with `poll(2)`
+//!
+//! `poll`, because `epoll` refuses regular files (`server < requests > answers` must work) and three handles
+//! need nothing better.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// The handles of one wait; `None` means "not wanted", and then nothing about that handle can wake the wait
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Handles<'fd> {
+    /// Wanted for reading
+    pub(crate) read: Option<BorrowedFd<'fd>>,
+    /// Wanted for writing
+    pub(crate) write: Option<BorrowedFd<'fd>>,
+    /// A second one for reading (a child's stderr)
+    pub(crate) aside: Option<BorrowedFd<'fd>>,
+}
+
+/// Which of them are ready; errors and hang-ups count as ready, so that the next call on the handle reports
+/// them
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Found {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) aside: bool,
+}
+
+impl Handles<'_> {
+    /// Waits until one is ready, `timeout` has passed (`None`: no limit) or a signal arrived
+    ///
+    /// Very long timeouts end early, after [`LONGEST`].
+    pub(crate) fn wait(self, timeout: Option<Duration>) -> io::Result<Found> {
+        let wanted = [(self.read, PollFlags::IN), (self.write, PollFlags::OUT), (self.aside, PollFlags::IN)];
+        let timeout = timeout.map(|timeout| timeout.min(LONGEST));
+        let Some(some) = self.read.or(self.write).or(self.aside) else {
+            std::thread::sleep(timeout.unwrap_or(LONGEST));
+            return Ok(Found::default());
+        };
+
+        // An entry without wanted events would still wake for a hang-up, so the entries in use are moved to
+        // the front and the rest is cut off. No allocation on this path.
+        let mut entries = [some, some, some].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::empty()));
+        let mut len = 0;
+        for (fd, flags) in wanted {
+            if let Some(fd) = fd {
+                entries[len] = PollFd::from_borrowed_fd(fd, flags);
+                len += 1;
+            }
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut entries[..len], timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Found::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut answers = entries[..len].iter().map(|entry| !entry.revents().is_empty());
+        let mut answer = |wanted: bool| wanted && answers.next().unwrap_or_default();
+        Ok(Found {
+            read: answer(self.read.is_some()),
+            write: answer(self.write.is_some()),
+            aside: answer(self.aside.is_some()),
+        })
+    }
+}
+
+/// Some systems count the timeout in milliseconds in an `int`; callers loop, so an early end does no harm
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,0 +1,60 @@
+//! This process' stdin and stdout as one stream, where they cannot be polled
+
+use core::time::Duration;
+use std::io::{self, IoSlice};
+
+use crate::duplex::{Duplex, Interest, Ready};
+use crate::threaded::Threaded;
+
+/// The standard input and output of this process, through one thread each (see [`Threaded`])
+///
+/// Call [`flush`](Duplex::flush) before the process ends.
+#[derive(Debug)]
+pub struct Stdio(Threaded);
+
+impl Stdio {
+    /// Opens stdin and stdout as they are; whatever else prints to stdout prints into the stream
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be started.
+    pub fn open() -> io::Result<Self> {
+        Threaded::new(io::stdin(), io::stdout()).map(Self)
+    }
+
+    /// The same as [`open`](Self::open): stdout cannot be put aside on this platform
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn guarded() -> io::Result<Self> {
+        Self::open()
+    }
+}
+
+impl Duplex for Stdio {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_vectored(parts)
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        self.0.wait(interest, timeout)
+    }
+
+    /// Ends the stream as far as this process can: the handle itself stays open until the process ends
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.0.shutdown_write()
+    }
+
+    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.flush(timeout)
+    }
+}

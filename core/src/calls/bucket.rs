@@ -1,0 +1,67 @@
+//! A token bucket on the caller's clock: so many at once, so many per second after that.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    /// What is left, in millionths of a token
+    level: u64,
+    at: Instant,
+    burst: u16,
+    rate: u16,
+}
+
+const TOKEN: u64 = 1_000_000;
+
+impl Bucket {
+    pub(crate) fn new(now: Instant, burst: u16, rate: u16) -> Self {
+        Self { level: u64::from(burst) * TOKEN, at: now, burst, rate }
+    }
+
+    /// Takes a token if there is one
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        match self.level.checked_sub(TOKEN) {
+            Some(left) => {
+                self.level = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// When the next token will be there; never when none is ever added
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        let missing = TOKEN.saturating_sub(self.level);
+        let micros = missing.checked_add(u64::from(self.rate).saturating_sub(1))?.checked_div(u64::from(self.rate))?;
+        Some(self.at + Duration::from_micros(micros))
+    }
+
+    fn refill(&mut self, now: Instant) {
+        // A microsecond at `rate` per second adds `rate` millionths of a token.
+        let elapsed = u64::try_from(now.saturating_duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
+        let added = elapsed.saturating_mul(u64::from(self.rate));
+        self.level = self.level.saturating_add(added).min(u64::from(self.burst.max(1)) * TOKEN);
+        self.at = self.at.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: PROG-013
+    #[test]
+    fn a_burst_then_a_steady_rate() {
+        let at = |ms: u64| Instant::from_micros(ms * 1000);
+        let mut b = Bucket::new(at(0), 10, 20);
+        assert_eq!((0..20).filter(|_| b.take(at(0))).count(), 10);
+        assert_eq!(b.ready_at(), Some(at(50)));
+        assert!(!b.take(at(49)) && b.take(at(50)) && !b.take(at(50)));
+        let taken = (0..1_000).filter(|i| b.take(at(50 + i * 10))).count();
+        assert!((199..=210).contains(&taken), "{taken} in ten seconds");
+        assert_eq!(Bucket::new(at(0), 1, 0).ready_at().is_some(), false);
+    }
+}

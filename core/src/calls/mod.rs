@@ -1,0 +1,7 @@
+//! Requests under way, in both directions: what client and server share.
+
+pub(crate) mod batch;
+pub(crate) mod bucket;
+pub(crate) mod inbound;
+pub(crate) mod link;
+pub(crate) mod outbound;

@@ -1,0 +1,194 @@
+//! What a client is: identity, capabilities, revisions, limits, and what it remembers of a server.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::identity::{Capabilities, Implementation};
+use crate::json::write_str;
+use crate::limits::Limits;
+use crate::meta;
+use crate::version::{Era, Version, VersionSet};
+
+/// The era of a server as it was found out before
+///
+/// An era is a property of the server: it may be stored with the server's configuration and given to the next
+/// connection, which then need not wait for an answer that never comes (VER-022, VER-023). A verdict that proves wrong
+/// costs one more round trip and is replaced.
+///
+/// ```
+/// use mcp_proto::client::Verdict;
+/// assert_eq!("legacy".parse(), Ok(Verdict::Legacy));
+/// assert_eq!(Verdict::Modern.to_string(), "modern");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It answers `server/discover`
+    Modern,
+    /// It wants `initialize`
+    Legacy,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Modern => "modern",
+            Self::Legacy => "legacy",
+        })
+    }
+}
+
+impl FromStr for Verdict {
+    type Err = UnknownVerdict;
+
+    fn from_str(s: &str) -> Result<Self, UnknownVerdict> {
+        match s {
+            "modern" => Ok(Self::Modern),
+            "legacy" => Ok(Self::Legacy),
+            _ => Err(UnknownVerdict),
+        }
+    }
+}
+
+/// A stored verdict cannot be read
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("neither `modern` nor `legacy`")]
+pub struct UnknownVerdict;
+
+/// The configuration of a client
+///
+/// Immutable and shared: engines keep an `Arc` of it.
+///
+/// ```
+/// use mcp_proto::{VersionSet, client::Config};
+/// let config = Config::new("my-app", "1.0.0").versions(VersionSet::ALL);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) info: Implementation,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) versions: VersionSet,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) send_info: bool,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) custom: Vec<String>,
+    pub(crate) hidden: Vec<String>,
+}
+
+impl Config {
+    /// A client that is called `name`, in `version`, and speaks every revision of both eras
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            info: Implementation::new(name, version),
+            capabilities: Capabilities::new(),
+            versions: VersionSet::ALL,
+            verdict: None,
+            send_info: true,
+            limits: Arc::new(Limits::default()),
+            custom: Vec::new(),
+            hidden: Vec::new(),
+        }
+    }
+
+    /// Replaces the identity
+    #[must_use]
+    pub fn info(mut self, info: Implementation) -> Self {
+        self.info = info;
+        self
+    }
+
+    /// Whether modern requests carry the client's identity (default yes; META-011)
+    #[must_use]
+    pub const fn send_client_info(mut self, send: bool) -> Self {
+        self.send_info = send;
+        self
+    }
+
+    /// Declares what the client can do for servers; requests for anything else are refused before the application
+    /// sees them (LIFE-012, ERR-021)
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Pins the revisions that are spoken; an empty set counts as all
+    #[must_use]
+    pub fn versions(mut self, versions: VersionSet) -> Self {
+        self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
+        self
+    }
+
+    /// Starts from what an earlier connection found out ([`Engine::verdict`](super::Engine::verdict))
+    #[must_use]
+    pub const fn verdict(mut self, verdict: Option<Verdict>) -> Self {
+        self.verdict = verdict;
+        self
+    }
+
+    /// Sets the bounds
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Arc::new(limits);
+        self
+    }
+
+    /// Accepts requests of legacy servers with a method of your own; other unknown ones are refused with -32601
+    #[must_use]
+    pub fn custom_method(mut self, method: impl Into<String>) -> Self {
+        self.custom.push(method.into());
+        self
+    }
+
+    /// Members whose values the [tap](crate::tap) replaces, at any depth
+    #[must_use]
+    pub fn hide_in_tap(mut self, member: impl Into<String>) -> Self {
+        self.hidden.push(member.into());
+        self
+    }
+
+    /// The bounds in force
+    #[must_use]
+    pub fn get_limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The revisions in use
+    #[must_use]
+    pub const fn get_versions(&self) -> VersionSet {
+        self.versions
+    }
+
+    pub(crate) const fn modern(&self) -> VersionSet {
+        self.versions.era(Era::Modern)
+    }
+
+    pub(crate) const fn legacy(&self) -> VersionSet {
+        self.versions.era(Era::Legacy)
+    }
+
+    /// The `_meta` members that every modern request carries (META-009, META-010, META-011)
+    pub(crate) fn stamp(&self, version: Version) -> Vec<u8> {
+        let mut out = Vec::new();
+        let key = |out: &mut Vec<u8>, name: &str| {
+            if !out.is_empty() {
+                out.push(b',');
+            }
+            write_str(out, name);
+            out.push(b':');
+        };
+        key(&mut out, meta::PROTOCOL_VERSION);
+        write_str(&mut out, version.as_str());
+        if self.send_info {
+            key(&mut out, meta::CLIENT_INFO);
+            self.info.write(&mut out, version);
+        }
+        key(&mut out, meta::CLIENT_CAPABILITIES);
+        self.capabilities.write(&mut out, version);
+        out
+    }
+}

@@ -1,0 +1,541 @@
+//! The engine: its channel, events and deadlines, and the commands of the application.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::config::{Config, Verdict};
+use super::event::{Event, Peer};
+use super::negotiate::Stage;
+use crate::budget::Budget;
+use crate::calls::inbound::{CallId, Progress, Sent};
+use crate::calls::link::{Link, Timer};
+use crate::calls::outbound::{CallKey, CallOptions, OutCall, Outbound, Purpose, Queued};
+use crate::diagnostic::Diagnostic;
+use crate::error::{CallError, Fault, UseError};
+use crate::json::{EncodeError, Noted, Serializer, object_members, write_int, write_str};
+use crate::meta;
+use crate::outbox::Outbox;
+use crate::raw::RawJson;
+use crate::rpc::{RpcError, encode};
+use crate::slab::Key;
+use crate::tap::{ChannelId, TapRecord};
+use crate::time::Instant;
+use crate::version::{Era, Version};
+use crate::vocab;
+
+/// A client without bytes: messages in, messages and events out
+///
+/// Open the channel, make calls at once (they wait until the server's era is known), feed what the server sends to
+/// [`handle_message`](Self::handle_message), take events, and send what stands in the [`outbox`](Self::outbox). For a
+/// byte stream, [`pipe::Client`](crate::pipe::Client) does all of that.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) config: Arc<Config>,
+    pub(super) link: Link<()>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) stage: Stage,
+    /// The channel that the negotiation and all calls run on
+    pub(super) main: Option<Key>,
+    pub(super) peer: Option<Box<Peer>>,
+    pub(super) verdict: Option<Verdict>,
+    /// `_meta` members of every modern request
+    pub(super) stamp: Vec<u8>,
+    /// Calls that wait for the connection to be ready, oldest first
+    queue: VecDeque<Key>,
+    queue_budget: Budget,
+    /// Bytes of answers to the server that were appended since the outbox was last empty
+    owed: usize,
+}
+
+impl Engine {
+    /// An engine that has not begun
+    #[must_use]
+    pub fn new(config: Arc<Config>) -> Self {
+        let link = Link::new(Arc::clone(&config.limits), &config.hidden);
+        let queue_budget = Budget::new(config.limits.max_queued_bytes);
+        Self {
+            link,
+            events: VecDeque::new(),
+            stage: Stage::Idle,
+            main: None,
+            peer: None,
+            verdict: None,
+            stamp: Vec::new(),
+            queue: VecDeque::new(),
+            queue_budget,
+            owed: 0,
+            config,
+        }
+    }
+
+    /// Opens the channel and begins to find out what the server speaks
+    ///
+    /// One channel at a time: opening another one while the first is open gives the first.
+    pub fn open_channel(&mut self, now: Instant) -> ChannelId {
+        self.link.tick(now);
+        if let Some(main) = self.main {
+            return ChannelId(main);
+        }
+        let main = self.link.open_channel(false, ());
+        self.main = Some(main);
+        self.begin();
+        ChannelId(main)
+    }
+
+    /// Takes one message from the server
+    pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
+        self.link.tick(now);
+        self.link.touch();
+        self.link.received(channel.0, &message);
+        if self.link.channels.get(channel.0).is_some_and(|c| !c.closed) {
+            self.receive(channel.0, message);
+        }
+    }
+
+    /// Says that nothing more will come: every call ends (STDIO-028)
+    pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
+        self.link.tick(now);
+        if Some(channel.0) == self.main {
+            let fault = self.eof_fault();
+            self.close_with(fault);
+        }
+    }
+
+    /// Ends the connection here: every call ends with [`CallError::Closed`], what is in the outbox still goes out
+    pub fn close(&mut self, now: Instant) {
+        self.link.tick(now);
+        self.close_with(Fault::Closed);
+    }
+
+    /// Lets deadlines pass; calling it early or in vain does no harm
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.link.tick(now);
+        while let Some(timer) = self.link.pop_due() {
+            match timer {
+                Timer::Opening(_) => self.opening_timed_out(),
+                Timer::Out(key) => {
+                    let call = self.link.outbound.calls.get(key).filter(|c| c.purpose == Purpose::Application);
+                    if let Some(outcome) = call.and_then(|c| c.expired(self.link.now)) {
+                        self.abandon(key, Some("no answer in time"), outcome); // TIME-002, TIME-003
+                    }
+                }
+                Timer::Age(key) => {
+                    if self.link.fail(key, &RpcError::internal("no answer in time")).is_some() {
+                        self.events.push_back(Event::RequestCancelled(CallId(key)));
+                    }
+                }
+                Timer::Held(key) => self.link.release_held(key),
+                Timer::Trim => {
+                    if self.link.trim() {
+                        self.events.shrink_to_fit();
+                        self.queue.shrink_to_fit();
+                    }
+                }
+                Timer::Grace(_) => {}
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called next
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        self.link.poll_timeout()
+    }
+
+    /// The next event
+    pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        self.link.tick(now);
+        self.events.pop_front()
+    }
+
+    /// Whether reading should pause: only when the server floods us with requests and does not read the answers, so
+    /// that two of our ends can never wait for each other
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        let outbox = self.main.and_then(|m| self.link.channels.get(m)).map_or(0, |c| c.outbox.len());
+        self.owed.min(outbox) >= self.link.limits.outbox_mark
+    }
+
+    /// What is to be sent on the channel
+    pub fn outbox(&mut self, channel: ChannelId) -> Option<&mut Outbox> {
+        self.link.channels.get_mut(channel.0).map(|c| &mut c.outbox)
+    }
+
+    pub(crate) fn peek_outbox(&self, channel: ChannelId) -> &[u8] {
+        self.link.channels.get(channel.0).map_or(&[], |c| c.outbox.transmit())
+    }
+
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.link.is_idle()
+    }
+
+    /// Notes that an answer to the server was appended, for [`is_stalled`](Self::is_stalled)
+    pub(super) fn owe(&mut self, before: usize) {
+        let after = self.main.and_then(|m| self.link.channels.get(m)).map_or(0, |c| c.outbox.len());
+        if before == 0 {
+            self.owed = 0;
+        }
+        self.owed += after.saturating_sub(before);
+    }
+
+    pub(super) fn outbox_len(&self) -> usize {
+        self.main.and_then(|m| self.link.channels.get(m)).map_or(0, |c| c.outbox.len())
+    }
+
+    /// The server, once the connection is ready
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        self.peer.as_deref()
+    }
+
+    /// What was found out about the server's era, to be stored for the next connection; none until the connection
+    /// is ready, and after it proved wrong
+    #[must_use]
+    pub const fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
+
+    /// The configuration
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Calls that have no outcome yet
+    #[must_use]
+    pub fn pending_calls(&self) -> usize {
+        self.link.outbound.calls.iter().filter(|(_, c)| c.purpose == Purpose::Application).count()
+    }
+
+    /// The next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records))
+    pub fn poll_tap(&mut self) -> Option<TapRecord> {
+        self.link.poll_tap()
+    }
+
+    /// How many messages did not fit the tap
+    #[must_use]
+    pub fn tap_dropped(&self) -> u64 {
+        self.link.tap_dropped()
+    }
+
+    /// Makes a call; its outcome comes as [`Event::Done`]
+    ///
+    /// `params` is written as a JSON object, straight into the outbox when the connection is ready; `_meta` is the
+    /// engine's (pass yours in `options`). Refused, with nothing sent, when the server lacks the capability or the
+    /// revision lacks the method. Before the connection is ready the call waits, and such a refusal becomes its
+    /// outcome ([`CallError::Refused`]).
+    pub fn call<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        self.link.tick(now);
+        let main = self.main.ok_or(UseError::NotReady)?;
+        if self.link.channels.get(main).is_none_or(|c| c.closed) {
+            return Err(UseError::Closed);
+        }
+        if matches!(method, vocab::INITIALIZE | vocab::SUBSCRIBE) || vocab::is_spec_notification(method) {
+            return Err(UseError::NotYours(method.into()));
+        }
+        check_meta(options.meta.as_ref())?;
+        if self.link.outbound.calls.len() >= self.link.limits.pending() {
+            return Err(UseError::Full("max_pending_calls"));
+        }
+        let mut call = OutCall::new(self.link.now, main, Purpose::Application, options, &self.link.limits);
+        if self.peer.is_some() {
+            self.permit(method)?;
+            let key = self.link.ask(call);
+            let written = self.write_call(key, method, options.meta.as_ref(), options.progress, |out| {
+                Serializer::object(out, params)
+            });
+            if let Err(e) = written {
+                self.link.outbound.calls.remove(key);
+                return Err(e);
+            }
+            return Ok(CallKey(key));
+        }
+        let mut body = Vec::new();
+        check_reserved(Serializer::object(&mut body, params)?)?;
+        let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone() };
+        if !self.queue_budget.charge(queued.cost()) {
+            return Err(UseError::Full("max_queued_bytes"));
+        }
+        call.queued = Some(Box::new(queued));
+        let key = self.link.outbound.calls.insert(call);
+        self.queue.push_back(key);
+        Ok(CallKey(key))
+    }
+
+    /// Asks whether the server is alive: `ping`, or `server/discover` where there is no ping (PING-001, PING-006)
+    pub fn ping(&mut self, now: Instant, options: &CallOptions) -> Result<CallKey, UseError> {
+        #[derive(Serialize)]
+        struct Nothing {}
+        match self.peer.as_ref().map(|p| p.era()) {
+            None => Err(UseError::NotReady),
+            Some(Era::Legacy) => self.call(now, vocab::PING, &Nothing {}, options),
+            Some(Era::Modern) => self.call(now, vocab::DISCOVER, &Nothing {}, options),
+        }
+    }
+
+    /// Gives a call up; it ends with [`CallError::Cancelled`] (CANC-003, CANC-012, CANC-016)
+    pub fn cancel(&mut self, now: Instant, call: CallKey, reason: Option<&str>) -> Result<(), UseError> {
+        self.link.tick(now);
+        self.link.outbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        self.abandon(call.0, reason, CallError::Cancelled);
+        Ok(())
+    }
+
+    /// Sends a notification of the application's own
+    pub fn notify<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        method: &str,
+        params: Option<&T>,
+    ) -> Result<(), UseError> {
+        self.link.tick(now);
+        if self.peer.is_none() {
+            return Err(UseError::NotReady);
+        }
+        let main = self.main.ok_or(UseError::NotReady)?;
+        self.link.notify(main, method, params)
+    }
+
+    /// Answers a request of the server with a result, which must be written as a JSON object
+    pub fn respond<T: Serialize + ?Sized>(&mut self, now: Instant, request: CallId, result: &T) -> Result<(), UseError> {
+        self.link.tick(now);
+        let before = self.outbox_len();
+        let record = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?;
+        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::result_head(out, &record.id);
+        if let Err(e) = Serializer::object(out, result) {
+            c.outbox.undo(mark);
+            return Err(e.into());
+        }
+        encode::end(out);
+        self.link.answered(request.0, mark);
+        self.owe(before);
+        Ok(())
+    }
+
+    /// Answers a request of the server with an error
+    pub fn refuse(&mut self, now: Instant, request: CallId, error: &RpcError) -> Result<(), UseError> {
+        self.link.tick(now);
+        let before = self.outbox_len();
+        self.link.fail(request.0, error).ok_or(UseError::Stale)?;
+        self.owe(before);
+        Ok(())
+    }
+
+    /// Reports how far a request of the server has come (legacy; PROG-001)
+    pub fn progress(&mut self, now: Instant, request: CallId, progress: Progress) -> Result<Sent, UseError> {
+        self.link.tick(now);
+        self.link.report(request.0, progress)
+    }
+
+    // ---- inside ----------------------------------------------------------------------------------------------
+
+    /// Whether a call may go out to this server (LIFE-010, LIFE-011, LIFE-023)
+    fn permit(&self, method: &str) -> Result<(), UseError> {
+        let (Some(rule), Some(peer)) = (vocab::request(method), self.peer.as_ref()) else { return Ok(()) };
+        if !rule.from_client() {
+            return Err(UseError::NotYours(method.into()));
+        }
+        if !rule.exists_in(peer.version) {
+            return Err(UseError::NotInVersion { what: method.into(), version: peer.version });
+        }
+        match rule.gate_in(peer.version) {
+            Some(gate) if !peer.has(gate) => Err(UseError::PeerLacks(gate)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a request into the outbox; on an error nothing was written
+    fn write_call(
+        &mut self,
+        key: Key,
+        method: &str,
+        meta: Option<&RawJson>,
+        progress: bool,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+    ) -> Result<(), UseError> {
+        let modern = self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern);
+        let Some(main) = self.main else { return Err(UseError::Closed) };
+        let Some(c) = self.link.channels.get_mut(main) else { return Err(UseError::Closed) };
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        let id = Outbound::wire_id(key);
+        encode::request_head(out, id, method);
+        let before = out.len();
+        out.extend_from_slice(b",\"params\":");
+        let start = out.len();
+        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
+            c.outbox.undo(mark);
+            return Err(e);
+        }
+        // The object is opened again for `_meta`.
+        out.pop();
+        let empty = out.len() == start + 1;
+        if modern || progress || meta.is_some() {
+            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            let begin = out.len();
+            if modern {
+                out.extend_from_slice(&self.stamp);
+            }
+            let comma = |out: &mut Vec<u8>| {
+                if out.len() > begin {
+                    out.push(b',');
+                }
+            };
+            if let Some(meta) = meta {
+                object_members(meta.as_bytes(), |name, value| {
+                    comma(out);
+                    write_str(out, core::str::from_utf8(name).unwrap_or_default());
+                    out.push(b':');
+                    crate::json::append_one_line(out, value);
+                });
+            }
+            if progress {
+                comma(out);
+                write_str(out, meta::PROGRESS_TOKEN);
+                out.push(b':');
+                write_int(out, id);
+            }
+            out.extend_from_slice(b"}}");
+        } else if empty {
+            // Parameters that say nothing are left out, as older servers expect.
+            out.truncate(before);
+        } else {
+            out.push(b'}');
+        }
+        encode::end(out);
+        self.link.sent(main, mark);
+        Ok(())
+    }
+
+    /// Sends what waited for the connection to be ready
+    pub(super) fn flush_queue(&mut self) {
+        while let Some(key) = self.queue.pop_front() {
+            let now = self.link.now;
+            let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
+            let Some(queued) = call.queued.take() else { continue };
+            self.queue_budget.release(queued.cost());
+            call.restart(now);
+            let (deadline, progress) = (call.deadline(), call.wants_progress);
+            let written = self.permit(&queued.method).and_then(|()| {
+                self.write_call(key, &queued.method, queued.meta.as_ref(), progress, |out| {
+                    out.extend_from_slice(&queued.params);
+                    Ok(Noted::default())
+                })
+            });
+            match written {
+                Ok(()) => self.link.deadlines.arm(deadline, Timer::Out(key)),
+                Err(e) => self.finish(key, Err(CallError::Refused(e))),
+            }
+        }
+    }
+
+    /// Ends a call of ours that the server may still be working on
+    fn abandon(&mut self, key: Key, reason: Option<&str>, outcome: CallError) {
+        let queued = self.link.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
+        match queued {
+            Some(queued) => {
+                self.queue_budget.release(queued.cost());
+                self.queue.retain(|k| *k != key);
+            }
+            None => self.link.send_cancelled(key, reason),
+        }
+        self.finish(key, Err(outcome));
+    }
+
+    pub(super) fn finish(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        if self.link.outbound.calls.remove(key).is_some() {
+            self.events.push_back(Event::Done { call: CallKey(key), outcome });
+        }
+    }
+
+    pub(crate) fn diagnose(&mut self, diagnostic: Diagnostic) {
+        self.events.push_back(Event::Diagnostic(diagnostic));
+    }
+
+    /// Ends everything, once
+    pub(super) fn close_with(&mut self, fault: Fault) {
+        let Some(main) = self.main else { return };
+        self.link.end_input(main, fault.clone(), Duration::ZERO);
+        let Some(c) = self.link.channels.get_mut(main).filter(|c| !c.closed) else { return };
+        let theirs = c.live.clone();
+        for key in theirs {
+            if self.link.drop_call(key).is_some() {
+                self.events.push_back(Event::RequestCancelled(CallId(key)));
+            }
+        }
+        for key in self.link.ours(main) {
+            let ours = self.link.outbound.calls.get(key).is_some_and(|c| c.purpose == Purpose::Application);
+            if ours {
+                self.finish(key, Err(CallError::Closed(fault.clone())));
+            } else {
+                self.link.outbound.calls.remove(key);
+            }
+        }
+        self.queue.clear();
+        if let Some(c) = self.link.channels.get_mut(main) {
+            c.closed = true;
+        }
+        self.stage = Stage::Over;
+        self.link.opening += 1;
+        self.events.push_back(Event::Closed(fault));
+    }
+
+    pub(super) fn ready(&mut self, peer: Peer) {
+        self.verdict = Some(match peer.era() {
+            Era::Modern => Verdict::Modern,
+            Era::Legacy => Verdict::Legacy,
+        });
+        if let Some(c) = self.main.and_then(|m| self.link.channels.get_mut(m)) {
+            c.idless = peer.version >= Version::V2025_11_25; // DEC-004
+        }
+        if peer.era() == Era::Modern {
+            self.stamp = self.config.stamp(peer.version);
+        }
+        self.stage = Stage::Ready;
+        self.link.opening += 1;
+        self.peer = Some(Box::new(peer.clone()));
+        self.events.push_back(Event::Ready(peer));
+        self.flush_queue();
+    }
+}
+
+/// Refuses members of the parameters that belong to the engine
+fn check_reserved(noted: Noted) -> Result<(), UseError> {
+    let reserved =
+        [(Noted::META, "_meta"), (Noted::INPUT_RESPONSES, "inputResponses"), (Noted::REQUEST_STATE, "requestState")];
+    match reserved.iter().find(|(bit, _)| noted.has(*bit)) {
+        Some((_, name)) => Err(UseError::ReservedKey(String::from(*name))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses `_meta` that is no object or has keys of the protocol
+fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
+    let Some(meta) = meta else { return Ok(()) };
+    if !meta.is_object() {
+        return Err(EncodeError::NotAnObject.into());
+    }
+    let mut taken = None;
+    object_members(meta.as_bytes(), |name, _| {
+        let name = core::str::from_utf8(name).unwrap_or_default();
+        if !meta::is_free_key(name) {
+            taken = Some(String::from(name));
+        }
+    });
+    taken.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
+}

@@ -1,0 +1,11 @@
+//! The client: finds out what the server speaks, makes calls, hands out their outcomes. No bytes, no I/O.
+
+mod config;
+mod engine;
+mod event;
+mod negotiate;
+mod receive;
+
+pub use config::{Config, UnknownVerdict, Verdict};
+pub use engine::Engine;
+pub use event::{Event, Notification, Peer, Request};

@@ -1,0 +1,81 @@
+//! What has to happen when: a heap of deadlines with lazy deletion.
+//!
+//! An entry is never removed when its reason goes away. Whoever takes it out asks whether it still holds, and
+//! [`Deadlines::sweep`] drops the dead ones before they outnumber the living.
+
+use alloc::collections::BinaryHeap;
+use core::cmp::Reverse;
+
+use crate::time::Instant;
+
+#[derive(Debug)]
+pub(crate) struct Deadlines<K: Ord> {
+    heap: BinaryHeap<Reverse<(Instant, K)>>,
+}
+
+impl<K: Ord + Copy> Deadlines<K> {
+    pub(crate) const fn new() -> Self {
+        Self { heap: BinaryHeap::new() }
+    }
+
+    pub(crate) fn arm(&mut self, at: Instant, key: K) {
+        self.heap.push(Reverse((at, key)));
+    }
+
+    /// The earliest entry that still holds; dead ones before it are dropped
+    pub(crate) fn next(&mut self, mut holds: impl FnMut(Instant, K) -> bool) -> Option<Instant> {
+        while let Some(Reverse((at, key))) = self.heap.peek().copied() {
+            if holds(at, key) {
+                return Some(at);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// Takes out one entry that is due, dead or alive
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, K)> {
+        let Reverse((at, _)) = self.heap.peek()?;
+        if *at > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(e)| e)
+    }
+
+    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold
+    pub(crate) fn sweep(&mut self, live: usize, mut holds: impl FnMut(Instant, K) -> bool) {
+        if self.heap.len() > live.saturating_mul(2).saturating_add(32) {
+            self.heap.retain(|Reverse((at, key))| holds(*at, *key));
+        }
+    }
+
+    pub(crate) fn trim(&mut self) {
+        self.heap.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earliest_first_and_dead_ones_are_skipped() {
+        let mut d = Deadlines::new();
+        for k in [3u8, 1, 2] {
+            d.arm(Instant::from_micros(u64::from(k)), k);
+        }
+        assert_eq!(d.next(|_, k| k != 1), Some(Instant::from_micros(2)));
+        assert_eq!(d.pop_due(Instant::from_micros(1)), None);
+        assert_eq!(d.pop_due(Instant::from_micros(5)), Some((Instant::from_micros(2), 2)));
+    }
+
+    #[test]
+    fn sweeping_bounds_the_dead() {
+        let mut d = Deadlines::new();
+        for k in 0..1000u32 {
+            d.arm(Instant::from_micros(u64::from(k)), k);
+            d.sweep(1, |_, e| e == k);
+        }
+        assert!(d.heap.len() <= 34, "{}", d.heap.len());
+    }
+}

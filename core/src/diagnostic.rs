@@ -1,0 +1,60 @@
+//! What a peer did that was odd, refused or ignored: told to the application, harmless to everything else.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+
+use crate::rpc::envelope::Malformed;
+use crate::rpc::{RequestId, RpcError};
+
+/// Something about a peer that is worth a look in a log and changes nothing else
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Diagnostic {
+    /// A message was refused
+    Malformed {
+        /// What was wrong with it, and where
+        why: Malformed,
+        /// Its id, where one could be made out
+        id: Option<RequestId>,
+        /// Whether an error answer went out (never for notifications and responses, nor where the revision has no
+        /// form for it; DEC-004)
+        answered: bool,
+    },
+    /// A line that is no message at all, such as a banner printed to stdout (STDIO-005)
+    Noise {
+        /// The beginning of the line, at most [`Limits::max_noise`](crate::Limits::max_noise) bytes
+        line: String,
+        /// The length of the whole line in bytes
+        length: usize,
+    },
+    /// A request whose id is that of one in flight; it was dropped, the first one goes on
+    DuplicateId(RequestId),
+    /// A response to a call that has ended (CANC-012, CANC-013)
+    LateResponse(RequestId),
+    /// A response to nothing that we asked
+    UnknownResponse(RequestId),
+    /// An error that names no request (DEC-004)
+    PeerError(RpcError),
+    /// A cancellation of something that is not running (CANC-011, CANC-014)
+    UnknownCancel(RequestId),
+    /// Progress for something that is not running, or that did not ask for it (PROG-012)
+    UnknownProgress,
+    /// Progress that did not increase (PROG-007)
+    ProgressNotIncreasing,
+    /// A notification of the protocol whose parameters make no sense; it was ignored
+    InvalidNotification(Box<str>),
+    /// A request that this side never gets in this era; it was ignored (BASE-019, BASE-020)
+    UnexpectedRequest {
+        /// Its method
+        method: Box<str>,
+        /// Its id
+        id: RequestId,
+    },
+    /// The end of the input cut a message off
+    Truncated {
+        /// Bytes of it that had arrived
+        bytes: usize,
+    },
+    /// The peer answered in a way that contradicts the era that was settled on; a remembered verdict is worthless
+    EraContradicted,
+}

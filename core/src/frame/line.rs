@@ -1,0 +1,254 @@
+//! Newline framing: one message per line (STDIO-002).
+//!
+//! Linear in the input whatever the chunking: every byte is looked at once for its newline. A line beyond the limit
+//! is not stored; while it passes, its top-level `id` is searched, so that whoever waits for it can be told.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::json::find_newline;
+use crate::rpc::recover::{Finder, Found};
+
+/// What the decoder found
+#[derive(Debug)]
+pub enum Line {
+    /// The bytes between two newlines, without a trailing carriage return; may be empty
+    Frame(Bytes),
+    /// A line that was longer than the limit
+    TooLong(Oversize),
+}
+
+/// What is known about a line that was too long to keep
+#[derive(Debug)]
+pub struct Oversize {
+    /// Its length in bytes
+    pub length: u64,
+    pub(crate) found: Found,
+}
+
+/// Cuts a byte stream into lines
+///
+/// ```
+/// use mcp_proto::frame::line::{Line, LineDecoder};
+/// let mut decoder = LineDecoder::new(1 << 20);
+/// decoder.push(b"{\"a\":1}\r\n{\"b\"");
+/// assert!(matches!(decoder.next_line(), Some(Line::Frame(f)) if &f[..] == b"{\"a\":1}"));
+/// assert!(decoder.next_line().is_none());
+/// assert_eq!(decoder.partial(), 4);
+/// ```
+#[derive(Debug)]
+pub struct LineDecoder {
+    /// Bytes handed in whole, cut without copying while complete lines are left in them
+    owned: Bytes,
+    buf: BytesMut,
+    /// `buf[..scanned]` holds no newline
+    scanned: usize,
+    max: usize,
+    skip: Option<Skip>,
+}
+
+/// A line that is passing by unstored
+#[derive(Debug)]
+struct Skip {
+    finder: Finder,
+    length: u64,
+    done: bool,
+}
+
+impl LineDecoder {
+    /// A decoder for lines of at most `max` bytes
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { owned: Bytes::new(), buf: BytesMut::new(), scanned: 0, max, skip: None }
+    }
+
+    /// Takes input; copies it once
+    pub fn push(&mut self, mut input: &[u8]) {
+        self.settle();
+        if let Some(skip) = self.skip.as_mut().filter(|s| !s.done) {
+            let Some(rest) = skip.feed(input) else { return };
+            input = rest;
+        }
+        self.buf.extend_from_slice(input);
+        self.shed();
+    }
+
+    /// Takes input without copying the lines that lie wholly in it
+    pub fn push_owned(&mut self, input: Bytes) {
+        if self.owned.is_empty() && self.buf.is_empty() && self.skip.is_none() {
+            self.owned = input;
+        } else {
+            self.push(&input);
+        }
+    }
+
+    /// The next line, oldest first
+    pub fn next_line(&mut self) -> Option<Line> {
+        if self.skip.as_ref().is_some_and(|s| s.done) {
+            let skip = self.skip.take()?;
+            return Some(Line::TooLong(Oversize { length: skip.length, found: skip.finder.finish() }));
+        }
+        if !self.owned.is_empty() {
+            if let Some(at) = find_newline(&self.owned) {
+                let line = self.owned.split_to(at);
+                self.owned.advance(1);
+                return Some(self.judge(line));
+            }
+            self.settle();
+            self.scanned = self.buf.len();
+            self.shed();
+            return None;
+        }
+        let fresh = self.buf.get(self.scanned..).unwrap_or_default();
+        let Some(at) = find_newline(fresh) else {
+            self.scanned = self.buf.len();
+            self.shed();
+            return None;
+        };
+        let line = self.buf.split_to(self.scanned + at).freeze();
+        self.buf.advance(1);
+        self.scanned = 0;
+        Some(self.judge(line))
+    }
+
+    /// Bytes of the unfinished last line; what is left of it when the input ends was cut off
+    #[must_use]
+    pub fn partial(&self) -> usize {
+        match &self.skip {
+            Some(skip) if !skip.done => usize::try_from(skip.length).unwrap_or(usize::MAX),
+            _ => self.buf.len() + self.owned.len(),
+        }
+    }
+
+    /// The longest line that is kept
+    pub(crate) const fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Bytes that are kept
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        self.buf.len() + self.owned.len()
+    }
+
+    /// Gives memory back when nothing is kept
+    pub fn trim(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = BytesMut::new();
+        }
+        if self.owned.is_empty() {
+            self.owned = Bytes::new();
+        }
+    }
+
+    /// Moves what is left of owned input behind the buffer
+    fn settle(&mut self) {
+        if !self.owned.is_empty() {
+            self.buf.extend_from_slice(&core::mem::take(&mut self.owned));
+        }
+    }
+
+    /// Stops storing the unfinished line once it is too long; lines before it must have been taken
+    fn shed(&mut self) {
+        if self.buf.len() <= self.max || self.skip.is_some() {
+            return;
+        }
+        if self.scanned < self.buf.len() {
+            let fresh = self.buf.get(self.scanned..).unwrap_or_default();
+            if find_newline(fresh).is_some() {
+                return;
+            }
+            self.scanned = self.buf.len();
+        }
+        let mut skip = Skip { finder: Finder::new(), length: 0, done: false };
+        skip.feed(&self.buf);
+        self.skip = Some(skip);
+        self.buf = BytesMut::new();
+        self.scanned = 0;
+    }
+
+    fn judge(&self, mut line: Bytes) -> Line {
+        if line.last() == Some(&b'\r') {
+            line.truncate(line.len() - 1);
+        }
+        if line.len() <= self.max {
+            return Line::Frame(line);
+        }
+        let mut finder = Finder::new();
+        finder.feed(&line);
+        Line::TooLong(Oversize { length: line.len() as u64, found: finder.finish() })
+    }
+}
+
+impl Skip {
+    /// Takes bytes up to the newline; what follows it, if it came
+    fn feed<'a>(&mut self, input: &'a [u8]) -> Option<&'a [u8]> {
+        let end = find_newline(input);
+        let part = end.and_then(|e| input.get(..e)).unwrap_or(input);
+        self.finder.feed(part);
+        self.length += part.len() as u64;
+        self.done = end.is_some();
+        end.and_then(|e| input.get(e + 1..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+    use alloc::format;
+
+    /// What comes out, in words, when the input is cut into pieces of `step` bytes
+    fn lines(input: &[u8], max: usize, step: usize, owned: bool) -> Vec<String> {
+        let mut d = LineDecoder::new(max);
+        let mut out = Vec::new();
+        for piece in input.chunks(step) {
+            if owned { d.push_owned(Bytes::copy_from_slice(piece)) } else { d.push(piece) }
+            while let Some(line) = d.next_line() {
+                out.push(match line {
+                    Line::Frame(f) => String::from_utf8_lossy(&f).into_owned(),
+                    Line::TooLong(o) => format!("{} bytes, id {:?}", o.length, o.found.id.map(|i| String::from_utf8_lossy(&i).into_owned())),
+                });
+            }
+            assert!(d.buffered() <= max + step, "bounded");
+        }
+        out.push(format!("partial {}", d.partial()));
+        out
+    }
+
+    // covers: STDIO-002, STDIO-003, STDIO-012
+    #[test]
+    fn the_cut_of_the_input_changes_nothing() {
+        let long = format!("{{\"id\":77,\"params\":\"{}\"}}", "x".repeat(100));
+        let input = format!("one\r\n\ntwo\n{long}\nthree\n{long}\n\r\nfour{}", "y".repeat(10));
+        let want = ["one", "", "two", "121 bytes, id Some(\"77\")", "three", "121 bytes, id Some(\"77\")", "", "partial 14"];
+        for owned in [false, true] {
+            for step in 1..=input.len() {
+                assert_eq!(lines(input.as_bytes(), 40, step, owned), want, "step {step}, owned {owned}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_line_stays_bounded() {
+        let mut d = LineDecoder::new(1000);
+        d.push(b"{\"method\":\"x\",\"id\":5,\"p\":\"");
+        for _ in 0..10_000 {
+            d.push(&[b'a'; 512]);
+            assert!(d.next_line().is_none());
+            assert!(d.buffered() <= 1512);
+        }
+        d.push(b"\"}\nnext\n");
+        assert!(matches!(d.next_line(), Some(Line::TooLong(o)) if o.found.id.as_deref() == Some(b"5")));
+        assert!(matches!(d.next_line(), Some(Line::Frame(f)) if &f[..] == b"next"));
+    }
+
+    #[test]
+    fn a_line_inside_owned_input_is_not_copied() {
+        let input = Bytes::from_static(b"first\nsecond\nrest");
+        let mut d = LineDecoder::new(100);
+        d.push_owned(input.clone());
+        let Some(Line::Frame(f)) = d.next_line() else { panic!("a line") };
+        assert_eq!(f.as_ptr(), input.as_ptr());
+    }
+}

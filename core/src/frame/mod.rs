@@ -1,0 +1,3 @@
+//! Bytes to frames and back; each framing is usable alone.
+
+pub mod line;

@@ -1,0 +1,81 @@
+//! The member names of one object, to refuse the second of two equal ones.
+//!
+//! Names are compared as they read after unescaping, so `"id"` and `"\u0069d"` are the same name. Few names are
+//! compared pair by pair without memory of their own; many are sorted once at the end, so that a hostile object
+//! costs n log n.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use super::scan::Text;
+
+const FEW: usize = 12;
+
+#[derive(Default)]
+pub(crate) struct Members<'a> {
+    few: [&'a [u8]; FEW],
+    len: usize,
+    /// All names once there are more than a few, or one has an escape
+    many: Vec<Cow<'a, [u8]>>,
+}
+
+impl<'a> Members<'a> {
+    /// Notes a name; false when it is known already to be the second
+    #[inline]
+    pub(crate) fn insert(&mut self, name: Text<'a>) -> bool {
+        if !name.escaped && self.many.is_empty() {
+            if let Some(place) = self.few.get_mut(self.len) {
+                *place = name.raw;
+                let known = self.few.iter().take(self.len).any(|n| *n == name.raw);
+                self.len += 1;
+                return !known;
+            }
+        }
+        if self.many.is_empty() {
+            self.many.extend(self.few.iter().take(self.len).map(|n| Cow::Borrowed(*n)));
+        }
+        self.many.push(name.bytes());
+        self.len += 1;
+        true
+    }
+
+    /// How many names there were
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether all names differ, those included that `insert` could not tell at once
+    #[inline]
+    pub(crate) fn all_differ(&mut self) -> bool {
+        self.many.is_empty() || {
+            self.many.sort_unstable();
+            self.many.windows(2).all(|w| matches!(w, [a, b] if a != b))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    fn distinct(names: &[&str]) -> bool {
+        let mut m = Members::default();
+        let ok = names.iter().all(|n| m.insert(Text { raw: n.as_bytes(), escaped: n.contains('\\') }));
+        ok & m.all_differ()
+    }
+
+    #[test]
+    fn equal_names_are_found_whatever_their_spelling_and_number() {
+        assert!(distinct(&["a", "b", "A"]));
+        assert!(!distinct(&["a", "b", "a"]));
+        assert!(!distinct(&["a", "\\u0061"]));
+        assert!(!distinct(&["\\u0061", "b", "a"]));
+        let many: Vec<String> = (0..100).map(|i| format!("k{i}")).collect();
+        let mut names: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(distinct(&names));
+        names.push("k3");
+        assert!(!distinct(&names));
+    }
+}

@@ -1,0 +1,14 @@
+//! JSON text: a strict scanner over borrowed bytes and a writer of compact text.
+//!
+//! The scanner finds where things are and builds nothing; the writer is a serde `Serializer`. Both treat plain
+//! string bytes eight at a time.
+
+mod members;
+mod scan;
+mod swar;
+mod write;
+
+pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members, unescape};
+pub(crate) use swar::find_newline;
+pub(crate) use write::{Noted, Serializer, append_one_line, write_int, write_str};
+pub use write::EncodeError;

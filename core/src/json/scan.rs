@@ -1,0 +1,514 @@
+//! A strict scanner of JSON text (RFC 8259) over borrowed bytes.
+//!
+//! It checks the whole grammar: number forms, escapes, control characters, paired surrogates. It keeps no tree and
+//! never recurses: what a container is comes from a bit per level. The text must be valid UTF-8; whoever starts
+//! a scan checks that.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use super::members::Members;
+use super::swar::plain_prefix;
+
+/// Deepest nesting that can be counted: one bit per level
+pub(crate) const MAX_DEPTH: u8 = 128;
+
+/// Why a text was refused, and at which byte
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScanError {
+    /// Not JSON
+    Syntax(usize),
+    /// Nested deeper than allowed
+    Depth(usize),
+    /// One object names a member twice
+    Duplicate(usize),
+    /// One object has more members than allowed
+    Members(usize),
+}
+
+impl ScanError {
+    /// The byte at which the text was refused
+    pub(crate) const fn at(self) -> usize {
+        match self {
+            Self::Syntax(at) | Self::Depth(at) | Self::Duplicate(at) | Self::Members(at) => at,
+        }
+    }
+}
+
+/// A part of a frame: byte positions. Empty means absent (no JSON value is empty).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Span {
+    /// Frames are shorter than 4 GiB (`Limits::frame`), so positions fit.
+    #[allow(clippy::cast_possible_truncation, reason = "frames are shorter than 4 GiB")]
+    #[inline]
+    pub(crate) const fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// The bytes that the span covers, when it is there
+    #[inline]
+    pub(crate) fn of(self, frame: &[u8]) -> Option<&[u8]> {
+        if self.is_empty() { None } else { frame.get(self.start as usize..self.end as usize) }
+    }
+
+    pub(crate) const fn shifted(self, by: u32) -> Self {
+        if self.is_empty() {
+            self
+        } else {
+            Self { start: self.start.wrapping_add(by), end: self.end.wrapping_add(by) }
+        }
+    }
+}
+
+/// The inside of a string, as it stands in the text
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Text<'a> {
+    pub(crate) raw: &'a [u8],
+    pub(crate) escaped: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The text with its escapes resolved
+    pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
+        if self.escaped { Cow::Owned(unescape(self.raw)) } else { Cow::Borrowed(self.raw) }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Scanner<'a> {
+    text: &'a [u8],
+    pos: usize,
+    depth: u8,
+    max_depth: u8,
+    max_members: u32,
+}
+
+type Result<T> = core::result::Result<T, ScanError>;
+
+impl<'a> Scanner<'a> {
+    pub(crate) const fn new(text: &'a [u8], max_depth: u8, max_members: u32) -> Self {
+        Self { text, pos: 0, depth: 0, max_depth, max_members }
+    }
+
+    /// A scanner for text that was checked before
+    pub(crate) const fn trusted(text: &'a [u8]) -> Self {
+        Self::new(text, MAX_DEPTH, u32::MAX)
+    }
+
+    pub(crate) const fn pos(&self) -> usize {
+        self.pos
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.text.get(self.pos..).unwrap_or_default()
+    }
+
+    pub(crate) const fn advance(&mut self, by: usize) {
+        self.pos += by;
+    }
+
+    pub(crate) const fn fail<T>(&self) -> Result<T> {
+        Err(ScanError::Syntax(self.pos))
+    }
+
+    /// Skips white space; the next byte, or zero at the end (which no JSON token starts with)
+    #[inline]
+    pub(crate) fn peek(&mut self) -> u8 {
+        loop {
+            match self.text.get(self.pos) {
+                Some(b' ' | b'\n' | b'\r' | b'\t') => self.pos += 1,
+                Some(b) => return *b,
+                None => return 0,
+            }
+        }
+    }
+
+    #[inline]
+    fn byte(&self) -> u8 {
+        self.text.get(self.pos).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn eat(&mut self, byte: u8) -> Result<()> {
+        if self.peek() != byte {
+            return self.fail();
+        }
+        self.pos += 1;
+        Ok(())
+    }
+
+    /// Whether only white space is left
+    pub(crate) fn at_end(&mut self) -> bool {
+        self.peek();
+        self.pos >= self.text.len()
+    }
+
+    /// A string; the position is after its closing quote
+    #[inline]
+    pub(crate) fn string(&mut self) -> Result<Text<'a>> {
+        self.eat(b'"')?;
+        let start = self.pos;
+        let mut escaped = false;
+        loop {
+            self.pos += plain_prefix(self.rest());
+            match self.byte() {
+                b'"' => {
+                    let raw = self.text.get(start..self.pos).unwrap_or_default();
+                    self.pos += 1;
+                    return Ok(Text { raw, escaped });
+                }
+                b'\\' => {
+                    escaped = true;
+                    self.pos += 1;
+                    self.escape()?;
+                }
+                _ => return self.fail(),
+            }
+        }
+    }
+
+    #[cold]
+    fn escape(&mut self) -> Result<()> {
+        let kind = self.byte();
+        self.pos += 1;
+        match kind {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(()),
+            b'u' => match self.hex4()? {
+                0xD800..=0xDBFF => {
+                    if !self.rest().starts_with(b"\\u") {
+                        return self.fail();
+                    }
+                    self.pos += 2;
+                    if matches!(self.hex4()?, 0xDC00..=0xDFFF) { Ok(()) } else { self.fail() }
+                }
+                0xDC00..=0xDFFF => self.fail(),
+                _ => Ok(()),
+            },
+            _ => self.fail(),
+        }
+    }
+
+    fn hex4(&mut self) -> Result<u32> {
+        let mut value = 0;
+        for _ in 0..4 {
+            let Some(digit) = (self.byte() as char).to_digit(16) else { return self.fail() };
+            value = value << 4 | digit;
+            self.pos += 1;
+        }
+        Ok(value)
+    }
+
+    fn digits(&mut self) -> Result<()> {
+        let start = self.pos;
+        while self.byte().is_ascii_digit() {
+            self.pos += 1;
+        }
+        if self.pos == start { self.fail() } else { Ok(()) }
+    }
+
+    fn number(&mut self) -> Result<()> {
+        if self.byte() == b'-' {
+            self.pos += 1;
+        }
+        if self.byte() == b'0' {
+            self.pos += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.byte() == b'.' {
+            self.pos += 1;
+            self.digits()?;
+        }
+        if matches!(self.byte(), b'e' | b'E') {
+            self.pos += 1;
+            if matches!(self.byte(), b'+' | b'-') {
+                self.pos += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<()> {
+        if !self.rest().starts_with(word) {
+            return self.fail();
+        }
+        self.pos += word.len();
+        Ok(())
+    }
+
+    /// A value that is no container
+    #[inline]
+    fn scalar(&mut self, first: u8) -> Result<()> {
+        match first {
+            b'"' => self.string().map(|_| ()),
+            b'-' | b'0'..=b'9' => self.number(),
+            b't' => self.word(b"true"),
+            b'f' => self.word(b"false"),
+            b'n' => self.word(b"null"),
+            _ => self.fail(),
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self) -> Result<()> {
+        if self.depth >= self.max_depth {
+            return Err(ScanError::Depth(self.pos));
+        }
+        self.depth += 1;
+        self.pos += 1;
+        Ok(())
+    }
+
+    /// Any value, checked and left behind; where it stood
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<Span> {
+        let first = self.peek();
+        let start = self.pos;
+        if matches!(first, b'{' | b'[') {
+            self.container()?;
+        } else {
+            self.scalar(first)?;
+        }
+        Ok(Span::new(start, self.pos))
+    }
+
+    /// An object or array with all that is in it
+    fn container(&mut self) -> Result<()> {
+        let base = self.depth;
+        // Bit 0 is the innermost container, set for an object.
+        let mut objects: u128 = 0;
+        loop {
+            match self.peek() {
+                b'{' => {
+                    self.enter()?;
+                    objects = objects << 1 | 1;
+                    if self.peek() != b'}' {
+                        self.string()?;
+                        self.eat(b':')?;
+                        continue;
+                    }
+                }
+                b'[' => {
+                    self.enter()?;
+                    objects <<= 1;
+                    if self.peek() != b']' {
+                        continue;
+                    }
+                }
+                first => self.scalar(first)?,
+            }
+            // A value has ended, or an empty container stands before its closing bracket.
+            loop {
+                if self.depth == base {
+                    return Ok(());
+                }
+                let object = objects & 1 == 1;
+                match self.peek() {
+                    b',' => {
+                        // After an opening bracket only the closing one gets here, so a comma follows a value.
+                        self.pos += 1;
+                        if object {
+                            self.string()?;
+                            self.eat(b':')?;
+                        }
+                        break;
+                    }
+                    b'}' if object => {}
+                    b']' if !object => {}
+                    _ => return self.fail(),
+                }
+                self.pos += 1;
+                self.depth -= 1;
+                objects >>= 1;
+            }
+        }
+    }
+
+    /// An object, member by member: `each` is given the name and must take the value
+    ///
+    /// Equal names are refused.
+    #[inline]
+    pub(crate) fn object(&mut self, mut each: impl FnMut(&mut Self, Text<'a>) -> Result<()>) -> Result<Span> {
+        let start = self.pos;
+        if self.peek() != b'{' {
+            return self.fail();
+        }
+        let begin = self.pos;
+        self.enter()?;
+        if self.peek() == b'}' {
+            self.pos += 1;
+            self.depth -= 1;
+            return Ok(Span::new(begin, self.pos));
+        }
+        let mut members = Members::default();
+        loop {
+            self.peek();
+            let at = self.pos;
+            let name = self.string()?;
+            if !members.insert(name) {
+                return Err(ScanError::Duplicate(at));
+            }
+            if members.len() > self.max_members as usize {
+                return Err(ScanError::Members(at));
+            }
+            self.eat(b':')?;
+            each(self, name)?;
+            match self.peek() {
+                b',' => self.pos += 1,
+                b'}' => break,
+                _ => return self.fail(),
+            }
+        }
+        self.pos += 1;
+        self.depth -= 1;
+        if members.all_differ() { Ok(Span::new(begin, self.pos)) } else { Err(ScanError::Duplicate(start)) }
+    }
+
+    /// An array, element by element
+    pub(crate) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        if self.peek() != b'[' {
+            return self.fail();
+        }
+        self.enter()?;
+        if self.peek() == b']' {
+            self.pos += 1;
+            self.depth -= 1;
+            return Ok(());
+        }
+        loop {
+            each(self)?;
+            match self.peek() {
+                b',' => self.pos += 1,
+                b']' => break,
+                _ => return self.fail(),
+            }
+        }
+        self.pos += 1;
+        self.depth -= 1;
+        Ok(())
+    }
+}
+
+/// The members of a checked object, in order; nothing for any other value
+pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) {
+    let mut scanner = Scanner::trusted(text);
+    let _ = scanner.object(|s, name| {
+        let span = s.value()?;
+        each(&name.bytes(), span.of(text).unwrap_or_default());
+        Ok(())
+    });
+}
+
+/// Resolves the escapes of a checked string
+pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first != b'\\' {
+            out.push(*first);
+            continue;
+        }
+        let Some((kind, tail)) = rest.split_first() else { break };
+        rest = tail;
+        match kind {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'u' => {
+                let mut code = take_hex4(&mut rest).unwrap_or(0xFFFD);
+                if (0xD800..0xDC00).contains(&code) {
+                    rest = rest.get(2..).unwrap_or_default();
+                    let low = take_hex4(&mut rest).unwrap_or(0xDC00);
+                    code = 0x10000 + ((code - 0xD800) << 10) + (low.wrapping_sub(0xDC00) & 0x3FF);
+                }
+                let char = char::from_u32(code).unwrap_or('\u{FFFD}');
+                out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            other => out.push(*other),
+        }
+    }
+    out
+}
+
+fn take_hex4(rest: &mut &[u8]) -> Option<u32> {
+    let (hex, tail) = rest.split_at_checked(4)?;
+    *rest = tail;
+    hex.iter().try_fold(0u32, |v, b| Some(v << 4 | (*b as char).to_digit(16)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    fn scan(text: &str) -> Result<()> {
+        let mut s = Scanner::new(text.as_bytes(), 16, 1000);
+        s.value()?;
+        if s.at_end() { Ok(()) } else { s.fail() }
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_what_is_json() {
+        let cases = [
+            "0", "-0", "01", "1.", "1.5e+3", "1e", "-", ".5", "true", "tru", "truex", "null ", "nul", "\"\"",
+            "\"a\\nb\"", "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\ud83d\\ude00\"", "\"\\ud800\\u0041\"", "\"\\udc00\"",
+            "\"\u{1}\"", "\"", "{}", "{ }", "[]", "[ 1 , 2 ]", "[1,]", "[,]", "{\"a\":1,}", "{\"a\" 1}", "{a:1}",
+            "{\"a\":{\"b\":[{},[],[[]]]}}", "[}", "{]", "[1 2]", "{\"a\":1 \"b\":2}", "", " ", "[[]", "[]]", "\u{feff}1",
+            "{\"a\":[1,{\"b\":null}],\"c\":\"d\"}", "1 2", "[1}", "{\"a\":1]", "{,}", "[\"a\",\"b\"]", "NaN", "[-]",
+        ];
+        for text in cases {
+            let want = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+                && serde_json::from_str::<serde_json::Value>(text).is_ok();
+            assert_eq!(scan(text).is_ok(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn depth_is_counted_not_recursed() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert_eq!(scan(&nested(16)), Ok(()));
+        assert_eq!(scan(&nested(17)), Err(ScanError::Depth(16)));
+        assert_eq!(scan(&"[{\"a\":".repeat(1_000_000)), Err(ScanError::Depth(48)));
+        // Siblings do not add up.
+        assert_eq!(scan(&format!("[{}[]]", "[[]],".repeat(100))), Ok(()));
+    }
+
+    #[test]
+    fn objects_hand_out_members_and_refuse_equal_names() {
+        let names = |text: &str| {
+            let mut seen = String::new();
+            Scanner::new(text.as_bytes(), 16, 3)
+                .object(|s, n| {
+                    seen.push_str(core::str::from_utf8(n.raw).unwrap_or("?"));
+                    s.value().map(|_| ())
+                })
+                .map(|_| seen)
+        };
+        assert_eq!(names(r#" {"a":1,"b":{"a":2}} "#).as_deref(), Ok("ab"));
+        assert_eq!(names(r#"{"a":1,"a":2}"#), Err(ScanError::Duplicate(7)));
+        assert!(matches!(names(r#"{"a":1,"\u0061":2}"#), Err(ScanError::Duplicate(_))));
+        assert!(matches!(names(r#"{"a":1,"b":1,"c":1,"d":1}"#), Err(ScanError::Members(_))));
+    }
+
+    #[test]
+    fn unescaping_is_serde_jsons() {
+        for raw in ["plain", "a\\n\\t\\\"\\\\\\/", "\\u00e9\\ud83d\\ude00z", "é\\u0000"] {
+            let want: String = serde_json::from_str(&format!("\"{raw}\"")).unwrap_or_default();
+            assert_eq!(unescape(raw.as_bytes()), want.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,630 @@
+//! A serde `Serializer` that appends compact, one-line JSON to a buffer.
+//!
+//! It notes the members of the outermost object that the protocol owns, so that stamps can be added without a
+//! second pass and a member is never written twice.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+use serde::ser::{self, Serialize};
+
+use super::scan::object_members;
+use super::swar::plain_prefix;
+
+/// A value could not be written as JSON
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// `Serialize` of a value failed, with its message
+    #[error("{0}")]
+    Custom(String),
+    /// A map key is neither a string nor a number nor a boolean
+    #[error("a JSON object needs string keys")]
+    Key,
+    /// A JSON object was needed
+    #[error("the value is not a JSON object")]
+    NotAnObject,
+}
+
+impl ser::Error for EncodeError {
+    fn custom<T: core::fmt::Display>(msg: T) -> Self {
+        Self::Custom(msg.to_string())
+    }
+}
+
+/// Appends a string with its quotes
+pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 2);
+    out.push(b'"');
+    loop {
+        let (plain, tail) = rest.split_at_checked(plain_prefix(rest)).unwrap_or((rest, &[]));
+        out.extend_from_slice(plain);
+        let Some((special, tail)) = tail.split_first() else { break };
+        rest = tail;
+        let short = match special {
+            b'"' => b'"',
+            b'\\' => b'\\',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            8 => b'b',
+            12 => b'f',
+            other => {
+                let hex = |n: u8| if n < 10 { b'0' + n } else { b'a' + n - 10 };
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(other >> 4), hex(other & 15)]);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', short]);
+    }
+    out.push(b'"');
+}
+
+/// Appends an integer
+pub(crate) fn write_int(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    write_uint(out, value.unsigned_abs());
+}
+
+fn write_uint(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [b'0'; 20];
+    let mut used = 0;
+    for place in digits.iter_mut().rev() {
+        *place = b'0' + (value % 10) as u8;
+        used += 1;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(20 - used..).unwrap_or_default());
+}
+
+/// What was seen of the outermost object
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// Members that the protocol owns, a bit each
+    bits: u8,
+    /// Offset in the buffer just behind the brace that opens `_meta`
+    pub(crate) meta: Option<usize>,
+}
+
+impl Noted {
+    pub(crate) const META: u8 = 1;
+    pub(crate) const RESULT_TYPE: u8 = 2;
+    pub(crate) const TTL: u8 = 4;
+    pub(crate) const SCOPE: u8 = 8;
+    pub(crate) const INPUT_RESPONSES: u8 = 16;
+    pub(crate) const REQUEST_STATE: u8 = 32;
+
+    pub(crate) const fn has(self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+
+    fn note(&mut self, name: &[u8]) {
+        self.bits |= match name {
+            b"_meta" => Self::META,
+            b"resultType" => Self::RESULT_TYPE,
+            b"ttlMs" => Self::TTL,
+            b"cacheScope" => Self::SCOPE,
+            b"inputResponses" => Self::INPUT_RESPONSES,
+            b"requestState" => Self::REQUEST_STATE,
+            _ => 0,
+        };
+    }
+
+    /// Looks at an object that stands in `text` already, `at` being its offset in the buffer
+    pub(crate) fn of_text(text: &[u8], at: usize) -> Self {
+        let mut noted = Self::default();
+        object_members(text, |name, value| {
+            noted.note(name);
+            if name == b"_meta" && value.first() == Some(&b'{') {
+                // Both slices lie in `text`, so the difference of their addresses is an offset.
+                noted.meta = Some(at + (value.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize) + 1);
+            }
+        });
+        noted
+    }
+}
+
+pub(crate) struct Serializer<'a> {
+    out: &'a mut Vec<u8>,
+    depth: u32,
+    noted: Noted,
+    /// The next value belongs to `_meta` of the outermost object
+    meta_next: bool,
+}
+
+impl<'a> Serializer<'a> {
+    /// Appends an object; notes its members
+    ///
+    /// On an error part of the value may have been appended: the caller truncates.
+    pub(crate) fn object<T: Serialize + ?Sized>(out: &'a mut Vec<u8>, value: &T) -> Result<Noted, EncodeError> {
+        let start = out.len();
+        let mut s = Self { out, depth: 0, noted: Noted::default(), meta_next: false };
+        value.serialize(&mut s)?;
+        let written = s.out.get(start..).unwrap_or_default();
+        if written.first() != Some(&b'{') || written.last() != Some(&b'}') {
+            return Err(EncodeError::NotAnObject);
+        }
+        Ok(s.noted)
+    }
+
+    /// Appends any value
+    pub(crate) fn any<T: Serialize + ?Sized>(out: &'a mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
+        value.serialize(&mut Self { out, depth: 1 << 16, noted: Noted::default(), meta_next: false })
+    }
+
+    fn open(&mut self, bracket: u8) {
+        self.out.push(bracket);
+        self.depth += 1;
+        if core::mem::take(&mut self.meta_next) && bracket == b'{' {
+            self.noted.meta = Some(self.out.len());
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.depth == 1 {
+            self.noted.note(name.as_bytes());
+            self.meta_next = name == "_meta";
+        }
+        write_str(self.out, name);
+    }
+
+    fn text(&mut self, value: impl core::fmt::Display) {
+        let mut text = String::new();
+        // Writing into a `String` cannot fail.
+        let _ = write!(text, "{value}");
+        self.out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// serde_json's own name for "this text is JSON already"
+const RAW: &str = "$serde_json::private::RawValue";
+
+impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
+    type Ok = ();
+    type Error = EncodeError;
+    type SerializeSeq = Compound<'s, 'a>;
+    type SerializeTuple = Compound<'s, 'a>;
+    type SerializeTupleStruct = Compound<'s, 'a>;
+    type SerializeTupleVariant = Compound<'s, 'a>;
+    type SerializeMap = Compound<'s, 'a>;
+    type SerializeStruct = Compound<'s, 'a>;
+    type SerializeStructVariant = Compound<'s, 'a>;
+
+    fn serialize_bool(self, v: bool) -> Result<(), EncodeError> {
+        self.out.extend_from_slice(if v { b"true" } else { b"false" });
+        Ok(())
+    }
+    fn serialize_i8(self, v: i8) -> Result<(), EncodeError> {
+        self.serialize_i64(v.into())
+    }
+    fn serialize_i16(self, v: i16) -> Result<(), EncodeError> {
+        self.serialize_i64(v.into())
+    }
+    fn serialize_i32(self, v: i32) -> Result<(), EncodeError> {
+        self.serialize_i64(v.into())
+    }
+    fn serialize_i64(self, v: i64) -> Result<(), EncodeError> {
+        write_int(self.out, v);
+        Ok(())
+    }
+    fn serialize_i128(self, v: i128) -> Result<(), EncodeError> {
+        self.text(v);
+        Ok(())
+    }
+    fn serialize_u8(self, v: u8) -> Result<(), EncodeError> {
+        self.serialize_u64(v.into())
+    }
+    fn serialize_u16(self, v: u16) -> Result<(), EncodeError> {
+        self.serialize_u64(v.into())
+    }
+    fn serialize_u32(self, v: u32) -> Result<(), EncodeError> {
+        self.serialize_u64(v.into())
+    }
+    fn serialize_u64(self, v: u64) -> Result<(), EncodeError> {
+        write_uint(self.out, v);
+        Ok(())
+    }
+    fn serialize_u128(self, v: u128) -> Result<(), EncodeError> {
+        self.text(v);
+        Ok(())
+    }
+    fn serialize_f32(self, v: f32) -> Result<(), EncodeError> {
+        if v.is_finite() { self.text(format_args!("{v:?}")) } else { self.out.extend_from_slice(b"null") }
+        Ok(())
+    }
+    fn serialize_f64(self, v: f64) -> Result<(), EncodeError> {
+        // The shortest text that reads back as the same number; JSON has no word for the others.
+        if v.is_finite() { self.text(format_args!("{v:?}")) } else { self.out.extend_from_slice(b"null") }
+        Ok(())
+    }
+    fn serialize_char(self, v: char) -> Result<(), EncodeError> {
+        write_str(self.out, v.encode_utf8(&mut [0; 4]));
+        Ok(())
+    }
+    fn serialize_str(self, v: &str) -> Result<(), EncodeError> {
+        write_str(self.out, v);
+        Ok(())
+    }
+    fn serialize_bytes(self, v: &[u8]) -> Result<(), EncodeError> {
+        use ser::SerializeSeq as _;
+        let mut seq = self.serialize_seq(None)?;
+        for byte in v {
+            seq.serialize_element(byte)?;
+        }
+        seq.end()
+    }
+    fn serialize_none(self) -> Result<(), EncodeError> {
+        self.serialize_unit()
+    }
+    fn serialize_some<T: Serialize + ?Sized>(self, v: &T) -> Result<(), EncodeError> {
+        v.serialize(self)
+    }
+    fn serialize_unit(self) -> Result<(), EncodeError> {
+        self.out.extend_from_slice(b"null");
+        Ok(())
+    }
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), EncodeError> {
+        self.serialize_unit()
+    }
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), EncodeError> {
+        self.serialize_str(variant)
+    }
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, v: &T) -> Result<(), EncodeError> {
+        v.serialize(self)
+    }
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        v: &T,
+    ) -> Result<(), EncodeError> {
+        self.open(b'{');
+        self.name(variant);
+        self.out.push(b':');
+        v.serialize(&mut *self)?;
+        self.depth -= 1;
+        self.out.push(b'}');
+        Ok(())
+    }
+    fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.open(b'[');
+        Ok(Compound { ser: self, first: true, close: b"]", raw: false })
+    }
+    fn serialize_tuple(self, len: usize) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.serialize_seq(Some(len))
+    }
+    fn serialize_tuple_struct(self, _: &'static str, len: usize) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.serialize_seq(Some(len))
+    }
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.open(b'{');
+        self.name(variant);
+        self.out.push(b':');
+        self.out.push(b'[');
+        Ok(Compound { ser: self, first: true, close: b"]}", raw: false })
+    }
+    fn serialize_map(self, _: Option<usize>) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.open(b'{');
+        Ok(Compound { ser: self, first: true, close: b"}", raw: false })
+    }
+    fn serialize_struct(self, name: &'static str, _: usize) -> Result<Compound<'s, 'a>, EncodeError> {
+        if name == RAW {
+            return Ok(Compound { ser: self, first: true, close: b"", raw: true });
+        }
+        self.serialize_map(None)
+    }
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Compound<'s, 'a>, EncodeError> {
+        self.open(b'{');
+        self.name(variant);
+        self.out.extend_from_slice(b":{");
+        Ok(Compound { ser: self, first: true, close: b"}}", raw: false })
+    }
+    fn collect_str<T: core::fmt::Display + ?Sized>(self, v: &T) -> Result<(), EncodeError> {
+        self.serialize_str(&v.to_string())
+    }
+}
+
+pub(crate) struct Compound<'s, 'a> {
+    ser: &'s mut Serializer<'a>,
+    first: bool,
+    close: &'static [u8],
+    raw: bool,
+}
+
+impl Compound<'_, '_> {
+    fn comma(&mut self) {
+        if !core::mem::take(&mut self.first) {
+            self.ser.out.push(b',');
+        }
+    }
+
+    fn element<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
+        self.comma();
+        v.serialize(&mut *self.ser)
+    }
+
+    fn member<T: Serialize + ?Sized>(&mut self, name: &str, v: &T) -> Result<(), EncodeError> {
+        if self.raw {
+            return self.raw_text(v);
+        }
+        self.comma();
+        self.ser.name(name);
+        self.ser.out.push(b':');
+        v.serialize(&mut *self.ser)?;
+        self.ser.meta_next = false;
+        Ok(())
+    }
+
+    /// The text of a raw value, which reaches us as a string
+    fn raw_text<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
+        let text = v.serialize(StrSerializer)?;
+        append_one_line(self.ser.out, text.as_bytes());
+        let start = self.ser.out.len() - text.len();
+        let written = self.ser.out.get(start..).unwrap_or_default();
+        if self.ser.depth == 0 {
+            self.ser.noted = Noted::of_text(written, start);
+        } else if core::mem::take(&mut self.ser.meta_next) && written.first() == Some(&b'{') {
+            self.ser.noted.meta = Some(start + 1);
+        }
+        Ok(())
+    }
+
+    fn finish(self) {
+        if !self.raw {
+            self.ser.depth -= 1;
+            self.ser.out.extend_from_slice(self.close);
+        }
+    }
+}
+
+/// Appends JSON text as one line: a raw line break in JSON can only be white space between tokens (STDIO-003)
+pub(crate) fn append_one_line(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(text);
+    for byte in out.get_mut(start..).unwrap_or_default() {
+        if matches!(*byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+}
+
+macro_rules! sequence {
+    ($($trait:ident $method:ident)*) => {$(
+        impl ser::$trait for Compound<'_, '_> {
+            type Ok = ();
+            type Error = EncodeError;
+            fn $method<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
+                self.element(v)
+            }
+            fn end(self) -> Result<(), EncodeError> {
+                self.finish();
+                Ok(())
+            }
+        }
+    )*};
+}
+sequence!(SerializeSeq serialize_element SerializeTuple serialize_element SerializeTupleStruct serialize_field SerializeTupleVariant serialize_field);
+
+macro_rules! structure {
+    ($($trait:ident)*) => {$(
+        impl ser::$trait for Compound<'_, '_> {
+            type Ok = ();
+            type Error = EncodeError;
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, v: &T) -> Result<(), EncodeError> {
+                self.member(name, v)
+            }
+            fn end(self) -> Result<(), EncodeError> {
+                self.finish();
+                Ok(())
+            }
+        }
+    )*};
+}
+structure!(SerializeStruct SerializeStructVariant);
+
+impl ser::SerializeMap for Compound<'_, '_> {
+    type Ok = ();
+    type Error = EncodeError;
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
+        self.comma();
+        let name = key.serialize(StrSerializer)?;
+        self.ser.name(&name);
+        self.ser.out.push(b':');
+        Ok(())
+    }
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
+        v.serialize(&mut *self.ser)?;
+        self.ser.meta_next = false;
+        Ok(())
+    }
+    fn end(self) -> Result<(), EncodeError> {
+        self.finish();
+        Ok(())
+    }
+}
+
+/// Turns a map key into its text
+struct StrSerializer;
+
+macro_rules! as_text {
+    ($($method:ident $type:ty)*) => {$(
+        fn $method(self, v: $type) -> Result<String, EncodeError> {
+            Ok(v.to_string())
+        }
+    )*};
+}
+
+impl ser::Serializer for StrSerializer {
+    type Ok = String;
+    type Error = EncodeError;
+    type SerializeSeq = ser::Impossible<String, EncodeError>;
+    type SerializeTuple = ser::Impossible<String, EncodeError>;
+    type SerializeTupleStruct = ser::Impossible<String, EncodeError>;
+    type SerializeTupleVariant = ser::Impossible<String, EncodeError>;
+    type SerializeMap = ser::Impossible<String, EncodeError>;
+    type SerializeStruct = ser::Impossible<String, EncodeError>;
+    type SerializeStructVariant = ser::Impossible<String, EncodeError>;
+
+    as_text!(serialize_bool bool serialize_i8 i8 serialize_i16 i16 serialize_i32 i32 serialize_i64 i64
+        serialize_u8 u8 serialize_u16 u16 serialize_u32 u32 serialize_u64 u64 serialize_char char serialize_str &str);
+
+    fn serialize_f32(self, _: f32) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_f64(self, _: f64) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_bytes(self, _: &[u8]) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_none(self) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_unit(self) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_unit_struct(self, _: &'static str) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<String, EncodeError> {
+        Ok(variant.to_string())
+    }
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, v: &T) -> Result<String, EncodeError> {
+        v.serialize(self)
+    }
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Result<String, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeTupleStruct, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self::SerializeTupleVariant, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeStruct, EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self::SerializeStructVariant, EncodeError> {
+        Err(EncodeError::Key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use serde::Serialize;
+    use serde_json::value::RawValue;
+
+    #[derive(Serialize)]
+    enum Kind {
+        Unit,
+        New(u8),
+        Tuple(u8, i8),
+        Struct { a: char },
+    }
+
+    #[derive(Serialize)]
+    struct All<'a> {
+        text: &'a str,
+        ints: (i64, u64, i128),
+        floats: [f64; 5],
+        none: Option<u8>,
+        kinds: [Kind; 4],
+        map: BTreeMap<i32, bool>,
+        raw: &'a RawValue,
+        #[serde(rename = "_meta")]
+        meta: BTreeMap<&'a str, u8>,
+    }
+
+    // covers: STDIO-003
+    #[test]
+    fn writes_what_serde_json_reads_as_the_same() {
+        let raw: &RawValue = serde_json::from_str("[1,\n \"a\\nb\"]").expect("JSON");
+        let value = All {
+            text: "q\" b\\ n\n r\r t\t c\u{1} e\u{e9} \u{1F600} /",
+            ints: (i64::MIN, u64::MAX, -5),
+            floats: [1.0, 0.1, 1e300, -2.5e-9, f64::NAN],
+            none: None,
+            kinds: [Kind::Unit, Kind::New(1), Kind::Tuple(1, -1), Kind::Struct { a: '"' }],
+            map: [(1, true), (-2, false)].into(),
+            raw,
+            meta: [("k", 1)].into(),
+        };
+        let mut out = b"xx".to_vec();
+        let noted = Serializer::object(&mut out, &value).expect("an object");
+        assert!(!out.contains(&b'\n'), "one line");
+        let ours: serde_json::Value = serde_json::from_slice(&out[2..]).expect("JSON");
+        let theirs = serde_json::to_value(&value).expect("JSON");
+        assert_eq!(ours, theirs);
+        assert!(noted.has(Noted::META) && !noted.has(Noted::TTL));
+        assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_object_or_has_no_names() {
+        let mut out = Vec::new();
+        assert_eq!(Serializer::object(&mut out, &[1]), Err(EncodeError::NotAnObject));
+        let bad: BTreeMap<[u8; 2], u8> = [([1, 2], 3)].into();
+        assert_eq!(Serializer::object(&mut out, &bad), Err(EncodeError::Key));
+    }
+
+    #[test]
+    fn notes_the_members_of_raw_text() {
+        let raw: &RawValue = serde_json::from_str(r#"{"ttlMs":1,"_meta":{"a":1}}"#).expect("JSON");
+        let mut out = b"..".to_vec();
+        let noted = Serializer::object(&mut out, raw).expect("an object");
+        assert!(noted.has(Noted::META) && noted.has(Noted::TTL) && !noted.has(Noted::SCOPE));
+        assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"a\":1}"));
+    }
+}

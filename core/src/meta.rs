@@ -1,0 +1,76 @@
+//! The keys of `_meta` that the protocol owns, and the rules for all others.
+
+/// Prefix of the keys that the protocol defines
+pub(crate) const PREFIX: &str = "io.modelcontextprotocol/";
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
+
+/// Whether an application may put a value under `key`
+///
+/// False for malformed keys (META-003, META-004), for `progressToken`, which belongs to the engine, and for keys
+/// whose prefix is reserved by either wording of the rule (META-006, META-007, DEC-009). Trace context
+/// (`traceparent`, `tracestate`, `baggage`) is the application's (META-021, META-022).
+#[must_use]
+pub fn is_free_key(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    if key == PROGRESS_TOKEN || !is_name(name) || (prefix.is_none() && name.is_empty()) {
+        return false;
+    }
+    let Some(prefix) = prefix else { return true };
+    let reserved = |label: &str| matches!(label, "modelcontextprotocol" | "mcp");
+    let labels = || prefix.split('.');
+    let second = labels().nth(1).is_some_and(reserved);
+    let before_last = labels().rev().nth(1).is_some_and(reserved);
+    labels().all(is_label) && !second && !before_last
+}
+
+fn is_name(name: &str) -> bool {
+    let b = name.as_bytes();
+    let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
+    ends(b.first()) && ends(b.last()) && b.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+}
+
+fn is_label(label: &str) -> bool {
+    let b = label.as_bytes();
+    b.first().is_some_and(u8::is_ascii_alphabetic)
+        && b.last().is_some_and(u8::is_ascii_alphanumeric)
+        && b.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: META-003, META-004, META-006, META-007, META-021
+    #[test]
+    fn keys_are_free_reserved_or_malformed() {
+        for free in ["a", "traceparent", "baggage", "com.example/x", "com.example/", "com.example.mcp/y", "a-1/b_c.d"] {
+            assert!(is_free_key(free), "{free}");
+        }
+        for taken in [
+            "progressToken",
+            "io.modelcontextprotocol/x",
+            "dev.mcp/",
+            "mcp.dev/x",
+            "com.example.mcp.x/y",
+            "modelcontextprotocol.io/x",
+            "tools.mcp.com/x",
+            "",
+            "-a",
+            "a_",
+            "1com/x",
+            "com..x/y",
+            "com.x-/y",
+            "a b",
+            "a/b/c",
+        ] {
+            assert!(!is_free_key(taken), "{taken}");
+        }
+    }
+}

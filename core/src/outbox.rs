@@ -1,0 +1,226 @@
+//! Bytes waiting to be written: small messages run together, large payloads travel as segments of their own.
+//!
+//! ```text
+//!   front: Bytes  Bytes  …   | tail: Vec<u8>
+//!   ^ head bytes of the front are written already (of the tail, when there is no front)
+//! ```
+//! Every message ends in a newline, and no message contains one: a byte stream sends the bytes as they are, a
+//! message transport takes whole messages with [`Outbox::pop_message`].
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// A payload of at least this many bytes is not copied into the tail
+const SEGMENT: usize = 16 << 10;
+/// A tail above this capacity is given back as soon as it is empty
+const KEEP: usize = 64 << 10;
+
+/// A queue of outgoing bytes with a cursor for short writes
+#[derive(Debug, Default)]
+pub struct Outbox {
+    front: VecDeque<Bytes>,
+    tail: Vec<u8>,
+    head: usize,
+    len: usize,
+}
+
+impl Outbox {
+    /// Bytes not yet consumed
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to write
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes to write next; empty when there are none
+    #[must_use]
+    pub fn transmit(&self) -> &[u8] {
+        match self.front.front() {
+            Some(first) => first,
+            None => self.tail.get(self.head..).unwrap_or_default(),
+        }
+    }
+
+    /// All pending slices in order, for vectored writes
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        let tail = if self.front.is_empty() { self.tail.get(self.head..) } else { Some(&*self.tail) };
+        self.front.iter().map(|b| &**b).chain(tail).filter(|s| !s.is_empty())
+    }
+
+    /// Notes that `n` bytes were written; more than there are counts as all
+    pub fn consume(&mut self, n: usize) {
+        let mut n = n.min(self.len);
+        self.len -= n;
+        while let Some(first) = self.front.front_mut() {
+            if n < first.len() {
+                first.advance(n);
+                return;
+            }
+            n -= first.len();
+            self.front.pop_front();
+        }
+        self.head += n;
+        if self.head >= self.tail.len() {
+            self.head = 0;
+            self.tail.clear();
+            if self.tail.capacity() > KEEP {
+                self.tail = Vec::new();
+            }
+        }
+    }
+
+    /// Takes out one whole message without its newline, for transports that carry messages and not bytes
+    ///
+    /// Not to be mixed with [`transmit`](Self::transmit) in the middle of a message.
+    pub fn pop_message(&mut self) -> Option<Bytes> {
+        let mut length = 0;
+        let found = self.segments().any(|s| match crate::json::find_newline(s) {
+            Some(at) => {
+                length += at;
+                true
+            }
+            None => {
+                length += s.len();
+                false
+            }
+        });
+        if !found {
+            return None;
+        }
+        let message = match self.front.front_mut() {
+            Some(first) if first.len() > length => first.slice(..length),
+            _ => {
+                let mut whole = BytesMut::with_capacity(length);
+                for s in self.segments() {
+                    let room = length - whole.len();
+                    whole.extend_from_slice(s.get(..room).unwrap_or(s));
+                }
+                whole.freeze()
+            }
+        };
+        self.consume(length + 1);
+        Some(message)
+    }
+
+    /// The buffer to append to; call [`wrote`](Self::wrote) afterwards
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.tail
+    }
+
+    /// Where the next byte will be appended, as an offset into the tail
+    pub(crate) fn mark(&self) -> usize {
+        self.tail.len()
+    }
+
+    /// Accounts for what was appended to the tail since `mark`
+    pub(crate) fn wrote(&mut self, mark: usize) {
+        self.len += self.tail.len().saturating_sub(mark);
+    }
+
+    /// Takes back what was appended to the tail since `mark`, before it was accounted for
+    pub(crate) fn undo(&mut self, mark: usize) {
+        self.tail.truncate(mark);
+    }
+
+    /// Appends a payload that exists already, without copying it when it is large
+    pub(crate) fn push_bytes(&mut self, payload: &Bytes) {
+        self.len += payload.len();
+        if payload.len() < SEGMENT {
+            self.tail.extend_from_slice(payload);
+            return;
+        }
+        if !self.tail.is_empty() {
+            let mut pending = Bytes::from(core::mem::take(&mut self.tail));
+            // With segments in front the cursor belongs to them and the whole tail is pending.
+            if self.front.is_empty() {
+                pending.advance(self.head);
+            }
+            self.front.push_back(pending);
+        }
+        self.head = 0;
+        self.front.push_back(payload.clone());
+    }
+
+    /// Drops everything
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Gives spare capacity back
+    pub(crate) fn trim(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn append(o: &mut Outbox, b: &[u8]) {
+        let m = o.mark();
+        o.tail().extend_from_slice(b);
+        o.wrote(m);
+    }
+
+    fn drain(o: &mut Outbox, step: usize) -> Vec<u8> {
+        let mut all = vec![];
+        while !o.is_empty() {
+            let t = o.transmit();
+            let n = t.len().min(step);
+            all.extend_from_slice(&t[..n]);
+            o.consume(n);
+        }
+        all
+    }
+
+    #[test]
+    fn order_survives_segments_and_short_writes() {
+        let big = Bytes::from(vec![b'x'; SEGMENT]);
+        for step in [1, 7, 4096, usize::MAX] {
+            let mut o = Outbox::default();
+            append(&mut o, b"ab");
+            o.consume(1);
+            o.push_bytes(&big);
+            append(&mut o, b"cd");
+            o.push_bytes(&big);
+            append(&mut o, b"e");
+            assert_eq!(o.segments().map(<[u8]>::len).sum::<usize>(), o.len());
+            let all = drain(&mut o, step);
+            let want = [b"b", &big[..], b"cd", &big[..], b"e"].concat();
+            assert!(all == want, "step {step}");
+        }
+    }
+
+    #[test]
+    fn messages_come_out_whole() {
+        let big = Bytes::from(vec![b'x'; SEGMENT]);
+        let mut o = Outbox::default();
+        append(&mut o, b"one\ntwo");
+        o.push_bytes(&big);
+        append(&mut o, b"\nthree");
+        assert_eq!(o.pop_message().as_deref(), Some(&b"one"[..]));
+        assert_eq!(o.pop_message().map(|m| m.len()), Some(SEGMENT + 3));
+        assert_eq!(o.pop_message(), None);
+        append(&mut o, b"\n");
+        assert_eq!(o.pop_message().as_deref(), Some(&b"three"[..]));
+        assert!(o.is_empty());
+    }
+
+    #[test]
+    fn a_large_tail_is_given_back() {
+        let mut o = Outbox::default();
+        append(&mut o, &vec![b'y'; KEEP + 1]);
+        o.consume(usize::MAX);
+        assert_eq!(o.tail.capacity(), 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! A client engine on one byte stream.
+
+use alloc::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Pipe;
+use crate::client::{Config, Engine, Event};
+use crate::diagnostic::Diagnostic;
+use crate::frame::line::{Line, LineDecoder};
+use crate::tap::ChannelId;
+use crate::time::Instant;
+
+/// A client on a byte stream: a server process's pipes, a socket
+///
+/// ```
+/// use std::sync::Arc;
+/// use mcp_proto::{Instant, client::Config, pipe::{Client, Pipe}};
+///
+/// let client = Client::new(Arc::new(Config::new("demo", "1.0")), Instant::ZERO);
+/// // The first question is ready to be written:
+/// assert!(client.transmit().starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\""));
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    engine: Engine,
+    channel: ChannelId,
+    decoder: LineDecoder,
+    eof: bool,
+    closed: bool,
+}
+
+impl Client {
+    /// A client whose first question is ready to be sent
+    #[must_use]
+    pub fn new(config: Arc<Config>, now: Instant) -> Self {
+        let decoder = LineDecoder::new(config.get_limits().frame());
+        let mut engine = Engine::new(config);
+        let channel = engine.open_channel(now);
+        Self { engine, channel, decoder, eof: false, closed: false }
+    }
+
+    /// The engine, for calls and other commands
+    pub const fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Takes bytes that were read without copying the messages that lie wholly in them
+    pub fn handle_input_owned(&mut self, _now: Instant, bytes: Bytes) {
+        if !self.eof {
+            self.decoder.push_owned(bytes);
+        }
+    }
+}
+
+impl Pipe for Client {
+    type Event = Event;
+
+    fn handle_input(&mut self, _now: Instant, bytes: &[u8]) {
+        if !self.eof {
+            self.decoder.push(bytes);
+        }
+    }
+
+    fn handle_eof(&mut self, _now: Instant) {
+        self.eof = true;
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.engine.handle_timeout(now);
+        if self.engine.is_idle() {
+            self.decoder.trim();
+        }
+    }
+
+    fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        loop {
+            if let Some(event) = self.engine.poll_event(now) {
+                self.closed |= matches!(event, Event::Closed(_));
+                return Some(event);
+            }
+            if self.closed || self.engine.is_stalled() {
+                return None;
+            }
+            match self.decoder.next_line() {
+                Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
+                Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
+                None if self.eof => {
+                    let bytes = self.decoder.partial();
+                    if bytes > 0 {
+                        self.engine.diagnose(Diagnostic::Truncated { bytes });
+                    }
+                    self.engine.handle_eof(now, self.channel);
+                }
+                None => return None,
+            }
+        }
+    }
+
+    fn wants_input(&self) -> bool {
+        // Never paused because of calls of its own: what has not been polled is bounded by the caller's reading.
+        !self.eof && !self.closed && !self.engine.is_stalled() && self.decoder.buffered() <= self.decoder.max() * 2
+    }
+
+    fn transmit(&self) -> &[u8] {
+        self.engine.peek_outbox(self.channel)
+    }
+
+    fn consume(&mut self, n: usize) {
+        if let Some(outbox) = self.engine.outbox(self.channel) {
+            outbox.consume(n);
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.closed && self.transmit().is_empty()
+    }
+}

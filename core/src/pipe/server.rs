@@ -1,0 +1,148 @@
+//! A server engine on one byte stream.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::Pipe;
+use crate::diagnostic::Diagnostic;
+use crate::error::Fault;
+use crate::frame::line::{Line, LineDecoder};
+use crate::server::{Config, Engine, Event};
+use crate::tap::ChannelId;
+use crate::time::Instant;
+
+/// A server on a byte stream: stdin and stdout, a socket, any pipe
+///
+/// ```
+/// use std::sync::Arc;
+/// use mcp_proto::{Capabilities, Capability, Instant, pipe::{Pipe, Server}, server::{Config, Event}};
+///
+/// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
+/// let mut server = Server::new(Arc::new(config), Instant::ZERO);
+/// server.handle_input(Instant::ZERO, b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n");
+/// while let Some(event) = server.poll_event(Instant::ZERO) {
+///     if let Event::Call(call) = event {
+///         // … work, then: server.engine().complete(now, call.id(), &result)
+///     }
+/// }
+/// assert_eq!(server.transmit(), b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    engine: Engine,
+    channel: ChannelId,
+    decoder: LineDecoder,
+    eof: bool,
+    closed: bool,
+}
+
+impl Server {
+    /// A server with one channel
+    #[must_use]
+    pub fn new(config: Arc<Config>, now: Instant) -> Self {
+        let decoder = LineDecoder::new(config.limits.frame());
+        let mut engine = Engine::new(config);
+        let channel = engine.open_channel(now);
+        Self { engine, channel, decoder, eof: false, closed: false }
+    }
+
+    /// The engine, for answers and other commands
+    pub const fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The channel that the stream is
+    #[must_use]
+    pub const fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Takes bytes that were read without copying the messages that lie wholly in them
+    pub fn handle_input_owned(&mut self, _now: Instant, bytes: Bytes) {
+        if !self.eof {
+            self.decoder.push_owned(bytes);
+        }
+    }
+
+    /// Stops taking requests and ends when those in work are answered, or after `grace`
+    pub fn shutdown(&mut self, now: Instant, grace: Duration) {
+        self.eof = true;
+        self.engine.shutdown(now, grace);
+    }
+
+    /// Ends at once: calls are cancelled and what is not written is dropped
+    pub fn abort(&mut self, now: Instant, fault: Fault) {
+        self.eof = true;
+        self.engine.close_channel(now, self.channel, fault);
+    }
+}
+
+impl Pipe for Server {
+    type Event = Event;
+
+    fn handle_input(&mut self, _now: Instant, bytes: &[u8]) {
+        if !self.eof {
+            self.decoder.push(bytes);
+        }
+    }
+
+    fn handle_eof(&mut self, _now: Instant) {
+        self.eof = true;
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.engine.handle_timeout(now);
+        if self.engine.is_idle() {
+            self.decoder.trim();
+        }
+    }
+
+    fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        loop {
+            if let Some(event) = self.engine.poll_event(now) {
+                self.closed |= matches!(event, Event::Closed { .. });
+                return Some(event);
+            }
+            if self.engine.is_stalled(self.channel) {
+                return None;
+            }
+            match self.decoder.next_line() {
+                Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
+                Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
+                None if self.eof => {
+                    // What was cut off is told before the end.
+                    let bytes = self.decoder.partial();
+                    if bytes > 0 {
+                        self.engine.diagnose(self.channel.0, Diagnostic::Truncated { bytes });
+                    }
+                    self.engine.handle_eof(now, self.channel);
+                }
+                None => return None,
+            }
+        }
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.eof && !self.engine.is_stalled(self.channel)
+    }
+
+    fn transmit(&self) -> &[u8] {
+        self.engine.peek_outbox(self.channel)
+    }
+
+    fn consume(&mut self, n: usize) {
+        if let Some(outbox) = self.engine.outbox(self.channel) {
+            outbox.consume(n);
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.closed && self.transmit().is_empty()
+    }
+}

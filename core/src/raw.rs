@@ -1,0 +1,166 @@
+//! JSON text that was checked once and is passed on as it is.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use bytes::Bytes;
+use serde::de::{self, Deserialize};
+use serde::ser::{self, Serialize};
+use serde_json::value::RawValue;
+
+use crate::json::{EncodeError, MAX_DEPTH, Scanner, Serializer, Span};
+
+/// One valid JSON text: the unit in which payloads pass through the engines
+///
+/// Cloning shares the bytes. A `RawJson` that came out of an event shares the allocation of the frame that it arrived
+/// in; [`compact`](Self::compact) it before storing it for long. Invariant: exactly one JSON value, no white space
+/// around it, nested at most 128 deep.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawJson(Bytes);
+
+impl RawJson {
+    /// Takes bytes that the scanner has checked already
+    pub(crate) const fn trusted(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// Checks `text`: well-formed UTF-8, strict JSON, nested at most 128 deep
+    pub fn new(text: impl Into<Bytes>) -> Result<Self, InvalidJson> {
+        let text = text.into();
+        if let Err(e) = core::str::from_utf8(&text) {
+            return Err(InvalidJson { at: e.valid_up_to() });
+        }
+        let mut s = Scanner::new(&text, MAX_DEPTH, u32::MAX);
+        let span = s.value().map_err(|e| InvalidJson { at: e.at() })?;
+        if !s.at_end() {
+            return Err(InvalidJson { at: s.pos() });
+        }
+        let Span { start, end } = span;
+        Ok(Self(text.slice(start as usize..end as usize)))
+    }
+
+    /// Writes `value` as JSON
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, EncodeError> {
+        let mut out = Vec::new();
+        Serializer::any(&mut out, value)?;
+        Ok(Self(out.into()))
+    }
+
+    /// Reads the text as `T`, which may borrow from it
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The text
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Checked when the value was made; `unsafe` is not worth sparing the second look.
+        core::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The text as bytes
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes themselves, shared
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    /// An independent copy that keeps no larger allocation alive
+    #[must_use]
+    pub fn compact(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
+    /// Whether the value is an object
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// The value of member `name`, when this is an object that has one
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let mut found = None;
+        crate::json::object_members(&self.0, |key, value| {
+            if key == name.as_bytes() {
+                found = Some(Self(self.0.slice_ref(value)));
+            }
+        });
+        found
+    }
+
+    /// The text of a JSON string; none for other values
+    #[must_use]
+    pub fn string(&self) -> Option<String> {
+        self.parse().ok()
+    }
+}
+
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = self.parse().map_err(ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// Only from JSON text: raw text cannot be had from other formats
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw: &RawValue = Deserialize::deserialize(deserializer)?;
+        Self::new(Bytes::copy_from_slice(raw.get().as_bytes())).map_err(de::Error::custom)
+    }
+}
+
+/// A text is not JSON
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid JSON at byte {at}")]
+#[non_exhaustive]
+pub struct InvalidJson {
+    /// Offset of the first byte that does not fit
+    pub at: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn keeps_one_value_and_its_text() {
+        let v = RawJson::new(" {\"a\": [1, \"x\"]} ").expect("JSON");
+        assert_eq!(v.as_str(), "{\"a\": [1, \"x\"]}");
+        assert_eq!(v.member("a").expect("member").as_str(), "[1, \"x\"]");
+        assert_eq!(RawJson::new("1 2"), Err(InvalidJson { at: 2 }));
+        assert_eq!(RawJson::new(&b"\"\xff\""[..]), Err(InvalidJson { at: 1 }));
+        assert!(RawJson::new("").is_err());
+    }
+
+    #[test]
+    fn passes_through_serde_unchanged() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Holder {
+            raw: RawJson,
+        }
+        let h: Holder = serde_json::from_str(r#"{"raw":{"n": 1.50}}"#).expect("JSON");
+        assert_eq!(serde_json::to_string(&h).expect("JSON"), r#"{"raw":{"n": 1.50}}"#);
+        assert_eq!(format!("{}", RawJson::encode(&h).expect("JSON")), r#"{"raw":{"n": 1.50}}"#);
+    }
+}

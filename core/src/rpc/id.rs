@@ -1,0 +1,198 @@
+//! Request ids and progress tokens: echoed as they came, compared by what they mean.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+
+use crate::json::{unescape, write_int};
+
+/// The id of a request: a string or an integer (BASE-003, BASE-004)
+///
+/// Keeps the text that the peer wrote, since an answer repeats it (BASE-008); two ids are equal when they mean the
+/// same: `1.0` is `1`, `"\u0061"` is `"a"`, but `1` is not `"1"` (DEC-013). Progress tokens have the same form
+/// (PROG-003).
+#[derive(Clone)]
+pub struct RequestId(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    /// An integer in its plain spelling
+    Int(i64),
+    /// JSON text: a string with its quotes, or an integer spelled in another way
+    Text(Box<str>),
+}
+
+/// What an id means
+enum Meaning<'a> {
+    Int(i64),
+    Plain(&'a [u8]),
+    Escaped(Vec<u8>),
+}
+
+impl RequestId {
+    /// An integer id
+    #[must_use]
+    pub const fn int(value: i64) -> Self {
+        Self(Repr::Int(value))
+    }
+
+    /// Reads checked JSON text; none when it is neither a string nor an integer that fits 64 bits, or is longer
+    /// than `max` bytes
+    pub(crate) fn from_json(text: &[u8], max: usize) -> Option<Self> {
+        if text.len() > max {
+            return None;
+        }
+        let text = core::str::from_utf8(text).ok()?;
+        match text.as_bytes() {
+            [b'"', ..] => Some(Self(Repr::Text(text.into()))),
+            b"-0" => Some(Self(Repr::Text(text.into()))),
+            [b'-' | b'0'..=b'9', ..] => match text.parse() {
+                Ok(int) => Some(Self(Repr::Int(int))),
+                Err(_) => integral(text).map(|_| Self(Repr::Text(text.into()))),
+            },
+            _ => None,
+        }
+    }
+
+    /// Appends the id as JSON
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Repr::Int(int) => write_int(out, *int),
+            Repr::Text(text) => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+
+    /// The integer that the id stands for; none for a string
+    #[must_use]
+    pub fn as_int(&self) -> Option<i64> {
+        match self.meaning() {
+            Meaning::Int(int) => Some(int),
+            _ => None,
+        }
+    }
+
+    fn meaning(&self) -> Meaning<'_> {
+        match &self.0 {
+            Repr::Int(int) => Meaning::Int(*int),
+            Repr::Text(text) => match text.as_bytes() {
+                [b'"', inner @ .., b'"'] if inner.contains(&b'\\') => Meaning::Escaped(unescape(inner)),
+                [b'"', inner @ .., b'"'] => Meaning::Plain(inner),
+                _ => Meaning::Int(integral(text).unwrap_or(0)),
+            },
+        }
+    }
+
+    /// Heap bytes that the id holds
+    #[cfg(test)]
+    fn heap(&self) -> usize {
+        match &self.0 {
+            Repr::Int(_) => 0,
+            Repr::Text(text) => text.len(),
+        }
+    }
+}
+
+/// The integer that a number with a fraction or an exponent stands for; beyond 2^53 such a spelling is not exact
+#[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
+fn integral(text: &str) -> Option<i64> {
+    let value: f64 = text.parse().ok()?;
+    // `%` is in core, `fract` is not.
+    (value.abs() <= 9_007_199_254_740_992.0 && value % 1.0 == 0.0).then_some(value as i64)
+}
+
+impl Ord for RequestId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if let (Repr::Int(a), Repr::Int(b)) = (&self.0, &other.0) {
+            return a.cmp(b);
+        }
+        let (a, b) = (self.meaning(), other.meaning());
+        match (&a, &b) {
+            (Meaning::Int(a), Meaning::Int(b)) => a.cmp(b),
+            (Meaning::Int(_), _) => Ordering::Less,
+            (_, Meaning::Int(_)) => Ordering::Greater,
+            _ => a.bytes().cmp(b.bytes()),
+        }
+    }
+}
+
+impl Meaning<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Int(_) => &[],
+            Self::Plain(b) => b,
+            Self::Escaped(b) => b,
+        }
+    }
+}
+
+impl PartialOrd for RequestId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for RequestId {}
+
+/// The JSON text of the id
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Int(int) => int.fmt(f),
+            Repr::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn id(text: &str) -> Option<RequestId> {
+        RequestId::from_json(text.as_bytes(), 64)
+    }
+
+    // covers: BASE-003, BASE-004, BASE-008
+    #[test]
+    fn strings_and_integers_only_and_each_as_it_came() {
+        for text in ["1", "0", "-0", "-7", "1.0", "1e3", "\"\"", "\"a\\u0062\"", "9223372036854775807"] {
+            assert_eq!(id(text).expect(text).to_string(), text);
+        }
+        for text in ["1.5", "null", "true", "{}", "[1]", "9223372036854775808", "1e400", "1e19", "1e-1"] {
+            assert!(id(text).is_none(), "{text}");
+        }
+        assert!(RequestId::from_json(b"\"12345\"", 6).is_none(), "longer than the limit");
+    }
+
+    #[test]
+    fn equal_by_meaning_and_ordered() {
+        assert_eq!(id("1"), id("1.0"));
+        assert_eq!(id("0"), id("-0"));
+        assert_eq!(id("1000"), id("1e3"));
+        assert_eq!(id("\"a\""), id("\"\\u0061\""));
+        assert_ne!(id("1"), id("\"1\""));
+        let mut ids: Vec<_> = ["\"b\"", "2", "\"\\u0061\"", "-1"].into_iter().filter_map(id).collect();
+        ids.sort();
+        let text: Vec<_> = ids.iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["-1", "2", "\"\\u0061\"", "\"b\""]);
+    }
+
+    #[test]
+    fn integers_allocate_nothing() {
+        assert_eq!(id("42").expect("id").heap(), 0);
+        assert_eq!(size_of::<RequestId>(), 16 + size_of::<usize>() % 8);
+    }
+}

@@ -1,0 +1,61 @@
+//! What a server keeps per channel.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::budget::Budget;
+use crate::limits::Limits;
+use crate::raw::RawJson;
+use crate::rpc::RequestId;
+use crate::rpc::envelope::Meta;
+use crate::version::Version;
+
+#[derive(Debug)]
+pub(super) struct Extra {
+    /// Requests that wait for a free place, with their ids
+    pub(super) waiting: VecDeque<(RequestId, Bytes)>,
+    pub(super) budget: Budget,
+    /// Opened by `initialize` (legacy)
+    pub(super) session: Option<Box<Session>>,
+    /// The last `_meta` that was found to be in order
+    pub(super) known_meta: Option<Box<KnownMeta>>,
+}
+
+impl Extra {
+    pub(super) const fn new(limits: &Limits) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            budget: Budget::new(limits.max_waiting_bytes),
+            session: None,
+            known_meta: None,
+        }
+    }
+
+    /// Gives back what can be made again
+    pub(super) fn trim(&mut self) {
+        self.waiting.shrink_to_fit();
+        self.known_meta = None;
+    }
+}
+
+/// A legacy session
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) version: Version,
+    /// `notifications/initialized` has come
+    pub(super) initialized: bool,
+    pub(super) info: RawJson,
+    pub(super) capabilities: RawJson,
+}
+
+/// A `_meta` text and where its parts are, counted from its beginning
+///
+/// A client repeats its `_meta` on every request; recognising it by its bytes spares reading it again.
+#[derive(Debug)]
+pub(super) struct KnownMeta {
+    pub(super) text: Box<[u8]>,
+    pub(super) parts: Meta,
+    pub(super) version: Version,
+}

@@ -1,0 +1,158 @@
+//! What a server is: identity, capabilities, revisions, limits. Shared by every engine of a process.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::identity::{Capabilities, Implementation};
+use crate::json::write_str;
+use crate::limits::Limits;
+use crate::meta;
+use crate::version::{Era, Version, VersionSet};
+
+/// The configuration of a server
+///
+/// Immutable and shared: engines keep an `Arc` of it.
+///
+/// ```
+/// use mcp_proto::{Capabilities, Capability, VersionSet, server::Config};
+/// let config = Config::new("clock", "1.0.0")
+///     .capabilities(Capabilities::new().with(Capability::Tools))
+///     .instructions("All times are UTC.")
+///     .versions(VersionSet::ALL);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) info: Implementation,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) instructions: Option<String>,
+    pub(crate) versions: VersionSet,
+    pub(crate) list_legacy: bool,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) custom: Vec<String>,
+    pub(crate) hidden: Vec<String>,
+    /// `"resultType":"complete","_meta":{…}`: what every modern result ends with
+    pub(crate) stamp: Vec<u8>,
+    /// The members of that `_meta`
+    pub(crate) stamp_meta: Vec<u8>,
+}
+
+impl Config {
+    /// A server that is called `name`, in `version`, speaks every revision of both eras, and has no tools yet
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            info: Implementation::new(name, version),
+            capabilities: Capabilities::new(),
+            instructions: None,
+            versions: VersionSet::ALL,
+            list_legacy: false,
+            limits: Arc::new(Limits::default()),
+            custom: Vec::new(),
+            hidden: Vec::new(),
+            stamp: Vec::new(),
+            stamp_meta: Vec::new(),
+        }
+        .stamped(true)
+    }
+
+    /// Replaces the identity (META-018)
+    #[must_use]
+    pub fn info(mut self, info: Implementation) -> Self {
+        self.info = info;
+        let send = !self.stamp_meta.is_empty();
+        self.stamped(send)
+    }
+
+    /// Whether modern results carry the server's identity (default yes; META-018)
+    #[must_use]
+    pub fn send_server_info(self, send: bool) -> Self {
+        self.stamped(send)
+    }
+
+    /// Declares what the server can do; requests for anything else are refused before the application sees them
+    /// (ERR-002, LIFE-023)
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Tells clients how to use the server, in plain language
+    #[must_use]
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
+    }
+
+    /// Pins the revisions that are served; an empty set counts as all
+    #[must_use]
+    pub fn versions(mut self, versions: VersionSet) -> Self {
+        self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
+        self
+    }
+
+    /// Whether a dual-era server names its legacy revisions to modern clients too (default no; DEC-005)
+    #[must_use]
+    pub const fn list_legacy(mut self, list: bool) -> Self {
+        self.list_legacy = list;
+        self
+    }
+
+    /// Sets the bounds
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Arc::new(limits);
+        self
+    }
+
+    /// Accepts requests with a method of your own; other unknown methods are refused with -32601
+    #[must_use]
+    pub fn custom_method(mut self, method: impl Into<String>) -> Self {
+        self.custom.push(method.into());
+        self
+    }
+
+    /// Members whose values the [tap](crate::tap) replaces, at any depth
+    #[must_use]
+    pub fn hide_in_tap(mut self, member: impl Into<String>) -> Self {
+        self.hidden.push(member.into());
+        self
+    }
+
+    /// The bounds in force
+    #[must_use]
+    pub fn get_limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn stamped(mut self, send: bool) -> Self {
+        let mut stamp_meta = Vec::new();
+        if send {
+            write_str(&mut stamp_meta, meta::SERVER_INFO);
+            stamp_meta.push(b':');
+            self.info.write(&mut stamp_meta, Version::V2026_07_28);
+        }
+        self.stamp = b"\"resultType\":\"complete\"".to_vec();
+        if send {
+            self.stamp.extend_from_slice(b",\"_meta\":{");
+            self.stamp.extend_from_slice(&stamp_meta);
+            self.stamp.push(b'}');
+        }
+        self.stamp_meta = stamp_meta;
+        self
+    }
+
+    pub(crate) const fn modern(&self) -> VersionSet {
+        self.versions.era(Era::Modern)
+    }
+
+    pub(crate) const fn legacy(&self) -> VersionSet {
+        self.versions.era(Era::Legacy)
+    }
+
+    /// The revisions that are named to modern clients, the same in every list (DEC-005)
+    pub(crate) const fn listed(&self) -> VersionSet {
+        if self.list_legacy || self.modern().is_empty() { self.versions } else { self.modern() }
+    }
+}

@@ -1,0 +1,132 @@
+//! Requests that the engine answers by itself: `initialize`, `server/discover`, `ping`.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::channel::Session;
+use super::engine::Engine;
+use super::receive::Source;
+use crate::json::write_str;
+use crate::raw::RawJson;
+use crate::rpc::envelope::Params;
+use crate::rpc::{RequestId, RpcError, code, encode};
+use crate::version::Version;
+use crate::vocab;
+
+impl Engine {
+    pub(super) fn answer_myself(
+        &mut self,
+        source: Source,
+        frame: &Bytes,
+        id: &RequestId,
+        method: &str,
+        params: &Params,
+    ) {
+        let mut body = Vec::new();
+        match method {
+            vocab::INITIALIZE => match self.initialize(source, params.whole.of(frame).unwrap_or(b"{}")) {
+                Ok(version) => self.write_initialized(&mut body, version),
+                Err(error) => return self.link.send_error(source.channel, source.batch, Some(id), &error),
+            },
+            vocab::DISCOVER => self.write_discovery(&mut body),
+            _ => body.extend_from_slice(b"{}"), // PING-002
+        }
+        let write = |out: &mut Vec<u8>| {
+            encode::result_head(out, id);
+            out.extend_from_slice(&body);
+            encode::end(out);
+        };
+        self.link.send_or_gather(source.channel, source.batch, Some(id), write);
+    }
+
+    /// Opens a session (LIFE-002, VER-003, VER-004, VER-005)
+    fn initialize(&mut self, source: Source, params: &[u8]) -> Result<Version, RpcError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Initialize<'a> {
+            #[serde(borrow)]
+            protocol_version: Cow<'a, str>,
+            #[serde(borrow)]
+            capabilities: &'a RawValue,
+            #[serde(borrow)]
+            client_info: &'a RawValue,
+        }
+        let ask: Initialize<'_> =
+            serde_json::from_slice(params).map_err(|e| RpcError::invalid_params(format!("`initialize`: {e}")))?;
+        let (capabilities, info) = (ask.capabilities.get().as_bytes(), ask.client_info.get().as_bytes());
+        for (name, value) in [("capabilities", capabilities), ("clientInfo", info)] {
+            if value.first() != Some(&b'{') {
+                return Err(RpcError::invalid_params(format!("`initialize`: `{name}` is not an object")));
+            }
+        }
+        let limit = self.link.limits.max_peer_info;
+        if capabilities.len() + info.len() > limit {
+            let what = "`initialize`: identity and capabilities are longer than";
+            return Err(RpcError::invalid_params(format!("{what} {limit} bytes")));
+        }
+        let served = self.config.legacy();
+        // An unknown or modern revision gets the newest legacy one offered; the client decides (VER-005).
+        let version = Version::from_name(&ask.protocol_version)
+            .filter(|v| served.contains(*v))
+            .or_else(|| served.newest())
+            .unwrap_or(Version::V2024_11_05);
+        if let Some(c) = self.link.channels.get_mut(source.channel) {
+            c.idless |= version >= Version::V2025_11_25; // DEC-004
+            c.extra.session = Some(Box::new(Session {
+                version,
+                initialized: false,
+                info: RawJson::trusted(Bytes::copy_from_slice(info)),
+                capabilities: RawJson::trusted(Bytes::copy_from_slice(capabilities)),
+            }));
+        }
+        Ok(version)
+    }
+
+    fn write_initialized(&self, out: &mut Vec<u8>, version: Version) {
+        out.extend_from_slice(b"{\"protocolVersion\":");
+        write_str(out, version.as_str());
+        out.extend_from_slice(b",\"capabilities\":");
+        self.config.capabilities.write(out, version);
+        out.extend_from_slice(b",\"serverInfo\":");
+        self.config.info.write(out, version);
+        self.write_instructions(out);
+        out.push(b'}');
+    }
+
+    /// VER-013; the answer is the same for everybody, and may be kept for as long as the process lives
+    fn write_discovery(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"supportedVersions\":");
+        self.config.listed().write(out);
+        out.extend_from_slice(b",\"capabilities\":");
+        self.config.capabilities.write(out, Version::V2026_07_28);
+        self.write_instructions(out);
+        out.extend_from_slice(b",\"ttlMs\":3600000,\"cacheScope\":\"public\",");
+        out.extend_from_slice(&self.config.stamp);
+        out.push(b'}');
+    }
+
+    fn write_instructions(&self, out: &mut Vec<u8>) {
+        if let Some(text) = &self.config.instructions {
+            out.extend_from_slice(b",\"instructions\":");
+            write_str(out, text);
+        }
+    }
+
+    /// -32022, which names the revisions that are served (ERR-008, VER-009)
+    pub(super) fn unsupported(&self, requested: &str) -> RpcError {
+        let served = self.config.listed();
+        let mut data = b"{\"supported\":".to_vec();
+        served.write(&mut data);
+        data.extend_from_slice(b",\"requested\":");
+        write_str(&mut data, requested);
+        data.push(b'}');
+        RpcError::new(code::UNSUPPORTED_PROTOCOL_VERSION, format!("unsupported protocol version; supported: {served}"))
+            .with_data(RawJson::trusted(data.into()))
+    }
+}

@@ -1,0 +1,13 @@
+//! The server: takes messages, hands out calls, sends answers. No bytes, no I/O.
+
+mod channel;
+mod config;
+mod engine;
+mod event;
+mod handshake;
+mod receive;
+mod reply;
+
+pub use config::Config;
+pub use engine::Engine;
+pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};

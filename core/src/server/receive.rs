@@ -1,0 +1,369 @@
+//! What a message is and what becomes of it: one decision, in one place (design: classification at the boundary).
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::channel::KnownMeta;
+use super::engine::Engine;
+use super::event::{Call, CancelReason, Event, Notification};
+use crate::calls::batch;
+use crate::calls::inbound::{CallId, InCall};
+use crate::calls::link::{Content, content};
+use crate::calls::outbound::Match;
+use crate::diagnostic::Diagnostic;
+use crate::error::CallError;
+use crate::frame::line::Oversize;
+use crate::meta;
+use crate::raw::RawJson;
+use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
+use crate::rpc::RpcError;
+use crate::slab::Key;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+use crate::version::Version;
+use crate::vocab::{self, Rule};
+
+/// A request that was found to be in order
+struct Accepted {
+    version: Version,
+    method: Cow<'static, str>,
+    cacheable: bool,
+}
+
+/// Where a message stands
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) channel: Key,
+    /// The batch that it is a member of
+    pub(super) batch: Option<Key>,
+    /// It has waited for a place before
+    pub(super) waited: bool,
+}
+
+/// What a modern request says about itself, once found to be in order
+enum Modern {
+    /// Not a modern request
+    No,
+    Version(Version),
+}
+
+impl Engine {
+    /// One frame: a message, a batch, or something else
+    pub(super) fn receive(&mut self, channel: Key, frame: Bytes, waited: bool) {
+        match content(frame) {
+            (Content::Blank, _) => {}
+            (Content::Array, frame) => self.receive_batch(channel, &frame),
+            (Content::One, frame) => self.receive_one(Source { channel, batch: None, waited }, &frame),
+        }
+    }
+
+    fn receive_one(&mut self, source: Source, frame: &Bytes) {
+        let Some(c) = self.link.channels.get_mut(source.channel) else { return };
+        let known = c.extra.known_meta.as_deref().map(|k| (&*k.text, &k.parts));
+        match envelope::parse(frame, &self.link.limits, known) {
+            Err(rejected) => self.reject(source.channel, source.batch, rejected),
+            Ok(envelope) => {
+                c.faulty = 0;
+                match envelope.kind {
+                    Kind::Request => self.request_in(source, frame, envelope),
+                    Kind::Notification => self.notification_in(source.channel, frame, &envelope),
+                    Kind::Response => self.response_in(source.channel, frame, &envelope),
+                }
+            }
+        }
+    }
+
+    /// The members of a batch one by one; their answers go out together
+    fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
+        let session = self.link.channels.get(channel).and_then(|c| c.extra.session.as_ref());
+        let batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
+        let members = match batch::members(frame, &self.link.limits) {
+            Ok(members) if batches => members,
+            Ok(_) => return self.reject(channel, None, Rejected::unknown(Malformed::Batch)), // BATCH-004, BATCH-005
+            Err(why) => return self.reject(channel, None, Rejected::unknown(why)),
+        };
+        let batch = self.link.open_batch(channel);
+        for member in members {
+            self.receive_one(Source { channel, batch: Some(batch), waited: false }, &member);
+        }
+        self.link.close_batch(batch);
+    }
+
+    /// Answers or reports a message that is not in order
+    fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) {
+        let (diagnostic, ended) = self.link.reject(channel, batch, rejected);
+        if let Some((key, outcome)) = ended {
+            self.finish_out(key, outcome);
+        }
+        self.diagnose(channel, diagnostic);
+        if let Some(fault) = self.link.count_fault(channel) {
+            self.end_input(self.link.now, channel, fault, core::time::Duration::ZERO);
+        }
+    }
+
+    /// Takes note of a message that was too long to keep
+    pub(crate) fn handle_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
+        self.link.tick(now);
+        self.link.touch();
+        let rejected = self.link.too_long(oversize);
+        self.reject(channel.0, None, rejected);
+    }
+
+    fn request_in(&mut self, source: Source, frame: &Bytes, envelope: Envelope<'_>) {
+        let Envelope { id: Some(id), method, params, meta_known, .. } = envelope else { return };
+        let verdict = self.judge(source, frame, &method, &params, meta_known);
+        let accepted = match verdict {
+            Ok(Some(accepted)) => accepted,
+            // Answered by the engine itself.
+            Ok(None) => return self.answer_myself(source, frame, &id, &method, &params),
+            Err(error) => return self.link.send_error(source.channel, source.batch, Some(&id), &error),
+        };
+        let token = match self.link.token(params.meta.token.of(frame)) {
+            Ok(token) => token,
+            Err(error) => return self.link.send_error(source.channel, source.batch, Some(&id), &error),
+        };
+        let is_full = self.is_full();
+        let Some(c) = self.link.channels.get_mut(source.channel) else { return };
+        let waiting = &mut c.extra.waiting;
+        if self.link.inbound.find(&c.live, &id).is_some() || waiting.iter().any(|(other, _)| *other == id) {
+            // An answer to the second would end the first at the peer (design, 9).
+            return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
+        }
+        // Members of a batch share one answer, which is bounded by itself; they are never put off.
+        if (is_full || (!waiting.is_empty() && !source.waited)) && source.batch.is_none() {
+            if waiting.len() >= self.link.limits.max_waiting || !c.extra.budget.charge(frame.len()) {
+                let error = RpcError::internal("too many requests in work");
+                return self.link.send_error(source.channel, None, Some(&id), &error);
+            }
+            if waiting.is_empty() {
+                self.backlog.push_back(source.channel);
+            }
+            // A copy of its own, so that a small request does not keep a large buffer alive.
+            waiting.push_back((id, Bytes::copy_from_slice(frame)));
+            return;
+        }
+        let Accepted { version, method, cacheable } = accepted;
+        let begun = self.link.begin(InCall {
+            id,
+            channel: source.channel,
+            version,
+            cacheable,
+            token,
+            progress: None,
+            expires: self.link.now + self.link.limits.max_call_age,
+            batch: source.batch,
+        });
+        if let Some(key) = begun {
+            self.events.push_back(Event::Call(Call {
+                id: CallId(key),
+                channel: ChannelId(source.channel),
+                version,
+                method,
+                frame: frame.clone(),
+                params,
+            }));
+        }
+    }
+
+    /// The era of a request, whether it is in order, and whether it is for the application. `Ok(None)`: the engine
+    /// answers it. This is the table of `spec-map` 3.4 and 3.5.
+    fn judge(
+        &mut self,
+        source: Source,
+        frame: &Bytes,
+        method: &str,
+        params: &Params,
+        meta_known: bool,
+    ) -> Result<Option<Accepted>, RpcError> {
+        if self.shutting_down {
+            return Err(RpcError::internal("the server is shutting down"));
+        }
+        let rule = vocab::request(method);
+        let modern = self.modern(source.channel, frame, params, meta_known)?;
+        let version = match modern {
+            Modern::Version(version) => version,
+            Modern::No => self.legacy(source, rule, frame, params)?,
+        };
+        let rule = rule.filter(|r| r.exists_in(version) && r.from_client());
+        match rule {
+            Some(rule) => {
+                if rule.gate_in(version).is_some_and(|gate| !self.config.capabilities.has(gate)) {
+                    return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
+                }
+                if matches!(rule.name, vocab::PING | vocab::INITIALIZE | vocab::DISCOVER) {
+                    return Ok(None);
+                }
+                let cacheable = rule.cacheable;
+                Ok(Some(Accepted { version, method: Cow::Borrowed(rule.name), cacheable }))
+            }
+            None if self.config.custom.iter().any(|m| m == method) => {
+                Ok(Some(Accepted { version, method: Cow::Owned(method.into()), cacheable: false }))
+            }
+            None => Err(RpcError::method_not_found(method)),
+        }
+    }
+
+    /// Reads the metadata of a modern request (META-009, META-010, META-014, VER-009)
+    fn modern(&mut self, channel: Key, frame: &Bytes, params: &Params, known: bool) -> Result<Modern, RpcError> {
+        let served = self.config.modern();
+        if served.is_empty() {
+            return Ok(Modern::No);
+        }
+        let Some(c) = self.link.channels.get_mut(channel) else { return Ok(Modern::No) };
+        if known {
+            if let Some(known) = &c.extra.known_meta {
+                return Ok(Modern::Version(known.version));
+            }
+        }
+        let parts = &params.meta;
+        let Some(version) = parts.version.of(frame) else {
+            // A modern key without the version is a modern request with missing metadata, not a legacy one.
+            return if parts.reserved { Err(missing(parts)) } else { Ok(Modern::No) };
+        };
+        let Ok(name) = serde_json::from_slice::<Cow<'_, str>>(version) else {
+            return Err(RpcError::invalid_params(format!("`_meta` member `{}` is not a string", meta::PROTOCOL_VERSION)));
+        };
+        let Some(version) = Version::from_name(&name).filter(|v| served.contains(*v)) else {
+            return Err(self.unsupported(&name)); // VER-009, before anything that another revision may want otherwise
+        };
+        match parts.capabilities.of(frame) {
+            Some([b'{', ..]) => {}
+            None => return Err(missing(parts)),
+            Some(_) => return Err(wrong(meta::CLIENT_CAPABILITIES, "an object")),
+        }
+        if parts.info.of(frame).is_some_and(|i| i.first() != Some(&b'{')) {
+            return Err(wrong(meta::CLIENT_INFO, "an object"));
+        }
+        if let Some(level) = parts.log_level.of(frame) {
+            let level = serde_json::from_slice::<Cow<'_, str>>(level).unwrap_or_default();
+            if !LEVELS.contains(&&*level) {
+                return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
+            }
+        }
+        let Some(c) = self.link.channels.get_mut(channel) else { return Ok(Modern::No) };
+        c.idless = true;
+        if let Some(text) = parts.whole.of(frame).filter(|t| t.len() <= self.link.limits.max_meta_cache) {
+            // Relative to the beginning of the text; `shifted` wraps.
+            let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
+            c.extra.known_meta = Some(Box::new(KnownMeta { text: text.into(), parts, version }));
+        }
+        Ok(Modern::Version(version))
+    }
+
+    /// The revision of a request without modern metadata
+    fn legacy(
+        &self,
+        source: Source,
+        rule: Option<&Rule>,
+        frame: &Bytes,
+        params: &Params,
+    ) -> Result<Version, RpcError> {
+        let served = self.config.legacy();
+        let name = rule.map_or("", |r| r.name);
+        if served.is_empty() {
+            if name == vocab::INITIALIZE {
+                // The one thing that an older client can show its user (VER-032, VER-033, DEC-006).
+                let requested = RawJson::trusted(frame.slice_ref(params.whole.of(frame).unwrap_or_default()));
+                let requested = requested.member("protocolVersion").and_then(|v| v.string());
+                return Err(self.unsupported(requested.as_deref().unwrap_or_default()));
+            }
+            return Err(missing(&params.meta));
+        }
+        let session = self.link.channels.get(source.channel).and_then(|c| c.extra.session.as_ref());
+        match (name, session) {
+            (vocab::DISCOVER, _) if !self.config.modern().is_empty() => Err(missing(&params.meta)),
+            (vocab::INITIALIZE, _) if source.batch.is_some() => {
+                Err(RpcError::invalid_request("`initialize` must not be part of a batch")) // BATCH-003
+            }
+            (vocab::INITIALIZE, Some(_)) => Err(RpcError::invalid_request("already initialized")), // LIFE-008
+            (_, Some(session)) => Ok(session.version),
+            // PING-001: also before the handshake.
+            (vocab::INITIALIZE | vocab::PING, None) => Ok(served.newest().unwrap_or(Version::V2024_11_05)),
+            (_, None) => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
+        }
+    }
+
+    fn notification_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+        let params = envelope.params.whole.of(frame);
+        match &*envelope.method {
+            vocab::CANCELLED => self.cancelled_in(channel, params.unwrap_or(b"{}")),
+            vocab::INITIALIZED => self.initialized(channel),
+            // It keeps a request of ours alive.
+            vocab::PROGRESS => {
+                if let Err(diagnostic) = self.link.progress_in(channel, params.unwrap_or(b"{}")) {
+                    self.diagnose(channel, diagnostic);
+                }
+            }
+            method => self.events.push_back(Event::Notification(Notification {
+                channel: ChannelId(channel),
+                method: method.into(),
+                params: params.map(|p| RawJson::trusted(frame.slice_ref(p))),
+            })),
+        }
+    }
+
+    /// A client no longer wants an answer (CANC-010, CANC-011, CANC-014)
+    fn cancelled_in(&mut self, channel: Key, params: &[u8]) {
+        let Some((id, reason)) = self.link.cancellation(params) else {
+            return self.diagnose(channel, Diagnostic::InvalidNotification(vocab::CANCELLED.into()));
+        };
+        let Some(c) = self.link.channels.get_mut(channel) else { return };
+        if let Some(key) = self.link.inbound.find(&c.live, &id) {
+            self.link.drop_call(key);
+            self.events.push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
+            self.check_closed(channel);
+        } else if let Some(place) = c.extra.waiting.iter().position(|(waiting, _)| *waiting == id) {
+            if let Some((_, frame)) = c.extra.waiting.remove(place) {
+                c.extra.budget.release(frame.len());
+            }
+            if c.extra.waiting.is_empty() {
+                self.backlog.retain(|k| *k != channel);
+            }
+            self.check_closed(channel);
+        } else {
+            self.diagnose(channel, Diagnostic::UnknownCancel(id));
+        }
+    }
+
+    fn initialized(&mut self, channel: Key) {
+        let Some(session) = self.link.channels.get_mut(channel).and_then(|c| c.extra.session.as_mut()) else {
+            return self.diagnose(channel, Diagnostic::InvalidNotification(vocab::INITIALIZED.into()));
+        };
+        if !core::mem::replace(&mut session.initialized, true) {
+            let version = session.version;
+            self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
+        }
+    }
+
+    fn response_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+        let outcome = envelope.outcome(frame);
+        let Some(id) = &envelope.id else {
+            if let Err(error) = outcome {
+                self.diagnose(channel, Diagnostic::PeerError(error));
+            }
+            return;
+        };
+        match self.link.match_answer(channel, id) {
+            Match::Live(key) => self.finish_out(key, outcome.map_err(CallError::Rpc)),
+            Match::Late => self.diagnose(channel, Diagnostic::LateResponse(id.clone())),
+            Match::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
+        }
+    }
+}
+
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// -32602 that names what a modern request lacks (META-014)
+fn missing(parts: &Meta) -> RpcError {
+    let lacking = [(parts.version, meta::PROTOCOL_VERSION), (parts.capabilities, meta::CLIENT_CAPABILITIES)];
+    let names: Vec<&str> = lacking.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
+    RpcError::invalid_params(format!("`params._meta` lacks {}", names.join(" and ")))
+}
+
+fn wrong(key: &str, what: &str) -> RpcError {
+    RpcError::invalid_params(format!("`_meta` member `{key}` is not {what}"))
+}

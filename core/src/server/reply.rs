@@ -1,0 +1,141 @@
+//! Results: written into the outbox and stamped with what their revision wants.
+
+use alloc::vec::Vec;
+
+use super::config::Config;
+use super::engine::Engine;
+use crate::calls::inbound::CallId;
+use crate::error::UseError;
+use crate::json::{EncodeError, Noted, append_one_line, object_members};
+use crate::meta;
+use crate::raw::RawJson;
+use crate::rpc::encode;
+use crate::time::Instant;
+use crate::version::Era;
+
+/// From this size on a result travels as a segment of its own
+const LARGE: usize = 16 << 10;
+
+impl Engine {
+    /// Answers a call with the object that `write` appends
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+    ) -> Result<(), UseError> {
+        let link = &mut self.link;
+        link.tick(now);
+        let record = link.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        let c = link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        let (channel, mark) = (record.channel, c.outbox.mark());
+        let out = c.outbox.tail();
+        encode::result_head(out, &record.id);
+        let written = write(out).and_then(|noted| match record.version.era() {
+            Era::Modern => stamp(out, noted, record.cacheable, &self.config),
+            Era::Legacy => Ok(()),
+        });
+        if let Err(e) = written {
+            c.outbox.undo(mark);
+            return Err(e.into());
+        }
+        encode::end(out);
+        link.answered(call.0, mark);
+        self.check_closed(channel);
+        Ok(())
+    }
+
+    /// Answers a call with a result that is JSON already: an object, sent without being copied when it is large
+    ///
+    /// Only stamped, not shaped for the revision: members that a revision lacks go out as they are.
+    pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
+        let text = result.as_bytes();
+        if !result.is_object() {
+            return Err(EncodeError::NotAnObject.into());
+        }
+        let in_batch = self.link.inbound.calls.get(call.0).is_some_and(|c| c.batch.is_some());
+        let one_line = !text.iter().any(|b| matches!(b, b'\n' | b'\r'));
+        let noted = Noted::of_text(text, 0);
+        if text.len() < LARGE || !one_line || in_batch || self.link.has_tap() || noted.meta.is_some() {
+            return self.answer(now, call, |out| {
+                let at = out.len();
+                append_one_line(out, text);
+                Ok(Noted::of_text(text, at))
+            });
+        }
+        self.link.tick(now);
+        let record = self.link.end_call(call.0).ok_or(UseError::Stale)?;
+        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        encode::result_head(c.outbox.tail(), &record.id);
+        c.outbox.wrote(mark);
+        // All but the closing brace is shared; the stamps and a brace of ours follow.
+        let mut body = result.clone().into_bytes();
+        body.truncate(body.len() - 1);
+        c.outbox.push_bytes(&body);
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        if record.version.era() == Era::Modern {
+            let empty = body.iter().skip(1).all(u8::is_ascii_whitespace);
+            append_stamps(out, noted, record.cacheable, &self.config.stamp, empty);
+        }
+        out.push(b'}');
+        encode::end(out);
+        c.outbox.wrote(mark);
+        self.check_closed(record.channel);
+        Ok(())
+    }
+}
+
+/// Adds what every modern result has to the object at the end of `out` (BASE-026, BASE-027, META-018, CACHE-001)
+fn stamp(out: &mut Vec<u8>, noted: Noted, cacheable: bool, config: &Config) -> Result<(), EncodeError> {
+    let (stamp, stamp_meta) = (&config.stamp, &config.stamp_meta);
+    if noted.has(Noted::META) {
+        // The application has metadata of its own: ours goes in front of it.
+        let at = noted.meta.ok_or(EncodeError::NotAnObject)?;
+        let object = out.get(at - 1..).unwrap_or_default();
+        let mut present = false;
+        object_members(object, |name, _| present |= name == meta::SERVER_INFO.as_bytes());
+        if !present && !stamp_meta.is_empty() {
+            let empty = object.iter().skip(1).find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
+            let tail = out.split_off(at);
+            out.extend_from_slice(stamp_meta);
+            if !empty {
+                out.push(b',');
+            }
+            out.extend_from_slice(&tail);
+        }
+    }
+    out.pop();
+    let empty = out.last() == Some(&b'{');
+    append_stamps(out, noted, cacheable, stamp, empty);
+    out.push(b'}');
+    Ok(())
+}
+
+/// Appends the members that are missing, behind the last member of an object that is still open
+fn append_stamps(out: &mut Vec<u8>, noted: Noted, cacheable: bool, stamp: &[u8], mut empty: bool) {
+    let mut member = |out: &mut Vec<u8>, text: &[u8]| {
+        if !core::mem::take(&mut empty) {
+            out.push(b',');
+        }
+        out.extend_from_slice(text);
+    };
+    if cacheable && !noted.has(Noted::TTL) {
+        member(out, b"\"ttlMs\":0");
+    }
+    if cacheable && !noted.has(Noted::SCOPE) {
+        member(out, b"\"cacheScope\":\"private\"");
+    }
+    match (noted.has(Noted::RESULT_TYPE), noted.has(Noted::META)) {
+        (false, false) => member(out, stamp),
+        (false, true) => member(out, b"\"resultType\":\"complete\""),
+        (true, false) => {
+            // The stamp without its first member, which is there already.
+            if let Some(at) = stamp.iter().position(|b| *b == b',') {
+                member(out, stamp.get(at + 1..).unwrap_or_default());
+            }
+        }
+        (true, true) => {}
+    }
+}

@@ -1,0 +1,170 @@
+//! A look at the wire from inside: a bounded queue of the messages that pass, off by default.
+//!
+//! Values of listed members are replaced before a message is queued, so that what is shown or stored later cannot
+//! contain them. What is not JSON is shown by its length alone as soon as there is something to hide.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::budget::Budget;
+use crate::json::{MAX_DEPTH, Scanner};
+use crate::limits::Limits;
+use crate::time::Instant;
+
+crate::slab::key! {
+    /// A channel: one byte stream, one legacy session or one exchange, in which request ids live
+    ChannelId
+}
+
+/// Which way a message went
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the peer to us
+    In,
+    /// From us to the peer
+    Out,
+}
+
+/// One message as it went over the wire
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TapRecord {
+    /// When it was handled here
+    pub at: Instant,
+    /// Which way it went
+    pub direction: Direction,
+    /// Where it went
+    pub channel: ChannelId,
+    /// The message, without its newline, with listed members replaced
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tap {
+    records: VecDeque<TapRecord>,
+    max: usize,
+    budget: Budget,
+    hidden: Vec<String>,
+    dropped: u64,
+}
+
+/// What stands in the place of a hidden value
+const REPLACEMENT: &[u8] = b"\"[redacted]\"";
+
+impl Tap {
+    pub(crate) fn new(limits: &Limits, hidden: Vec<String>) -> Self {
+        Self {
+            records: VecDeque::new(),
+            max: limits.tap_records,
+            budget: Budget::new(limits.tap_bytes),
+            hidden,
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn record(&mut self, at: Instant, direction: Direction, channel: ChannelId, message: &[u8]) {
+        // What cannot fit is not worth redacting.
+        if self.records.len() >= self.max || self.budget.is_spent() {
+            self.dropped += 1;
+            return;
+        }
+        let bytes = redact(message, &self.hidden);
+        if !self.budget.charge(bytes.capacity()) {
+            self.dropped += 1;
+            return;
+        }
+        self.records.push_back(TapRecord { at, direction, channel, bytes });
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<TapRecord> {
+        let record = self.records.pop_front()?;
+        self.budget.release(record.bytes.capacity());
+        Some(record)
+    }
+
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// A copy of `message` in which the value of every member named in `hidden` is replaced, at any depth
+fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
+    let message = message.strip_suffix(b"\n").unwrap_or(message);
+    if hidden.is_empty() {
+        return message.to_vec();
+    }
+    let mut cuts = Vec::new();
+    let mut s = Scanner::new(message, MAX_DEPTH, u32::MAX);
+    if core::str::from_utf8(message).is_err() || walk(&mut s, hidden, &mut cuts).is_err() || !s.at_end() {
+        return alloc::format!("[{} bytes that are not JSON]", message.len()).into_bytes();
+    }
+    let mut out = Vec::with_capacity(message.len());
+    let mut from = 0;
+    for (start, end) in cuts {
+        out.extend_from_slice(message.get(from..start).unwrap_or_default());
+        out.extend_from_slice(REPLACEMENT);
+        from = end;
+    }
+    out.extend_from_slice(message.get(from..).unwrap_or_default());
+    out
+}
+
+/// Notes where hidden values stand. Recursion is bounded by the scanner's depth limit.
+fn walk(s: &mut Scanner<'_>, hidden: &[String], cuts: &mut Vec<(usize, usize)>) -> Result<(), crate::json::ScanError> {
+    match s.peek() {
+        b'{' => {
+            s.object(|s, name| {
+                let name = name.bytes();
+                if hidden.iter().any(|h| h.as_bytes() == &*name) {
+                    s.peek();
+                    let start = s.pos();
+                    s.value()?;
+                    cuts.push((start, s.pos()));
+                    return Ok(());
+                }
+                walk(s, hidden, cuts)
+            })?;
+        }
+        b'[' => s.array(|s| walk(s, hidden, cuts))?,
+        _ => {
+            s.value()?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(message: &str, hidden: &[&str]) -> String {
+        let hidden: Vec<String> = hidden.iter().map(|h| String::from(*h)).collect();
+        String::from_utf8(redact(message.as_bytes(), &hidden)).expect("UTF-8")
+    }
+
+    #[test]
+    fn listed_members_are_replaced_at_any_depth() {
+        let text = r#"{"a":[{"token":{"x":1}},{"t\u006fken" : 5}],"token":"s","b":"token"}"#;
+        let want = r#"{"a":[{"token":"[redacted]"},{"t\u006fken" : "[redacted]"}],"token":"[redacted]","b":"token"}"#;
+        assert_eq!(shown(text, &["token"]), want);
+        assert_eq!(shown(text, &[]), text);
+        assert_eq!(shown("token=abc", &["token"]), "[9 bytes that are not JSON]");
+        assert_eq!(shown(r#"{"token":"abc"} trailing"#, &["token"]), "[24 bytes that are not JSON]");
+    }
+
+    #[test]
+    fn overflow_is_counted_and_room_comes_back() {
+        let limits = Limits { tap_records: 2, tap_bytes: 64, ..Limits::default() };
+        let mut tap = Tap::new(&limits, Vec::new());
+        let channel = ChannelId(crate::slab::Key { slot: 0, generation: 0 });
+        for _ in 0..3 {
+            tap.record(Instant::ZERO, Direction::In, channel, b"{}\n");
+        }
+        tap.poll();
+        tap.record(Instant::ZERO, Direction::Out, channel, &[b'x'; 100]);
+        assert_eq!(tap.dropped(), 2);
+        assert_eq!(tap.poll().map(|r| r.bytes), Some(b"{}".to_vec()));
+        assert!(tap.poll().is_none());
+    }
+}

@@ -1,0 +1,107 @@
+//! Time as the core sees it: microseconds since an epoch that the caller fixed.
+//!
+//! The core never reads a clock. Whoever drives it passes an [`Instant`] into every call that needs one, and
+//! asks for the next deadline as an [`Instant`]. One epoch per engine: instants of different epochs mean nothing
+//! to each other. A wall clock enters only through an [`Anchor`], for what must outlive the process.
+
+use core::fmt;
+use core::ops::{Add, Sub};
+use core::time::Duration;
+
+/// A point in time: microseconds since an epoch chosen by the caller
+///
+/// Arithmetic saturates, so a hostile or absurd timeout cannot wrap around into the past.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The caller's epoch
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that will be reached: about 584,000 years after the epoch
+    pub const FAR: Self = Self(u64::MAX);
+
+    /// The instant `micros` microseconds after the epoch
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the epoch
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// Time elapsed since `earlier`, zero when `earlier` is later
+    #[must_use]
+    pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}s", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+/// Ties the caller's epoch to Unix time, for values that outlive a process (sealed state carries an expiry)
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Anchor {
+    at: Instant,
+    unix_secs: u64,
+}
+
+impl Anchor {
+    /// Says that at instant `at` the Unix clock showed `unix_secs` seconds
+    #[must_use]
+    pub const fn new(at: Instant, unix_secs: u64) -> Self {
+        Self { at, unix_secs }
+    }
+
+    /// Unix time, in seconds, at `now`
+    #[must_use]
+    pub const fn unix_secs(&self, now: Instant) -> u64 {
+        if now.0 >= self.at.0 {
+            self.unix_secs.saturating_add((now.0 - self.at.0) / 1_000_000)
+        } else {
+            self.unix_secs.saturating_sub((self.at.0 - now.0) / 1_000_000)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Instant::FAR + Duration::from_secs(1), Instant::FAR);
+        assert_eq!(Instant::ZERO + Duration::MAX, Instant::FAR);
+        assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
+        assert_eq!(Instant::ZERO.saturating_duration_since(Instant::FAR), Duration::ZERO);
+    }
+
+    #[test]
+    fn anchor_counts_both_ways() {
+        let a = Anchor::new(Instant::from_micros(5_000_000), 1_000);
+        assert_eq!(a.unix_secs(Instant::from_micros(7_500_000)), 1_002);
+        assert_eq!(a.unix_secs(Instant::from_micros(0)), 995);
+    }
+}

@@ -1,0 +1,173 @@
+//! Which method exists in which revision, who may send it, and what it needs: pure data.
+//!
+//! A method that a revision does not have is deleted by its row: no other code knows.
+
+use crate::version::Version;
+
+pub(crate) const INITIALIZE: &str = "initialize";
+pub(crate) const INITIALIZED: &str = "notifications/initialized";
+pub(crate) const DISCOVER: &str = "server/discover";
+pub(crate) const PING: &str = "ping";
+pub(crate) const CANCELLED: &str = "notifications/cancelled";
+pub(crate) const PROGRESS: &str = "notifications/progress";
+pub(crate) const SUBSCRIBE: &str = "subscriptions/listen";
+pub(crate) const TOOLS_LIST: &str = "tools/list";
+pub(crate) const TOOLS_CALL: &str = "tools/call";
+
+/// Who may send a method
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sender {
+    Client,
+    Server,
+    Both,
+}
+
+/// A capability that gates a method, declared by whoever receives it
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Capability {
+    /// Server: `tools`
+    Tools,
+    /// Server: `resources`
+    Resources,
+    /// Server: `resources.subscribe`
+    ResourceSubscriptions,
+    /// Server: `prompts`
+    Prompts,
+    /// Server: `completions` (not gated in 2024-11-05)
+    Completions,
+    /// Server: `logging`
+    Logging,
+    /// Client: `roots`
+    Roots,
+    /// Client: `sampling`
+    Sampling,
+    /// Client: `elicitation`
+    Elicitation,
+}
+
+impl core::fmt::Display for Capability {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::ResourceSubscriptions => "resources.subscribe",
+            Self::Prompts => "prompts",
+            Self::Completions => "completions",
+            Self::Logging => "logging",
+            Self::Roots => "roots",
+            Self::Sampling => "sampling",
+            Self::Elicitation => "elicitation",
+        })
+    }
+}
+
+/// One row
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    pub(crate) sender: Sender,
+    pub(crate) since: Version,
+    pub(crate) until: Version,
+    pub(crate) gate: Option<Capability>,
+    /// Modern results say how long they may be kept (CACHE-001)
+    pub(crate) cacheable: bool,
+}
+
+const OLDEST: Version = Version::V2024_11_05;
+const LAST_LEGACY: Version = Version::V2025_11_25;
+const NEWEST: Version = Version::V2026_07_28;
+
+const fn rule(name: &'static str, since: Version, until: Version, gate: Option<Capability>, cacheable: bool) -> Rule {
+    Rule { name, sender: Sender::Client, since, until, gate, cacheable }
+}
+
+const fn from_server(name: &'static str, since: Version, gate: Option<Capability>) -> Rule {
+    Rule { name, sender: Sender::Server, since, until: LAST_LEGACY, gate, cacheable: false }
+}
+
+/// Requests; the most frequent ones first, since they are searched in order
+pub(crate) const REQUESTS: &[Rule] = &[
+    rule(TOOLS_CALL, OLDEST, NEWEST, Some(Capability::Tools), false),
+    rule(TOOLS_LIST, OLDEST, NEWEST, Some(Capability::Tools), true),
+    Rule { name: PING, sender: Sender::Both, since: OLDEST, until: LAST_LEGACY, gate: None, cacheable: false },
+    rule("resources/read", OLDEST, NEWEST, Some(Capability::Resources), true),
+    rule("resources/list", OLDEST, NEWEST, Some(Capability::Resources), true),
+    rule("resources/templates/list", OLDEST, NEWEST, Some(Capability::Resources), true),
+    rule("prompts/get", OLDEST, NEWEST, Some(Capability::Prompts), false),
+    rule("prompts/list", OLDEST, NEWEST, Some(Capability::Prompts), true),
+    rule("completion/complete", OLDEST, NEWEST, Some(Capability::Completions), false),
+    rule(DISCOVER, NEWEST, NEWEST, None, true),
+    rule(INITIALIZE, OLDEST, LAST_LEGACY, None, false),
+    rule("resources/subscribe", OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
+    rule("resources/unsubscribe", OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
+    rule("logging/setLevel", OLDEST, LAST_LEGACY, Some(Capability::Logging), false),
+    from_server("roots/list", OLDEST, Some(Capability::Roots)),
+    from_server("sampling/createMessage", OLDEST, Some(Capability::Sampling)),
+    from_server("elicitation/create", Version::V2025_06_18, Some(Capability::Elicitation)),
+];
+
+/// Notifications that the engines send by themselves
+const NOTIFICATIONS: &[&str] = &[
+    CANCELLED,
+    PROGRESS,
+    INITIALIZED,
+    "notifications/message",
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+    "notifications/roots/list_changed",
+    "notifications/elicitation/complete",
+    "notifications/tasks/status",
+    "notifications/subscriptions/acknowledged",
+];
+
+/// Whether a notification belongs to the protocol
+pub(crate) fn is_spec_notification(name: &str) -> bool {
+    NOTIFICATIONS.contains(&name)
+}
+
+/// The row of a request; none for a method that no revision has
+#[inline]
+pub(crate) fn request(name: &str) -> Option<&'static Rule> {
+    REQUESTS.iter().find(|r| r.name == name)
+}
+
+impl Rule {
+    /// Whether the method exists in `version`
+    pub(crate) fn exists_in(&self, version: Version) -> bool {
+        (self.since..=self.until).contains(&version)
+    }
+
+    /// The capability that the receiver must have declared in `version`
+    pub(crate) fn gate_in(&self, version: Version) -> Option<Capability> {
+        // Completions had no capability of their own in the first revision.
+        self.gate.filter(|g| !(*g == Capability::Completions && version == OLDEST))
+    }
+
+    pub(crate) const fn from_client(&self) -> bool {
+        matches!(self.sender, Sender::Client | Sender::Both)
+    }
+
+    pub(crate) const fn from_server(&self) -> bool {
+        matches!(self.sender, Sender::Server | Sender::Both)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: LIFE-024, PING-006, VER-011
+    #[test]
+    fn methods_come_and_go_by_their_rows() {
+        let exists = |name, v| request(name).is_some_and(|r| r.exists_in(v));
+        for gone in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"] {
+            assert!(exists(gone, LAST_LEGACY) && !exists(gone, NEWEST), "{gone}");
+        }
+        assert!(exists(DISCOVER, NEWEST) && !exists(DISCOVER, LAST_LEGACY));
+        assert!(!exists("elicitation/create", Version::V2025_03_26));
+        assert!(request("tools/cal").is_none());
+    }
+}

@@ -1,0 +1,11 @@
+//! What the tests of the whole workspace share: validation against the protocol's JSON Schemas, and the
+//! report that says which requirements the tests cover.
+//!
+//! * [`schema`] decides which type of which revision a message must be an instance of, and validates it.
+//! * [`requirements`] reads the ids that tests cite, compares them with the tests that really ran, and backs
+//!   the `requirements` program.
+
+extern crate alloc;
+
+pub mod requirements;
+pub mod schema;

@@ -1,0 +1,401 @@
+//! Which of the protocol's requirements the tests cover.
+//!
+//! `spec-map.tsv` lists the requirements by id. A test cites those that it shows in a line comment directly above
+//! it, before, between or after its attributes; a remark in brackets may follow:
+//!
+//! ```text
+//! // covers: BASE-001, BASE-017 (the request half)
+//! #[test]
+//! fn a_request_has_method_and_id() { … }
+//! ```
+//!
+//! The same goes for a macro call whose first argument names the test, `pair_test!(name, …)`, or a module of tests.
+//! A citation counts only if its test ran and passed: the report takes the output of `cargo test`. What the first
+//! areas ask of the core and the adapters needs a test, or a reason in `uncovered.tsv`.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::fmt::Write as _;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use self::log::{Outcome, Section};
+use self::targets::{Test, Tests};
+
+mod log;
+mod source;
+mod targets;
+mod tokens;
+
+/// The areas in which each requirement of the core or an adapter needs a test or a reason.
+pub const WATCHED: [&str; 11] =
+    ["BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING"];
+
+/// A row of `spec-map.tsv`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    id: String,
+    /// Whose duty, how strong, in which revisions.
+    terms: [String; 3],
+    /// Who in this project has to see to it: `C` core, `A` adapter, `X` the application.
+    job: String,
+    text: String,
+}
+
+impl Requirement {
+    fn area(&self) -> &str {
+        self.id.split('-').next().unwrap_or_default()
+    }
+
+    fn needs_test(&self) -> bool {
+        WATCHED.contains(&self.area()) && self.job.split('+').any(|job| matches!(job, "C" | "A"))
+    }
+}
+
+/// The requirements, the reasons for gaps, and the tests of a workspace.
+#[derive(Debug)]
+pub struct Requirements {
+    requirements: Vec<Requirement>,
+    reasons: BTreeMap<String, String>,
+    tests: Tests,
+}
+
+/// What [`Requirements::report`] found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The report to print.
+    pub text: String,
+    /// Whether everything is in order.
+    pub passed: bool,
+}
+
+impl Requirements {
+    /// Reads the tables in `<root>/tests` and the tests of the workspace at `root`.
+    ///
+    /// # Errors
+    ///
+    /// What could not be read.
+    pub fn load(root: &Path) -> Result<Self, String> {
+        let read = |name: &str| {
+            let path = root.join("tests").join(name);
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Self::new(&read("spec-map.tsv")?, &read("uncovered.tsv")?, targets::find(root)?)
+    }
+
+    fn new(spec_map: &str, uncovered: &str, tests: Tests) -> Result<Self, String> {
+        let rows = |text: &str| -> Vec<(usize, Vec<String>)> {
+            let lines =
+                text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+            lines.map(|(index, line)| (index + 1, line.split('\t').map(str::to_owned).collect())).collect()
+        };
+        let mut requirements: Vec<Requirement> = Vec::new();
+        // The first row names the columns.
+        for (line, row) in rows(spec_map).into_iter().skip(1) {
+            let Ok([id, who, strength, revisions, job, text]) = <[String; 6]>::try_from(row) else {
+                return Err(format!("spec-map.tsv:{line}: a row has six columns"));
+            };
+            requirements.push(Requirement { id, terms: [who, strength, revisions], job, text });
+        }
+        let mut reasons = BTreeMap::new();
+        for (line, row) in rows(uncovered) {
+            match <[String; 2]>::try_from(row) {
+                Ok([id, reason]) if !reason.is_empty() => match reasons.insert(id, reason) {
+                    None => {}
+                    Some(_) => return Err(format!("uncovered.tsv:{line}: the id has a reason already")),
+                },
+                _ => return Err(format!("uncovered.tsv:{line}: a row is an id, a tab and a reason")),
+            }
+        }
+        Ok(Self { requirements, reasons, tests })
+    }
+
+    fn find(&self, id: &str) -> Option<&Requirement> {
+        self.requirements.iter().find(|requirement| requirement.id == id)
+    }
+
+    /// Describes a requirement and lists the tests that cite it; `None` when there is no such id.
+    #[must_use]
+    pub fn show(&self, id: &str) -> Option<String> {
+        let Requirement { id, terms: [who, strength, revisions], job, text } = self.find(id)?;
+        let mut shown = format!("{id}  {strength} ({who}, {revisions}, job {job})\n  {text}\n");
+        if let Some(reason) = self.reasons.get(id) {
+            let _ = writeln!(shown, "  not covered: {reason}");
+        }
+        let citing: Vec<&Test> = self.tests.tests.iter().filter(|test| test.ids.contains(id)).collect();
+        for test in &citing {
+            let _ = writeln!(shown, "  {}  {}", test.place, name(test));
+        }
+        if citing.is_empty() {
+            shown.push_str("  no test cites it\n");
+        }
+        Some(shown)
+    }
+
+    /// Compares the citations with the output of `cargo test`, in `logs`.
+    ///
+    /// `strict` wants every citing test to have run and passed.
+    #[must_use]
+    pub fn report(&self, logs: &[String], strict: bool) -> Report {
+        let sections: Vec<Section> = logs.iter().flat_map(|log| log::parse(log)).collect();
+        let runs = Runs::new(&sections, &self.tests.tests);
+        let mut problems = self.tests.problems.clone();
+        if sections.is_empty() {
+            problems.push("the logs hold no output of `cargo test`".into());
+        }
+        let mut covered: BTreeSet<&str> = BTreeSet::new();
+        let mut not_run = Vec::new();
+        for test in self.tests.tests.iter().filter(|test| !test.ids.is_empty()) {
+            match runs.state(test) {
+                "passed" => covered.extend(test.ids.iter().map(String::as_str)),
+                state => not_run.push(format!("{}  {}  {state}", test.place, name(test))),
+            }
+            for id in test.ids.iter().filter(|id| self.find(id).is_none()) {
+                problems.push(format!("{}: there is no requirement {id}", test.place));
+            }
+        }
+        covered.retain(|id| self.find(id).is_some());
+        for id in self.reasons.keys() {
+            if self.find(id).is_none() {
+                problems.push(format!("uncovered.tsv: there is no requirement {id}"));
+            } else if covered.contains(id.as_str()) {
+                problems.push(format!("uncovered.tsv: {id} is covered by a test, its row has to go"));
+            }
+        }
+        let (mut gaps, mut unexplained) = (Vec::new(), false);
+        for requirement in self.requirements.iter().filter(|requirement| requirement.needs_test()) {
+            let id = &requirement.id;
+            match self.reasons.get(id) {
+                _ if covered.contains(id.as_str()) => {}
+                Some(reason) => gaps.push(format!("{id:<10} {reason}")),
+                None => {
+                    gaps.push(format!("{id:<10} NO TEST, NO REASON: {}", requirement.text));
+                    unexplained = true;
+                }
+            }
+        }
+        let passed = problems.is_empty() && !unexplained && (not_run.is_empty() || !strict);
+        let mut text = self.counts(&covered);
+        list(&mut text, &format!("without a test that ran ({})", WATCHED.join(" ")), &gaps);
+        list(&mut text, "cited but not run", &not_run);
+        list(&mut text, "problems", &problems);
+        Report { text, passed }
+    }
+
+    fn counts(&self, covered: &BTreeSet<&str>) -> String {
+        let mut areas: Vec<(&str, usize, usize)> = Vec::new();
+        for requirement in &self.requirements {
+            let cited = usize::from(covered.contains(requirement.id.as_str()));
+            match areas.iter_mut().find(|(area, ..)| *area == requirement.area()) {
+                Some((_, sum, total)) => (*sum, *total) = (*sum + cited, *total + 1),
+                None => areas.push((requirement.area(), cited, 1)),
+            }
+        }
+        let total = self.requirements.len();
+        let mut text = format!("requirements cited by tests that ran: {} of {total}\n\n", covered.len());
+        for (area, cited, total) in areas {
+            let _ = writeln!(text, "  {area:<8} {cited:>3}/{total}");
+        }
+        text
+    }
+}
+
+fn name(test: &Test) -> String {
+    format!("{} {} {}", test.package, test.header, test.path)
+}
+
+fn list(text: &mut String, title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        let _ = writeln!(text, "\n{title}: {}", lines.len());
+        for line in lines {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+}
+
+/// A test by the root file of its binary, the name of the binary, and its path.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// How the tests of all logs ended.
+struct Runs<'a> {
+    /// The outcome in each executable.
+    outcomes: HashMap<Key<'a>, Vec<(&'a str, Outcome)>>,
+    /// Packages may have a test binary of the same name and a test of the same path: then the logs do not say whose
+    /// it was, and as many executables as there are such tests must have run it.
+    namesakes: HashMap<Key<'a>, usize>,
+}
+
+impl<'a> Runs<'a> {
+    fn new(sections: &'a [Section], tests: &'a [Test]) -> Self {
+        let mut outcomes: HashMap<_, Vec<_>> = HashMap::new();
+        for section in sections {
+            for (path, outcome) in &section.results {
+                let key = (section.header.as_str(), section.binary.as_str(), path.as_str());
+                outcomes.entry(key).or_default().push((section.executable.as_str(), *outcome));
+            }
+        }
+        let mut namesakes = HashMap::new();
+        for test in tests {
+            *namesakes
+                .entry((test.header.as_str(), test.binary.as_str(), test.path.as_str()))
+                .or_default() += 1;
+        }
+        Self { outcomes, namesakes }
+    }
+
+    /// `passed`, or what to say of it.
+    fn state(&self, test: &Test) -> &'static str {
+        let key = (test.header.as_str(), test.binary.as_str(), test.path.as_str());
+        let module = format!("{}::", test.path);
+        let below = |path: &str| test.generated && path.starts_with(&module);
+        let runs: Vec<&(&str, Outcome)> = self
+            .outcomes
+            .iter()
+            .filter(|((header, binary, path), _)| {
+                (*header, *binary) == (key.0, key.1) && (*path == key.2 || below(path))
+            })
+            .flat_map(|(_, runs)| runs)
+            .collect();
+        let passed = runs.iter().filter(|(_, outcome)| *outcome == Outcome::Passed);
+        let executables: BTreeSet<&str> = passed.map(|(executable, _)| *executable).collect();
+        if runs.iter().any(|(_, outcome)| *outcome == Outcome::Failed) {
+            "failed"
+        } else if executables.len() >= self.namesakes.get(&key).copied().unwrap_or(1) {
+            "passed"
+        } else if runs.iter().any(|(_, outcome)| *outcome == Outcome::Ignored) {
+            "ignored"
+        } else {
+            "not in the logs"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC_MAP: &str = "id\twho\tstrength\trevisions\tjob\trequirement\n\
+        BASE-001\tboth\tMUST\tall\tC\tFirst.\nBASE-002\tcli\tMAY\tall\tX\tSecond.\n\
+        BASE-003\tsrv\tMUST\tall\tA+X\tThird.\nHTTP-001\tsrv\tMUST\tall\tC\tFourth.\n";
+
+    fn test(package: &str, path: &str, ids: &[&str]) -> Test {
+        Test {
+            place: format!("{package}/{path}.rs:1"),
+            package: package.into(),
+            header: "tests/demo.rs".into(),
+            binary: "demo".into(),
+            path: path.into(),
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            generated: path == "made",
+        }
+    }
+
+    fn log(hash: char, lines: &[&str]) -> String {
+        let hash = String::from_iter([hash; 16]);
+        format!("Running tests/demo.rs (target/debug/deps/demo-{hash})\n{}\n", lines.join("\n"))
+    }
+
+    fn report(tests: Vec<Test>, uncovered: &str, logs: &[String], strict: bool) -> Report {
+        let tests = Tests { tests, problems: Vec::new() };
+        Requirements::new(SPEC_MAP, uncovered, tests).unwrap().report(logs, strict)
+    }
+
+    #[test]
+    fn all_covered_or_explained() {
+        let tests = vec![test("a", "one", &["BASE-001", "HTTP-001"]), test("a", "quiet", &[])];
+        let found = report(tests, "# why\nBASE-003\tlater\n", &[log('0', &["test one ... ok"])], true);
+        assert!(found.passed, "{}", found.text);
+        assert_eq!(
+            found.text,
+            "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  HTTP       1/1\n\n\
+             without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING): 1\n  \
+             BASE-003   later\n"
+        );
+    }
+
+    #[test]
+    fn gaps_and_wrong_ids_fail() {
+        let ran = [log('0', &["test one ... ok"])];
+        let reason = "BASE-001\tlater\nBASE-003\tlater\n";
+        for (ids, uncovered, problem) in [
+            (&["BASE-001"][..], "", "BASE-003   NO TEST, NO REASON: Third."),
+            (&["BASE-001", "BASE-003", "BASE-009"], "", "a/one.rs:1: there is no requirement BASE-009"),
+            (&["BASE-003"], reason, "BASE-003 is covered by a test"),
+            (&["BASE-001", "BASE-003"], "BASE-010\twhy\n", "there is no requirement BASE-010"),
+        ] {
+            let found = report(vec![test("a", "one", ids)], uncovered, &ran, false);
+            assert!(!found.passed && found.text.contains(problem), "{problem}: {}", found.text);
+        }
+        assert!(
+            !report(vec![], reason, &[String::new()], false).passed,
+            "a log without tests proves nothing"
+        );
+        assert!(Requirements::new(SPEC_MAP, "BASE-001\n", Tests::default()).is_err());
+        assert!(Requirements::new(SPEC_MAP, "BASE-001\ta\nBASE-001\tb\n", Tests::default()).is_err());
+        assert!(Requirements::new("id\nBASE-001\tboth\n", "", Tests::default()).is_err());
+    }
+
+    #[test]
+    fn citing_tests_that_did_not_run() {
+        let reasons = "BASE-001\tlater\nBASE-003\tlater\n";
+        for (line, state) in [
+            ("test one ... ignored", "ignored"),
+            ("test two ... ok", "not in the logs"),
+            ("test one ... FAILED", "failed"),
+        ] {
+            let tests = || vec![test("a", "one", &["BASE-001"])];
+            let found = report(tests(), reasons, &[log('0', &[line])], false);
+            assert!(found.passed, "{}", found.text);
+            let expected = format!("cited but not run: 1\n  a/one.rs:1  a tests/demo.rs one  {state}\n");
+            assert!(found.text.ends_with(&expected), "{}", found.text);
+            assert!(!report(tests(), reasons, &[log('0', &[line])], true).passed);
+        }
+    }
+
+    #[test]
+    fn namesakes_in_two_packages() {
+        let tests = || vec![test("a", "one", &["BASE-001"]), test("b", "one", &["BASE-003"])];
+        let line = log('0', &["test one ... ok"]);
+        assert!(!report(tests(), "", &[line.clone(), line.clone()], false).passed, "the same run twice");
+        assert!(report(tests(), "", &[line, log('1', &["test one ... ok"])], true).passed);
+    }
+
+    #[test]
+    fn macros_may_make_a_module() {
+        let tests = || vec![test("a", "made", &["BASE-001", "BASE-003"])];
+        assert!(
+            report(tests(), "", &[log('0', &["test made::newest ... ok", "test made::oldest ... ok"])], true)
+                .passed
+        );
+        assert!(
+            !report(tests(), "", &[log('0', &["test made::a ... ok", "test made::b ... FAILED"])], false)
+                .passed
+        );
+        assert!(!report(tests(), "", &[log('0', &["test made_up ... ok"])], false).passed);
+    }
+
+    #[test]
+    fn showing_one() {
+        let tests = Tests { tests: vec![test("a", "one", &["BASE-001"])], problems: Vec::new() };
+        let all = Requirements::new(SPEC_MAP, "BASE-003\tlater\n", tests).unwrap();
+        let shown = all.show("BASE-001").unwrap();
+        assert_eq!(shown, "BASE-001  MUST (both, all, job C)\n  First.\n  a/one.rs:1  a tests/demo.rs one\n");
+        let shown = all.show("BASE-003").unwrap();
+        assert!(shown.ends_with("Third.\n  not covered: later\n  no test cites it\n"), "{shown}");
+        assert_eq!(all.show("BASE-099"), None);
+    }
+
+    #[test]
+    fn the_tables_of_the_project_are_sound() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let all = Requirements::load(root).unwrap();
+        assert!(all.requirements.len() > 800);
+        let ids: BTreeSet<&str> =
+            all.requirements.iter().map(|requirement| requirement.id.as_str()).collect();
+        assert_eq!(ids.len(), all.requirements.len(), "an id is used twice");
+        for id in all.reasons.keys() {
+            let needs_test = all.find(id).is_some_and(Requirement::needs_test);
+            assert!(needs_test, "{id} needs no reason");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Finds every test of the workspace: packages, their targets, and the files that each target is made of.
+
+use alloc::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::source::{self, Module};
+
+/// A test, as found in the source.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Test {
+    /// Relative to the workspace, with the line.
+    pub(super) place: String,
+    /// The package that the test belongs to.
+    pub(super) package: String,
+    /// How cargo names the binary: see [`Section`](super::log::Section).
+    pub(super) header: String,
+    pub(super) binary: String,
+    /// The path as the test harness prints it.
+    pub(super) path: String,
+    pub(super) ids: Vec<String>,
+    pub(super) generated: bool,
+}
+
+/// All tests of a workspace, and what is wrong with citations.
+#[derive(Debug, Default)]
+pub(super) struct Tests {
+    pub(super) tests: Vec<Test>,
+    pub(super) problems: Vec<String>,
+}
+
+/// Searches the workspace at `root`.
+pub(super) fn find(root: &Path) -> Result<Tests, String> {
+    let mut folders = vec![root.join("core")];
+    folders.extend(entries(&root.join("adapters"))?);
+    folders.extend([root.join("tests"), root.join("benches")]);
+    let mut found = Tests::default();
+    let mut read = BTreeSet::new();
+    for folder in folders.iter().filter(|folder| folder.join("Cargo.toml").is_file()) {
+        for target in targets(folder)? {
+            let mut walk = Walk { root, target: &target, found: &mut found, read: &mut read };
+            walk.file(&folder.join(&target.file), &[], true)?;
+        }
+    }
+    // A citation in a file of no target is a test that never runs.
+    for folder in folders {
+        for file in rust_files(&folder)?.into_iter().filter(|file| !read.contains(file)) {
+            let source = source::parse(&text(&file)?);
+            let cited = source.tests.iter().filter(|test| !test.ids.is_empty());
+            for line in cited.map(|test| test.line).chain(source.problems.into_iter().map(|(line, _)| line)) {
+                let place = place(root, &file, line);
+                found
+                    .problems
+                    .push(format!("{place}: cites requirements, but belongs to no target of the workspace"));
+            }
+        }
+    }
+    found.problems.sort();
+    found.problems.dedup();
+    Ok(found)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    package: String,
+    binary: String,
+    header: String,
+    /// Relative to the package.
+    file: PathBuf,
+}
+
+/// The targets of a package that can hold tests, by the rules of cargo as far as they are used here.
+fn targets(folder: &Path) -> Result<Vec<Target>, String> {
+    let manifest = Manifest::parse(&text(&folder.join("Cargo.toml"))?);
+    let package =
+        manifest.value("[package]", "name").ok_or_else(|| format!("{}: no name", folder.display()))?;
+    let mut found: Vec<Target> = Vec::new();
+    let mut add = |name: &str, file: PathBuf, unit: bool| {
+        if !folder.join(&file).is_file() || found.iter().any(|target| target.file == file) {
+            return;
+        }
+        let path =
+            file.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/");
+        found.push(Target {
+            package: package.to_owned(),
+            binary: name.replace('-', "_"),
+            header: if unit { format!("unittests {path}") } else { path },
+            file,
+        });
+    };
+    let library = manifest.value("[lib]", "path").unwrap_or("src/lib.rs");
+    add(manifest.value("[lib]", "name").unwrap_or(package), library.into(), true);
+    for (section, folder_of_kind, unit) in [("[[bin]]", "src/bin", true), ("[[test]]", "tests", false)] {
+        for table in manifest.tables.iter().filter(|table| table.name == section) {
+            let name = table.value("name").unwrap_or(package);
+            let files = match table.value("path") {
+                Some(path) => vec![PathBuf::from(path)],
+                None if section == "[[bin]]" && name == package => vec!["src/main.rs".into()],
+                None => [format!("{name}.rs"), format!("{name}/main.rs")]
+                    .map(|file| Path::new(folder_of_kind).join(file))
+                    .to_vec(),
+            };
+            files.into_iter().for_each(|file| add(name, file, unit));
+        }
+        let off = if unit { "autobins" } else { "autotests" };
+        if manifest.value("[package]", off) == Some("false") {
+            continue;
+        }
+        if unit {
+            add(package, "src/main.rs".into(), true);
+        }
+        for entry in entries(&folder.join(folder_of_kind))? {
+            let Some(name) = entry.file_stem().and_then(|name| name.to_str()) else { continue };
+            let entry = entry.strip_prefix(folder).unwrap_or(&entry);
+            let rust = entry.extension().is_some_and(|extension| extension == "rs");
+            add(name, if rust { entry.into() } else { entry.join("main.rs") }, unit);
+        }
+    }
+    Ok(found)
+}
+
+/// The few lines of a manifest that name targets: `[section]` and `key = "value"`.
+struct Manifest {
+    tables: Vec<Table>,
+}
+
+struct Table {
+    name: String,
+    values: Vec<(String, String)>,
+}
+
+impl Manifest {
+    fn parse(text: &str) -> Self {
+        let mut tables: Vec<Table> = Vec::new();
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                tables.push(Table { name: line.to_owned(), values: Vec::new() });
+            } else if let (Some((key, value)), Some(table)) = (line.split_once('='), tables.last_mut()) {
+                // Up to the closing quote, or to a comment.
+                let value = value.trim();
+                let value = match value.strip_prefix('"') {
+                    Some(text) => text.split('"').next(),
+                    None => value.split('#').next().map(str::trim),
+                };
+                table.values.push((key.trim().to_owned(), value.unwrap_or_default().to_owned()));
+            }
+        }
+        Self { tables }
+    }
+
+    fn value(&self, table: &str, key: &str) -> Option<&str> {
+        self.tables.iter().find(|found| found.name == table)?.value(key)
+    }
+}
+
+impl Table {
+    fn value(&self, key: &str) -> Option<&str> {
+        self.values.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Follows the modules of one target.
+struct Walk<'a> {
+    root: &'a Path,
+    target: &'a Target,
+    found: &'a mut Tests,
+    read: &'a mut BTreeSet<PathBuf>,
+}
+
+impl Walk<'_> {
+    /// Reads `file`, which is the module `path`; `owner` when its modules lie beside it, not in a folder of its name.
+    fn file(&mut self, file: &Path, path: &[String], owner: bool) -> Result<(), String> {
+        let source = source::parse(&text(file)?);
+        self.read.insert(file.to_owned());
+        for test in source.tests {
+            self.found.tests.push(Test {
+                place: place(self.root, file, test.line),
+                package: self.target.package.clone(),
+                header: self.target.header.clone(),
+                binary: self.target.binary.clone(),
+                path: path.iter().chain([&test.path]).map(String::as_str).collect::<Vec<_>>().join("::"),
+                ids: test.ids,
+                generated: test.generated,
+            });
+        }
+        for (line, problem) in source.problems {
+            self.found.problems.push(format!("{}: {problem}", place(self.root, file, line)));
+        }
+        let beside = file.parent().unwrap_or(self.root);
+        let below = if owner { beside.to_owned() } else { file.with_extension("") };
+        for module in &source.modules {
+            // A module of another platform may be generated, or simply not be there.
+            let Some((file, owner)) = module_file(module, beside, &below) else { continue };
+            let path: Vec<String> =
+                path.iter().chain(&module.within).chain([&module.name]).cloned().collect();
+            self.file(&file, &path, owner)?;
+        }
+        Ok(())
+    }
+}
+
+fn module_file(module: &Module, beside: &Path, below: &Path) -> Option<(PathBuf, bool)> {
+    let folder = module.within.iter().fold(below.to_owned(), |folder, name| folder.join(name));
+    if let Some(path) = &module.path {
+        let from = if module.within.is_empty() { beside } else { &folder };
+        return Some((from.join(path), true)).filter(|(file, _)| file.is_file());
+    }
+    let own = folder.join(format!("{}.rs", module.name));
+    if own.is_file() {
+        return Some((own, false));
+    }
+    Some((folder.join(&module.name).join("mod.rs"), true)).filter(|(file, _)| file.is_file())
+}
+
+fn text(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn place(root: &Path, file: &Path, line: usize) -> String {
+    format!("{}:{line}", file.strip_prefix(root).unwrap_or(file).display())
+}
+
+/// What is in a folder, sorted; nothing when there is no such folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let problem = |error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(problem)?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>().map_err(problem)?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for entry in entries(folder)? {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy();
+        // `peers` are programs of their own, outside of the workspace.
+        if entry.is_dir() && !name.starts_with('.') && !["target", "node_modules", "peers"].contains(&&*name)
+        {
+            files.extend(rust_files(&entry)?);
+        } else if entry.is_file() && name.ends_with(".rs") {
+            files.push(entry);
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a workspace of the files to a folder of its own, and removes it in the end.
+    struct Workspace(PathBuf);
+
+    impl Workspace {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("mcp-tests-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Workspace {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn tests_are_found_where_cargo_finds_them() {
+        let cited = "// covers: BASE-001\n#[test]\nfn t() {}\n";
+        let workspace = Workspace::new(
+            "targets",
+            &[
+                ("core/Cargo.toml", "[package]\nname = \"my-core\" # comment\n"),
+                (
+                    "core/src/lib.rs",
+                    "mod a;\nmod b;\n#[path = \"odd.rs\"] mod c;\nmod inline { mod deep; }\nmod none;",
+                ),
+                ("core/src/a.rs", "mod below;"),
+                ("core/src/a/below.rs", cited),
+                ("core/src/b/mod.rs", "mod beside;"),
+                ("core/src/b/beside.rs", cited),
+                ("core/src/odd.rs", cited),
+                ("core/src/inline/deep.rs", cited),
+                ("core/src/lost.rs", cited),
+                ("core/target/skipped.rs", cited),
+                (
+                    "adapters/cli/Cargo.toml",
+                    "[package]\nname = \"cli\"\n[[bin]]\nname = \"tool\"\npath = \"src/main.rs\"\n",
+                ),
+                ("adapters/cli/src/main.rs", cited),
+                ("adapters/cli/tests/demo.rs", "mod common;\n"),
+                ("adapters/cli/tests/common/mod.rs", cited),
+                ("adapters/cli/tests/wide/main.rs", cited),
+                (
+                    "tests/Cargo.toml",
+                    "[package]\nname = \"all\"\nautotests = false\n[lib]\npath = \"src/lib.rs\"\n\
+                     [[test]]\nname = \"interop\"\npath = \"interop.rs\"\n",
+                ),
+                ("tests/interop.rs", cited),
+                ("tests/node_modules/skipped.rs", cited),
+            ],
+        );
+        let found = find(&workspace.0).unwrap();
+        let names: Vec<String> = found
+            .tests
+            .iter()
+            .map(|test| format!("{} {} {} {}", test.place, test.header, test.binary, test.path))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "core/src/a/below.rs:3 unittests src/lib.rs my_core a::below::t",
+                "core/src/b/beside.rs:3 unittests src/lib.rs my_core b::beside::t",
+                "core/src/odd.rs:3 unittests src/lib.rs my_core c::t",
+                "core/src/inline/deep.rs:3 unittests src/lib.rs my_core inline::deep::t",
+                "adapters/cli/src/main.rs:3 unittests src/main.rs tool t",
+                "adapters/cli/tests/common/mod.rs:3 tests/demo.rs demo common::t",
+                "adapters/cli/tests/wide/main.rs:3 tests/wide/main.rs wide t",
+                "tests/interop.rs:3 interop.rs interop t",
+            ]
+        );
+        let lost = "core/src/lost.rs:3: cites requirements, but belongs to no target of the workspace";
+        assert_eq!(found.problems, [lost]);
+    }
+}
