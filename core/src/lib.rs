@@ -31,6 +31,7 @@ mod identity;
 mod json;
 mod limits;
 pub mod meta;
+pub mod model;
 mod outbox;
 pub mod pipe;
 mod raw;

@@ -95,6 +95,20 @@ impl RawJson {
         found
     }
 
+    /// The elements, when this is an array
+    #[must_use]
+    pub fn elements(&self) -> Option<Vec<Self>> {
+        let mut found = Vec::new();
+        let mut s = Scanner::trusted(&self.0);
+        s.array(|s| {
+            let element = s.value()?.of(&self.0).unwrap_or_default();
+            found.push(Self(self.0.slice_ref(element)));
+            Ok(())
+        })
+        .ok()
+        .map(|()| found)
+    }
+
     /// The text of a JSON string; none for other values
     #[must_use]
     pub fn string(&self) -> Option<String> {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::config::{Config, Verdict};
 use super::event::{Event, Peer};
+use super::list::List;
 use super::negotiate::Stage;
 use crate::budget::Budget;
 use crate::calls::inbound::{CallId, Progress, Sent};
@@ -283,6 +284,48 @@ impl Engine {
             Some(Era::Legacy) => self.call(now, vocab::PING, &Nothing {}, options),
             Some(Era::Modern) => self.call(now, vocab::DISCOVER, &Nothing {}, options),
         }
+    }
+
+    /// Calls a tool; `arguments` is written as a JSON object (TOOL-010)
+    pub fn call_tool<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        #[derive(Serialize)]
+        struct Params<'a, T: ?Sized> {
+            name: &'a str,
+            arguments: &'a T,
+        }
+        self.call(now, vocab::TOOLS_CALL, &Params { name, arguments }, options)
+    }
+
+    /// Asks for a page of a list; which one, the cursor of the page before says (PAGE-005, PAGE-008)
+    pub fn list(
+        &mut self,
+        now: Instant,
+        list: List,
+        cursor: Option<&str>,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        #[derive(Serialize)]
+        struct Page<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            cursor: Option<&'a str>,
+        }
+        self.call(now, list.method(), &Page { cursor }, options)
+    }
+
+    /// Asks for a page of the tools
+    pub fn list_tools(
+        &mut self,
+        now: Instant,
+        cursor: Option<&str>,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        self.list(now, List::Tools, cursor, options)
     }
 
     /// Gives a call up; it ends with [`CallError::Cancelled`] (CANC-003, CANC-012, CANC-016)

@@ -3,9 +3,11 @@
 mod config;
 mod engine;
 mod event;
+mod list;
 mod negotiate;
 mod receive;
 
 pub use config::{Config, UnknownVerdict, Verdict};
 pub use engine::Engine;
+pub use list::List;
 pub use event::{Event, Notification, Peer, Request};
