@@ -146,11 +146,11 @@ impl Rule {
         self.gate.filter(|g| !(*g == Capability::Completions && version == OLDEST))
     }
 
-    pub(crate) const fn from_client(&self) -> bool {
+    pub(crate) const fn client_sends(&self) -> bool {
         matches!(self.sender, Sender::Client | Sender::Both)
     }
 
-    pub(crate) const fn from_server(&self) -> bool {
+    pub(crate) const fn server_sends(&self) -> bool {
         matches!(self.sender, Sender::Server | Sender::Both)
     }
 }

@@ -35,6 +35,9 @@ impl Bucket {
     /// When the next token will be there; never when none is ever added
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         let missing = TOKEN.saturating_sub(self.level);
+        if missing == 0 {
+            return Some(self.at);
+        }
         let micros = missing.checked_add(u64::from(self.rate).saturating_sub(1))?.checked_div(u64::from(self.rate))?;
         Some(self.at + Duration::from_micros(micros))
     }
@@ -62,6 +65,8 @@ mod tests {
         assert!(!b.take(at(49)) && b.take(at(50)) && !b.take(at(50)));
         let taken = (0..1_000).filter(|i| b.take(at(50 + i * 10))).count();
         assert!((199..=210).contains(&taken), "{taken} in ten seconds");
-        assert_eq!(Bucket::new(at(0), 1, 0).ready_at().is_some(), false);
+        let mut only_burst = Bucket::new(at(0), 1, 0);
+        assert_eq!(only_burst.ready_at(), Some(at(0)));
+        assert!(only_burst.take(at(0)) && only_burst.ready_at().is_none());
     }
 }

@@ -14,14 +14,16 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{InCall, Inbound, Index, Progress, Reporting, Sent};
-use super::outbound::{Match, OutCall, Outbound};
+use super::outbound::{Match, Outbound};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::frame::line::Oversize;
-use crate::json::{Serializer, object_members, write_str};
+use crate::json::{EncodeError, Noted, Serializer, append_one_line, object_members, write_int, write_str};
 use crate::limits::Limits;
+use crate::meta;
 use crate::outbox::Outbox;
+use crate::raw::RawJson;
 use crate::rpc::envelope::{Malformed, Rejected};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::{Key, Slab};
@@ -66,7 +68,7 @@ pub(crate) struct Channel<X> {
 }
 
 /// What an answer has led to
-pub(crate) type Ended = (Key, Result<crate::RawJson, CallError>);
+pub(crate) type Ended = (Key, Result<RawJson, CallError>);
 
 #[derive(Debug)]
 pub(crate) struct Link<X> {
@@ -471,12 +473,44 @@ impl<X> Link<X> {
 
     // ---- calls of ours ---------------------------------------------------------------------------------------
 
-    /// Enters a request of ours that goes out now
-    pub(crate) fn ask(&mut self, call: OutCall) -> Key {
-        let deadline = call.deadline();
-        let key = self.outbound.calls.insert(call);
+    /// Sends a request of ours and arms its deadline; on an error nothing was sent
+    ///
+    /// `params` appends the parameter object, which is opened again for `_meta`.
+    pub(crate) fn ask(
+        &mut self,
+        key: Key,
+        ask: &Ask<'_>,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+    ) -> Result<(), UseError> {
+        let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
+        let (deadline, channel, id) = (call.deadline(), call.channel, Outbound::wire_id(key));
+        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::request_head(out, id, ask.method);
+        let before = out.len();
+        out.extend_from_slice(b",\"params\":");
+        let start = out.len();
+        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
+            c.outbox.undo(mark);
+            return Err(e);
+        }
+        out.pop();
+        let empty = out.len() == start + 1;
+        if ask.stamp.is_some() || ask.progress || ask.meta.is_some() {
+            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            ask.write_meta(out, id);
+            out.extend_from_slice(b"}}");
+        } else if empty {
+            // Parameters that say nothing are left out, as older servers expect.
+            out.truncate(before);
+        } else {
+            out.push(b'}');
+        }
+        encode::end(out);
+        self.sent(channel, mark);
         self.deadlines.arm(deadline, Timer::Out(key));
-        key
+        Ok(())
     }
 
     /// Who an answer on `channel` is for
@@ -572,6 +606,69 @@ impl<X> Link<X> {
         let count = c.faulty;
         self.limits.max_faulty.filter(|max| count >= *max).map(|_| Fault::Garbage { count })
     }
+}
+
+/// A request of ours, apart from its parameters
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    /// `_meta` members that the era wants in every request
+    pub(crate) stamp: Option<&'a [u8]>,
+    /// `_meta` members of the application
+    pub(crate) meta: Option<&'a RawJson>,
+    /// Ask for progress
+    pub(crate) progress: bool,
+}
+
+impl Ask<'_> {
+    fn write_meta(&self, out: &mut Vec<u8>, id: i64) {
+        let begin = out.len();
+        out.extend_from_slice(self.stamp.unwrap_or_default());
+        let comma = |out: &mut Vec<u8>| {
+            if out.len() > begin {
+                out.push(b',');
+            }
+        };
+        if let Some(meta) = self.meta {
+            object_members(meta.as_bytes(), |name, value| {
+                comma(out);
+                write_str(out, core::str::from_utf8(name).unwrap_or_default());
+                out.push(b':');
+                append_one_line(out, value);
+            });
+        }
+        if self.progress {
+            comma(out);
+            write_str(out, meta::PROGRESS_TOKEN);
+            out.push(b':');
+            write_int(out, id);
+        }
+    }
+}
+
+/// Refuses members of the parameters that belong to the engine
+pub(crate) fn check_reserved(noted: Noted) -> Result<(), UseError> {
+    let reserved =
+        [(Noted::META, "_meta"), (Noted::INPUT_RESPONSES, "inputResponses"), (Noted::REQUEST_STATE, "requestState")];
+    match reserved.iter().find(|(bit, _)| noted.has(*bit)) {
+        Some((_, name)) => Err(UseError::ReservedKey(String::from(*name))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses `_meta` that is no object or has keys of the protocol (META-002)
+pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
+    let Some(meta) = meta else { return Ok(()) };
+    if !meta.is_object() {
+        return Err(EncodeError::NotAnObject.into());
+    }
+    let mut taken = None;
+    object_members(meta.as_bytes(), |name, _| {
+        let name = core::str::from_utf8(name).unwrap_or_default();
+        if !meta::is_free_key(name) {
+            taken = Some(String::from(name));
+        }
+    });
+    taken.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }
 
 /// What a frame holds

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -16,12 +15,11 @@ use super::list::List;
 use super::negotiate::Stage;
 use crate::budget::Budget;
 use crate::calls::inbound::{CallId, Progress, Sent};
-use crate::calls::link::{Link, Timer};
-use crate::calls::outbound::{CallKey, CallOptions, OutCall, Outbound, Purpose, Queued};
+use crate::calls::link::{self, Ask, Link, Timer};
+use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose, Queued};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::{EncodeError, Noted, Serializer, object_members, write_int, write_str};
-use crate::meta;
+use crate::json::{Noted, Serializer};
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
@@ -246,17 +244,17 @@ impl Engine {
         if matches!(method, vocab::INITIALIZE | vocab::SUBSCRIBE) || vocab::is_spec_notification(method) {
             return Err(UseError::NotYours(method.into()));
         }
-        check_meta(options.meta.as_ref())?;
+        link::check_meta(options.meta.as_ref())?;
         if self.link.outbound.calls.len() >= self.link.limits.pending() {
             return Err(UseError::Full("max_pending_calls"));
         }
         let mut call = OutCall::new(self.link.now, main, Purpose::Application, options, &self.link.limits);
         if self.peer.is_some() {
             self.permit(method)?;
-            let key = self.link.ask(call);
-            let written = self.write_call(key, method, options.meta.as_ref(), options.progress, |out| {
-                Serializer::object(out, params)
-            });
+            let stamp = self.is_modern().then_some(&*self.stamp);
+            let ask = Ask { method, stamp, meta: options.meta.as_ref(), progress: options.progress };
+            let key = self.link.outbound.calls.insert(call);
+            let written = self.link.ask(key, &ask, |out| Serializer::object(out, params));
             if let Err(e) = written {
                 self.link.outbound.calls.remove(key);
                 return Err(e);
@@ -264,7 +262,7 @@ impl Engine {
             return Ok(CallKey(key));
         }
         let mut body = Vec::new();
-        check_reserved(Serializer::object(&mut body, params)?)?;
+        link::check_reserved(Serializer::object(&mut body, params)?)?;
         let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone() };
         if !self.queue_budget.charge(queued.cost()) {
             return Err(UseError::Full("max_queued_bytes"));
@@ -387,10 +385,15 @@ impl Engine {
 
     // ---- inside ----------------------------------------------------------------------------------------------
 
+    /// Whether the connection is ready and modern
+    pub(super) fn is_modern(&self) -> bool {
+        self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern)
+    }
+
     /// Whether a call may go out to this server (LIFE-010, LIFE-011, LIFE-023)
     fn permit(&self, method: &str) -> Result<(), UseError> {
         let (Some(rule), Some(peer)) = (vocab::request(method), self.peer.as_ref()) else { return Ok(()) };
-        if !rule.from_client() {
+        if !rule.client_sends() {
             return Err(UseError::NotYours(method.into()));
         }
         if !rule.exists_in(peer.version) {
@@ -402,69 +405,6 @@ impl Engine {
         }
     }
 
-    /// Writes a request into the outbox; on an error nothing was written
-    fn write_call(
-        &mut self,
-        key: Key,
-        method: &str,
-        meta: Option<&RawJson>,
-        progress: bool,
-        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
-    ) -> Result<(), UseError> {
-        let modern = self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern);
-        let Some(main) = self.main else { return Err(UseError::Closed) };
-        let Some(c) = self.link.channels.get_mut(main) else { return Err(UseError::Closed) };
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        let id = Outbound::wire_id(key);
-        encode::request_head(out, id, method);
-        let before = out.len();
-        out.extend_from_slice(b",\"params\":");
-        let start = out.len();
-        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
-            c.outbox.undo(mark);
-            return Err(e);
-        }
-        // The object is opened again for `_meta`.
-        out.pop();
-        let empty = out.len() == start + 1;
-        if modern || progress || meta.is_some() {
-            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
-            let begin = out.len();
-            if modern {
-                out.extend_from_slice(&self.stamp);
-            }
-            let comma = |out: &mut Vec<u8>| {
-                if out.len() > begin {
-                    out.push(b',');
-                }
-            };
-            if let Some(meta) = meta {
-                object_members(meta.as_bytes(), |name, value| {
-                    comma(out);
-                    write_str(out, core::str::from_utf8(name).unwrap_or_default());
-                    out.push(b':');
-                    crate::json::append_one_line(out, value);
-                });
-            }
-            if progress {
-                comma(out);
-                write_str(out, meta::PROGRESS_TOKEN);
-                out.push(b':');
-                write_int(out, id);
-            }
-            out.extend_from_slice(b"}}");
-        } else if empty {
-            // Parameters that say nothing are left out, as older servers expect.
-            out.truncate(before);
-        } else {
-            out.push(b'}');
-        }
-        encode::end(out);
-        self.link.sent(main, mark);
-        Ok(())
-    }
-
     /// Sends what waited for the connection to be ready
     pub(super) fn flush_queue(&mut self) {
         while let Some(key) = self.queue.pop_front() {
@@ -473,16 +413,17 @@ impl Engine {
             let Some(queued) = call.queued.take() else { continue };
             self.queue_budget.release(queued.cost());
             call.restart(now);
-            let (deadline, progress) = (call.deadline(), call.wants_progress);
+            let progress = call.wants_progress;
             let written = self.permit(&queued.method).and_then(|()| {
-                self.write_call(key, &queued.method, queued.meta.as_ref(), progress, |out| {
+                let stamp = self.is_modern().then_some(&*self.stamp);
+                let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
+                self.link.ask(key, &ask, |out| {
                     out.extend_from_slice(&queued.params);
                     Ok(Noted::default())
                 })
             });
-            match written {
-                Ok(()) => self.link.deadlines.arm(deadline, Timer::Out(key)),
-                Err(e) => self.finish(key, Err(CallError::Refused(e))),
+            if let Err(e) = written {
+                self.finish(key, Err(CallError::Refused(e)));
             }
         }
     }
@@ -555,30 +496,4 @@ impl Engine {
         self.events.push_back(Event::Ready(peer));
         self.flush_queue();
     }
-}
-
-/// Refuses members of the parameters that belong to the engine
-fn check_reserved(noted: Noted) -> Result<(), UseError> {
-    let reserved =
-        [(Noted::META, "_meta"), (Noted::INPUT_RESPONSES, "inputResponses"), (Noted::REQUEST_STATE, "requestState")];
-    match reserved.iter().find(|(bit, _)| noted.has(*bit)) {
-        Some((_, name)) => Err(UseError::ReservedKey(String::from(*name))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses `_meta` that is no object or has keys of the protocol
-fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
-    let Some(meta) = meta else { return Ok(()) };
-    if !meta.is_object() {
-        return Err(EncodeError::NotAnObject.into());
-    }
-    let mut taken = None;
-    object_members(meta.as_bytes(), |name, _| {
-        let name = core::str::from_utf8(name).unwrap_or_default();
-        if !meta::is_free_key(name) {
-            taken = Some(String::from(name));
-        }
-    });
-    taken.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }

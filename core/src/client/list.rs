@@ -1,5 +1,8 @@
 //! The lists that a server has, and how their pages hang together.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::raw::RawJson;
 use crate::vocab::{self, Capability};
 
@@ -50,10 +53,20 @@ impl List {
 
     /// The entries of one page and the cursor of the next; an empty cursor is one too (PAGE-004, PAGE-007)
     #[must_use]
-    pub fn page(self, result: &RawJson) -> Option<(alloc::vec::Vec<RawJson>, Option<alloc::string::String>)> {
+    pub fn page(self, result: &RawJson) -> Option<Page> {
         let entries = result.member(self.member())?.elements()?;
-        Some((entries, result.member("nextCursor").and_then(|c| c.string())))
+        Some(Page { entries, next: result.member("nextCursor").and_then(|c| c.string()) })
     }
+}
+
+/// One page of a list
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// The entries, as they came
+    pub entries: Vec<RawJson>,
+    /// Where the next page begins; none on the last one
+    pub next: Option<String>,
 }
 
 #[cfg(test)]
@@ -64,9 +77,9 @@ mod tests {
     #[test]
     fn presence_of_a_cursor_decides_not_its_content() {
         let page = |text: &'static str| List::Tools.page(&RawJson::new(text).expect("JSON"));
-        let (tools, next) = page(r#"{"tools":[{"name":"a"}, 1],"nextCursor":""}"#).expect("a page");
+        let Page { entries: tools, next } = page(r#"{"tools":[{"name":"a"}, 1],"nextCursor":""}"#).expect("a page");
         assert_eq!((tools.len(), tools[0].as_str(), next.as_deref()), (2, r#"{"name":"a"}"#, Some("")));
-        assert_eq!(page(r#"{"tools":[]}"#).expect("a page").1, None);
+        assert_eq!(page(r#"{"tools":[]}"#).expect("a page").next, None);
         assert!(page(r#"{"prompts":[]}"#).is_none() && page(r#"{"tools":{}}"#).is_none());
     }
 }

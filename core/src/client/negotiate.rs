@@ -232,6 +232,8 @@ impl Engine {
     /// What an end of the input means at this stage (VER-021)
     pub(super) fn eof_fault(&self) -> Fault {
         match &self.stage {
+            // The server said why before it left.
+            Stage::Initializing { refused: Some(error), .. } => Fault::Refused(error.clone()),
             Stage::Probing { .. } | Stage::Initializing { probe: Probe::Unanswered, .. } => {
                 let legacy = !self.config.legacy().is_empty() && self.config.verdict != Some(Verdict::Legacy);
                 Fault::ExitedDuringProbe { legacy }
@@ -270,7 +272,7 @@ impl Engine {
         let Ok(answer) = result.parse::<Discovery<'_>>() else {
             // Something that no modern server says.
             let why = RpcError::invalid_request("the result of `server/discover` is none");
-            return self.to_legacy(Some(why));
+            return self.fall_back(Some(why));
         };
         let theirs = known(&answer.supported_versions);
         let Some(version) = common(self.config.modern(), theirs, Era::Modern) else {
@@ -303,7 +305,7 @@ impl Engine {
                 }
             }
             Evidence::Modern => self.close_with(Fault::Refused(error)), // VER-019, VER-026
-            Evidence::Legacy => self.to_legacy(Some(error)),            // VER-020, VER-025
+            Evidence::Legacy => self.fall_back(Some(error)),            // VER-020, VER-025
         }
     }
 
@@ -317,7 +319,7 @@ impl Engine {
     }
 
     /// The server does not know `server/discover`
-    fn to_legacy(&mut self, answer: Option<RpcError>) {
+    fn fall_back(&mut self, answer: Option<RpcError>) {
         let tried = matches!(self.stage, Stage::Probing { initialize_refused: true, .. });
         if self.config.legacy().is_empty() || tried {
             self.close_with(Fault::LegacyServer { ours: self.config.versions, answer }); // VER-034

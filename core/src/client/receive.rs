@@ -152,10 +152,6 @@ impl Engine {
         }
     }
 
-    fn is_modern(&self) -> bool {
-        self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern)
-    }
-
     /// A request of ours has its outcome: a call's is told, a question's drives the negotiation
     fn ended(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let Some(purpose) = self.link.outbound.calls.get(key).map(|c| c.purpose) else { return };
@@ -227,7 +223,7 @@ impl Engine {
             // PING-001, LIFE-006: ping may come before the handshake is done.
             None => Version::V2024_11_05,
         };
-        let rule = vocab::request(&method).filter(|r| r.from_server() && r.exists_in(version));
+        let rule = vocab::request(&method).filter(|r| r.server_sends() && r.exists_in(version));
         let declared = |gate| self.config.capabilities.has(gate);
         let method: Cow<'static, str> = match rule {
             Some(rule) if rule.name == vocab::PING => return self.answer_ping(channel, batch, &id),

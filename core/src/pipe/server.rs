@@ -73,7 +73,7 @@ impl Server {
     }
 
     /// Ends at once: calls are cancelled and what is not written is dropped
-    pub fn abort(&mut self, now: Instant, fault: Fault) {
+    pub fn abort(&mut self, now: Instant, fault: &Fault) {
         self.eof = true;
         self.engine.close_channel(now, self.channel, fault);
     }

@@ -11,14 +11,14 @@ use super::channel::Extra;
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use crate::calls::inbound::{CallId, Progress, Sent};
-use crate::calls::link::{Link, Timer};
-use crate::calls::outbound::{CallKey, CallOptions, OutCall, Outbound, Purpose};
+use crate::calls::link::{self, Ask, Link, Timer};
+use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::Serializer;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
+use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
@@ -73,11 +73,11 @@ impl Engine {
     /// Says that nothing more will come on a channel; calls in work get [`Limits::eof_grace`](crate::Limits) to
     /// finish, and their answers still go out (STDIO-028)
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
-        self.end_input(now, channel.0, Fault::Eof, self.link.limits.eof_grace);
+        self.end_input(now, channel.0, &Fault::Eof, self.link.limits.eof_grace);
     }
 
     /// Ends a channel at once: calls are cancelled and nothing more is sent on it
-    pub fn close_channel(&mut self, now: Instant, channel: ChannelId, fault: Fault) {
+    pub fn close_channel(&mut self, now: Instant, channel: ChannelId, fault: &Fault) {
         self.end_input(now, channel.0, fault, Duration::ZERO);
         self.give_up(channel.0, &CancelReason::Disconnected);
         if let Some(c) = self.link.channels.get_mut(channel.0) {
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn end_input(&mut self, now: Instant, channel: Key, fault: Fault, grace: Duration) {
+    pub(crate) fn end_input(&mut self, now: Instant, channel: Key, fault: &Fault, grace: Duration) {
         self.link.tick(now);
         if self.link.end_input(channel, fault.clone(), grace) {
             // Nobody is left to answer our own requests.
@@ -100,7 +100,7 @@ impl Engine {
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.shutting_down = true;
         for channel in self.link.open_channels() {
-            self.end_input(now, channel, Fault::Closed, grace);
+            self.end_input(now, channel, &Fault::Closed, grace);
         }
     }
 
@@ -267,10 +267,11 @@ impl Engine {
         now: Instant,
         channel: ChannelId,
         method: &str,
-        params: Option<&T>,
+        params: &T,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
         self.link.tick(now);
+        link::check_meta(options.meta.as_ref())?;
         let limits = Arc::clone(&self.link.limits);
         let c = self.link.channels.get_mut(channel.0).ok_or(UseError::Stale)?;
         if c.ended.is_some() || c.closed {
@@ -287,18 +288,14 @@ impl Engine {
         if self.link.outbound.calls.len() >= limits.pending() {
             return Err(UseError::Full("max_pending_calls"));
         }
-        let mut body = alloc::vec::Vec::new();
-        if let Some(params) = params {
-            body.extend_from_slice(b",\"params\":");
-            Serializer::object(&mut body, params)?;
-        }
         let call = OutCall::new(self.link.now, channel.0, Purpose::Application, options, &limits);
-        let key = self.link.ask(call);
-        self.link.send(channel.0, |out| {
-            encode::request_head(out, Outbound::wire_id(key), method);
-            out.extend_from_slice(&body);
-            encode::end(out);
-        });
+        let key = self.link.outbound.calls.insert(call);
+        let ask = Ask { method, stamp: None, meta: options.meta.as_ref(), progress: options.progress };
+        let written = self.link.ask(key, &ask, |out| Serializer::object(out, params));
+        if let Err(e) = written {
+            self.link.outbound.calls.remove(key);
+            return Err(e);
+        }
         Ok(CallKey(key))
     }
 

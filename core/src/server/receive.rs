@@ -101,7 +101,7 @@ impl Engine {
         }
         self.diagnose(channel, diagnostic);
         if let Some(fault) = self.link.count_fault(channel) {
-            self.end_input(self.link.now, channel, fault, core::time::Duration::ZERO);
+            self.end_input(self.link.now, channel, &fault, core::time::Duration::ZERO);
         }
     }
 
@@ -188,7 +188,7 @@ impl Engine {
             Modern::Version(version) => version,
             Modern::No => self.legacy(source, rule, frame, params)?,
         };
-        let rule = rule.filter(|r| r.exists_in(version) && r.from_client());
+        let rule = rule.filter(|r| r.exists_in(version) && r.client_sends());
         match rule {
             Some(rule) => {
                 if rule.gate_in(version).is_some_and(|gate| !self.config.capabilities.has(gate)) {

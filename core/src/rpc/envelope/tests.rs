@@ -2,16 +2,18 @@ use super::*;
 use alloc::format;
 use alloc::string::String;
 
-fn read(text: &str) -> Result<(Kind, String, Option<String>), (Malformed, Option<String>, bool)> {
+type Read = (Kind, String, Option<String>);
+type Refused = (Malformed, Option<String>);
+
+fn read(text: &str) -> Result<Read, Refused> {
     match parse(text.as_bytes(), &Limits::default(), None) {
         Ok(e) => Ok((e.kind, e.method.into(), e.id.map(|i| format!("{i}")))),
-        Err(r) => Err((r.why, r.id.map(|i| format!("{i}")), r.asks)),
+        Err(r) => Err((r.why, r.id.map(|i| format!("{i}")))),
     }
 }
 
-fn refused(text: &str) -> (Malformed, Option<String>) {
-    let (why, id, _) = read(text).expect_err(text);
-    (why, id)
+fn refused(text: &str) -> Refused {
+    read(text).expect_err(text)
 }
 
 // covers: BASE-003, BASE-007, BASE-009, BASE-010, BASE-015, BASE-017
