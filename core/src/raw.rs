@@ -9,7 +9,7 @@ use serde::de::{self, Deserialize};
 use serde::ser::{self, Serialize};
 use serde_json::value::RawValue;
 
-use crate::json::{EncodeError, MAX_DEPTH, Scanner, Serializer, Span};
+use crate::json::{EncodeError, MAX_DEPTH, Scanner, Serializer, Span, check_utf8};
 
 /// One valid JSON text: the unit in which payloads pass through the engines
 ///
@@ -28,9 +28,7 @@ impl RawJson {
     /// Checks `text`: well-formed UTF-8, strict JSON, nested at most 128 deep
     pub fn new(text: impl Into<Bytes>) -> Result<Self, InvalidJson> {
         let text = text.into();
-        if let Err(e) = core::str::from_utf8(&text) {
-            return Err(InvalidJson { at: e.valid_up_to() });
-        }
+        check_utf8(&text).map_err(|at| InvalidJson { at })?;
         let mut s = Scanner::new(&text, MAX_DEPTH, u32::MAX);
         let span = s.value().map_err(|e| InvalidJson { at: e.at() })?;
         if !s.at_end() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::inbound::InCall;
 use super::link::Link;
-use crate::json::Scanner;
+use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::rpc::envelope::Malformed;
 use crate::rpc::{RpcError, encode};
@@ -24,8 +24,8 @@ pub(crate) struct Batch {
 
 /// The members of an array, checked and bounded; an empty one is refused too (BATCH-006)
 pub(crate) fn members(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Malformed> {
-    if let Err(e) = core::str::from_utf8(frame) {
-        return Err(Malformed::Utf8 { at: e.valid_up_to() });
+    if let Err(at) = check_utf8(frame) {
+        return Err(Malformed::Utf8 { at });
     }
     let mut s = Scanner::new(frame, limits.depth(), limits.max_members);
     let mut members = Vec::new();

@@ -15,6 +15,8 @@ const FEW: usize = 12;
 pub(crate) struct Members<'a> {
     few: [&'a [u8]; FEW],
     len: usize,
+    /// A bit per length and first and last byte seen: a name whose bit is clear is certainly new
+    seen: u64,
     /// All names once there are more than a few, or one has an escape
     many: Vec<Cow<'a, [u8]>>,
 }
@@ -23,25 +25,38 @@ impl<'a> Members<'a> {
     /// Notes a name; false when it is known already to be the second
     #[inline]
     pub(crate) fn insert(&mut self, name: Text<'a>) -> bool {
-        if !name.escaped && self.many.is_empty() {
-            if let Some(place) = self.few.get_mut(self.len) {
-                *place = name.raw;
-                let known = self.few.iter().take(self.len).any(|n| *n == name.raw);
-                self.len += 1;
-                return !known;
-            }
+        if name.escaped || self.len >= FEW {
+            self.insert_many(name);
+            return true;
         }
+        let ends = match name.raw {
+            [first, .., last] => usize::from(*first) ^ (usize::from(*last) << 2),
+            _ => 0,
+        };
+        let bit = 1 << ((name.raw.len() ^ ends) & 63);
+        let known = self.seen & bit != 0 && self.few.iter().take(self.len).any(|n| *n == name.raw);
+        self.seen |= bit;
+        if let Some(place) = self.few.get_mut(self.len) {
+            *place = name.raw;
+        }
+        self.len += 1;
+        !known
+    }
+
+    #[cold]
+    fn insert_many(&mut self, name: Text<'a>) {
         if self.many.is_empty() {
             self.many.extend(self.few.iter().take(self.len).map(|n| Cow::Borrowed(*n)));
         }
         self.many.push(name.bytes());
-        self.len += 1;
-        true
+        // From now on every name comes here.
+        self.len = self.len.max(FEW) + 1;
     }
 
     /// How many names there were
-    pub(crate) const fn len(&self) -> usize {
-        self.len
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        if self.many.is_empty() { self.len } else { self.many.len() }
     }
 
     /// Whether all names differ, those included that `insert` could not tell at once

@@ -121,8 +121,16 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips white space; the next byte, or zero at the end (which no JSON token starts with)
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&mut self) -> u8 {
+        match self.text.get(self.pos) {
+            Some(b) if *b > b' ' => *b,
+            _ => self.peek_slow(),
+        }
+    }
+
+    #[inline(never)]
+    fn peek_slow(&mut self) -> u8 {
         loop {
             match self.text.get(self.pos) {
                 Some(b' ' | b'\n' | b'\r' | b'\t') => self.pos += 1,
@@ -132,12 +140,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn byte(&self) -> u8 {
         self.text.get(self.pos).copied().unwrap_or(0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn eat(&mut self, byte: u8) -> Result<()> {
         if self.peek() != byte {
             return self.fail();
@@ -153,30 +161,41 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string; the position is after its closing quote
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<Text<'a>> {
         self.eat(b'"')?;
+        let rest = self.rest();
+        let length = plain_prefix(rest);
+        if let Some((raw, [b'"', ..])) = rest.split_at_checked(length) {
+            self.pos += length + 1;
+            return Ok(Text { raw, escaped: false });
+        }
+        self.string_with_escapes(length)
+    }
+
+    /// A string that has an escape, or no end, `length` bytes behind the position
+    #[cold]
+    #[inline(never)]
+    fn string_with_escapes(&mut self, length: usize) -> Result<Text<'a>> {
         let start = self.pos;
-        let mut escaped = false;
+        self.pos += length;
         loop {
-            self.pos += plain_prefix(self.rest());
             match self.byte() {
                 b'"' => {
                     let raw = self.text.get(start..self.pos).unwrap_or_default();
                     self.pos += 1;
-                    return Ok(Text { raw, escaped });
+                    return Ok(Text { raw, escaped: true });
                 }
                 b'\\' => {
-                    escaped = true;
                     self.pos += 1;
                     self.escape()?;
                 }
                 _ => return self.fail(),
             }
+            self.pos += plain_prefix(self.rest());
         }
     }
 
-    #[cold]
     fn escape(&mut self) -> Result<()> {
         let kind = self.byte();
         self.pos += 1;

@@ -34,15 +34,27 @@ impl ser::Error for EncodeError {
 }
 
 /// Appends a string with its quotes
+#[inline]
 pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
-    let mut rest = text.as_bytes();
-    out.reserve(rest.len() + 2);
+    let bytes = text.as_bytes();
+    let plain = plain_prefix(bytes);
+    out.reserve(bytes.len() + 2);
     out.push(b'"');
+    if plain == bytes.len() {
+        out.extend_from_slice(bytes);
+    } else {
+        write_escaped(out, bytes, plain);
+    }
+    out.push(b'"');
+}
+
+/// Appends string bytes of which the first `plain` need no escape
+#[cold]
+fn write_escaped(out: &mut Vec<u8>, mut rest: &[u8], mut plain: usize) {
     loop {
-        let (plain, tail) = rest.split_at_checked(plain_prefix(rest)).unwrap_or((rest, &[]));
-        out.extend_from_slice(plain);
-        let Some((special, tail)) = tail.split_first() else { break };
-        rest = tail;
+        let (head, tail) = rest.split_at_checked(plain).unwrap_or((rest, &[]));
+        out.extend_from_slice(head);
+        let Some((special, tail)) = tail.split_first() else { return };
         let short = match special {
             b'"' => b'"',
             b'\\' => b'\\',
@@ -51,37 +63,22 @@ pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
             b'\t' => b't',
             8 => b'b',
             12 => b'f',
-            other => {
-                let hex = |n: u8| if n < 10 { b'0' + n } else { b'a' + n - 10 };
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(other >> 4), hex(other & 15)]);
-                continue;
-            }
+            _ => 0,
         };
-        out.extend_from_slice(&[b'\\', short]);
+        if short == 0 {
+            let hex = |n: u8| if n < 10 { b'0' + n } else { b'a' + n - 10 };
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(special >> 4), hex(special & 15)]);
+        } else {
+            out.extend_from_slice(&[b'\\', short]);
+        }
+        rest = tail;
+        plain = plain_prefix(rest);
     }
-    out.push(b'"');
 }
 
 /// Appends an integer
 pub(crate) fn write_int(out: &mut Vec<u8>, value: i64) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    write_uint(out, value.unsigned_abs());
-}
-
-fn write_uint(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [b'0'; 20];
-    let mut used = 0;
-    for place in digits.iter_mut().rev() {
-        *place = b'0' + (value % 10) as u8;
-        used += 1;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(20 - used..).unwrap_or_default());
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// What was seen of the outermost object
@@ -228,7 +225,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         self.serialize_u64(v.into())
     }
     fn serialize_u64(self, v: u64) -> Result<(), EncodeError> {
-        write_uint(self.out, v);
+        self.out.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
         Ok(())
     }
     fn serialize_u128(self, v: u128) -> Result<(), EncodeError> {
@@ -352,6 +349,7 @@ pub(crate) struct Compound<'s, 'a> {
 }
 
 impl Compound<'_, '_> {
+    #[inline]
     fn comma(&mut self) {
         if !core::mem::take(&mut self.first) {
             self.ser.out.push(b',');

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::error::RpcError;
 use super::id::RequestId;
-use crate::json::{ScanError, Scanner, Span, Text};
+use crate::json::{ScanError, Scanner, Span, Text, check_utf8};
 use crate::limits::Limits;
 use crate::raw::RawJson;
 
@@ -215,8 +215,8 @@ pub(crate) fn parse<'a>(
     limits: &Limits,
     known: Option<(&[u8], &Meta)>,
 ) -> Result<Envelope<'a>, Rejected> {
-    if let Err(e) = core::str::from_utf8(frame) {
-        return Err(recovered(frame, limits, Malformed::Utf8 { at: e.valid_up_to() }));
+    if let Err(at) = check_utf8(frame) {
+        return Err(recovered(frame, limits, Malformed::Utf8 { at }));
     }
     let mut s = Scanner::new(frame, limits.depth(), limits.max_members);
     if s.peek() != b'{' {
@@ -245,14 +245,20 @@ fn member<'a>(
     frame: &'a [u8],
     known: Option<(&[u8], &Meta)>,
 ) -> Result<(), ScanError> {
-    let name = name.bytes();
-    match &*name {
+    let unescaped;
+    let name = if name.escaped {
+        unescaped = name.bytes();
+        &*unescaped
+    } else {
+        name.raw
+    };
+    match name {
         b"jsonrpc" => {
-            let span = s.value()?;
-            parts.version = match span.of(frame) {
-                Some(b"\"2.0\"") => true,
-                Some([b'"', inner @ .., b'"']) => crate::json::unescape(inner) == b"2.0",
-                _ => false,
+            parts.version = if s.peek() == b'"' {
+                let text = s.string()?;
+                text.raw == b"2.0" || (text.escaped && *text.bytes() == *b"2.0")
+            } else {
+                s.value().map(|_| false)?
             };
         }
         b"id" => parts.id = Some(s.value()?),
@@ -299,7 +305,14 @@ fn params<'a>(
 ) -> Result<Params, ScanError> {
     let mut params = Params::default();
     params.whole = s.object(|s, name| {
-        match &*name.bytes() {
+        let unescaped;
+        let name = if name.escaped {
+            unescaped = name.bytes();
+            &*unescaped
+        } else {
+            name.raw
+        };
+        match name {
             b"name" => params.name = s.value()?,
             b"arguments" => {
                 params.arguments = if s.peek() == b'{' { s.object(|s, _| s.value().map(|_| ()))? } else { s.value()? };

@@ -43,6 +43,9 @@ impl RequestId {
         if text.len() > max {
             return None;
         }
+        if let Some(int) = small(text) {
+            return Some(Self(Repr::Int(int)));
+        }
         let text = core::str::from_utf8(text).ok()?;
         match text.as_bytes() {
             [b'"', ..] => Some(Self(Repr::Text(text.into()))),
@@ -91,6 +94,15 @@ impl RequestId {
             Repr::Text(text) => text.len(),
         }
     }
+}
+
+/// A plain positive integer of few digits: what nearly every id is
+#[inline]
+fn small(text: &[u8]) -> Option<i64> {
+    if text.is_empty() || text.len() > 15 || (text.len() > 1 && text.first() == Some(&b'0')) {
+        return None;
+    }
+    text.iter().try_fold(0i64, |value, b| b.is_ascii_digit().then(|| value * 10 + i64::from(b - b'0')))
 }
 
 /// The integer that a number with a fraction or an exponent stands for; beyond 2^53 such a spelling is not exact

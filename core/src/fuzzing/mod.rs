@@ -1,0 +1,23 @@
+//! Bodies of the fuzz targets, which the unit tests run over the seeds too.
+//!
+//! A target takes any bytes and panics when something that must always hold does not. The first bytes set the stage
+//! (limits, revisions, how input is cut), the rest is what a peer sends or a list of things to do, so that an input
+//! that found something replays it.
+
+mod client_pipe;
+mod dice;
+mod line;
+mod pair_ops;
+mod scanner;
+mod server_ops;
+mod server_pipe;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use client_pipe::client_pipe;
+pub use line::line;
+pub use pair_ops::pair_ops;
+pub use scanner::scanner;
+pub use server_ops::server_ops;
+pub use server_pipe::server_pipe;

@@ -1,0 +1,66 @@
+//! What is true of every byte that an engine sends, whatever it was fed.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+/// Reads text that must be JSON; none where serde_json has a bound that JSON has not (huge numbers, deep nesting)
+pub(super) fn json(text: &[u8]) -> Option<Value> {
+    match serde_json::from_slice(text) {
+        Ok(value) => Some(value),
+        Err(e) if is_bound(&e) => {
+            assert!(serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok(), "not JSON: {}", shown(text));
+            None
+        }
+        Err(e) => panic!("not JSON ({e}): {}", shown(text)),
+    }
+}
+
+/// Whether serde_json refused something that is JSON
+pub(super) fn is_bound(error: &serde_json::Error) -> bool {
+    let text = error.to_string();
+    text.starts_with("number out of range") || text.starts_with("recursion limit exceeded")
+}
+
+pub(super) fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Checks that all of `sent` is messages, one per line, and gives them, batches taken apart
+pub(super) fn messages(sent: &[u8]) -> Vec<Value> {
+    let mut messages = Vec::new();
+    for line in sent.split_inclusive(|b| *b == b'\n') {
+        let text = line.strip_suffix(b"\n").unwrap_or_else(|| panic!("an unfinished line: {}", shown(line)));
+        assert!(!text.contains(&b'\r'), "a carriage return: {}", shown(text));
+        match json(text) {
+            Some(Value::Array(members)) => {
+                assert!(!members.is_empty(), "an empty batch");
+                messages.extend(members);
+            }
+            Some(message) => messages.push(message),
+            None => {}
+        }
+    }
+    for message in &messages {
+        assert!(message.is_object() && message["jsonrpc"] == "2.0", "no message: {message}");
+        let has = |name| message.get(name).is_some();
+        let kinds = [has("method"), has("result"), has("error")];
+        assert_eq!(kinds.iter().filter(|k| **k).count(), 1, "not one kind of message: {message}");
+        assert!(!has("result") || has("id"), "a result without an id: {message}");
+        assert!(message.get("id").is_none_or(|id| id.is_number() || id.is_string()), "an odd id: {message}");
+    }
+    messages
+}
+
+/// How often each id stands in a response
+pub(super) fn answers(messages: &[Value]) -> BTreeMap<String, usize> {
+    let mut answers = BTreeMap::new();
+    for message in messages.iter().filter(|m| m.get("method").is_none()) {
+        if let Some(id) = message.get("id") {
+            *answers.entry(id.to_string()).or_default() += 1;
+        }
+    }
+    answers
+}
