@@ -121,6 +121,9 @@ mod diagnostic;
 mod entropy;
 mod error;
 pub mod frame;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod json;
 mod limits;

@@ -58,6 +58,10 @@ impl<T> Slab<T> {
             slot.value = Some(value);
             return key;
         }
+        if self.slots.len() == self.slots.capacity() {
+            // Doubling from one: most slabs hold one channel, and a `Vec` would make room for four.
+            self.slots.reserve_exact(self.slots.len().max(1));
+        }
         let key = Key { slot: u32::try_from(self.slots.len()).unwrap_or(NONE), generation: self.floor };
         self.slots.push(Slot { generation: self.floor, value: Some(value), next: NONE });
         key

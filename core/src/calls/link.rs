@@ -60,7 +60,7 @@ pub(crate) struct Channel<X> {
     /// Faulty messages in a row
     pub(crate) faulty: u32,
     /// The input has ended
-    pub(crate) ended: Option<Fault>,
+    pub(crate) ended: Option<Box<Fault>>,
     /// When what is still in work is given up
     grace: Option<Instant>,
     pub(crate) closed: bool,
@@ -210,7 +210,7 @@ impl<X> Link<X> {
         if c.ended.is_some() {
             return false;
         }
-        c.ended = Some(fault);
+        c.ended = Some(Box::new(fault));
         c.grace = Some(at);
         self.deadlines.arm(at, Timer::Grace(channel));
         true

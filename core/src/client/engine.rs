@@ -153,12 +153,19 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// Whether reading should pause: only when the server floods us with requests and does not read the answers, so
+    /// Whether reading should pause: once it is over, or when the server floods us with requests and does not read the answers, so
     /// that two of our ends can never wait for each other
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        let outbox = self.main.and_then(|m| self.link.channels.get(m)).map_or(0, |c| c.outbox.len());
-        self.owed.min(outbox) >= self.link.limits.outbox_mark
+        self.main.and_then(|m| self.link.channels.get(m)).is_none_or(|c| {
+            c.closed || self.owed.min(c.outbox.len()) >= self.link.limits.outbox_mark
+        })
+    }
+
+    /// Whether the connection is closed, everything about it told and all output sent
+    pub(crate) fn is_over(&self) -> bool {
+        let main = self.main.and_then(|m| self.link.channels.get(m));
+        self.events.is_empty() && main.is_none_or(|c| c.closed && c.outbox.is_empty())
     }
 
     /// What is to be sent on the channel

@@ -11,7 +11,8 @@ use super::wire;
 use crate::client::{Config, Event, List, Verdict};
 use crate::pipe::{Client, Pipe};
 use crate::{
-    CallId, CallKey, CallOptions, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError, VersionSet,
+    CallId, CallKey, CallOptions, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError, UseError,
+    VersionSet,
 };
 
 /// However the input is cut, the same events and the same bytes come out; all that is sent is messages, and every
@@ -143,7 +144,7 @@ impl Play<'_> {
         }
     }
 
-    fn note(&mut self, made: Result<CallKey, crate::UseError>) {
+    fn note(&mut self, made: Result<CallKey, UseError>) {
         if let Ok(key) = made {
             assert_eq!(self.calls.insert(key, false), None, "a key given out twice");
         }
@@ -204,7 +205,9 @@ impl Play<'_> {
             0 => {
                 let open = self.calls.iter().find(|(_, ended)| !**ended).map(|(key, _)| *key);
                 if let Some(key) = open {
-                    assert!(self.client.engine().cancel(self.now, key, Some("no\nmore")).is_ok());
+                    // Stale when it has ended and the event that says so has not been taken yet.
+                    let done = self.client.engine().cancel(self.now, key, Some("no\nmore"));
+                    assert!(matches!(done, Ok(()) | Err(UseError::Stale)), "{done:?}");
                 }
             }
             1 | 2 => {

@@ -78,8 +78,18 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     /// The text with its escapes resolved
+    #[inline]
     pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
         if self.escaped { Cow::Owned(unescape(self.raw)) } else { Cow::Borrowed(self.raw) }
+    }
+
+    /// The same as a `str`; none when the bytes are not UTF-8
+    #[inline]
+    pub(crate) fn into_str(self) -> Option<Cow<'a, str>> {
+        match self.bytes() {
+            Cow::Borrowed(bytes) => core::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            Cow::Owned(bytes) => alloc::string::String::from_utf8(bytes).ok().map(Cow::Owned),
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use alloc::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::{Scanner, Text};
+
 /// A piece of what a tool says
 ///
 /// Kinds that this version does not know are kept as [`Content::Other`] when read.
@@ -49,21 +51,25 @@ impl Serialize for Content<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Block<'a> {
-            #[serde(borrow)]
-            r#type: Cow<'a, str>,
-            #[serde(borrow)]
-            text: Option<Cow<'a, str>>,
+        // Seen as text first and then as what its `type` says, so that nothing of an unknown kind is lost.
+        let raw: &'de serde_json::value::RawValue = Deserialize::deserialize(deserializer)?;
+        let (mut is_text, mut text) = (false, None);
+        let mut scanner = Scanner::trusted(raw.get().as_bytes());
+        let _ = scanner.object(|s, name| {
+            match (name.raw, s.peek()) {
+                (b"type", b'"') => is_text = s.string()?.raw == b"text",
+                (b"text", b'"') => text = Some(s.string()?),
+                _ => {
+                    s.value()?;
+                }
+            }
+            Ok(())
+        });
+        if let Some(text) = text.filter(|_| is_text).and_then(Text::into_str) {
+            return Ok(Self::Text(text));
         }
-        // Read twice: once to see the kind, then as what it is; nothing of an unknown kind is lost.
-        let raw: &serde_json::value::RawValue = Deserialize::deserialize(deserializer)?;
-        let block: Block<'a> = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
-        match block.text {
-            Some(text) if block.r#type == "text" => Ok(Self::Text(text)),
-            _ => crate::RawJson::new(bytes::Bytes::copy_from_slice(raw.get().as_bytes()))
-                .map(Self::Other)
-                .map_err(serde::de::Error::custom),
-        }
+        crate::RawJson::new(bytes::Bytes::copy_from_slice(raw.get().as_bytes()))
+            .map(Self::Other)
+            .map_err(serde::de::Error::custom)
     }
 }

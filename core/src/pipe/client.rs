@@ -27,7 +27,6 @@ pub struct Client {
     channel: ChannelId,
     decoder: LineDecoder,
     eof: bool,
-    closed: bool,
 }
 
 impl Client {
@@ -37,7 +36,7 @@ impl Client {
         let decoder = LineDecoder::new(config.get_limits().frame());
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
-        Self { engine, channel, decoder, eof: false, closed: false }
+        Self { engine, channel, decoder, eof: false }
     }
 
     /// The engine, for calls and other commands
@@ -75,11 +74,11 @@ impl Pipe for Client {
 
     fn poll_event(&mut self, now: Instant) -> Option<Event> {
         loop {
-            if let Some(event) = self.engine.poll_event(now) {
-                self.closed |= matches!(event, Event::Closed(_));
-                return Some(event);
+            let event = self.engine.poll_event(now);
+            if event.is_some() {
+                return event;
             }
-            if self.closed || self.engine.is_stalled() {
+            if self.engine.is_stalled() {
                 return None;
             }
             match self.decoder.next_line() {
@@ -99,7 +98,7 @@ impl Pipe for Client {
 
     fn wants_input(&self) -> bool {
         // Never paused because of calls of its own: what has not been polled is bounded by the caller's reading.
-        !self.eof && !self.closed && !self.engine.is_stalled() && self.decoder.buffered() <= self.decoder.max() * 2
+        !self.eof && !self.engine.is_stalled() && self.decoder.buffered() <= self.decoder.max() * 2
     }
 
     fn transmit(&self) -> &[u8] {
@@ -117,6 +116,6 @@ impl Pipe for Client {
     }
 
     fn is_drained(&self) -> bool {
-        self.closed && self.transmit().is_empty()
+        self.engine.is_over()
     }
 }

@@ -35,7 +35,6 @@ pub struct Server {
     channel: ChannelId,
     decoder: LineDecoder,
     eof: bool,
-    closed: bool,
 }
 
 impl Server {
@@ -45,7 +44,7 @@ impl Server {
         let decoder = LineDecoder::new(config.limits.frame());
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
-        Self { engine, channel, decoder, eof: false, closed: false }
+        Self { engine, channel, decoder, eof: false }
     }
 
     /// The engine, for answers and other commands
@@ -101,9 +100,9 @@ impl Pipe for Server {
 
     fn poll_event(&mut self, now: Instant) -> Option<Event> {
         loop {
-            if let Some(event) = self.engine.poll_event(now) {
-                self.closed |= matches!(event, Event::Closed { .. });
-                return Some(event);
+            let event = self.engine.poll_event(now);
+            if event.is_some() {
+                return event;
             }
             if self.engine.is_stalled(self.channel) {
                 return None;
@@ -143,6 +142,6 @@ impl Pipe for Server {
     }
 
     fn is_drained(&self) -> bool {
-        self.closed && self.transmit().is_empty()
+        self.engine.is_over(self.channel)
     }
 }

@@ -431,10 +431,7 @@ impl<'a> Parts<'a> {
         let method = match self.method {
             None => Cow::Borrowed(""),
             Some(Err(())) => return reject(Malformed::Method),
-            Some(Ok(text)) => match text.bytes() {
-                Cow::Borrowed(b) => Cow::Borrowed(core::str::from_utf8(b).unwrap_or_default()),
-                Cow::Owned(b) => Cow::Owned(alloc::string::String::from_utf8(b).unwrap_or_default()),
-            },
+            Some(Ok(text)) => text.into_str().unwrap_or_default(),
         };
         if asks && self.params.is_some_and(|p| p.whole.is_empty()) {
             return reject(Malformed::Params);

@@ -126,6 +126,12 @@ impl Config {
         &self.limits
     }
 
+    /// The revisions in use
+    #[must_use]
+    pub const fn get_versions(&self) -> VersionSet {
+        self.versions
+    }
+
     fn stamped(mut self, send: bool) -> Self {
         let mut stamp_meta = Vec::new();
         if send {

@@ -118,7 +118,7 @@ impl Engine {
                     }
                 }
                 Timer::Grace(channel) => {
-                    let ours = self.link.channels.get(channel).is_some_and(|c| c.ended == Some(Fault::Closed));
+                    let ours = self.link.channels.get(channel).is_some_and(|c| c.ended.as_deref() == Some(&Fault::Closed));
                     let reason = if ours { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.give_up(channel, &reason);
                 }
@@ -162,6 +162,11 @@ impl Engine {
                 || c.extra.waiting.len() >= limits.max_waiting
                 || c.extra.budget.is_spent()
         })
+    }
+
+    /// Whether a channel is closed, everything about it told and all of its output sent
+    pub(crate) fn is_over(&self, channel: ChannelId) -> bool {
+        self.events.is_empty() && self.link.channels.get(channel.0).is_none_or(|c| c.closed && c.outbox.is_empty())
     }
 
     /// Calls that wait for the application's answer
@@ -357,7 +362,7 @@ impl Engine {
         let Some(fault) = &c.ended else { return };
         if !c.closed && c.live.is_empty() && c.extra.waiting.is_empty() {
             c.closed = true;
-            let fault = fault.clone();
+            let fault = Fault::clone(fault);
             self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
         }
     }

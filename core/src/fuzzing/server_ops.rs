@@ -1,0 +1,355 @@
+//! A server engine with several channels, driven by a list of operations: messages, commands, time.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::dice::Dice;
+use super::wire;
+use crate::server::{Config, Engine, Event};
+use crate::tap::ChannelId;
+use crate::{
+    CallId, CallKey, CallOptions, Capabilities, Capability, Fault, Instant, Limits, Progress, RpcError, UseError,
+};
+
+/// Whatever is done in whatever order: each call and each request of ours ends once, no id is answered more often than
+/// it was used, a channel ends once and says nothing afterwards, deadlines pass, and in the end nothing is left
+pub fn server_ops(data: &[u8]) {
+    let mut dice = Dice::new(data);
+    let how = dice.byte();
+    let limits = Limits {
+        max_live_calls: 1 + u32::from(how % 4),
+        max_pending_calls: 3,
+        max_waiting: usize::from(how >> 2) % 3,
+        tap_records: usize::from(how >> 7),
+        ..Limits::small()
+    };
+    let config = Config::new("fuzz", "1")
+        .capabilities(Capabilities::new().with(Capability::Tools))
+        .custom_method("x/y")
+        .limits(limits);
+    let mut play = Play { engine: Engine::new(Arc::new(config)), ..Play::default() };
+    play.open();
+    // Long lists of operations say no more than short ones.
+    for _ in 0..300 {
+        if dice.is_empty() {
+            break;
+        }
+        play.step(&mut dice);
+    }
+    play.end();
+}
+
+/// What is known of one channel
+#[derive(Default)]
+struct Channel {
+    /// How often each id was used in a request to it
+    asked: BTreeMap<String, usize>,
+    sent: Vec<u8>,
+    closed: bool,
+    /// Ended by us with what was not written
+    dropped: bool,
+    released: bool,
+}
+
+struct Play {
+    engine: Engine,
+    now: Instant,
+    channels: BTreeMap<ChannelId, Channel>,
+    live: BTreeMap<CallId, ChannelId>,
+    ended: BTreeSet<CallId>,
+    ours: BTreeSet<CallKey>,
+    is_down: bool,
+}
+
+impl Default for Play {
+    fn default() -> Self {
+        Self {
+            engine: Engine::new(Arc::new(Config::new("", ""))),
+            now: Instant::ZERO,
+            channels: BTreeMap::new(),
+            live: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            ours: BTreeSet::new(),
+            is_down: false,
+        }
+    }
+}
+
+const IDS: [&str; 6] = ["1", "2", "1.0", "\"a\"", "\"\\u0061\"", "null"];
+const METHODS: [&str; 7] = ["tools/call", "tools/list", "ping", "server/discover", "x/y", "prompts/get", "no/such"];
+const MODERN: &str = concat!(
+    "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",",
+    "\"io.modelcontextprotocol/clientCapabilities\":{}"
+);
+
+impl Play {
+    fn step(&mut self, dice: &mut Dice<'_>) {
+        match dice.below(20) {
+            0..=3 => {
+                let (channel, text) = (self.channel(dice), Self::request(dice));
+                self.message(channel, text.as_bytes());
+            }
+            4 => self.handshake(dice),
+            5 => {
+                let (channel, n) = (self.channel(dice), dice.below(64));
+                let garbage = dice.take(n);
+                self.message(channel, garbage);
+            }
+            6 => {
+                let (channel, batch) = (self.channel(dice), (0..dice.below(4)).map(|_| Self::request(dice)));
+                let text = format!("[{}]", batch.collect::<Vec<_>>().join(","));
+                self.message(channel, text.as_bytes());
+            }
+            7 => {
+                let (channel, id) = (self.channel(dice), IDS[dice.below(IDS.len())]);
+                let text = format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"r"}}}}"#
+                );
+                self.message(channel, text.as_bytes());
+            }
+            8 => {
+                let (channel, id) = (self.channel(dice), dice.below(5));
+                let body = ["\"result\":{}", "\"error\":{\"code\":1,\"message\":\"m\"}", "\"result\":1"][dice.below(3)];
+                self.message(channel, format!(r#"{{"jsonrpc":"2.0","id":{id},{body}}}"#).as_bytes());
+            }
+            9..=11 => self.answer(dice),
+            12 => self.progress(dice),
+            13 => self.command(dice),
+            14 => self.pass(dice),
+            15 => self.write(dice),
+            16 => {
+                let channel = self.channel(dice);
+                self.engine.handle_eof(self.now, channel);
+            }
+            17 => self.close(dice),
+            18 => self.open(),
+            _ if dice.below(8) == 0 => {
+                self.poll();
+                self.is_down = true;
+                self.engine.shutdown(self.now, Duration::from_secs(2));
+            }
+            _ => {}
+        }
+        // Sometimes several things happen between two looks.
+        if dice.flag() {
+            self.poll();
+        }
+    }
+
+    fn channel(&self, dice: &mut Dice<'_>) -> ChannelId {
+        let nth = dice.below(self.channels.len());
+        *self.channels.keys().nth(nth).expect("there is always one")
+    }
+
+    fn open(&mut self) {
+        if self.channels.len() < 4 {
+            let channel = self.engine.open_channel(self.now);
+            assert!(self.channels.insert(channel, Channel::default()).is_none(), "a key given out twice");
+        }
+    }
+
+    /// A request, sound or not, of one of the eras
+    fn request(dice: &mut Dice<'_>) -> String {
+        let (id, method, how) = (IDS[dice.below(IDS.len())], METHODS[dice.below(METHODS.len())], dice.byte());
+        let token = if how & 1 == 0 { "\"other\":1" } else { "\"progressToken\":7" };
+        let comma = if how & 2 == 0 { "" } else { "," };
+        let era = if how & 2 == 0 { "" } else { MODERN };
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"name":"t","_meta":{{{token}{comma}{era}}}}}}}"#
+        )
+    }
+
+    fn handshake(&mut self, dice: &mut Dice<'_>) {
+        let version = ["2024-11-05", "2025-03-26", "2025-11-25", "1999-01-01"][dice.below(4)];
+        let channel = self.channel(dice);
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":9,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
+        );
+        self.message(channel, text.as_bytes());
+        self.message(channel, br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    }
+
+    fn message(&mut self, channel: ChannelId, text: &[u8]) {
+        if let Ok(value) = serde_json::from_slice::<Value>(text) {
+            let members = value.as_array().cloned().unwrap_or_else(|| [value].into());
+            let asked = &mut self.channels.get_mut(&channel).expect("a channel of ours").asked;
+            for id in members.iter().filter_map(|m| m.get("id")) {
+                *asked.entry(id.to_string()).or_default() += 1;
+            }
+        }
+        self.engine.handle_message(self.now, channel, Bytes::copy_from_slice(text));
+    }
+
+    fn answer(&mut self, dice: &mut Dice<'_>) {
+        let nth = dice.below(self.live.len().max(1));
+        let Some(call) = self.live.keys().nth(nth).copied() else { return };
+        // It may have been cancelled without our having looked.
+        let result = BTreeMap::from([("text", "a\nb")]);
+        let done = match dice.below(3) {
+            0 => self.engine.fail(self.now, call, &RpcError::internal("no")),
+            1 => self.engine.complete(self.now, call, &result),
+            _ => {
+                let refused = self.engine.complete(self.now, call, &1);
+                assert!(matches!(refused, Err(UseError::Encode(_) | UseError::Stale)), "{refused:?}");
+                return;
+            }
+        };
+        match done {
+            Ok(()) => {
+                self.live.remove(&call);
+                self.ended.insert(call);
+            }
+            Err(e) => assert_eq!(e, UseError::Stale),
+        }
+    }
+
+    fn progress(&mut self, dice: &mut Dice<'_>) {
+        let nth = dice.below(self.live.len().max(1));
+        if let Some(call) = self.live.keys().nth(nth).copied() {
+            let _ = self.engine.progress(self.now, call, Progress::new(f64::from(dice.byte())).saying("so far"));
+        }
+        if let Some(call) = self.ended.first().copied() {
+            assert_eq!(self.engine.progress(self.now, call, Progress::new(1e9)), Err(UseError::Stale));
+            assert_eq!(self.engine.fail(self.now, call, &RpcError::internal("again")), Err(UseError::Stale));
+        }
+    }
+
+    fn command(&mut self, dice: &mut Dice<'_>) {
+        let channel = self.channel(dice);
+        match dice.below(4) {
+            0 => {
+                let _ = self.engine.notify(self.now, channel, "x/news", Some(&BTreeMap::from([("n", 1)])));
+            }
+            1 => {
+                let method = ["ping", "x/z", "tools/call"][dice.below(3)];
+                let options = CallOptions::new().timeout(Duration::from_millis(u64::from(dice.byte()) * 20));
+                if let Ok(key) = self.engine.request(self.now, channel, method, &BTreeMap::<&str, u8>::new(), &options) {
+                    assert!(self.ours.insert(key), "a key given out twice");
+                }
+            }
+            _ => {
+                if let Some(key) = self.ours.first().copied() {
+                    let _ = self.engine.cancel_request(self.now, key, Some("no more"));
+                }
+            }
+        }
+    }
+
+    /// Time passes, by milliseconds or by hours
+    fn pass(&mut self, dice: &mut Dice<'_>) {
+        let millis = 1u64 << (dice.byte() % 23);
+        self.now = self.now + Duration::from_millis(millis);
+        self.engine.handle_timeout(self.now);
+        assert!(self.engine.poll_timeout().is_none_or(|next| next > self.now), "a deadline that stays");
+    }
+
+    fn write(&mut self, dice: &mut Dice<'_>) {
+        let (channel, n) = (self.channel(dice), 1 + usize::from(dice.byte()) * 4);
+        let (Some(outbox), Some(known)) = (self.engine.outbox(channel), self.channels.get_mut(&channel)) else {
+            return;
+        };
+        let mut n = n.min(outbox.len());
+        while n > 0 {
+            let part = outbox.transmit();
+            let part = &part[..part.len().min(n)];
+            known.sent.extend_from_slice(part);
+            let written = part.len();
+            outbox.consume(written);
+            n -= written;
+        }
+    }
+
+    fn close(&mut self, dice: &mut Dice<'_>) {
+        let channel = self.channel(dice);
+        let Some(known) = self.channels.get_mut(&channel) else { return };
+        if dice.flag() {
+            known.dropped = true;
+            self.engine.close_channel(self.now, channel, &Fault::Closed);
+        } else if known.closed && !known.released {
+            self.flush(channel);
+            self.engine.release_channel(channel);
+            let known = self.channels.get_mut(&channel).expect("a channel of ours");
+            known.released = true;
+            assert!(self.engine.outbox(channel).is_none(), "released and still there");
+        }
+    }
+
+    fn poll(&mut self) {
+        while let Some(event) = self.engine.poll_event(self.now) {
+            let channel = match &event {
+                Event::Call(call) => Some(call.channel()),
+                Event::SessionOpened { channel, .. } | Event::Diagnostic { channel, .. } => Some(*channel),
+                Event::Notification(n) => Some(n.channel),
+                _ => None,
+            };
+            let closed = channel.is_some_and(|c| self.channels[&c].closed);
+            assert!(!closed, "after the end: {event:?}");
+            match event {
+                Event::Call(call) => {
+                    assert!(!self.is_down, "a call after the shutdown");
+                    assert!(!self.ended.contains(&call.id()), "a key given out twice");
+                    assert!(self.live.insert(call.id(), call.channel()).is_none(), "handed out twice");
+                }
+                Event::Cancelled { call, .. } => {
+                    assert!(self.live.remove(&call).is_some(), "ended twice");
+                    self.ended.insert(call);
+                }
+                Event::Done { call, .. } => assert!(self.ours.remove(&call), "ended twice"),
+                Event::Closed { channel, .. } => {
+                    assert!(!self.live.values().any(|c| *c == channel), "closed before its calls have ended");
+                    let known = self.channels.get_mut(&channel).expect("a channel of ours");
+                    assert!(!core::mem::replace(&mut known.closed, true), "closed twice");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(self.engine.live_calls(), self.live.len());
+    }
+
+    fn flush(&mut self, channel: ChannelId) {
+        let Some(known) = self.channels.get_mut(&channel) else { return };
+        while let Some(outbox) = self.engine.outbox(channel).filter(|o| !o.is_empty()) {
+            let part = outbox.transmit();
+            let n = part.len();
+            known.sent.extend_from_slice(part);
+            outbox.consume(n);
+        }
+    }
+
+    /// All inputs end and all deadlines pass
+    fn end(&mut self) {
+        self.poll();
+        for channel in self.channels.keys().copied().collect::<Vec<_>>() {
+            self.engine.handle_eof(self.now, channel);
+        }
+        self.poll();
+        for _ in 0..1_000 {
+            let Some(at) = self.engine.poll_timeout() else { break };
+            self.now = self.now.max(at);
+            self.engine.handle_timeout(self.now);
+            assert!(self.engine.poll_timeout().is_none_or(|next| next > self.now), "a deadline that stays");
+            self.poll();
+        }
+        assert!(self.engine.poll_timeout().is_none() && self.engine.live_calls() == 0);
+        assert!(self.live.is_empty() && self.ours.is_empty(), "something has no end");
+        for channel in self.channels.keys().copied().collect::<Vec<_>>() {
+            self.flush(channel);
+            let known = &self.channels[&channel];
+            assert!(known.closed, "a channel without an end");
+            if known.dropped {
+                continue;
+            }
+            for (id, times) in wire::answers(&wire::messages(&known.sent)) {
+                let asked = known.asked.get(&id).copied().unwrap_or_default();
+                assert!(times <= asked, "{id} used {asked} times and answered {times} times");
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Every target over its seeds and over inputs made up on the spot, so that `cargo test` has run it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use std::path::Path;
+
+use super::dice::Random;
+
+/// The files of a target, where they came with the source
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
+    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+    files.map(|f| std::fs::read(f.expect("a file").path()).expect("its content")).collect()
+}
+
+fn run(target: &str, body: fn(&[u8])) {
+    body(b"");
+    let seeds = seeds(target);
+    for seed in &seeds {
+        body(seed);
+    }
+    let mut random = Random::new(target.len() as u64);
+    // Bytes without a plan drive the lists of operations; a change here and there is the plan for the rest.
+    for n in 0..200 {
+        let noise: Vec<u8> = (0..random.next() % 400).map(|_| random.next() as u8).collect();
+        body(&noise);
+        if let Some(seed) = seeds.get(n % seeds.len().max(1)) {
+            let mut seed = seed.clone();
+            for _ in 0..1 + random.next() % 4 {
+                let at = random.next() as usize % (seed.len() + 1);
+                match random.next() % 3 {
+                    0 if at < seed.len() => seed[at] = random.next() as u8,
+                    1 => seed.truncate(at),
+                    _ => seed.insert(at, b"{}[]\",:\n01a"[random.next() as usize % 11]),
+                }
+            }
+            body(&seed);
+        }
+    }
+}
+
+#[test]
+fn line() {
+    run("line", super::line);
+}
+
+#[test]
+fn scanner() {
+    run("scanner", super::scanner);
+}
+
+#[test]
+fn server_pipe() {
+    run("server_pipe", super::server_pipe);
+}
+
+#[test]
+fn client_pipe() {
+    run("client_pipe", super::client_pipe);
+}
+
+#[test]
+fn server_ops() {
+    run("server_ops", super::server_ops);
+}
+
+#[test]
+fn pair_ops() {
+    run("pair_ops", super::pair_ops);
+}
+
+#[test]
+fn cuts_lose_nothing() {
+    let text: String = "abcdefghij".repeat(100);
+    for cut in super::dice::Cut::all(7) {
+        assert_eq!(cut.pieces(text.as_bytes()).concat(), text.as_bytes());
+    }
+}
