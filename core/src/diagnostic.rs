@@ -50,11 +50,6 @@ pub enum Diagnostic {
         /// Its id
         id: RequestId,
     },
-    /// The end of the input cut a message off
-    Truncated {
-        /// Bytes of it that had arrived
-        bytes: usize,
-    },
     /// The peer answered in a way that contradicts the era that was settled on; a remembered verdict is worthless
     EraContradicted,
 }

@@ -100,11 +100,19 @@ impl Engine {
 
     /// Says that nothing more will come: every call ends (STDIO-028)
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
-        self.link.tick(now);
         if Some(channel.0) == self.main {
-            let fault = self.eof_fault();
-            self.close_with(fault);
+            self.end_input(now, 0);
         }
+    }
+
+    /// The input has ended, `partial` bytes into a message
+    pub(crate) fn end_input(&mut self, now: Instant, partial: usize) {
+        self.link.tick(now);
+        let fault = match (self.eof_fault(), partial) {
+            (Fault::Eof, 1..) => Fault::Truncated { bytes: partial },
+            (fault, _) => fault,
+        };
+        self.close_with(fault);
     }
 
     /// Ends the connection here: every call ends with [`CallError::Closed`], what is in the outbox still goes out
@@ -454,7 +462,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn diagnose(&mut self, diagnostic: Diagnostic) {
+    pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
         self.events.push_back(Event::Diagnostic(diagnostic));
     }
 

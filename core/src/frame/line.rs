@@ -20,7 +20,7 @@ pub enum Line {
 /// What is known about a line that was too long to keep
 #[derive(Debug)]
 pub struct Oversize {
-    /// Its length in bytes
+    /// Its length in bytes, the newline excluded
     pub length: u64,
     pub(crate) found: Found,
 }
@@ -149,7 +149,8 @@ impl LineDecoder {
 
     /// Stops storing the unfinished line once it is too long; lines before it must have been taken
     fn shed(&mut self) {
-        if self.buf.len() <= self.max || self.skip.is_some() {
+        // One byte more may be the carriage return of a line that just fits.
+        if self.buf.len() <= self.max.saturating_add(1) || self.skip.is_some() {
             return;
         }
         if self.scanned < self.buf.len() {
@@ -167,10 +168,9 @@ impl LineDecoder {
     }
 
     fn judge(&self, mut line: Bytes) -> Line {
-        if line.last() == Some(&b'\r') {
-            line.truncate(line.len() - 1);
-        }
-        if line.len() <= self.max {
+        let content = line.strip_suffix(b"\r").map_or(line.len(), <[u8]>::len);
+        if content <= self.max {
+            line.truncate(content);
             return Line::Frame(line);
         }
         let mut finder = Finder::new();

@@ -128,6 +128,7 @@ impl Play<'_> {
             }
             let pending = !self.server.transmit().is_empty();
             self.drain();
+            assert_eq!(self.server.engine().live_calls(), self.live.len());
             let channel = self.server.channel();
             let stalled = !self.closed && self.server.engine().is_stalled(channel);
             if stalled && !pending {
@@ -170,7 +171,6 @@ impl Play<'_> {
             _ => {}
         }
         let engine = self.server.engine();
-        assert_eq!(engine.live_calls(), self.live.len());
         let most = self.stage.limits.max_live_calls as usize + self.stage.limits.max_batch;
         assert!(engine.live_calls() <= most, "{} calls in work", engine.live_calls());
         while engine.poll_tap().is_some_and(|r| r.bytes.len() <= self.stage.limits.tap_bytes) {}

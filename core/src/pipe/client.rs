@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::Pipe;
 use crate::client::{Config, Engine, Event};
-use crate::diagnostic::Diagnostic;
 use crate::frame::line::{Line, LineDecoder};
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -85,11 +84,7 @@ impl Pipe for Client {
                 Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
                 Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
                 None if self.eof => {
-                    let bytes = self.decoder.partial();
-                    if bytes > 0 {
-                        self.engine.diagnose(Diagnostic::Truncated { bytes });
-                    }
-                    self.engine.handle_eof(now, self.channel);
+                    self.engine.end_input(now, self.decoder.partial());
                 }
                 None => return None,
             }

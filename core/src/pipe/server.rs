@@ -6,7 +6,6 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::Pipe;
-use crate::diagnostic::Diagnostic;
 use crate::error::Fault;
 use crate::frame::line::{Line, LineDecoder};
 use crate::server::{Config, Engine, Event};
@@ -111,12 +110,12 @@ impl Pipe for Server {
                 Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
                 Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
                 None if self.eof => {
-                    // What was cut off is told before the end.
-                    let bytes = self.decoder.partial();
-                    if bytes > 0 {
-                        self.engine.diagnose(self.channel.0, Diagnostic::Truncated { bytes });
-                    }
-                    self.engine.handle_eof(now, self.channel);
+                    let fault = match self.decoder.partial() {
+                        0 => Fault::Eof,
+                        bytes => Fault::Truncated { bytes },
+                    };
+                    let grace = self.engine.config().limits.eof_grace;
+                    self.engine.end_input(now, self.channel.0, &fault, grace);
                 }
                 None => return None,
             }

@@ -323,7 +323,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn diagnose(&mut self, channel: Key, diagnostic: Diagnostic) {
+    pub(super) fn diagnose(&mut self, channel: Key, diagnostic: Diagnostic) {
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
     }
 

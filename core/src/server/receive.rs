@@ -133,11 +133,13 @@ impl Engine {
             // An answer to the second would end the first at the peer (design, 9).
             return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
         }
-        // Members of a batch share one answer, which is bounded by itself; they are never put off.
-        if (is_full || (!waiting.is_empty() && !source.waited)) && source.batch.is_none() {
-            if waiting.len() >= self.link.limits.max_waiting || !c.extra.budget.charge(frame.len()) {
+        // The members of a batch share one answer, so none of them can be put off.
+        let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
+        if must_wait {
+            let room = source.batch.is_none() && waiting.len() < self.link.limits.max_waiting;
+            if !room || !c.extra.budget.charge(frame.len()) {
                 let error = RpcError::internal("too many requests in work");
-                return self.link.send_error(source.channel, None, Some(&id), &error);
+                return self.link.send_error(source.channel, source.batch, Some(&id), &error);
             }
             if waiting.is_empty() {
                 self.backlog.push_back(source.channel);
@@ -246,7 +248,9 @@ impl Engine {
         }
         let Some(c) = self.link.channels.get_mut(channel) else { return Ok(Modern::No) };
         c.idless = true;
-        if let Some(text) = parts.whole.of(frame).filter(|t| t.len() <= self.link.limits.max_meta_cache) {
+        // With a token in it the text is another one each time.
+        let repeats = |t: &&[u8]| t.len() <= self.link.limits.max_meta_cache && parts.token.is_empty();
+        if let Some(text) = parts.whole.of(frame).filter(repeats) {
             // Relative to the beginning of the text; `shifted` wraps.
             let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
             c.extra.known_meta = Some(Box::new(KnownMeta { text: text.into(), parts, version }));
