@@ -38,7 +38,8 @@ impl Bucket {
         if missing == 0 {
             return Some(self.at);
         }
-        let micros = missing.checked_add(u64::from(self.rate).saturating_sub(1))?.checked_div(u64::from(self.rate))?;
+        let micros =
+            missing.checked_add(u64::from(self.rate).saturating_sub(1))?.checked_div(u64::from(self.rate))?;
         Some(self.at + Duration::from_micros(micros))
     }
 

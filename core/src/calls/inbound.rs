@@ -167,7 +167,8 @@ mod tests {
     fn ids_are_found_in_any_order_and_twice_is_refused() {
         let (mut table, mut index) = (Inbound::new(), Index::new());
         let ids = [5, 1, 9, 3, 7, 2].map(RequestId::int);
-        let keys: Vec<_> = ids.iter().map(|i| table.insert(&mut index, call(i.clone())).expect("new")).collect();
+        let keys: Vec<_> =
+            ids.iter().map(|i| table.insert(&mut index, call(i.clone())).expect("new")).collect();
         assert!(table.insert(&mut index, call(RequestId::int(9))).is_none());
         for (id, key) in ids.iter().zip(&keys) {
             assert_eq!(table.find(&index, id), Some(*key));

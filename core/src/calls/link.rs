@@ -13,15 +13,14 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::batch::Batch;
-use super::inbound::{InCall, Inbound, Index, Progress, Reporting, Sent};
+use super::inbound::{Inbound, Index};
 use super::outbound::{Match, Outbound};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::frame::line::Oversize;
-use crate::json::{EncodeError, Noted, Serializer, append_one_line, object_members, write_int, write_str};
+use crate::json::Serializer;
 use crate::limits::Limits;
-use crate::meta;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{Malformed, Rejected};
@@ -29,7 +28,6 @@ use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::{Key, Slab};
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
 use crate::time::Instant;
-use crate::version::Version;
 use crate::vocab;
 
 /// What a deadline is for
@@ -157,7 +155,7 @@ impl<X> Link<X> {
     }
 
     /// Drops deadlines of what has ended before they pile up
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         let Self { deadlines, inbound, outbound, channels, opening, .. } = self;
         let live = inbound.calls.len() + outbound.calls.len();
         deadlines.sweep(live, |at, timer| may_hold(at, timer, inbound, outbound, channels, *opening));
@@ -268,7 +266,13 @@ impl<X> Link<X> {
     }
 
     /// Sends an error answer, in the batch that the request came in if it came in one
-    pub(crate) fn send_error(&mut self, channel: Key, batch: Option<Key>, id: Option<&RequestId>, error: &RpcError) {
+    pub(crate) fn send_error(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        id: Option<&RequestId>,
+        error: &RpcError,
+    ) {
         self.send_or_gather(channel, batch, id, |out| encode::error(out, id, error));
     }
 
@@ -323,244 +327,15 @@ impl<X> Link<X> {
         Ok(())
     }
 
-    // ---- calls of the peer -----------------------------------------------------------------------------------
-
-    /// Enters a call; none when one with its id is in flight
-    pub(crate) fn begin(&mut self, call: InCall) -> Option<Key> {
-        let expires = call.expires;
-        let c = self.channels.get_mut(call.channel)?;
-        let key = self.inbound.insert(&mut c.live, call)?;
-        self.deadlines.arm(expires, Timer::Age(key));
-        Some(key)
-    }
-
-    /// Takes a call out of the tables
-    pub(crate) fn end_call(&mut self, key: Key) -> Option<InCall> {
-        let channel = self.inbound.calls.get(key)?.channel;
-        let record = match self.channels.get_mut(channel) {
-            Some(c) => self.inbound.remove(&mut c.live, key),
-            None => self.inbound.calls.remove(key),
-        };
-        self.sweep();
-        record
-    }
-
-    /// Ends a call with an error
-    pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<InCall> {
-        let record = self.end_call(key)?;
-        self.send_error(record.channel, record.batch, Some(&record.id), error);
-        self.leave_batch(&record);
-        Some(record)
-    }
-
-    /// Ends a call with the message that stands in the outbox behind `mark`
-    pub(crate) fn answered(&mut self, key: Key, mark: usize) {
-        let Some(record) = self.end_call(key) else { return };
-        match record.batch {
-            None => self.sent(record.channel, mark),
-            Some(batch) => {
-                let Some(c) = self.channels.get_mut(record.channel) else { return };
-                let message = c.outbox.tail().split_off(mark);
-                self.add_to_batch(batch, Some(&record.id), &message);
-                self.leave_batch(&record);
-            }
-        }
-    }
-
-    /// Ends a call without an answer (CANC-020)
-    pub(crate) fn drop_call(&mut self, key: Key) -> Option<InCall> {
-        let record = self.end_call(key)?;
-        self.leave_batch(&record);
-        Some(record)
-    }
-
-    /// The progress token of a request; the error is the answer to give (PROG-003)
-    pub(crate) fn token(&self, text: Option<&[u8]>) -> Result<Option<RequestId>, RpcError> {
-        text.map(|text| {
-            RequestId::from_json(text, self.limits.max_id).ok_or_else(|| {
-                RpcError::invalid_params("`_meta.progressToken` is neither a string nor an integer")
-            })
-        })
-        .transpose()
-    }
-
-    /// What a `notifications/cancelled` names, and why
-    pub(crate) fn cancellation(&self, params: &[u8]) -> Option<(RequestId, Option<String>)> {
-        let (mut id, mut reason) = (None, None);
-        object_members(params, |name, value| match name {
-            b"requestId" => id = RequestId::from_json(value, self.limits.max_id),
-            b"reason" => reason = serde_json::from_slice::<String>(value).ok(),
-            _ => {}
-        });
-        Some((id?, reason))
-    }
-
-    /// Reports how far a call has come, now or later
-    pub(crate) fn report(&mut self, key: Key, progress: Progress) -> Result<Sent, UseError> {
-        let (now, limits) = (self.now, &*self.limits);
-        let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
-        if record.token.is_none() {
-            return Ok(Sent::Dropped);
-        }
-        let full = self.channels.get(record.channel).is_none_or(|c| c.outbox.len() >= limits.outbox_mark);
-        let reporting = record.progress.get_or_insert_with(|| Box::new(Reporting::new(now, limits)));
-        let newest = reporting.held.as_ref().map_or(reporting.last, |h| h.progress);
-        if !progress.progress.is_finite() || progress.progress <= newest {
-            return Ok(Sent::Dropped);
-        }
-        if reporting.held.is_none() && !full && reporting.bucket.take(now) {
-            self.send_progress(key, &progress);
-            return Ok(Sent::Queued);
-        }
-        reporting.held = Some(progress);
-        if reporting.due.is_none() {
-            self.hold(key);
-        }
-        Ok(Sent::Held)
-    }
-
-    /// Arms the timer that sends the held progress of a call
-    fn hold(&mut self, key: Key) {
-        // A peer that does not read gets another look a little later.
-        let soonest = self.now + Duration::from_millis(50);
-        let Some(reporting) = self.inbound.calls.get_mut(key).and_then(|c| c.progress.as_mut()) else { return };
-        let due = reporting.bucket.ready_at().unwrap_or(Instant::FAR).max(soonest);
-        reporting.due = Some(due);
-        self.deadlines.arm(due, Timer::Held(key));
-    }
-
-    /// Sends the held progress of a call if that is possible by now
-    pub(crate) fn release_held(&mut self, key: Key) {
-        let (now, mark) = (self.now, self.limits.outbox_mark);
-        let Some(call) = self.inbound.calls.get_mut(key) else { return };
-        let full = self.channels.get(call.channel).is_none_or(|c| c.outbox.len() >= mark);
-        let Some(reporting) = call.progress.as_mut() else { return };
-        reporting.due = None;
-        if full || !reporting.bucket.take(now) {
-            self.hold(key);
-        } else if let Some(progress) = reporting.held.take() {
-            self.send_progress(key, &progress);
-        }
-    }
-
-    fn send_progress(&mut self, key: Key, progress: &Progress) {
-        let Some(call) = self.inbound.calls.get_mut(key) else { return };
-        let (Some(token), Some(reporting)) = (call.token.as_ref(), call.progress.as_mut()) else { return };
-        reporting.last = progress.progress;
-        let Some(c) = self.channels.get_mut(call.channel) else { return };
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        encode::notification_head(out, vocab::PROGRESS);
-        out.extend_from_slice(b",\"params\":{\"progressToken\":");
-        token.write(out);
-        out.extend_from_slice(b",\"progress\":");
-        // A finite number can always be written.
-        let _ = Serializer::any(out, &progress.progress);
-        if let Some(total) = progress.total.filter(|t| t.is_finite()) {
-            out.extend_from_slice(b",\"total\":");
-            let _ = Serializer::any(out, &total);
-        }
-        // The first revision has no message (PROG-006).
-        if let Some(message) = progress.message.as_ref().filter(|_| call.version > Version::V2024_11_05) {
-            out.extend_from_slice(b",\"message\":");
-            write_str(out, message);
-        }
-        out.push(b'}');
-        encode::end(out);
-        let channel = call.channel;
-        self.sent(channel, mark);
-    }
-
-    // ---- calls of ours ---------------------------------------------------------------------------------------
-
-    /// Sends a request of ours and arms its deadline; on an error nothing was sent
-    ///
-    /// `params` appends the parameter object, which is opened again for `_meta`.
-    pub(crate) fn ask(
-        &mut self,
-        key: Key,
-        ask: &Ask<'_>,
-        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
-    ) -> Result<(), UseError> {
-        let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
-        let (deadline, channel, id) = (call.deadline(), call.channel, Outbound::wire_id(key));
-        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        encode::request_head(out, id, ask.method);
-        let before = out.len();
-        out.extend_from_slice(b",\"params\":");
-        let start = out.len();
-        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
-            c.outbox.undo(mark);
-            return Err(e);
-        }
-        out.pop();
-        let empty = out.len() == start + 1;
-        if ask.stamp.is_some() || ask.progress || ask.meta.is_some() {
-            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
-            ask.write_meta(out, id);
-            out.extend_from_slice(b"}}");
-        } else if empty {
-            // Parameters that say nothing are left out, as older servers expect.
-            out.truncate(before);
-        } else {
-            out.push(b'}');
-        }
-        encode::end(out);
-        self.sent(channel, mark);
-        self.deadlines.arm(deadline, Timer::Out(key));
-        Ok(())
-    }
-
-    /// Who an answer on `channel` is for
-    pub(crate) fn match_answer(&self, channel: Key, id: &RequestId) -> Match {
-        match self.outbound.lookup(id) {
-            Match::Live(key) if self.outbound.calls.get(key).is_none_or(|c| c.channel != channel || c.queued.is_some()) => {
-                Match::Unknown
-            }
-            other => other,
-        }
-    }
-
-    /// Tells the peer that an answer is no longer wanted (TIME-002, CANC-003)
-    pub(crate) fn send_cancelled(&mut self, key: Key, reason: Option<&str>) {
-        if let Some(channel) = self.outbound.calls.get(key).map(|c| c.channel) {
-            self.send(channel, |out| encode::cancelled(out, Outbound::wire_id(key), reason));
-        }
-    }
-
-    /// A progress report from the peer: whose it is and what it says, or what is wrong with it (PROG-012)
-    pub(crate) fn progress_in(&mut self, channel: Key, params: &[u8]) -> Result<(Key, Progress), Diagnostic> {
-        let (mut token, mut progress, mut total, mut message) = (None, None, None, None);
-        object_members(params, |name, value| match name {
-            b"progressToken" => token = RequestId::from_json(value, self.limits.max_id),
-            b"progress" => progress = serde_json::from_slice::<f64>(value).ok(),
-            b"total" => total = serde_json::from_slice::<f64>(value).ok(),
-            b"message" => message = serde_json::from_slice::<String>(value).ok(),
-            _ => {}
-        });
-        let (Some(token), Some(progress)) = (token, progress) else {
-            return Err(Diagnostic::InvalidNotification(vocab::PROGRESS.into()));
-        };
-        let Match::Live(key) = self.match_answer(channel, &token) else { return Err(Diagnostic::UnknownProgress) };
-        let now = self.now;
-        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress) {
-            None => Err(Diagnostic::UnknownProgress),
-            Some(call) => {
-                if call.advance(now, progress) {
-                    Ok((key, Progress { progress, total, message }))
-                } else {
-                    Err(Diagnostic::ProgressNotIncreasing)
-                }
-            }
-        }
-    }
-
     // ---- faults ----------------------------------------------------------------------------------------------
 
     /// Answers a message that is not in order where that is due; what is to be reported, and whose call it ended
-    pub(crate) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) -> (Diagnostic, Option<Ended>) {
+    pub(crate) fn reject(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        rejected: Rejected,
+    ) -> (Diagnostic, Option<Ended>) {
         let Rejected { why, id, asks, answers } = rejected;
         // Something that answers a request of ours must not leave that waiting.
         let ended = match id.as_ref().filter(|_| answers).map(|i| self.match_answer(channel, i)) {
@@ -606,69 +381,6 @@ impl<X> Link<X> {
         let count = c.faulty;
         self.limits.max_faulty.filter(|max| count >= *max).map(|_| Fault::Garbage { count })
     }
-}
-
-/// A request of ours, apart from its parameters
-pub(crate) struct Ask<'a> {
-    pub(crate) method: &'a str,
-    /// `_meta` members that the era wants in every request
-    pub(crate) stamp: Option<&'a [u8]>,
-    /// `_meta` members of the application
-    pub(crate) meta: Option<&'a RawJson>,
-    /// Ask for progress
-    pub(crate) progress: bool,
-}
-
-impl Ask<'_> {
-    fn write_meta(&self, out: &mut Vec<u8>, id: i64) {
-        let begin = out.len();
-        out.extend_from_slice(self.stamp.unwrap_or_default());
-        let comma = |out: &mut Vec<u8>| {
-            if out.len() > begin {
-                out.push(b',');
-            }
-        };
-        if let Some(meta) = self.meta {
-            object_members(meta.as_bytes(), |name, value| {
-                comma(out);
-                write_str(out, core::str::from_utf8(name).unwrap_or_default());
-                out.push(b':');
-                append_one_line(out, value);
-            });
-        }
-        if self.progress {
-            comma(out);
-            write_str(out, meta::PROGRESS_TOKEN);
-            out.push(b':');
-            write_int(out, id);
-        }
-    }
-}
-
-/// Refuses members of the parameters that belong to the engine
-pub(crate) fn check_reserved(noted: Noted) -> Result<(), UseError> {
-    let reserved =
-        [(Noted::META, "_meta"), (Noted::INPUT_RESPONSES, "inputResponses"), (Noted::REQUEST_STATE, "requestState")];
-    match reserved.iter().find(|(bit, _)| noted.has(*bit)) {
-        Some((_, name)) => Err(UseError::ReservedKey(String::from(*name))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses `_meta` that is no object or has keys of the protocol (META-002)
-pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
-    let Some(meta) = meta else { return Ok(()) };
-    if !meta.is_object() {
-        return Err(EncodeError::NotAnObject.into());
-    }
-    let mut taken = None;
-    object_members(meta.as_bytes(), |name, _| {
-        let name = core::str::from_utf8(name).unwrap_or_default();
-        if !meta::is_free_key(name) {
-            taken = Some(String::from(name));
-        }
-    });
-    taken.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }
 
 /// What a frame holds

@@ -4,4 +4,6 @@ pub(crate) mod batch;
 pub(crate) mod bucket;
 pub(crate) mod inbound;
 pub(crate) mod link;
+pub(crate) mod ours;
 pub(crate) mod outbound;
+mod theirs;

@@ -123,7 +123,13 @@ impl Queued {
 }
 
 impl OutCall {
-    pub(crate) fn new(now: Instant, channel: Key, purpose: Purpose, options: &CallOptions, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        now: Instant,
+        channel: Key,
+        purpose: Purpose,
+        options: &CallOptions,
+        limits: &Limits,
+    ) -> Self {
         let timeout = options.timeout.unwrap_or(limits.call_timeout);
         let total = options.total.unwrap_or(limits.call_total);
         Self {
@@ -164,7 +170,9 @@ impl OutCall {
 
     /// Takes note of a progress report: false when it does not increase (PROG-007)
     pub(crate) fn advance(&mut self, now: Instant, progress: f64) -> bool {
-        if !self.wants_progress || progress.partial_cmp(&self.last_progress) != Some(core::cmp::Ordering::Greater) {
+        if !self.wants_progress
+            || progress.partial_cmp(&self.last_progress) != Some(core::cmp::Ordering::Greater)
+        {
             return false;
         }
         self.last_progress = progress;
@@ -224,7 +232,13 @@ mod tests {
 
     fn call() -> OutCall {
         let channel = Key { slot: 0, generation: 0 };
-        OutCall::new(Instant::ZERO, channel, Purpose::Application, &CallOptions::new().with_progress(), &Limits::default())
+        OutCall::new(
+            Instant::ZERO,
+            channel,
+            Purpose::Application,
+            &CallOptions::new().with_progress(),
+            &Limits::default(),
+        )
     }
 
     // covers: BASE-005, BASE-006, PROG-004

@@ -15,7 +15,8 @@ use super::list::List;
 use super::negotiate::Stage;
 use crate::budget::Budget;
 use crate::calls::inbound::{CallId, Progress, Sent};
-use crate::calls::link::{self, Ask, Link, Timer};
+use crate::calls::link::{Link, Timer};
+use crate::calls::ours::{self, Ask};
 use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose, Queued};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -128,7 +129,8 @@ impl Engine {
             match timer {
                 Timer::Opening(_) => self.opening_timed_out(),
                 Timer::Out(key) => {
-                    let call = self.link.outbound.calls.get(key).filter(|c| c.purpose == Purpose::Application);
+                    let call =
+                        self.link.outbound.calls.get(key).filter(|c| c.purpose == Purpose::Application);
                     if let Some(outcome) = call.and_then(|c| c.expired(self.link.now)) {
                         self.abandon(key, Some("no answer in time"), outcome); // TIME-002, TIME-003
                     }
@@ -165,9 +167,9 @@ impl Engine {
     /// that two of our ends can never wait for each other
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.main.and_then(|m| self.link.channels.get(m)).is_none_or(|c| {
-            c.closed || self.owed.min(c.outbox.len()) >= self.link.limits.outbox_mark
-        })
+        self.main
+            .and_then(|m| self.link.channels.get(m))
+            .is_none_or(|c| c.closed || self.owed.min(c.outbox.len()) >= self.link.limits.outbox_mark)
     }
 
     /// Whether the connection is closed, everything about it told and all output sent
@@ -259,7 +261,7 @@ impl Engine {
         if matches!(method, vocab::INITIALIZE | vocab::SUBSCRIBE) || vocab::is_spec_notification(method) {
             return Err(UseError::NotYours(method.into()));
         }
-        link::check_meta(options.meta.as_ref())?;
+        ours::check_meta(options.meta.as_ref())?;
         if self.link.outbound.calls.len() >= self.link.limits.pending() {
             return Err(UseError::Full("max_pending_calls"));
         }
@@ -277,7 +279,7 @@ impl Engine {
             return Ok(CallKey(key));
         }
         let mut body = Vec::new();
-        link::check_reserved(Serializer::object(&mut body, params)?)?;
+        ours::check_reserved(Serializer::object(&mut body, params)?)?;
         let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone() };
         if !self.queue_budget.charge(queued.cost()) {
             return Err(UseError::Full("max_queued_bytes"));
@@ -365,7 +367,12 @@ impl Engine {
     }
 
     /// Answers a request of the server with a result, which must be written as a JSON object
-    pub fn respond<T: Serialize + ?Sized>(&mut self, now: Instant, request: CallId, result: &T) -> Result<(), UseError> {
+    pub fn respond<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        request: CallId,
+        result: &T,
+    ) -> Result<(), UseError> {
         self.link.tick(now);
         let before = self.outbox_len();
         let record = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?;

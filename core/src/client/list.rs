@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn presence_of_a_cursor_decides_not_its_content() {
         let page = |text: &'static str| List::Tools.page(&RawJson::new(text).expect("JSON"));
-        let Page { entries: tools, next } = page(r#"{"tools":[{"name":"a"}, 1],"nextCursor":""}"#).expect("a page");
+        let Page { entries: tools, next } =
+            page(r#"{"tools":[{"name":"a"}, 1],"nextCursor":""}"#).expect("a page");
         assert_eq!((tools.len(), tools[0].as_str(), next.as_deref()), (2, r#"{"name":"a"}"#, Some("")));
         assert_eq!(page(r#"{"tools":[]}"#).expect("a page").next, None);
         assert!(page(r#"{"prompts":[]}"#).is_none() && page(r#"{"tools":{}}"#).is_none());

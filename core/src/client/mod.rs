@@ -9,5 +9,5 @@ mod receive;
 
 pub use config::{Config, UnknownVerdict, Verdict};
 pub use engine::Engine;
-pub use list::{List, Page};
 pub use event::{Event, Notification, Peer, Request};
+pub use list::{List, Page};

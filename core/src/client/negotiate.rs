@@ -145,7 +145,8 @@ fn common(a: VersionSet, b: VersionSet, era: Era) -> Option<Version> {
 
 fn copy(raw: Option<&RawValue>) -> Option<RawJson> {
     // Stored for as long as the connection lives: no part of the message is kept alive for it.
-    raw.map(|r| RawJson::trusted(bytes::Bytes::copy_from_slice(r.get().as_bytes()))).filter(RawJson::is_object)
+    raw.map(|r| RawJson::trusted(bytes::Bytes::copy_from_slice(r.get().as_bytes())))
+        .filter(RawJson::is_object)
 }
 
 impl Engine {
@@ -168,7 +169,9 @@ impl Engine {
         });
         let limits = &self.link.limits;
         // Silence leads on only where there is something else to try.
-        let waits = self.config.legacy().is_empty() || self.config.verdict == Some(Verdict::Modern) || initialize_refused;
+        let waits = self.config.legacy().is_empty()
+            || self.config.verdict == Some(Verdict::Modern)
+            || initialize_refused;
         let wait = if waits { limits.init_timeout } else { limits.probe_timeout };
         self.arm_opening(wait);
     }
@@ -195,7 +198,13 @@ impl Engine {
         // The stage has a deadline of its own; the table's are never reached.
         let never = core::time::Duration::MAX;
         let options = CallOptions::new().timeout(never).total(never);
-        let key = self.link.outbound.calls.insert(OutCall::new(self.link.now, main, purpose, &options, &self.link.limits));
+        let key = self.link.outbound.calls.insert(OutCall::new(
+            self.link.now,
+            main,
+            purpose,
+            &options,
+            &self.link.limits,
+        ));
         self.link.send(main, |out| {
             encode::request_head(out, Outbound::wire_id(key), method);
             out.extend_from_slice(b",\"params\":");
@@ -224,7 +233,9 @@ impl Engine {
                 self.close_with(fault);
             }
             // LIFE-009, TIME-007: `initialize` is never cancelled; the connection is given up instead.
-            Stage::Initializing { .. } => self.close_with(Fault::HandshakeTimeout { method: vocab::INITIALIZE }),
+            Stage::Initializing { .. } => {
+                self.close_with(Fault::HandshakeTimeout { method: vocab::INITIALIZE })
+            }
             Stage::Idle | Stage::Ready | Stage::Over => {}
         }
     }
@@ -243,7 +254,12 @@ impl Engine {
     }
 
     /// An answer to one of our questions
-    pub(super) fn opening_answered(&mut self, key: Key, purpose: Purpose, outcome: Result<RawJson, RpcError>) {
+    pub(super) fn opening_answered(
+        &mut self,
+        key: Key,
+        purpose: Purpose,
+        outcome: Result<RawJson, RpcError>,
+    ) {
         self.link.outbound.calls.remove(key);
         match (purpose, &mut self.stage) {
             (Purpose::Probe, Stage::Probing { .. }) => match outcome {
@@ -334,7 +350,8 @@ impl Engine {
         let Ok(answer) = result.parse::<Initialized<'_>>() else {
             return self.close_with(Fault::BadHandshake { method, why: "no `protocolVersion`" });
         };
-        let offered = Version::from_name(&answer.protocol_version).filter(|v| self.config.legacy().contains(*v));
+        let offered =
+            Version::from_name(&answer.protocol_version).filter(|v| self.config.legacy().contains(*v));
         let Some(version) = offered else {
             let theirs = [answer.protocol_version.into_owned()].into();
             return self.close_with(Fault::NoCommonVersion { ours: self.config.versions, theirs });

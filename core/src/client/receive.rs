@@ -63,7 +63,10 @@ impl Engine {
         let before = self.outbox_len();
         let batch = self.link.open_batch(channel);
         for member in members {
-            self.receive_one(channel, Some(batch), &member);
+            // One of them may be the fault that was one too many.
+            if self.link.channels.get(channel).is_some_and(|c| !c.closed) {
+                self.receive_one(channel, Some(batch), &member);
+            }
         }
         self.link.close_batch(batch);
         self.owe(before);
@@ -71,9 +74,11 @@ impl Engine {
 
     fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected, frame: &[u8]) {
         // Servers print banners to stdout; that is noise, and no message to answer (STDIO-005).
-        let noise = batch.is_none() && matches!(rejected.why, Malformed::Json { at: 0 } | Malformed::NotAnObject);
-        let noise = noise || (matches!(rejected.why, Malformed::Json { .. } | Malformed::Utf8 { .. })
-            && !frame.trim_ascii_start().starts_with(b"{"));
+        let noise =
+            batch.is_none() && matches!(rejected.why, Malformed::Json { at: 0 } | Malformed::NotAnObject);
+        let noise = noise
+            || (matches!(rejected.why, Malformed::Json { .. } | Malformed::Utf8 { .. })
+                && !frame.trim_ascii_start().starts_with(b"{"));
         if noise {
             let kept = frame.get(..self.link.limits.max_noise).unwrap_or(frame);
             let line = String::from_utf8_lossy(kept).into_owned();
@@ -90,7 +95,8 @@ impl Engine {
         // A modern client never answers (BASE-020); before the era is known it says nothing either.
         let legacy = self.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
         let mut rejected = rejected;
-        let waits = rejected.id.as_ref().is_some_and(|id| self.link.match_answer(channel, id) != Match::Unknown);
+        let waits =
+            rejected.id.as_ref().is_some_and(|id| self.link.match_answer(channel, id) != Match::Unknown);
         if !legacy && !rejected.answers {
             // Without `asks` nothing is sent; the id still ends a call that waits for it.
             rejected.asks = false;
@@ -103,11 +109,12 @@ impl Engine {
         } else {
             self.link.reject(channel, batch, rejected)
         };
+        // Told first: the end of the connection may follow from it.
+        self.diagnose(diagnostic);
         if let Some((key, outcome)) = ended {
             self.ended(key, outcome);
         }
         self.owe(before);
-        self.diagnose(diagnostic);
         self.count_fault(channel);
     }
 

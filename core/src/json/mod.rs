@@ -4,11 +4,12 @@
 //! string bytes eight at a time.
 
 mod members;
+mod name;
 mod scan;
 mod swar;
 mod write;
 
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members, unescape};
 pub(crate) use swar::{check_utf8, find_newline};
-pub(crate) use write::{Noted, Serializer, append_one_line, write_int, write_str};
 pub use write::EncodeError;
+pub(crate) use write::{Noted, Serializer, append_one_line, write_int, write_str};

@@ -9,6 +9,7 @@ use core::fmt::Write as _;
 
 use serde::ser::{self, Serialize};
 
+use super::name::StrSerializer;
 use super::scan::object_members;
 use super::swar::plain_prefix;
 
@@ -140,7 +141,10 @@ impl<'a> Serializer<'a> {
     /// Appends an object; notes its members
     ///
     /// On an error part of the value may have been appended: the caller truncates.
-    pub(crate) fn object<T: Serialize + ?Sized>(out: &'a mut Vec<u8>, value: &T) -> Result<Noted, EncodeError> {
+    pub(crate) fn object<T: Serialize + ?Sized>(
+        out: &'a mut Vec<u8>,
+        value: &T,
+    ) -> Result<Noted, EncodeError> {
         let start = out.len();
         let mut s = Self { out, depth: 0, noted: Noted::default(), meta_next: false };
         value.serialize(&mut s)?;
@@ -233,12 +237,20 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         Ok(())
     }
     fn serialize_f32(self, v: f32) -> Result<(), EncodeError> {
-        if v.is_finite() { self.text(format_args!("{v:?}")) } else { self.out.extend_from_slice(b"null") }
+        if v.is_finite() {
+            self.text(format_args!("{v:?}"))
+        } else {
+            self.out.extend_from_slice(b"null")
+        }
         Ok(())
     }
     fn serialize_f64(self, v: f64) -> Result<(), EncodeError> {
         // The shortest text that reads back as the same number; JSON has no word for the others.
-        if v.is_finite() { self.text(format_args!("{v:?}")) } else { self.out.extend_from_slice(b"null") }
+        if v.is_finite() {
+            self.text(format_args!("{v:?}"))
+        } else {
+            self.out.extend_from_slice(b"null")
+        }
         Ok(())
     }
     fn serialize_char(self, v: char) -> Result<(), EncodeError> {
@@ -270,10 +282,19 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     fn serialize_unit_struct(self, _: &'static str) -> Result<(), EncodeError> {
         self.serialize_unit()
     }
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), EncodeError> {
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<(), EncodeError> {
         self.serialize_str(variant)
     }
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, v: &T) -> Result<(), EncodeError> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        v: &T,
+    ) -> Result<(), EncodeError> {
         v.serialize(self)
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -458,102 +479,6 @@ impl ser::SerializeMap for Compound<'_, '_> {
     fn end(self) -> Result<(), EncodeError> {
         self.finish();
         Ok(())
-    }
-}
-
-/// Turns a map key into its text
-struct StrSerializer;
-
-macro_rules! as_text {
-    ($($method:ident $type:ty)*) => {$(
-        fn $method(self, v: $type) -> Result<String, EncodeError> {
-            Ok(v.to_string())
-        }
-    )*};
-}
-
-impl ser::Serializer for StrSerializer {
-    type Ok = String;
-    type Error = EncodeError;
-    type SerializeSeq = ser::Impossible<String, EncodeError>;
-    type SerializeTuple = ser::Impossible<String, EncodeError>;
-    type SerializeTupleStruct = ser::Impossible<String, EncodeError>;
-    type SerializeTupleVariant = ser::Impossible<String, EncodeError>;
-    type SerializeMap = ser::Impossible<String, EncodeError>;
-    type SerializeStruct = ser::Impossible<String, EncodeError>;
-    type SerializeStructVariant = ser::Impossible<String, EncodeError>;
-
-    as_text!(serialize_bool bool serialize_i8 i8 serialize_i16 i16 serialize_i32 i32 serialize_i64 i64
-        serialize_u8 u8 serialize_u16 u16 serialize_u32 u32 serialize_u64 u64 serialize_char char serialize_str &str);
-
-    fn serialize_f32(self, _: f32) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_f64(self, _: f64) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_bytes(self, _: &[u8]) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_none(self) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_unit(self) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_unit_struct(self, _: &'static str) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<String, EncodeError> {
-        Ok(variant.to_string())
-    }
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, v: &T) -> Result<String, EncodeError> {
-        v.serialize(self)
-    }
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: &T,
-    ) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeTupleStruct, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleVariant, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeStruct, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeStructVariant, EncodeError> {
-        Err(EncodeError::Key)
     }
 }
 

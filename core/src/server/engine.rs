@@ -11,7 +11,8 @@ use super::channel::Extra;
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use crate::calls::inbound::{CallId, Progress, Sent};
-use crate::calls::link::{self, Ask, Link, Timer};
+use crate::calls::link::{Link, Timer};
+use crate::calls::ours::{self, Ask};
 use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -109,16 +110,24 @@ impl Engine {
         self.link.tick(now);
         while let Some(timer) = self.link.pop_due() {
             match timer {
-                Timer::Age(key) => self.expire(key, CancelReason::TooOld, "the call took too long and was given up"),
+                Timer::Age(key) => {
+                    self.expire(key, CancelReason::TooOld, "the call took too long and was given up")
+                }
                 Timer::Held(key) => self.link.release_held(key),
                 Timer::Out(key) => {
-                    if let Some(outcome) = self.link.outbound.calls.get(key).and_then(|c| c.expired(self.link.now)) {
+                    if let Some(outcome) =
+                        self.link.outbound.calls.get(key).and_then(|c| c.expired(self.link.now))
+                    {
                         self.link.send_cancelled(key, Some("no answer in time"));
                         self.finish_out(key, Err(outcome));
                     }
                 }
                 Timer::Grace(channel) => {
-                    let ours = self.link.channels.get(channel).is_some_and(|c| c.ended.as_deref() == Some(&Fault::Closed));
+                    let ours = self
+                        .link
+                        .channels
+                        .get(channel)
+                        .is_some_and(|c| c.ended.as_deref() == Some(&Fault::Closed));
                     let reason = if ours { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.give_up(channel, &reason);
                 }
@@ -166,7 +175,8 @@ impl Engine {
 
     /// Whether a channel is closed, everything about it told and all of its output sent
     pub(crate) fn is_over(&self, channel: ChannelId) -> bool {
-        self.events.is_empty() && self.link.channels.get(channel.0).is_none_or(|c| c.closed && c.outbox.is_empty())
+        self.events.is_empty()
+            && self.link.channels.get(channel.0).is_none_or(|c| c.closed && c.outbox.is_empty())
     }
 
     /// Calls that wait for the application's answer
@@ -231,7 +241,12 @@ impl Engine {
     ///
     /// Written straight into the outbox; the engine adds what the revision wants in every result (BASE-026,
     /// META-018, CACHE-001). Refused, with the call still open, when the value cannot be written.
-    pub fn complete<T: Serialize + ?Sized>(&mut self, now: Instant, call: CallId, result: &T) -> Result<(), UseError> {
+    pub fn complete<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        result: &T,
+    ) -> Result<(), UseError> {
         self.answer(now, call, |out| Serializer::object(out, result))
     }
 
@@ -276,7 +291,7 @@ impl Engine {
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
         self.link.tick(now);
-        link::check_meta(options.meta.as_ref())?;
+        ours::check_meta(options.meta.as_ref())?;
         let limits = Arc::clone(&self.link.limits);
         let c = self.link.channels.get_mut(channel.0).ok_or(UseError::Stale)?;
         if c.ended.is_some() || c.closed {
@@ -305,7 +320,12 @@ impl Engine {
     }
 
     /// Gives up a request of ours; it ends with [`CallError::Cancelled`] (CANC-001, CANC-003)
-    pub fn cancel_request(&mut self, now: Instant, call: CallKey, reason: Option<&str>) -> Result<(), UseError> {
+    pub fn cancel_request(
+        &mut self,
+        now: Instant,
+        call: CallKey,
+        reason: Option<&str>,
+    ) -> Result<(), UseError> {
         self.link.tick(now);
         if self.link.outbound.calls.get(call.0).is_none() {
             return Err(UseError::Stale);

@@ -57,8 +57,8 @@ impl Engine {
             #[serde(borrow)]
             client_info: &'a RawValue,
         }
-        let ask: Initialize<'_> =
-            serde_json::from_slice(params).map_err(|e| RpcError::invalid_params(format!("`initialize`: {e}")))?;
+        let ask: Initialize<'_> = serde_json::from_slice(params)
+            .map_err(|e| RpcError::invalid_params(format!("`initialize`: {e}")))?;
         let (capabilities, info) = (ask.capabilities.get().as_bytes(), ask.client_info.get().as_bytes());
         for (name, value) in [("capabilities", capabilities), ("clientInfo", info)] {
             if value.first() != Some(&b'{') {
@@ -126,7 +126,10 @@ impl Engine {
         data.extend_from_slice(b",\"requested\":");
         write_str(&mut data, requested);
         data.push(b'}');
-        RpcError::new(code::UNSUPPORTED_PROTOCOL_VERSION, format!("unsupported protocol version; supported: {served}"))
-            .with_data(RawJson::trusted(data.into()))
+        RpcError::new(
+            code::UNSUPPORTED_PROTOCOL_VERSION,
+            format!("unsupported protocol version; supported: {served}"),
+        )
+        .with_data(RawJson::trusted(data.into()))
     }
 }

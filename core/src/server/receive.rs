@@ -19,8 +19,8 @@ use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::meta;
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
 use crate::rpc::RpcError;
+use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -88,7 +88,10 @@ impl Engine {
         };
         let batch = self.link.open_batch(channel);
         for member in members {
-            self.receive_one(Source { channel, batch: Some(batch), waited: false }, &member);
+            // One of them may be the fault that was one too many.
+            if self.link.channels.get(channel).is_some_and(|c| c.ended.is_none()) {
+                self.receive_one(Source { channel, batch: Some(batch), waited: false }, &member);
+            }
         }
         self.link.close_batch(batch);
     }
@@ -210,7 +213,13 @@ impl Engine {
     }
 
     /// Reads the metadata of a modern request (META-009, META-010, META-014, VER-009)
-    fn modern(&mut self, channel: Key, frame: &Bytes, params: &Params, known: bool) -> Result<Modern, RpcError> {
+    fn modern(
+        &mut self,
+        channel: Key,
+        frame: &Bytes,
+        params: &Params,
+        known: bool,
+    ) -> Result<Modern, RpcError> {
         let served = self.config.modern();
         if served.is_empty() {
             return Ok(Modern::No);
@@ -227,7 +236,10 @@ impl Engine {
             return if parts.reserved { Err(missing(parts)) } else { Ok(Modern::No) };
         };
         let Ok(name) = serde_json::from_slice::<Cow<'_, str>>(version) else {
-            return Err(RpcError::invalid_params(format!("`_meta` member `{}` is not a string", meta::PROTOCOL_VERSION)));
+            return Err(RpcError::invalid_params(format!(
+                "`_meta` member `{}` is not a string",
+                meta::PROTOCOL_VERSION
+            )));
         };
         let Some(version) = Version::from_name(&name).filter(|v| served.contains(*v)) else {
             return Err(self.unsupported(&name)); // VER-009, before anything that another revision may want otherwise
@@ -318,7 +330,8 @@ impl Engine {
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         if let Some(key) = self.link.inbound.find(&c.live, &id) {
             self.link.drop_call(key);
-            self.events.push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
+            self.events
+                .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             self.check_closed(channel);
         } else if let Some(place) = c.extra.waiting.iter().position(|(waiting, _)| *waiting == id) {
             if let Some((_, frame)) = c.extra.waiting.remove(place) {
@@ -364,7 +377,8 @@ const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "criti
 /// -32602 that names what a modern request lacks (META-014)
 fn missing(parts: &Meta) -> RpcError {
     let lacking = [(parts.version, meta::PROTOCOL_VERSION), (parts.capabilities, meta::CLIENT_CAPABILITIES)];
-    let names: Vec<&str> = lacking.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
+    let names: Vec<&str> =
+        lacking.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
     RpcError::invalid_params(format!("`params._meta` lacks {}", names.join(" and ")))
 }
 

@@ -1,0 +1,176 @@
+//! Calls of ours: asked, answered, given up.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::inbound::Progress;
+use super::link::{Link, Timer};
+use super::outbound::{Match, Outbound};
+use crate::diagnostic::Diagnostic;
+use crate::error::UseError;
+use crate::json::{EncodeError, Noted, append_one_line, object_members, write_int, write_str};
+use crate::meta;
+use crate::raw::RawJson;
+use crate::rpc::{RequestId, encode};
+use crate::slab::Key;
+use crate::vocab;
+
+/// A request of ours, apart from its parameters
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    /// `_meta` members that the era wants in every request
+    pub(crate) stamp: Option<&'a [u8]>,
+    /// `_meta` members of the application
+    pub(crate) meta: Option<&'a RawJson>,
+    /// Ask for progress
+    pub(crate) progress: bool,
+}
+
+impl Ask<'_> {
+    fn write_meta(&self, out: &mut Vec<u8>, id: i64) {
+        let begin = out.len();
+        out.extend_from_slice(self.stamp.unwrap_or_default());
+        let comma = |out: &mut Vec<u8>| {
+            if out.len() > begin {
+                out.push(b',');
+            }
+        };
+        if let Some(meta) = self.meta {
+            object_members(meta.as_bytes(), |name, value| {
+                comma(out);
+                write_str(out, core::str::from_utf8(name).unwrap_or_default());
+                out.push(b':');
+                append_one_line(out, value);
+            });
+        }
+        if self.progress {
+            comma(out);
+            write_str(out, meta::PROGRESS_TOKEN);
+            out.push(b':');
+            write_int(out, id);
+        }
+    }
+}
+
+/// Refuses members of the parameters that belong to the engine
+pub(crate) fn check_reserved(noted: Noted) -> Result<(), UseError> {
+    let reserved = [
+        (Noted::META, "_meta"),
+        (Noted::INPUT_RESPONSES, "inputResponses"),
+        (Noted::REQUEST_STATE, "requestState"),
+    ];
+    match reserved.iter().find(|(bit, _)| noted.has(*bit)) {
+        Some((_, name)) => Err(UseError::ReservedKey(String::from(*name))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses `_meta` that is no object or has keys of the protocol (META-002)
+pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
+    let Some(meta) = meta else { return Ok(()) };
+    if !meta.is_object() {
+        return Err(EncodeError::NotAnObject.into());
+    }
+    let mut taken = None;
+    object_members(meta.as_bytes(), |name, _| {
+        let name = core::str::from_utf8(name).unwrap_or_default();
+        if !meta::is_free_key(name) {
+            taken = Some(String::from(name));
+        }
+    });
+    taken.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
+}
+
+impl<X> Link<X> {
+    /// Sends a request of ours and arms its deadline; on an error nothing was sent
+    ///
+    /// `params` appends the parameter object, which is opened again for `_meta`.
+    pub(crate) fn ask(
+        &mut self,
+        key: Key,
+        ask: &Ask<'_>,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+    ) -> Result<(), UseError> {
+        let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
+        let (deadline, channel, id) = (call.deadline(), call.channel, Outbound::wire_id(key));
+        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::request_head(out, id, ask.method);
+        let before = out.len();
+        out.extend_from_slice(b",\"params\":");
+        let start = out.len();
+        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
+            c.outbox.undo(mark);
+            return Err(e);
+        }
+        out.pop();
+        let empty = out.len() == start + 1;
+        if ask.stamp.is_some() || ask.progress || ask.meta.is_some() {
+            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            ask.write_meta(out, id);
+            out.extend_from_slice(b"}}");
+        } else if empty {
+            // Parameters that say nothing are left out, as older servers expect.
+            out.truncate(before);
+        } else {
+            out.push(b'}');
+        }
+        encode::end(out);
+        self.sent(channel, mark);
+        self.deadlines.arm(deadline, Timer::Out(key));
+        Ok(())
+    }
+
+    /// Who an answer on `channel` is for
+    pub(crate) fn match_answer(&self, channel: Key, id: &RequestId) -> Match {
+        match self.outbound.lookup(id) {
+            Match::Live(key)
+                if self
+                    .outbound
+                    .calls
+                    .get(key)
+                    .is_none_or(|c| c.channel != channel || c.queued.is_some()) =>
+            {
+                Match::Unknown
+            }
+            other => other,
+        }
+    }
+
+    /// Tells the peer that an answer is no longer wanted (TIME-002, CANC-003)
+    pub(crate) fn send_cancelled(&mut self, key: Key, reason: Option<&str>) {
+        if let Some(channel) = self.outbound.calls.get(key).map(|c| c.channel) {
+            self.send(channel, |out| encode::cancelled(out, Outbound::wire_id(key), reason));
+        }
+    }
+
+    /// A progress report from the peer: whose it is and what it says, or what is wrong with it (PROG-012)
+    pub(crate) fn progress_in(&mut self, channel: Key, params: &[u8]) -> Result<(Key, Progress), Diagnostic> {
+        let (mut token, mut progress, mut total, mut message) = (None, None, None, None);
+        object_members(params, |name, value| match name {
+            b"progressToken" => token = RequestId::from_json(value, self.limits.max_id),
+            b"progress" => progress = serde_json::from_slice::<f64>(value).ok(),
+            b"total" => total = serde_json::from_slice::<f64>(value).ok(),
+            b"message" => message = serde_json::from_slice::<String>(value).ok(),
+            _ => {}
+        });
+        let (Some(token), Some(progress)) = (token, progress) else {
+            return Err(Diagnostic::InvalidNotification(vocab::PROGRESS.into()));
+        };
+        let Match::Live(key) = self.match_answer(channel, &token) else {
+            return Err(Diagnostic::UnknownProgress);
+        };
+        let now = self.now;
+        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress) {
+            None => Err(Diagnostic::UnknownProgress),
+            Some(call) => {
+                if call.advance(now, progress) {
+                    Ok((key, Progress { progress, total, message }))
+                } else {
+                    Err(Diagnostic::ProgressNotIncreasing)
+                }
+            }
+        }
+    }
+}
