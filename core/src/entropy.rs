@@ -47,7 +47,10 @@ impl Entropy {
 /// Hides the secret
 impl core::fmt::Debug for Entropy {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Entropy").field("nonce", &self.nonce).field("counter", &self.counter).finish_non_exhaustive()
+        f.debug_struct("Entropy")
+            .field("nonce", &self.nonce)
+            .field("counter", &self.counter)
+            .finish_non_exhaustive()
     }
 }
 

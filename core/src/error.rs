@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::json::EncodeError;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::version::{Version, VersionSet};
+use crate::version::{Verdict, Version, VersionSet};
 use crate::vocab::Capability;
 
 /// Why a connection is over
@@ -81,9 +81,9 @@ impl Fault {
     ///
     /// An adapter that can start the server again does so once.
     #[must_use]
-    pub const fn retry_with(&self) -> Option<crate::client::Verdict> {
+    pub const fn retry_with(&self) -> Option<Verdict> {
         match self {
-            Self::ExitedDuringProbe { legacy: true } => Some(crate::client::Verdict::Legacy),
+            Self::ExitedDuringProbe { legacy: true } => Some(Verdict::Legacy),
             _ => None,
         }
     }

@@ -196,7 +196,10 @@ mod tests {
         i.title = Some("T".into());
         i.website_url = Some("https://x.example".into());
         assert_eq!(written(|o| i.write(o, Version::V2025_03_26)), r#"{"name":"n","version":"1"}"#);
-        assert_eq!(written(|o| i.write(o, Version::V2025_06_18)), r#"{"name":"n","version":"1","title":"T"}"#);
+        assert_eq!(
+            written(|o| i.write(o, Version::V2025_06_18)),
+            r#"{"name":"n","version":"1","title":"T"}"#
+        );
         assert!(written(|o| i.write(o, Version::V2026_07_28)).contains("websiteUrl"));
     }
 
@@ -213,7 +216,8 @@ mod tests {
             written(|o| c.write(o, Version::V2026_07_28)),
             r#"{"resources":{"subscribe":true},"completions":{},"extensions":{"a/b":{}}}"#
         );
-        let back = Capabilities::read(br#"{"resources":{"subscribe":true,"x":1},"completions":{},"unknown":[]}"#);
+        let back =
+            Capabilities::read(br#"{"resources":{"subscribe":true,"x":1},"completions":{},"unknown":[]}"#);
         assert!(back.has(Capability::ResourceSubscriptions) && back.has(Capability::Resources));
         assert!(back.has(Capability::Completions) && !back.has(Capability::Tools));
         assert!(!Capabilities::read(b"{\"tools\":true}").has(Capability::Tools));

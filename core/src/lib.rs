@@ -113,8 +113,8 @@ extern crate std;
 #[doc(hidden)]
 pub mod bench;
 mod budget;
-pub mod client;
 mod calls;
+pub mod client;
 mod deadlines;
 mod diagnostic;
 #[cfg(feature = "crypto")]

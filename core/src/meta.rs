@@ -8,6 +8,14 @@ pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
 
+/// What follows the prefix in the keys that requests have
+pub(crate) mod after_prefix {
+    pub(crate) const PROTOCOL_VERSION: &[u8] = b"protocolVersion";
+    pub(crate) const CLIENT_CAPABILITIES: &[u8] = b"clientCapabilities";
+    pub(crate) const CLIENT_INFO: &[u8] = b"clientInfo";
+    pub(crate) const LOG_LEVEL: &[u8] = b"logLevel";
+}
+
 /// Whether an application may put a value under `key`
 ///
 /// False for malformed keys (META-003, META-004), for `progressToken`, which belongs to the engine, and for keys
@@ -33,7 +41,9 @@ pub fn is_free_key(key: &str) -> bool {
 fn is_name(name: &str) -> bool {
     let b = name.as_bytes();
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
-    ends(b.first()) && ends(b.last()) && b.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+    ends(b.first())
+        && ends(b.last())
+        && b.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 fn is_label(label: &str) -> bool {
@@ -50,7 +60,9 @@ mod tests {
     // covers: META-003, META-004, META-006, META-007, META-021
     #[test]
     fn keys_are_free_reserved_or_malformed() {
-        for free in ["a", "traceparent", "baggage", "com.example/x", "com.example/", "com.example.mcp/y", "a-1/b_c.d"] {
+        for free in
+            ["a", "traceparent", "baggage", "com.example/x", "com.example/", "com.example.mcp/y", "a-1/b_c.d"]
+        {
             assert!(is_free_key(free), "{free}");
         }
         for taken in [

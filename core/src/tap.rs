@@ -111,7 +111,11 @@ fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
 }
 
 /// Notes where hidden values stand. Recursion is bounded by the scanner's depth limit.
-fn walk(s: &mut Scanner<'_>, hidden: &[String], cuts: &mut Vec<(usize, usize)>) -> Result<(), crate::json::ScanError> {
+fn walk(
+    s: &mut Scanner<'_>,
+    hidden: &[String],
+    cuts: &mut Vec<(usize, usize)>,
+) -> Result<(), crate::json::ScanError> {
     match s.peek() {
         b'{' => {
             s.object(|s, name| {

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::str::FromStr;
 
 use crate::json::write_str;
 
@@ -172,6 +173,52 @@ impl fmt::Debug for VersionSet {
         write!(f, "{{{self}}}")
     }
 }
+
+/// The era of a server as it was found out before
+///
+/// An era is a property of the server: it may be stored with the server's configuration and given to the next
+/// connection, which then need not wait for an answer that never comes (VER-022, VER-023). A verdict that proves wrong
+/// costs one more round trip and is replaced.
+///
+/// ```
+/// use mcp_proto::client::Verdict;
+/// assert_eq!("legacy".parse(), Ok(Verdict::Legacy));
+/// assert_eq!(Verdict::Modern.to_string(), "modern");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It answers `server/discover`
+    Modern,
+    /// It wants `initialize`
+    Legacy,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Modern => "modern",
+            Self::Legacy => "legacy",
+        })
+    }
+}
+
+impl FromStr for Verdict {
+    type Err = UnknownVerdict;
+
+    fn from_str(s: &str) -> Result<Self, UnknownVerdict> {
+        match s {
+            "modern" => Ok(Self::Modern),
+            "legacy" => Ok(Self::Legacy),
+            _ => Err(UnknownVerdict),
+        }
+    }
+}
+
+/// A stored verdict cannot be read
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("neither `modern` nor `legacy`")]
+pub struct UnknownVerdict;
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,9 @@ pub(crate) const PROGRESS: &str = "notifications/progress";
 pub(crate) const SUBSCRIBE: &str = "subscriptions/listen";
 pub(crate) const TOOLS_LIST: &str = "tools/list";
 pub(crate) const TOOLS_CALL: &str = "tools/call";
+pub(crate) const RESOURCES_LIST: &str = "resources/list";
+pub(crate) const TEMPLATES_LIST: &str = "resources/templates/list";
+pub(crate) const PROMPTS_LIST: &str = "prompts/list";
 
 /// Who may send a method
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +81,13 @@ const OLDEST: Version = Version::V2024_11_05;
 const LAST_LEGACY: Version = Version::V2025_11_25;
 const NEWEST: Version = Version::V2026_07_28;
 
-const fn rule(name: &'static str, since: Version, until: Version, gate: Option<Capability>, cacheable: bool) -> Rule {
+const fn rule(
+    name: &'static str,
+    since: Version,
+    until: Version,
+    gate: Option<Capability>,
+    cacheable: bool,
+) -> Rule {
     Rule { name, sender: Sender::Client, since, until, gate, cacheable }
 }
 
@@ -90,12 +99,19 @@ const fn from_server(name: &'static str, since: Version, gate: Option<Capability
 pub(crate) const REQUESTS: &[Rule] = &[
     rule(TOOLS_CALL, OLDEST, NEWEST, Some(Capability::Tools), false),
     rule(TOOLS_LIST, OLDEST, NEWEST, Some(Capability::Tools), true),
-    Rule { name: PING, sender: Sender::Both, since: OLDEST, until: LAST_LEGACY, gate: None, cacheable: false },
+    Rule {
+        name: PING,
+        sender: Sender::Both,
+        since: OLDEST,
+        until: LAST_LEGACY,
+        gate: None,
+        cacheable: false,
+    },
     rule("resources/read", OLDEST, NEWEST, Some(Capability::Resources), true),
-    rule("resources/list", OLDEST, NEWEST, Some(Capability::Resources), true),
-    rule("resources/templates/list", OLDEST, NEWEST, Some(Capability::Resources), true),
+    rule(RESOURCES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
+    rule(TEMPLATES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
     rule("prompts/get", OLDEST, NEWEST, Some(Capability::Prompts), false),
-    rule("prompts/list", OLDEST, NEWEST, Some(Capability::Prompts), true),
+    rule(PROMPTS_LIST, OLDEST, NEWEST, Some(Capability::Prompts), true),
     rule("completion/complete", OLDEST, NEWEST, Some(Capability::Completions), false),
     rule(DISCOVER, NEWEST, NEWEST, None, true),
     rule(INITIALIZE, OLDEST, LAST_LEGACY, None, false),
@@ -163,7 +179,8 @@ mod tests {
     #[test]
     fn methods_come_and_go_by_their_rows() {
         let exists = |name, v| request(name).is_some_and(|r| r.exists_in(v));
-        for gone in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"] {
+        for gone in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+        {
             assert!(exists(gone, LAST_LEGACY) && !exists(gone, NEWEST), "{gone}");
         }
         assert!(exists(DISCOVER, NEWEST) && !exists(DISCOVER, LAST_LEGACY));

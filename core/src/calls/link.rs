@@ -79,7 +79,8 @@ pub(crate) struct Link<X> {
     tap: Option<Box<Tap>>,
     pub(crate) now: Instant,
     last_active: Instant,
-    trim_armed: bool,
+    /// When buffers are given back, unless something is received before; kept apart from what has to be punctual
+    trim_at: Option<Instant>,
     /// Which [`Timer::Opening`] is meant
     pub(crate) opening: u32,
 }
@@ -97,7 +98,7 @@ impl<X> Link<X> {
             tap,
             now: Instant::ZERO,
             last_active: Instant::ZERO,
-            trim_armed: false,
+            trim_at: None,
             opening: 0,
         }
     }
@@ -114,15 +115,14 @@ impl<X> Link<X> {
     #[inline]
     pub(crate) fn touch(&mut self) {
         self.last_active = self.now;
-        if !self.trim_armed {
-            self.trim_armed = true;
-            self.deadlines.arm(self.now + self.limits.idle_trim, Timer::Trim);
+        if self.trim_at.is_none() {
+            self.trim_at = Some(self.now + self.limits.idle_trim);
         }
     }
 
     /// Whether nothing has happened for long enough that buffers were given back
     pub(crate) const fn is_idle(&self) -> bool {
-        !self.trim_armed
+        self.trim_at.is_none()
     }
 
     /// The next deadline that has passed and still means something
@@ -138,10 +138,16 @@ impl<X> Link<X> {
                 }
             }
         }
-        None
+        self.trim_at.filter(|at| *at <= self.now).map(|_| Timer::Trim)
     }
 
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
+        let trim_at = self.trim_at;
+        self.poll_punctual().into_iter().chain(trim_at).min()
+    }
+
+    /// The next deadline that is about more than giving memory back
+    pub(crate) fn poll_punctual(&mut self) -> Option<Instant> {
         let Self { deadlines, inbound, outbound, channels, opening, .. } = self;
         deadlines.next(|at, timer| may_hold(at, timer, inbound, outbound, channels, *opening))
     }
@@ -165,10 +171,10 @@ impl<X> Link<X> {
     pub(crate) fn trim(&mut self) -> bool {
         let quiet_until = self.last_active + self.limits.idle_trim;
         if self.now < quiet_until {
-            self.deadlines.arm(quiet_until, Timer::Trim);
+            self.trim_at = Some(quiet_until);
             return false;
         }
-        self.trim_armed = false;
+        self.trim_at = None;
         self.inbound.calls.trim();
         self.outbound.calls.trim();
         self.batches.trim();

@@ -9,7 +9,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::config::{Config, Verdict};
+use super::config::Config;
 use super::event::{Event, Peer};
 use super::list::List;
 use super::negotiate::Stage;
@@ -27,7 +27,7 @@ use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
-use crate::version::{Era, Version};
+use crate::version::{Era, Verdict, Version};
 use crate::vocab;
 
 /// A client without bytes: messages in, messages and events out
@@ -155,6 +155,11 @@ impl Engine {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         self.link.poll_timeout()
+    }
+
+    /// As [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are given back
+    pub fn poll_punctual(&mut self) -> Option<Instant> {
+        self.link.poll_punctual()
     }
 
     /// The next event

@@ -24,9 +24,9 @@ impl List {
     pub(super) const fn method(self) -> &'static str {
         match self {
             Self::Tools => vocab::TOOLS_LIST,
-            Self::Resources => "resources/list",
-            Self::ResourceTemplates => "resources/templates/list",
-            Self::Prompts => "prompts/list",
+            Self::Resources => vocab::RESOURCES_LIST,
+            Self::ResourceTemplates => vocab::TEMPLATES_LIST,
+            Self::Prompts => vocab::PROMPTS_LIST,
         }
     }
 

@@ -7,7 +7,9 @@ mod list;
 mod negotiate;
 mod receive;
 
-pub use config::{Config, UnknownVerdict, Verdict};
+pub use config::Config;
 pub use engine::Engine;
 pub use event::{Event, Notification, Peer, Request};
 pub use list::{List, Page};
+
+pub use crate::version::{UnknownVerdict, Verdict};

@@ -19,7 +19,6 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::config::Verdict;
 use super::engine::Engine;
 use super::event::Peer;
 use crate::calls::link::Timer;
@@ -32,7 +31,7 @@ use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, code, encode};
 use crate::slab::Key;
-use crate::version::{Era, Version, VersionSet};
+use crate::version::{Era, Verdict, Version, VersionSet};
 use crate::vocab;
 
 /// How far the negotiation has come
@@ -44,8 +43,8 @@ pub(super) enum Stage {
     Probing {
         /// A second one, with a revision that the first answer named
         again: bool,
-        /// An `initialize` was refused before
-        initialize_refused: bool,
+        /// Why an `initialize` was refused before it
+        refused: Option<RpcError>,
     },
     /// `initialize` is out
     Initializing {
@@ -154,13 +153,14 @@ impl Engine {
     pub(super) fn begin(&mut self) {
         match (self.config.modern().newest(), self.config.legacy().newest(), self.config.verdict) {
             (None, _, _) | (Some(_), Some(_), Some(Verdict::Legacy)) => self.initialize(Probe::None),
-            (Some(version), _, _) => self.probe(version, false, false),
+            (Some(version), _, _) => self.probe(version, false, None),
         }
     }
 
     /// Sends `server/discover` (VER-024, VER-028)
-    fn probe(&mut self, version: Version, again: bool, initialize_refused: bool) {
-        self.stage = Stage::Probing { again, initialize_refused };
+    fn probe(&mut self, version: Version, again: bool, refused: Option<RpcError>) {
+        let last_try = refused.is_some();
+        self.stage = Stage::Probing { again, refused };
         let stamp = self.config.stamp(version);
         self.ask(Purpose::Probe, vocab::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
@@ -171,7 +171,7 @@ impl Engine {
         // Silence leads on only where there is something else to try.
         let waits = self.config.legacy().is_empty()
             || self.config.verdict == Some(Verdict::Modern)
-            || initialize_refused;
+            || last_try;
         let wait = if waits { limits.init_timeout } else { limits.probe_timeout };
         self.arm_opening(wait);
     }
@@ -222,13 +222,15 @@ impl Engine {
     /// The current question was not answered in time
     pub(super) fn opening_timed_out(&mut self) {
         match &mut self.stage {
-            Stage::Probing { initialize_refused: false, .. } if !self.config.legacy().is_empty() => {
+            Stage::Probing { refused: None, .. } if !self.config.legacy().is_empty() => {
                 // Silence is a weak sign: the probe stays open and its answer is remembered (VER-027). It is not
                 // cancelled, which an old server might choke on.
                 self.initialize(Probe::Unanswered);
             }
-            Stage::Probing { .. } => self.close_with(Fault::HandshakeTimeout { method: vocab::DISCOVER }),
-            Stage::Initializing { refused: Some(error), .. } => {
+            Stage::Probing { refused: None, .. } => {
+                self.close_with(Fault::HandshakeTimeout { method: vocab::DISCOVER });
+            }
+            Stage::Probing { refused: Some(error), .. } | Stage::Initializing { refused: Some(error), .. } => {
                 let fault = Fault::Refused(error.clone());
                 self.close_with(fault);
             }
@@ -244,7 +246,9 @@ impl Engine {
     pub(super) fn eof_fault(&self) -> Fault {
         match &self.stage {
             // The server said why before it left.
-            Stage::Initializing { refused: Some(error), .. } => Fault::Refused(error.clone()),
+            Stage::Probing { refused: Some(error), .. } | Stage::Initializing { refused: Some(error), .. } => {
+                Fault::Refused(error.clone())
+            }
             Stage::Probing { .. } | Stage::Initializing { probe: Probe::Unanswered, .. } => {
                 let legacy = !self.config.legacy().is_empty() && self.config.verdict != Some(Verdict::Legacy);
                 Fault::ExitedDuringProbe { legacy }
@@ -315,7 +319,7 @@ impl Engine {
                 let theirs = known(&names);
                 match common(self.config.modern(), theirs, Era::Modern) {
                     // VER-010: once more, with a revision that both speak.
-                    Some(version) if !again => self.probe(version, true, false),
+                    Some(version) if !again => self.probe(version, true, None),
                     Some(_) => self.close_with(Fault::Refused(error)),
                     None => self.without_modern(theirs, names),
                 }
@@ -336,8 +340,11 @@ impl Engine {
 
     /// The server does not know `server/discover`
     fn fall_back(&mut self, answer: Option<RpcError>) {
-        let tried = matches!(self.stage, Stage::Probing { initialize_refused: true, .. });
-        if self.config.legacy().is_empty() || tried {
+        if let Stage::Probing { refused: Some(error), .. } = &mut self.stage {
+            // Both ways are closed; what the handshake was refused for says more.
+            let fault = Fault::Refused(error.clone());
+            self.close_with(fault);
+        } else if self.config.legacy().is_empty() {
             self.close_with(Fault::LegacyServer { ours: self.config.versions, answer }); // VER-034
         } else {
             self.initialize(Probe::Legacy);
@@ -380,18 +387,20 @@ impl Engine {
         match core::mem::replace(probe, Probe::Legacy) {
             // The server was slow, not old.
             Probe::Modern(LateAnswer::Discovered(result)) => self.discovered(&result),
-            Probe::Modern(LateAnswer::Supports(version)) => self.probe(version, true, true),
+            Probe::Modern(LateAnswer::Supports(version)) => self.probe(version, true, Some(error)),
             Probe::Unanswered => {
                 *probe = Probe::Unanswered;
                 *refused = Some(error);
             }
             // A remembered verdict that proved wrong: ask once (VER-042).
             Probe::None if self.config.verdict.is_some() => match self.config.modern().newest() {
-                Some(version) => self.probe(version, false, true),
+                Some(version) => self.probe(version, false, Some(error)),
                 None => self.close_with(Fault::Refused(error)),
             },
             Probe::None | Probe::Legacy => match evidence(&error) {
-                Evidence::Supports(theirs) => {
+                Evidence::Supports(theirs)
+                    if common(self.config.legacy(), known(&theirs), Era::Legacy).is_none() =>
+                {
                     self.close_with(Fault::NoCommonVersion { ours: self.config.versions, theirs });
                 }
                 _ => self.close_with(Fault::Refused(error)),

@@ -222,10 +222,14 @@ impl Engine {
     /// A request from the server: only legacy ones send any
     fn request_in(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
+        let modern = match &self.peer {
+            Some(peer) => peer.era() == Era::Modern,
+            None => self.config.legacy().is_empty(),
+        };
+        if modern {
+            return self.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
+        }
         let version = match &self.peer {
-            Some(peer) if peer.era() == Era::Modern => {
-                return self.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
-            }
             Some(peer) => peer.version,
             // PING-001, LIFE-006: ping may come before the handshake is done.
             None => Version::V2024_11_05,

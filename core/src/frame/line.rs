@@ -43,8 +43,13 @@ pub struct LineDecoder {
     /// `buf[..scanned]` holds no newline
     scanned: usize,
     max: usize,
+    /// Size of the buffer's allocation, as far as it was ever seen
+    whole: usize,
     skip: Option<Skip>,
 }
+
+/// A buffer of this size is worth the trouble of using it from its beginning again
+const KEEP: usize = 256 << 10;
 
 /// A line that is passing by unstored
 #[derive(Debug)]
@@ -58,7 +63,7 @@ impl LineDecoder {
     /// A decoder for lines of at most `max` bytes
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { owned: Bytes::new(), buf: BytesMut::new(), scanned: 0, max, skip: None }
+        Self { owned: Bytes::new(), buf: BytesMut::new(), scanned: 0, max, whole: 0, skip: None }
     }
 
     /// Takes input; copies it once
@@ -68,7 +73,12 @@ impl LineDecoder {
             let Some(rest) = skip.feed(input) else { return };
             input = rest;
         }
+        if self.buf.is_empty() && self.whole > KEEP {
+            // Behind a large line the rest of its allocation is free, but so is the part that was used already.
+            let _ = self.buf.try_reclaim(self.whole);
+        }
         self.buf.extend_from_slice(input);
+        self.whole = self.whole.max(self.buf.capacity());
         self.shed();
     }
 
@@ -134,6 +144,7 @@ impl LineDecoder {
     pub fn trim(&mut self) {
         if self.buf.is_empty() {
             self.buf = BytesMut::new();
+            self.whole = 0;
         }
         if self.owned.is_empty() {
             self.owned = Bytes::new();
@@ -164,6 +175,7 @@ impl LineDecoder {
         skip.feed(&self.buf);
         self.skip = Some(skip);
         self.buf = BytesMut::new();
+        self.whole = 0;
         self.scanned = 0;
     }
 
@@ -194,20 +206,28 @@ impl Skip {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
     use alloc::string::String;
     use alloc::vec::Vec;
-    use alloc::format;
 
     /// What comes out, in words, when the input is cut into pieces of `step` bytes
     fn lines(input: &[u8], max: usize, step: usize, owned: bool) -> Vec<String> {
         let mut d = LineDecoder::new(max);
         let mut out = Vec::new();
         for piece in input.chunks(step) {
-            if owned { d.push_owned(Bytes::copy_from_slice(piece)) } else { d.push(piece) }
+            if owned {
+                d.push_owned(Bytes::copy_from_slice(piece))
+            } else {
+                d.push(piece)
+            }
             while let Some(line) = d.next_line() {
                 out.push(match line {
                     Line::Frame(f) => String::from_utf8_lossy(&f).into_owned(),
-                    Line::TooLong(o) => format!("{} bytes, id {:?}", o.length, o.found.id.map(|i| String::from_utf8_lossy(&i).into_owned())),
+                    Line::TooLong(o) => format!(
+                        "{} bytes, id {:?}",
+                        o.length,
+                        o.found.id.map(|i| String::from_utf8_lossy(&i).into_owned())
+                    ),
                 });
             }
             assert!(d.buffered() <= max + step, "bounded");
@@ -221,7 +241,16 @@ mod tests {
     fn the_cut_of_the_input_changes_nothing() {
         let long = format!("{{\"id\":77,\"params\":\"{}\"}}", "x".repeat(100));
         let input = format!("one\r\n\ntwo\n{long}\nthree\n{long}\n\r\nfour{}", "y".repeat(10));
-        let want = ["one", "", "two", "121 bytes, id Some(\"77\")", "three", "121 bytes, id Some(\"77\")", "", "partial 14"];
+        let want = [
+            "one",
+            "",
+            "two",
+            "121 bytes, id Some(\"77\")",
+            "three",
+            "121 bytes, id Some(\"77\")",
+            "",
+            "partial 14",
+        ];
         for owned in [false, true] {
             for step in 1..=input.len() {
                 assert_eq!(lines(input.as_bytes(), 40, step, owned), want, "step {step}, owned {owned}");

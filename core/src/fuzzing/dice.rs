@@ -59,6 +59,7 @@ impl Cut {
     pub(super) fn pieces(self, input: &[u8]) -> Vec<&[u8]> {
         match self {
             Self::Whole => [input].into(),
+            _ if input.is_empty() => [input].into(),
             Self::Bytewise => input.chunks(1).collect(),
             Self::Seeded(seed) => {
                 let mut random = Random::new(seed);

@@ -44,7 +44,12 @@ fn read(input: &[u8], max: usize, cut: Cut, owned: bool) -> Vec<Seen> {
                 Line::Frame(frame) => Seen::Frame(frame.to_vec()),
                 Line::TooLong(oversize) => {
                     let found = oversize.found;
-                    Seen::TooLong { length: oversize.length, id: found.id, asks: found.asks, answers: found.answers }
+                    Seen::TooLong {
+                        length: oversize.length,
+                        id: found.id,
+                        asks: found.asks,
+                        answers: found.answers,
+                    }
                 }
             });
         }
@@ -65,7 +70,9 @@ fn compare(input: &[u8], max: usize, seen: &[Seen]) {
         let content = line.strip_suffix(b"\r").unwrap_or(line);
         match seen {
             Seen::Frame(frame) => assert_eq!((&frame[..], content.len() <= max), (content, true)),
-            Seen::TooLong { length, .. } => assert_eq!((*length, content.len() > max), (line.len() as u64, true)),
+            Seen::TooLong { length, .. } => {
+                assert_eq!((*length, content.len() > max), (line.len() as u64, true))
+            }
             Seen::Partial(_) => panic!("the end comes last"),
         }
     }

@@ -11,8 +11,8 @@ use crate::client::{self, List};
 use crate::pipe::{Client, Pipe, Server};
 use crate::server;
 use crate::{
-    CallId, CallKey, CallOptions, Capabilities, Capability, Diagnostic, Fault, Instant, Limits, Progress, RpcError,
-    UseError, Version, VersionSet,
+    CallId, CallKey, CallOptions, Capabilities, Capability, Diagnostic, Fault, Instant, Limits, Progress,
+    RpcError, UseError, Version, VersionSet,
 };
 
 /// Two ends of ours always come to terms if they have a revision in common; each call ends once; neither finds fault
@@ -117,7 +117,8 @@ impl Play {
             5 => {
                 let (channel, method) = (self.server.channel(), ["ping", "x/y"][dice.below(2)]);
                 let params = BTreeMap::<&str, u8>::new();
-                let made = self.server.engine().request(self.now, channel, method, &params, &CallOptions::new());
+                let made =
+                    self.server.engine().request(self.now, channel, method, &params, &CallOptions::new());
                 if let Ok(key) = made {
                     assert!(self.ours.insert(key));
                 }

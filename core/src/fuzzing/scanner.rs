@@ -60,7 +60,9 @@ fn value(text: &[u8]) {
     assert_eq!(RawJson::new(Bytes::copy_from_slice(text)).is_ok(), taken, "{}", shown(text));
     match (scanned, is_json(text)) {
         (Err(ScanError::Syntax(_)) | Ok(_), Some(want)) => assert_eq!(taken, want, "{}", shown(text)),
-        (Err(ScanError::Depth(at)), _) => assert!(text[..at].iter().filter(|b| matches!(b, b'[' | b'{')).count() >= 128),
+        (Err(ScanError::Depth(at)), _) => {
+            assert!(text[..at].iter().filter(|b| matches!(b, b'[' | b'{')).count() >= 128)
+        }
         (Err(e), _) => panic!("{e:?} without a check of members"),
         (_, None) => {}
     }
@@ -77,11 +79,26 @@ fn value(text: &[u8]) {
 
 /// What we write is read as what it was
 fn written(value: &Value) {
+    let mut value = value.clone();
+    fractions(&mut value);
     let mut out = Vec::new();
-    assert!(Serializer::any(&mut out, value).is_ok());
-    // Compared after one reading on both sides: serde_json's of a fraction is not always the nearest.
-    let theirs = serde_json::to_vec(value).unwrap_or_default();
-    assert_eq!(json(&out), json(&theirs), "{value}");
+    assert!(Serializer::any(&mut out, &value).is_ok());
+    assert_eq!(json(&out), Some(value));
+}
+
+/// Checks each fraction and replaces it: serde_json's own reading of one is not always the nearest
+fn fractions(value: &mut Value) {
+    match value {
+        Value::Number(n) if n.is_f64() => {
+            let mut out = Vec::new();
+            assert!(Serializer::any(&mut out, n).is_ok());
+            assert_eq!(shown(&out).parse().ok(), n.as_f64());
+            *value = Value::Null;
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(fractions),
+        Value::Object(members) => members.values_mut().for_each(fractions),
+        _ => {}
+    }
 }
 
 /// The names in an object, in order, repeated ones too
@@ -154,7 +171,9 @@ fn message(text: &[u8], limits: &Limits) {
             return;
         }
     };
-    for span in [envelope.params.whole, envelope.params.arguments, envelope.params.meta.whole, envelope.result] {
+    for span in
+        [envelope.params.whole, envelope.params.arguments, envelope.params.meta.whole, envelope.result]
+    {
         assert!(span.of(text).is_none_or(|part| serde_json::from_slice::<IgnoredAny>(part).is_ok()));
     }
     // A message that repeats the metadata of an earlier one is read alike.

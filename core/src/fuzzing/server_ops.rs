@@ -15,7 +15,8 @@ use super::wire;
 use crate::server::{Config, Engine, Event};
 use crate::tap::ChannelId;
 use crate::{
-    CallId, CallKey, CallOptions, Capabilities, Capability, Fault, Instant, Limits, Progress, RpcError, UseError,
+    CallId, CallKey, CallOptions, Capabilities, Capability, Fault, Instant, Limits, Progress, RpcError,
+    UseError,
 };
 
 /// Whatever is done in whatever order: each call and each request of ours ends once, no id is answered more often than
@@ -83,7 +84,8 @@ impl Default for Play {
 }
 
 const IDS: [&str; 6] = ["1", "2", "1.0", "\"a\"", "\"\\u0061\"", "null"];
-const METHODS: [&str; 7] = ["tools/call", "tools/list", "ping", "server/discover", "x/y", "prompts/get", "no/such"];
+const METHODS: [&str; 7] =
+    ["tools/call", "tools/list", "ping", "server/discover", "x/y", "prompts/get", "no/such"];
 const MODERN: &str = concat!(
     "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",",
     "\"io.modelcontextprotocol/clientCapabilities\":{}"
@@ -116,7 +118,8 @@ impl Play {
             }
             8 => {
                 let (channel, id) = (self.channel(dice), dice.below(5));
-                let body = ["\"result\":{}", "\"error\":{\"code\":1,\"message\":\"m\"}", "\"result\":1"][dice.below(3)];
+                let body = ["\"result\":{}", "\"error\":{\"code\":1,\"message\":\"m\"}", "\"result\":1"]
+                    [dice.below(3)];
                 self.message(channel, format!(r#"{{"jsonrpc":"2.0","id":{id},{body}}}"#).as_bytes());
             }
             9..=11 => self.answer(dice),
@@ -213,7 +216,8 @@ impl Play {
     fn progress(&mut self, dice: &mut Dice<'_>) {
         let nth = dice.below(self.live.len().max(1));
         if let Some(call) = self.live.keys().nth(nth).copied() {
-            let _ = self.engine.progress(self.now, call, Progress::new(f64::from(dice.byte())).saying("so far"));
+            let _ =
+                self.engine.progress(self.now, call, Progress::new(f64::from(dice.byte())).saying("so far"));
         }
         if let Some(call) = self.ended.first().copied() {
             assert_eq!(self.engine.progress(self.now, call, Progress::new(1e9)), Err(UseError::Stale));
@@ -230,7 +234,9 @@ impl Play {
             1 => {
                 let method = ["ping", "x/z", "tools/call"][dice.below(3)];
                 let options = CallOptions::new().timeout(Duration::from_millis(u64::from(dice.byte()) * 20));
-                if let Ok(key) = self.engine.request(self.now, channel, method, &BTreeMap::<&str, u8>::new(), &options) {
+                if let Ok(key) =
+                    self.engine.request(self.now, channel, method, &BTreeMap::<&str, u8>::new(), &options)
+                {
                     assert!(self.ours.insert(key), "a key given out twice");
                 }
             }
@@ -252,7 +258,8 @@ impl Play {
 
     fn write(&mut self, dice: &mut Dice<'_>) {
         let (channel, n) = (self.channel(dice), 1 + usize::from(dice.byte()) * 4);
-        let (Some(outbox), Some(known)) = (self.engine.outbox(channel), self.channels.get_mut(&channel)) else {
+        let (Some(outbox), Some(known)) = (self.engine.outbox(channel), self.channels.get_mut(&channel))
+        else {
             return;
         };
         let mut n = n.min(outbox.len());

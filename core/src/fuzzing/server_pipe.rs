@@ -76,7 +76,13 @@ impl Stage {
             .hide_in_tap("secret")
             .limits(limits.clone());
         let manner = dice.byte();
-        Self { config: Arc::new(config), limits, manner, eof_at_once: manner & 32 != 0, shutdown: manner & 64 != 0 }
+        Self {
+            config: Arc::new(config),
+            limits,
+            manner,
+            eof_at_once: manner & 32 != 0,
+            shutdown: manner & 64 != 0,
+        }
     }
 
     fn play(&self, input: &[u8], cut: Cut) -> Seen {
@@ -142,7 +148,9 @@ impl Play<'_> {
 
     /// Writes everything, some bytes at a time
     fn drain(&mut self) {
-        let most = self.stage.limits.outbox_mark + self.stage.limits.max_frame * 2 + self.stage.limits.max_batch_bytes;
+        let most = self.stage.limits.outbox_mark
+            + self.stage.limits.max_frame * 2
+            + self.stage.limits.max_batch_bytes;
         let mut written = 0;
         loop {
             let bytes = self.server.transmit();
@@ -171,7 +179,7 @@ impl Play<'_> {
             _ => {}
         }
         let engine = self.server.engine();
-        let most = self.stage.limits.max_live_calls as usize + self.stage.limits.max_batch;
+        let most = self.stage.limits.max_live_calls as usize;
         assert!(engine.live_calls() <= most, "{} calls in work", engine.live_calls());
         while engine.poll_tap().is_some_and(|r| r.bytes.len() <= self.stage.limits.tap_bytes) {}
     }

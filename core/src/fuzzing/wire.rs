@@ -11,7 +11,11 @@ pub(super) fn json(text: &[u8]) -> Option<Value> {
     match serde_json::from_slice(text) {
         Ok(value) => Some(value),
         Err(e) if is_bound(&e) => {
-            assert!(serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok(), "not JSON: {}", shown(text));
+            assert!(
+                serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok(),
+                "not JSON: {}",
+                shown(text)
+            );
             None
         }
         Err(e) => panic!("not JSON ({e}): {}", shown(text)),

@@ -34,12 +34,17 @@ impl ser::Error for EncodeError {
     }
 }
 
+/// A string of this size is larger than all that usually stands around it
+const LARGE: usize = 16 << 10;
+
 /// Appends a string with its quotes
 #[inline]
 pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let plain = plain_prefix(bytes);
-    out.reserve(bytes.len() + 2);
+    // What follows a large string must not double its buffer.
+    let rest = if bytes.len() < LARGE { 2 } else { 1 << 10 };
+    out.reserve(bytes.len() + rest);
     out.push(b'"');
     if plain == bytes.len() {
         out.extend_from_slice(bytes);

@@ -52,6 +52,11 @@ pub trait Pipe {
     /// When to call [`handle_timeout`](Self::handle_timeout)
     fn poll_timeout(&mut self) -> Option<Instant>;
 
+    /// As [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are given back
+    ///
+    /// For a driver that pays for every wait with a deadline and keeps little in its buffers: a blocking read.
+    fn poll_punctual(&mut self) -> Option<Instant>;
+
     /// Whether everything is over: closed, nothing in work, nothing to write, no event left
     fn is_drained(&self) -> bool;
 }

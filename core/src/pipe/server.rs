@@ -140,6 +140,10 @@ impl Pipe for Server {
         self.engine.poll_timeout()
     }
 
+    fn poll_punctual(&mut self) -> Option<Instant> {
+        self.engine.poll_punctual()
+    }
+
     fn is_drained(&self) -> bool {
         self.engine.is_over(self.channel)
     }

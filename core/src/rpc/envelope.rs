@@ -12,6 +12,7 @@ use super::error::RpcError;
 use super::id::RequestId;
 use crate::json::{ScanError, Scanner, Span, Text, check_utf8};
 use crate::limits::Limits;
+use crate::meta::{PREFIX, PROGRESS_TOKEN, after_prefix};
 use crate::raw::RawJson;
 
 /// What a message is (BASE-017)
@@ -263,7 +264,8 @@ fn member<'a>(
         }
         b"id" => parts.id = Some(s.value()?),
         b"method" => {
-            parts.method = Some(if s.peek() == b'"' { Ok(s.string()?) } else { s.value().map(|_| Err(()))? });
+            parts.method =
+                Some(if s.peek() == b'"' { Ok(s.string()?) } else { s.value().map(|_| Err(()))? });
         }
         b"params" => {
             parts.params = Some(if s.peek() == b'{' {
@@ -287,7 +289,9 @@ fn member<'a>(
                 Span::default()
             });
         }
-        b"error" => parts.error = Some(if s.peek() == b'{' { error(s, frame)? } else { s.value().map(|_| None)? }),
+        b"error" => {
+            parts.error = Some(if s.peek() == b'{' { error(s, frame)? } else { s.value().map(|_| None)? })
+        }
         other => {
             parts.mis_cased |= NAMES.iter().any(|n| n.eq_ignore_ascii_case(other));
             s.value()?;
@@ -315,7 +319,8 @@ fn params<'a>(
         match name {
             b"name" => params.name = s.value()?,
             b"arguments" => {
-                params.arguments = if s.peek() == b'{' { s.object(|s, _| s.value().map(|_| ()))? } else { s.value()? };
+                params.arguments =
+                    if s.peek() == b'{' { s.object(|s, _| s.value().map(|_| ()))? } else { s.value()? };
             }
             b"_meta" => {
                 s.peek();
@@ -347,16 +352,16 @@ fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
     meta.whole = s.object(|s, name| {
         let value = s.value()?;
         let name = name.bytes();
-        if let Some(key) = name.strip_prefix(crate::meta::PREFIX.as_bytes()) {
+        if let Some(key) = name.strip_prefix(PREFIX.as_bytes()) {
             meta.reserved = true;
             match key {
-                b"protocolVersion" => meta.version = value,
-                b"clientCapabilities" => meta.capabilities = value,
-                b"clientInfo" => meta.info = value,
-                b"logLevel" => meta.log_level = value,
+                after_prefix::PROTOCOL_VERSION => meta.version = value,
+                after_prefix::CLIENT_CAPABILITIES => meta.capabilities = value,
+                after_prefix::CLIENT_INFO => meta.info = value,
+                after_prefix::LOG_LEVEL => meta.log_level = value,
                 _ => {}
             }
-        } else if &*name == b"progressToken" {
+        } else if &*name == PROGRESS_TOKEN.as_bytes() {
             meta.token = value;
         }
         Ok(())
@@ -370,7 +375,9 @@ fn error(s: &mut Scanner<'_>, frame: &[u8]) -> Result<Option<ErrorParts>, ScanEr
     s.object(|s, name| {
         let value = s.value()?;
         match &*name.bytes() {
-            b"code" => code = value.of(frame).and_then(|t| RequestId::from_json(t, 32)).and_then(|i| i.as_int()),
+            b"code" => {
+                code = value.of(frame).and_then(|t| RequestId::from_json(t, 32)).and_then(|i| i.as_int())
+            }
             b"message" if value.of(frame).is_some_and(|t| t.starts_with(b"\"")) => parts.message = value,
             b"data" => parts.data = value,
             _ => {}

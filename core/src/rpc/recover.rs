@@ -231,8 +231,14 @@ mod tests {
     fn the_id_is_found_wherever_it_stands() {
         let deep = format!("{}{}", "[".repeat(9_999), "]".repeat(9_999));
         let some = |t: &str| Some(t.as_bytes().to_vec());
-        assert_eq!(find(format!(r#"{{"id":7,"method":"x","params":{deep}}}"#).as_bytes()), (some("7"), true, false));
-        assert_eq!(find(format!(r#"{{"result":{deep} , "id" : "a\"}}b" }}"#).as_bytes()), (some(r#""a\"}b""#), false, true));
+        assert_eq!(
+            find(format!(r#"{{"id":7,"method":"x","params":{deep}}}"#).as_bytes()),
+            (some("7"), true, false)
+        );
+        assert_eq!(
+            find(format!(r#"{{"result":{deep} , "id" : "a\"}}b" }}"#).as_bytes()),
+            (some(r#""a\"}b""#), false, true)
+        );
         assert_eq!(find(br#"{"params":{"id":1,"s":"}]\"{"},"id":2}"#), (some("2"), false, false));
     }
 

@@ -142,6 +142,11 @@ impl Engine {
         self.link.poll_timeout()
     }
 
+    /// As [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are given back
+    pub fn poll_punctual(&mut self) -> Option<Instant> {
+        self.link.poll_punctual()
+    }
+
     /// The next event
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.link.tick(now);

@@ -22,7 +22,10 @@ fn kinds_are_told_by_their_members() {
     let s = |t: &str| Some(String::from(t));
     let cases = [
         (r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#, (Kind::Request, "a", s("1"))),
-        (r#"{"id":"x","params":{},"method":"a\/b","jsonrpc":"2\u002e0"}"#, (Kind::Request, "a/b", s("\"x\""))),
+        (
+            r#"{"id":"x","params":{},"method":"a\/b","jsonrpc":"2\u002e0"}"#,
+            (Kind::Request, "a/b", s("\"x\"")),
+        ),
         (r#"{"jsonrpc":"2.0","method":"a","params":{"b":[]}}"#, (Kind::Notification, "a", None)),
         (r#"{"jsonrpc":"2.0","id":1,"result":{},"extra":1}"#, (Kind::Response, "", s("1"))),
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"}}"#, (Kind::Response, "", s("1"))),
@@ -53,7 +56,11 @@ fn each_fault_has_its_name_and_keeps_the_id() {
         (r#"{"jsonrpc":"2.0","result":{}}"#, Malformed::Contradictory, None),
         (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Malformed::Id, None),
         (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, Malformed::Contradictory, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}"#, Malformed::Contradictory, s("1")),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}"#,
+            Malformed::Contradictory,
+            s("1"),
+        ),
         (r#"{"jsonrpc":"2.0","id":1,"result":[]}"#, Malformed::Result, s("1")),
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":"x","message":"m"}}"#, Malformed::Error, s("1")),
         (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, Malformed::Error, s("1")),
@@ -82,7 +89,10 @@ fn each_fault_has_its_name_and_keeps_the_id() {
 // covers: BASE-002, ERR-023
 #[test]
 fn unreadable_text_still_yields_the_id_where_it_is_sure() {
-    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping""#), (Malformed::Json { at: 39 }, Some("1".into())));
+    assert_eq!(
+        refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping""#),
+        (Malformed::Json { at: 39 }, Some("1".into()))
+    );
     assert_eq!(refused("garbage"), (Malformed::Json { at: 0 }, None));
     let deep = format!(r#"{{"jsonrpc":"2.0","params":{}"#, "[".repeat(1_000_000));
     assert!(matches!(refused(&deep), (Malformed::Depth { at: 153 }, None)), "{:?}", refused(&deep));
@@ -105,9 +115,11 @@ fn parts_of_params_are_where_they_stand() {
     let at = e.params.meta.whole.start;
     let relative = e.params.meta.shifted(0u32.wrapping_sub(at));
     let known = e.params.meta.whole.of(text).expect("_meta");
-    let text2: alloc::vec::Vec<u8> =
-        format!(r#" {{"jsonrpc":"2.0","id":2,"method":"t","params":{{"_meta":{}}}}}"#, core::str::from_utf8(known).expect("UTF-8"))
-            .into_bytes();
+    let text2: alloc::vec::Vec<u8> = format!(
+        r#" {{"jsonrpc":"2.0","id":2,"method":"t","params":{{"_meta":{}}}}}"#,
+        core::str::from_utf8(known).expect("UTF-8")
+    )
+    .into_bytes();
     let e2 = parse(&text2, &Limits::default(), Some((known, &relative))).expect("well-formed");
     assert!(e2.meta_known);
     assert_eq!(e2.params.meta.version.of(&text2), Some(&b"\"v\""[..]));
