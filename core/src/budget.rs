@@ -23,6 +23,11 @@ impl Budget {
         }
     }
 
+    /// Takes `bytes` out of the budget even if they are not there
+    pub(crate) const fn overdraw(&mut self, bytes: usize) {
+        self.used = self.used.saturating_add(bytes);
+    }
+
     pub(crate) const fn release(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }

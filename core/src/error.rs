@@ -74,6 +74,9 @@ pub enum Fault {
         /// The request that was not answered
         method: &'static str,
     },
+    /// The peer sends back what it is sent: a program such as `cat`, a terminal that echoes, our own output
+    #[error("the peer only sends back what it is sent, so it is no server")]
+    Echo,
 }
 
 impl Fault {

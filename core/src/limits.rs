@@ -50,7 +50,9 @@ pub struct Limits {
     /// While requests wait, responses and notifications behind them (a cancellation, say) are still handled.
     /// Reached: reading pauses.
     pub max_waiting: usize,
-    /// Bytes of the requests that wait (default 1 MiB, small 8 KiB). Reached: reading pauses.
+    /// Bytes of the requests that wait, the last of which may go beyond (default 1 MiB, small 8 KiB)
+    ///
+    /// Reached: reading pauses.
     pub max_waiting_bytes: usize,
     /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 65,536)
     ///

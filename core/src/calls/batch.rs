@@ -53,11 +53,14 @@ impl<X> Link<X> {
 
     /// All members have been received: from now on the array goes out when the last answer is there
     pub(crate) fn close_batch(&mut self, key: Key) {
-        let live = self.inbound.calls.iter().filter(|(_, c)| c.batch == Some(key)).count();
-        if let Some(batch) = self.batches.get_mut(key) {
-            batch.open += live;
-        }
         self.leave(key);
+    }
+
+    /// A call of a batch has begun, whose answer belongs into the array
+    pub(super) fn join_batch(&mut self, key: Key) {
+        if let Some(batch) = self.batches.get_mut(key) {
+            batch.open += 1;
+        }
     }
 
     /// Adds an answer; one that would make the array too long gives way to an error

@@ -342,7 +342,7 @@ impl<X> Link<X> {
         batch: Option<Key>,
         rejected: Rejected,
     ) -> (Diagnostic, Option<Ended>) {
-        let Rejected { why, id, asks, answers } = rejected;
+        let Rejected { why, id, asks, answers, notifies } = rejected;
         // Something that answers a request of ours must not leave that waiting.
         let ended = match id.as_ref().filter(|_| answers).map(|i| self.match_answer(channel, i)) {
             Some(Match::Live(key)) => {
@@ -360,7 +360,7 @@ impl<X> Link<X> {
             // Who sent it cannot be known: answered only where an error may go without an id (DEC-004).
             None => {
                 let idless = self.channels.get(channel).is_some_and(|c| c.idless);
-                a_request && !answers && batch.is_none() && idless
+                a_request && !answers && !notifies && batch.is_none() && idless
             }
         };
         if answered {
@@ -377,6 +377,7 @@ impl<X> Link<X> {
             id: found.id.and_then(|text| RequestId::from_json(&text, self.limits.max_id)),
             asks: found.asks,
             answers: found.answers && !found.asks,
+            notifies: found.notifies,
         }
     }
 

@@ -17,10 +17,13 @@ use crate::vocab;
 impl<X> Link<X> {
     /// Enters a call; none when one with its id is in flight
     pub(crate) fn begin(&mut self, call: InCall) -> Option<Key> {
-        let expires = call.expires;
+        let (expires, batch) = (call.expires, call.batch);
         let c = self.channels.get_mut(call.channel)?;
         let key = self.inbound.insert(&mut c.live, call)?;
         self.deadlines.arm(expires, Timer::Age(key));
+        if let Some(batch) = batch {
+            self.join_batch(batch);
+        }
         Some(key)
     }
 

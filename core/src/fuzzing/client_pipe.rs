@@ -144,9 +144,9 @@ impl Play<'_> {
         }
     }
 
-    fn note(&mut self, made: Result<CallKey, UseError>) {
+    fn note(&mut self, made: &Result<CallKey, UseError>) {
         if let Ok(key) = made {
-            assert_eq!(self.calls.insert(key, false), None, "a key given out twice");
+            assert_eq!(self.calls.insert(*key, false), None, "a key given out twice");
         }
     }
 
@@ -160,7 +160,7 @@ impl Play<'_> {
             engine.list(now, List::Resources, Some("c"), &CallOptions::new()),
             engine.ping(now, &asking),
         ];
-        for made in made {
+        for made in &made {
             self.note(made);
         }
         let limit = self.stage.limits.max_pending_calls as usize;
@@ -231,7 +231,7 @@ impl Play<'_> {
                     &BTreeMap::<&str, u8>::new(),
                     &CallOptions::new(),
                 );
-                self.note(made);
+                self.note(&made);
             }
             5 => {
                 let _ = self.client.engine().notify(

@@ -249,12 +249,17 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         }
         Ok(())
     }
+    #[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
     fn serialize_f64(self, v: f64) -> Result<(), EncodeError> {
-        // The shortest text that reads back as the same number; JSON has no word for the others.
-        if v.is_finite() {
-            self.text(format_args!("{v:?}"))
+        if !v.is_finite() {
+            // JSON has no word for it.
+            self.out.extend_from_slice(b"null");
+        } else if v.abs() < 9_007_199_254_740_992.0 && v % 1.0 == 0.0 && !(v == 0.0 && v.is_sign_negative()) {
+            // `1`, as other languages write it, and not `1.0`.
+            write_int(self.out, v as i64);
         } else {
-            self.out.extend_from_slice(b"null")
+            // The shortest text that reads back as the same number.
+            self.text(format_args!("{v:?}"));
         }
         Ok(())
     }
@@ -522,7 +527,7 @@ mod tests {
         let value = All {
             text: "q\" b\\ n\n r\r t\t c\u{1} e\u{e9} \u{1F600} /",
             ints: (i64::MIN, u64::MAX, -5),
-            floats: [1.0, 0.1, 1e300, -2.5e-9, f64::NAN],
+            floats: [1.5, 0.1, 1e300, -2.5e-9, f64::NAN],
             none: None,
             kinds: [Kind::Unit, Kind::New(1), Kind::Tuple(1, -1), Kind::Struct { a: '"' }],
             map: [(1, true), (-2, false)].into(),
@@ -537,6 +542,13 @@ mod tests {
         assert_eq!(ours, theirs);
         assert!(noted.has(Noted::META) && !noted.has(Noted::TTL));
         assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
+    }
+
+    #[test]
+    fn whole_numbers_are_written_as_such() {
+        let mut out = Vec::new();
+        Serializer::any(&mut out, &[1.0, -3.0, 0.0, -0.0, 1e15, 1e16]).expect("numbers");
+        assert_eq!(out, b"[1,-3,0,-0.0,1000000000000000,1e16]");
     }
 
     #[test]

@@ -185,12 +185,14 @@ pub(crate) struct Rejected {
     pub(crate) asks: bool,
     /// It had a result or an error: somebody here may wait for it
     pub(crate) answers: bool,
+    /// It was a notification, which is never answered (BASE-016)
+    pub(crate) notifies: bool,
 }
 
 impl Rejected {
     /// Nothing could be made out
     pub(crate) const fn unknown(why: Malformed) -> Self {
-        Self { why, id: None, asks: false, answers: false }
+        Self { why, id: None, asks: false, answers: false, notifies: false }
     }
 }
 
@@ -413,7 +415,9 @@ impl<'a> Parts<'a> {
         let is_error = self.error.is_some() && self.result.is_none();
         let reject = |why| {
             let id = id.clone();
-            Err(Rejected { why, id, asks, answers: answers && !asks })
+            // All that is judged before `params` is in order, and there is no id.
+            let notifies = asks && text.is_none() && why == Malformed::Params;
+            Err(Rejected { why, id, asks, answers: answers && !asks, notifies })
         };
         if self.mis_cased {
             return reject(Malformed::MisCased);
@@ -471,7 +475,13 @@ fn recovered(frame: &[u8], limits: &Limits, why: Malformed) -> Rejected {
     finder.feed(frame);
     let found = finder.finish();
     let id = found.id.and_then(|text| RequestId::from_json(&text, limits.max_id));
-    Rejected { why, id, asks: found.asks, answers: found.answers && !found.asks }
+    Rejected {
+        why,
+        id,
+        asks: found.asks,
+        answers: found.answers && !found.asks,
+        notifies: found.notifies,
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(crate) struct Found {
     pub(crate) asks: bool,
     /// A member `result` or `error` was seen
     pub(crate) answers: bool,
+    /// The message is whole, asks and has no `id`: a notification
+    pub(crate) notifies: bool,
 }
 
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct Finder {
     overflow: bool,
     member_is_id: bool,
     ids: u32,
+    /// The closing brace was seen
+    closed: bool,
     found: Found,
 }
 
@@ -59,7 +63,8 @@ impl Finder {
             overflow: false,
             member_is_id: false,
             ids: 0,
-            found: Found { id: None, asks: false, answers: false },
+            closed: false,
+            found: Found { id: None, asks: false, answers: false, notifies: false },
         }
     }
 
@@ -85,6 +90,7 @@ impl Finder {
         if self.ids != 1 {
             self.found.id = None;
         }
+        self.found.notifies = self.closed && self.found.asks && self.ids == 0;
         self.found
     }
 
@@ -160,7 +166,8 @@ impl Finder {
             (At::Value, b'{' | b'[') if self.text.is_empty() => self.depth = 2,
             (At::Value | At::Comma, b',' | b'}') => {
                 self.value_ended();
-                self.at = if byte == b',' { At::Name } else { At::End };
+                self.closed = byte == b'}';
+                self.at = if self.closed { At::End } else { At::Name };
             }
             (At::Value, _) if space => {
                 if !self.text.is_empty() {

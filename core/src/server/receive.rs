@@ -139,8 +139,9 @@ impl Engine {
         // The members of a batch share one answer, so none of them can be put off.
         let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
         if must_wait {
-            let room = source.batch.is_none() && waiting.len() < self.link.limits.max_waiting;
-            if !room || !c.extra.budget.charge(frame.len()) {
+            // The last one may go beyond the budget: it was read already, and then reading pauses.
+            let room = waiting.len() < self.link.limits.max_waiting && !c.extra.budget.is_spent();
+            if !room || source.batch.is_some() {
                 let error = RpcError::internal("too many requests in work");
                 return self.link.send_error(source.channel, source.batch, Some(&id), &error);
             }
@@ -148,6 +149,7 @@ impl Engine {
                 self.backlog.push_back(source.channel);
             }
             // A copy of its own, so that a small request does not keep a large buffer alive.
+            c.extra.budget.overdraw(frame.len());
             waiting.push_back((id, Bytes::copy_from_slice(frame)));
             return;
         }

@@ -1,0 +1,18 @@
+//! Lists the tools of a server and calls `echo`: `cargo run --example client -- PROGRAM [ARGUMENTS…]`
+
+use mcp_blocking::{Client, Error};
+use mcp_std::child::{Program, Stderr};
+
+fn main() -> Result<(), Error> {
+    let mut command = std::env::args().skip(1);
+    let program = command.next().unwrap_or_else(|| "target/debug/examples/echo".into());
+    let mut client = Client::spawn(Program::new(program).args(command).stderr(Stderr::Capture))?;
+    for tool in client.list_tools()? {
+        println!("{tool}");
+    }
+    println!("{}", client.call_tool("echo", &serde_json::json!({"text": "hello"}))?);
+    if let Some(ended) = client.close()? {
+        println!("the server {ended}");
+    }
+    Ok(())
+}

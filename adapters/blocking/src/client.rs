@@ -1,0 +1,409 @@
+//! A client: plain calls that return when they are answered
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+use core::time::Duration;
+
+use mcp_proto::client::{Config, Engine, List, Notification, Peer, Request, Verdict};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Diagnostic, Instant, Progress, RawJson, RpcError, UseError,
+};
+use mcp_std::Duplex;
+use mcp_std::child::{Ended, Program};
+use serde::Serialize;
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::options::Options;
+
+/// What a client does with what comes from the server, other than answers
+///
+/// All methods run on the thread that is in a call of [`Client`]'s, and none of them may take long: nothing else moves
+/// while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is answered with an
+/// internal error.
+pub trait ClientHandler {
+    /// Answers a request of the server (legacy servers only), with a JSON object
+    ///
+    /// # Errors
+    ///
+    /// What the server is told instead of a result; by default, that there is no such method.
+    fn request(&mut self, request: &Request) -> Result<RawJson, RpcError> {
+        Err(RpcError::method_not_found(&request.method))
+    }
+
+    /// Takes note of a notification that the engine does not handle itself
+    fn notification(&mut self, notification: &Notification) {
+        let _ = notification;
+    }
+
+    /// Takes note of the progress of a call; not told of calls that are waited for with a callback of their own
+    fn progress(&mut self, call: CallKey, progress: &Progress) {
+        let _ = (call, progress);
+    }
+
+    /// Takes note of something odd that the server did, a banner on its stdout for instance
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        let _ = diagnostic;
+    }
+
+    /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)
+    fn tap(&mut self, record: &TapRecord) {
+        let _ = record;
+    }
+}
+
+/// Refuses every request and ignores everything else
+impl ClientHandler for () {}
+
+/// A connection to one server, ready for calls
+///
+/// Nothing happens behind its back: bytes move only while one of its methods runs. A program that pauses between calls
+/// should [`poll`](Self::poll) now and then, so that the server's requests are answered and its output does not pile
+/// up.
+///
+/// Dropping it ends the server as [`close`](Self::close) does, and keeps quiet about how that went.
+///
+/// ```no_run
+/// use mcp_blocking::Client;
+/// use mcp_std::child::Program;
+///
+/// let mut client = Client::spawn(Program::new("my-server").arg("--stdio"))?;
+/// let sum = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22}))?;
+/// println!("{sum}");
+/// # Ok::<(), mcp_blocking::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    peer: Peer,
+}
+
+impl Client {
+    pub(crate) const fn new(connection: Connection, peer: Peer) -> Self {
+        Self { connection, peer }
+    }
+
+    /// Starts a server and waits until it is ready; [`spawn_with`](Self::spawn_with) for a client that speaks every
+    /// revision and can do nothing for servers
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn_with`](Self::spawn_with).
+    pub fn spawn(program: impl Borrow<Program>) -> Result<Self, Error> {
+        Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program)
+    }
+
+    /// Starts a server and waits until it is ready, or for the time-outs in [`Limits`](mcp_proto::Limits)
+    ///
+    /// A server that exits when it is asked which revisions it speaks, as some old ones do, is started once more and
+    /// spoken to as such a one is. [`options`](Self::options) has callbacks that are there from the beginning.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
+    /// server; nothing is left running then.
+    pub fn spawn_with(config: Config, program: impl Borrow<Program>) -> Result<Self, Error> {
+        Options::new(config).spawn(program)
+    }
+
+    /// Speaks over any byte stream, and waits until the server is ready
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] and [`Error::Io`], as for [`spawn_with`](Self::spawn_with).
+    pub fn connect<D: Duplex + Send + 'static>(config: Config, stream: D) -> Result<Self, Error> {
+        Options::new(config).connect(stream)
+    }
+
+    /// What may be set before the connection is made, beside `config`
+    #[must_use]
+    pub fn options(config: Config) -> Options {
+        Options::new(config)
+    }
+
+    /// Says who handles what comes from the server from now on
+    pub fn set_handler(&mut self, handler: impl ClientHandler + Send + 'static) {
+        self.connection.handler = Box::new(handler);
+    }
+
+    /// The server: revision in use, identity, capabilities, instructions
+    #[must_use]
+    pub const fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// What was found out about the server's era, to be stored for the next connection; none after it proved wrong
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.connection.verdict
+    }
+
+    // ---- one call at a time ------------------------------------------------------------------------------------
+
+    /// Calls a tool and waits for its result object; `arguments` must serialise to a JSON object
+    ///
+    /// A tool that failed says so in its result (`isError`); see
+    /// [`CallToolResult`](mcp_proto::model::CallToolResult) for reading it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] when the server answers with an error, or not in time; [`Error::Use`] when the call cannot be made;
+    /// [`Error::Closed`] when the connection is over.
+    pub fn call_tool<T: Serialize + ?Sized>(&mut self, name: &str, arguments: &T) -> Result<RawJson, Error> {
+        let call = self.start_tool(name, arguments, &CallOptions::new())?;
+        self.wait(call)
+    }
+
+    /// Calls a tool as [`call_tool`](Self::call_tool) does, with options, and with progress told to `on_progress`
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn call_tool_with<T: Serialize + ?Sized>(
+        &mut self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<RawJson, Error> {
+        let call = self.start_tool(name, arguments, &options.clone().with_progress())?;
+        self.wait_with(call, on_progress)
+    }
+
+    /// Makes any request, and waits for its result object; `params` must serialise to a JSON object
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn request<T: Serialize + ?Sized>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<RawJson, Error> {
+        let call = self.start(method, params, options)?;
+        self.wait(call)
+    }
+
+    /// Makes any request as [`request`](Self::request) does, with progress told to `on_progress`
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn request_with<T: Serialize + ?Sized>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<RawJson, Error> {
+        let call = self.start(method, params, &options.clone().with_progress())?;
+        self.wait_with(call, on_progress)
+    }
+
+    /// All tools of the server, as they came; [`Tool`](mcp_proto::model::Tool) is for reading one
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_tools(&mut self) -> Result<Vec<RawJson>, Error> {
+        self.list(List::Tools)
+    }
+
+    /// All entries of one of the server's lists, from all of its pages
+    ///
+    /// Ends at what looks endless: a cursor that comes again, 1,000 pages, or more bytes than
+    /// [`Limits::max_frame`](mcp_proto::Limits) four times over; what came before is returned (PAGE-012).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), and [`Error::Answer`] when an answer holds no such list.
+    pub fn list(&mut self, list: List) -> Result<Vec<RawJson>, Error> {
+        let mut bytes = self.connection.pipe.engine().config().get_limits().max_frame.saturating_mul(4);
+        let mut all = Vec::new();
+        let mut cursors: Vec<String> = Vec::new();
+        for _ in 0..MAX_PAGES {
+            let cursor = cursors.last().cloned();
+            let options = CallOptions::new();
+            let call =
+                self.connection.start(|engine, now| engine.list(now, list, cursor.as_deref(), &options))?;
+            let result = self.wait(call)?;
+            let page = list
+                .page(&result)
+                .ok_or_else(|| Error::Answer(format!("the answer holds no list `{}`", list.member())))?;
+            all.extend(page.entries);
+            let Some(next) = page.next.filter(|next| !cursors.contains(next)) else { break };
+            cursors.push(next);
+            let Some(left) = bytes.checked_sub(result.as_bytes().len()) else { break };
+            bytes = left;
+        }
+        Ok(all)
+    }
+
+    /// Asks whether the server is alive; how long it took to answer
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool).
+    pub fn ping(&mut self) -> Result<Duration, Error> {
+        let begun = self.now();
+        let call = self.connection.start(|engine, now| engine.ping(now, &CallOptions::new()))?;
+        self.wait(call)?;
+        Ok(self.now().saturating_duration_since(begun))
+    }
+
+    // ---- several at once ---------------------------------------------------------------------------------------
+
+    /// Begins a request and does not wait for its answer
+    ///
+    /// It waits only while the server has not taken most of what was written before
+    /// ([`Limits::outbox_mark`](mcp_proto::Limits)), for [`call_timeout`](mcp_proto::Limits) at most.
+    ///
+    /// The answer has to be fetched with one of the `wait` methods, or the call [cancelled](Self::cancel):
+    /// [`Limits::max_pending_calls`](mcp_proto::Limits) counts what is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] when the call cannot be made; [`Error::Closed`] when the connection is over.
+    pub fn start<T: Serialize + ?Sized>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<CallKey, Error> {
+        self.connection.start(|engine, now| engine.call(now, method, params, options))
+    }
+
+    /// Begins the call of a tool and does not wait for its result; otherwise as [`start`](Self::start)
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_tool<T: Serialize + ?Sized>(
+        &mut self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+    ) -> Result<CallKey, Error> {
+        self.connection.start(|engine, now| engine.call_tool(now, name, arguments, options))
+    }
+
+    /// Waits for the result of a call that was begun; others may be answered in the meantime
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool); `Use(Stale)` when the result was fetched before, or the call cancelled.
+    pub fn wait(&mut self, call: CallKey) -> Result<RawJson, Error> {
+        self.wait_with(call, &mut |_| {})
+    }
+
+    /// Waits as [`wait`](Self::wait) does, with progress told to `on_progress`
+    ///
+    /// Progress comes only if the options of the call asked for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_with(
+        &mut self,
+        call: CallKey,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<RawJson, Error> {
+        let result = self.connection.outcome(call, None, &mut Some((call, on_progress)))?;
+        result.ok_or(Error::Call(CallError::TimedOut))
+    }
+
+    /// Waits as [`wait`](Self::wait) does, but at most for `timeout`: none when there is no result by then, and the call
+    /// goes on
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, call: CallKey, timeout: Duration) -> Result<Option<RawJson>, Error> {
+        let until = self.now() + timeout;
+        self.connection.outcome(call, Some(until), &mut None)
+    }
+
+    /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already
+    ///
+    /// # Errors
+    ///
+    /// `Use(Stale)` when its result was fetched before, or it was cancelled.
+    pub fn cancel(&mut self, call: CallKey, reason: Option<&str>) -> Result<(), Error> {
+        if !self.connection.forget(call) {
+            return Err(Error::Use(UseError::Stale));
+        }
+        let now = self.now();
+        // Refused when it has ended already; nobody needs to be told then.
+        let _ = self.connection.pipe.engine().cancel(now, call, reason);
+        self.connection.flush();
+        Ok(())
+    }
+
+    // ---- in between --------------------------------------------------------------------------------------------
+
+    /// Waits until something happens, at most for `timeout`, and lets the callbacks handle it; whether anything did
+    ///
+    /// Answers that come are kept for the `wait` methods.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] when the connection is over.
+    pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
+        let until = self.now() + timeout;
+        let seen = self.connection.seen;
+        loop {
+            self.connection.check_open()?;
+            self.connection.turn(Some(until), &mut None);
+            if self.connection.seen != seen {
+                return self.connection.check_open().map(|()| true);
+            }
+            if self.connection.drive.now() >= until {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sends a notification of the application's own
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn notify<T: Serialize + ?Sized>(&mut self, method: &str, params: Option<&T>) -> Result<(), Error> {
+        self.connection.check_open()?;
+        let now = self.now();
+        self.connection.pipe.engine().notify(now, method, params).map_err(Error::Use)?;
+        self.connection.flush();
+        Ok(())
+    }
+
+    /// The engine, for what has no method here; what its commands write goes out with the next [`poll`](Self::poll), and
+    /// the outcomes of calls that they make are dropped
+    pub const fn engine(&mut self) -> &mut Engine {
+        self.connection.pipe.engine()
+    }
+
+    /// The time, for the engine's commands
+    pub fn now(&mut self) -> Instant {
+        self.connection.drive.tick()
+    }
+
+    /// Ends the connection, and the server if it was started here: its stdin is closed, then it gets `SIGTERM`, then
+    /// `SIGKILL`, each after the wait that [`Options::patience`] says
+    ///
+    /// How it ended; none if it is no process of ours.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when a stream that is no process of ours could not be ended properly.
+    pub fn close(mut self) -> Result<Option<Ended>, Error> {
+        self.connection.finish()
+    }
+}
+
+/// Pages of a list that are asked for at most
+const MAX_PAGES: usize = 1_000;

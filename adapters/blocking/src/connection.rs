@@ -1,0 +1,324 @@
+//! The client's side of the loop: who gets which event, and what is known when it all ends
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use mcp_proto::client::{Config, Event, Peer, Request, Verdict};
+use mcp_proto::pipe::{self, Pipe};
+use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
+use mcp_std::catch;
+use mcp_std::child::{Ended, Patience};
+
+use crate::client::ClientHandler;
+use crate::drive::Drive;
+use crate::error::{Closed, Error};
+use crate::link::Link;
+
+/// Who is told of the progress of one call
+pub(crate) type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
+
+/// A client on a stream, ready or not
+pub(crate) struct Connection {
+    pub(crate) pipe: pipe::Client,
+    pub(crate) drive: Drive,
+    pub(crate) handler: Box<dyn ClientHandler + Send>,
+    link: Link,
+    patience: Patience,
+    /// Calls whose outcome nobody has taken yet, with it once it is there
+    calls: Vec<(CallKey, Option<Result<RawJson, CallError>>)>,
+    /// Told once, when the connection is ready
+    peer: Option<Peer>,
+    was_ready: bool,
+    pub(crate) verdict: Option<Verdict>,
+    fault: Option<Fault>,
+    /// All that is known about the end, once somebody has asked
+    closed: Option<Box<Closed>>,
+    noise: Option<String>,
+    any_message: bool,
+    /// Events so far
+    pub(crate) seen: u64,
+    finished: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        config: Config,
+        link: Link,
+        handler: Box<dyn ClientHandler + Send>,
+        patience: Patience,
+    ) -> Self {
+        let mut drive = Drive::new();
+        let pipe = pipe::Client::new(Arc::new(config), drive.tick());
+        Self {
+            pipe,
+            drive,
+            handler,
+            link,
+            patience,
+            calls: Vec::new(),
+            peer: None,
+            was_ready: false,
+            verdict: None,
+            fault: None,
+            closed: None,
+            noise: None,
+            any_message: false,
+            seen: 0,
+            finished: false,
+        }
+    }
+
+    /// Waits until calls can be made
+    pub(crate) fn open(&mut self) -> Result<Peer, Error> {
+        loop {
+            if let Some(peer) = self.peer.take() {
+                return Ok(peer);
+            }
+            self.check_open()?;
+            self.turn(None, &mut None);
+        }
+    }
+
+    pub(crate) fn take_handler(&mut self) -> Box<dyn ClientHandler + Send> {
+        core::mem::replace(&mut self.handler, Box::new(()))
+    }
+
+    // ---- the loop --------------------------------------------------------------------------------------------
+
+    /// Writes, waits for something to happen, at most until `until`, and handles it
+    pub(crate) fn turn(&mut self, until: Option<Instant>, watch: &mut Watch<'_>) {
+        self.flush();
+        self.drive.wait(&mut self.pipe, self.link.io(), true, until);
+        self.settle(watch);
+    }
+
+    /// Writes what there is as far as it goes now; whether anything went
+    pub(crate) fn flush(&mut self) -> bool {
+        self.drive.write(&mut self.pipe, self.link.io())
+    }
+
+    /// Handles everything that was read, then writes everything, until there is nothing left to do but wait
+    fn settle(&mut self, watch: &mut Watch<'_>) {
+        loop {
+            while let Some(event) = self.pipe.poll_event(self.drive.now()) {
+                self.handle(event, watch);
+                while let Some(record) = self.pipe.engine().poll_tap() {
+                    let _ = catch(|| self.handler.tap(&record));
+                }
+            }
+            if !self.flush() {
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event, watch: &mut Watch<'_>) {
+        self.seen += 1;
+        self.any_message |= !matches!(event, Event::Closed(_) | Event::Diagnostic(Diagnostic::Noise { .. }));
+        let handler = &mut self.handler;
+        // A panic ends what panicked and nothing else; the panic hook has said it.
+        let _ = match event {
+            Event::Done { call, outcome } => {
+                if let Some((_, place)) = self.calls.iter_mut().find(|(other, _)| *other == call) {
+                    *place = Some(outcome);
+                }
+                Ok(())
+            }
+            Event::Progress { call, progress } => match watch {
+                Some((watched, told)) if *watched == call => {
+                    told(&progress);
+                    Ok(())
+                }
+                _ => catch(|| handler.progress(call, &progress)),
+            },
+            Event::Request(request) => {
+                self.answer(&request);
+                Ok(())
+            }
+            Event::Notification(notification) => catch(|| handler.notification(&notification)),
+            Event::Diagnostic(diagnostic) => {
+                if let (Diagnostic::Noise { line, .. }, None) = (&diagnostic, &self.noise) {
+                    self.noise = Some(line.clone());
+                }
+                // One of them says that it proved wrong.
+                self.verdict = self.pipe.engine().verdict();
+                catch(|| handler.diagnostic(&diagnostic))
+            }
+            Event::Ready(peer) => {
+                self.peer = Some(peer);
+                self.was_ready = true;
+                self.verdict = self.pipe.engine().verdict();
+                Ok(())
+            }
+            Event::Closed(fault) => {
+                self.fault = Some(fault);
+                Ok(())
+            }
+            // Handlers answer at once; nothing of theirs is left to be cancelled.
+            _ => Ok(()),
+        };
+    }
+
+    fn answer(&mut self, request: &Request) {
+        let (now, handler) = (self.drive.now(), &mut self.handler);
+        let outcome = catch(|| handler.request(request))
+            .unwrap_or_else(|_| Err(RpcError::internal("the handler of the request panicked")));
+        let engine = self.pipe.engine();
+        let refused = match outcome {
+            Ok(result) => match engine.respond(now, request.id, &result) {
+                Err(UseError::Encode(_)) => Some(RpcError::internal("the answer is no JSON object")),
+                // Stale: the server does not want it any more.
+                _ => None,
+            },
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused {
+            let _ = engine.refuse(now, request.id, &error);
+        }
+    }
+
+    // ---- calls -----------------------------------------------------------------------------------------------
+
+    /// Begins a call, with what `command` tells the engine
+    pub(crate) fn start(
+        &mut self,
+        command: impl FnOnce(&mut mcp_proto::client::Engine, Instant) -> Result<CallKey, UseError>,
+    ) -> Result<CallKey, Error> {
+        self.make_room()?;
+        let now = self.drive.tick();
+        let engine = self.pipe.engine();
+        // Outcomes that nobody takes count too.
+        if self.calls.len() >= engine.config().get_limits().max_pending_calls as usize {
+            return Err(Error::Use(UseError::Full("max_pending_calls")));
+        }
+        let call = command(engine, now).map_err(Error::Use)?;
+        self.calls.push((call, None));
+        self.flush();
+        Ok(call)
+    }
+
+    /// Waits until the server has taken most of what was written before, so that a server which does not read cannot
+    /// make us keep more and more
+    fn make_room(&mut self) -> Result<(), Error> {
+        let limits = self.pipe.engine().config().get_limits();
+        let (mark, patience) = (limits.outbox_mark, limits.call_timeout);
+        let mut until = None;
+        loop {
+            self.check_open()?;
+            if self.pipe.transmit().len() < mark {
+                return Ok(());
+            }
+            let now = self.drive.tick();
+            let until = *until.get_or_insert(now + patience);
+            if now >= until {
+                return Err(Error::Use(UseError::Full("outbox_mark")));
+            }
+            self.turn(Some(until), &mut None);
+        }
+    }
+
+    /// Waits for the outcome of a call, at most until `until`
+    pub(crate) fn outcome(
+        &mut self,
+        call: CallKey,
+        until: Option<Instant>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<RawJson>, Error> {
+        loop {
+            let place = self.calls.iter().position(|(other, _)| *other == call);
+            let place = place.ok_or(Error::Use(UseError::Stale))?;
+            if let Some((_, outcome @ Some(_))) = self.calls.get_mut(place) {
+                let outcome = outcome.take();
+                self.calls.swap_remove(place);
+                return match outcome {
+                    Some(Err(CallError::Closed(_))) => Err(self.gone()),
+                    Some(Err(error)) => Err(Error::Call(error)),
+                    Some(Ok(result)) => Ok(Some(result)),
+                    None => Ok(None),
+                };
+            }
+            self.check_open()?;
+            if until.is_some_and(|at| at <= self.drive.now()) {
+                return Ok(None);
+            }
+            self.turn(until, watch);
+        }
+    }
+
+    /// Forgets a call; false when it is not known
+    pub(crate) fn forget(&mut self, call: CallKey) -> bool {
+        let before = self.calls.len();
+        self.calls.retain(|(other, _)| *other != call);
+        self.calls.len() < before
+    }
+
+    // ---- the end ---------------------------------------------------------------------------------------------
+
+    pub(crate) fn check_open(&mut self) -> Result<(), Error> {
+        if self.fault.is_none() { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// The error that says all that is known about the end
+    fn gone(&mut self) -> Error {
+        if let Some(error) = self.drive.take_error() {
+            return Error::Io(error);
+        }
+        if self.closed.is_none() {
+            let fault = self.fault.clone().unwrap_or(Fault::Closed);
+            let mut closed = Closed {
+                fault,
+                was_ready: self.was_ready,
+                program: None,
+                ended: None,
+                last_words: String::new(),
+                noise: self.noise.clone(),
+                any_message: self.any_message,
+            };
+            // The end of its output comes a moment before its end.
+            let wait = if closed.is_end() { LAST_BREATH } else { Duration::ZERO };
+            (closed.program, closed.ended, closed.last_words) = self.link.obituary(wait);
+            self.closed = Some(Box::new(closed));
+        }
+        self.closed.clone().map_or_else(|| Error::closed(Fault::Closed), Error::Closed)
+    }
+
+    /// Sends what is left, as far as the server takes it soon, and ends the server
+    pub(crate) fn finish(&mut self) -> Result<Option<Ended>, Error> {
+        if core::mem::replace(&mut self.finished, true) {
+            return Ok(None);
+        }
+        let until = self.drive.tick() + self.patience.exit.min(LAST_WRITE);
+        let now = self.drive.now();
+        self.pipe.engine().close(now);
+        self.settle(&mut None);
+        while !self.pipe.is_drained() && self.drive.now() < until {
+            self.drive.wait(&mut self.pipe, self.link.io(), false, Some(until));
+            self.settle(&mut None);
+        }
+        self.link.end(self.patience)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("link", &self.link)
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long the exit status of a server is waited for that has closed its output
+const LAST_BREATH: Duration = Duration::from_secs(1);
+/// How long a server that is to end is given to take what was written to it
+const LAST_WRITE: Duration = Duration::from_secs(1);

@@ -1,0 +1,245 @@
+//! What a handler can do while it runs
+
+use core::time::Duration;
+
+use mcp_proto::pipe::Pipe;
+use mcp_proto::server::{Call, CancelReason, Engine, Event, Peer};
+use mcp_proto::{CallId, EncodeError, Instant, Progress, RawJson, RpcError, Sent, UseError};
+use mcp_std::Duplex;
+use serde::Serialize;
+
+use crate::server::State;
+
+/// One call, in the hands of its handler
+///
+/// The handler runs on the loop's thread, so nothing else moves until it returns, except inside of
+/// [`progress`](Self::progress), [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep): these read and write, let
+/// time-outs pass, and notice a cancellation. A handler that takes long calls one of them now and then, and passes
+/// their error on with `?`:
+///
+/// ```
+/// # use mcp_blocking::{Answered, Cx};
+/// # use mcp_proto::{Progress, RpcError, model::CallToolResult};
+/// fn count(cx: &mut Cx<'_>, to: u32) -> Result<Answered, RpcError> {
+///     for n in 1..=to {
+///         // … some work …
+///         cx.progress(Progress::new(n.into()).of(to.into()))?;
+///     }
+///     cx.complete(&CallToolResult::text("done"))
+/// }
+/// ```
+///
+/// What arrives in the meantime waits until the handler has returned, within
+/// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). Beyond that, reading pauses,
+/// and a cancellation that is not read yet is not noticed.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    state: &'a mut State,
+    stream: Stream<'a>,
+    call: &'a Call,
+    over: Option<Over>,
+    encode_error: Option<EncodeError>,
+    next_look: Instant,
+}
+
+/// Proof that a call was answered; only [`Cx`] makes it
+#[derive(Debug)]
+#[must_use = "return it from the handler"]
+pub struct Answered(CallId);
+
+impl Answered {
+    pub(crate) fn is_for(&self, call: &Call) -> bool {
+        self.0 == call.id()
+    }
+}
+
+/// Why nothing more can be said about a call
+#[derive(Debug)]
+enum Over {
+    Answered,
+    Cancelled(Option<CancelReason>),
+}
+
+impl<'a> Cx<'a> {
+    pub(crate) const fn new(state: &'a mut State, stream: &'a mut dyn Duplex, call: &'a Call) -> Self {
+        let stream = Stream(stream);
+        Self { state, stream, call, over: None, encode_error: None, next_look: Instant::ZERO }
+    }
+
+    /// Answers the call with a result, which must serialise to a JSON object
+    ///
+    /// Written straight into the output, in which it leaves when the handler has returned.
+    ///
+    /// # Errors
+    ///
+    /// An internal error when `result` cannot be written (the handler gets the details in
+    /// [`failed`](crate::Handler::failed)), or when the call was answered before. Pass it on. A call that was cancelled
+    /// takes any answer, and sends none.
+    pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
+        let now = self.state.drive.now();
+        let outcome = self.state.pipe.engine().complete(now, self.call.id(), result);
+        self.answered(outcome)
+    }
+
+    /// Answers the call with a result that is JSON already: an object, sent without being copied when it is large
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
+        let now = self.state.drive.now();
+        let outcome = self.state.pipe.engine().complete_raw(now, self.call.id(), result);
+        self.answered(outcome)
+    }
+
+    /// Reports how far the call has come, and does what [`checkpoint`](Self::checkpoint) does
+    ///
+    /// Reports may be made as often as one likes: what the client did not ask for, and what comes too fast
+    /// ([`Limits::progress_rate`](mcp_proto::Limits)), is not sent; the latest one is, as soon as the rate allows.
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn progress(&mut self, progress: Progress) -> Result<(), RpcError> {
+        let now = self.state.drive.tick();
+        if let Ok(Sent::Queued) = self.state.pipe.engine().progress(now, self.call.id(), progress) {
+            self.next_look = now;
+        }
+        self.look(now)
+    }
+
+    /// Reads, writes, lets time-outs pass, and says whether to go on; never waits
+    ///
+    /// Cheap enough for an inner loop: it looks at the stream once in a millisecond at most.
+    ///
+    /// # Errors
+    ///
+    /// When the call is over: the client cancelled it or is gone, it is too old, the server shuts down, or it was
+    /// answered. Pass the error on with `?` to stop; it is not sent to anybody.
+    pub fn checkpoint(&mut self) -> Result<(), RpcError> {
+        let now = self.state.drive.tick();
+        self.look(now)
+    }
+
+    /// Lets `duration` pass while everything else goes on
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint), at once when it happens.
+    pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
+        let until = self.state.drive.tick() + duration;
+        self.pump(until);
+        self.check()
+    }
+
+    /// Whether the call is cancelled, as far as is known; only [`progress`](Self::progress),
+    /// [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep) find out
+    #[must_use]
+    pub const fn is_cancelled(&self) -> bool {
+        matches!(self.over, Some(Over::Cancelled(_)))
+    }
+
+    /// Why the call is cancelled, if it is and that is known
+    #[must_use]
+    pub const fn cancel_reason(&self) -> Option<&CancelReason> {
+        match &self.over {
+            Some(Over::Cancelled(Some(reason))) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// The call that is to be answered
+    #[must_use]
+    pub const fn call(&self) -> &'a Call {
+        self.call
+    }
+
+    /// Who makes the call, as far as it says
+    pub fn peer(&mut self) -> Peer {
+        self.state.pipe.engine().peer(self.call)
+    }
+
+    /// The engine, for what has no method here: a notification of one's own, for instance
+    pub const fn engine(&mut self) -> &mut Engine {
+        self.state.pipe.engine()
+    }
+
+    /// The time, for the engine's commands
+    pub fn now(&mut self) -> Instant {
+        self.state.drive.tick()
+    }
+
+    pub(crate) const fn take_encode_error(&mut self) -> Option<EncodeError> {
+        self.encode_error.take()
+    }
+
+    fn answered(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
+        match outcome {
+            Ok(()) => self.over = Some(Over::Answered),
+            Err(UseError::Encode(error)) => {
+                self.encode_error = Some(error);
+                return Err(RpcError::internal("the result cannot be written as JSON"));
+            }
+            Err(_) if matches!(self.over, Some(Over::Answered)) => {
+                return Err(RpcError::internal("answered already"));
+            }
+            // Cancelled: nobody waits for the answer.
+            Err(_) => {
+                self.over.get_or_insert(Over::Cancelled(None));
+            }
+        }
+        Ok(Answered(self.call.id()))
+    }
+
+    fn check(&self) -> Result<(), RpcError> {
+        match self.over {
+            None => Ok(()),
+            Some(Over::Answered) => Err(RpcError::internal("answered already")),
+            Some(Over::Cancelled(_)) => Err(RpcError::internal("cancelled")),
+        }
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), RpcError> {
+        if now >= self.next_look {
+            self.pump(now);
+            self.next_look = now + LOOK;
+        }
+        self.check()
+    }
+
+    /// Looks at the stream, and goes on doing so until `until`, or until the call is over
+    fn pump(&mut self, until: Instant) {
+        let mut looked = false;
+        loop {
+            while !self.state.is_congested() {
+                match self.state.pipe.poll_event(self.state.drive.now()) {
+                    Some(Event::Cancelled { call, reason }) if call == self.call.id() => {
+                        self.over = Some(Over::Cancelled(Some(reason)));
+                    }
+                    Some(event) => self.state.defer(event),
+                    None => break,
+                }
+            }
+            if self.state.write(self.stream.0) {
+                continue;
+            }
+            if self.over.is_some() || (looked && self.state.drive.now() >= until) {
+                return;
+            }
+            self.state.wait(self.stream.0, Some(until));
+            looked = true;
+        }
+    }
+}
+
+/// A stream without its type, so that handlers are not generic over it
+struct Stream<'a>(&'a mut dyn Duplex);
+
+impl core::fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Stream")
+    }
+}
+
+/// How often the stream is looked at for a handler that asks more often
+const LOOK: Duration = Duration::from_millis(1);

@@ -1,0 +1,183 @@
+//! The loop's step: bytes from a stream into a pipe and back, and time that passes
+//!
+//! Client and server run the same three moves, over and over, in this order: take events until there are none,
+//! [`write`](Drive::write) (again if anything went: room in the outbox may let more input be decoded), then
+//! [`wait`](Drive::wait). Reading and writing are always offered together, so that two ends with full pipes
+//! cannot wait for each other.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+
+use mcp_proto::Instant;
+use mcp_proto::pipe::Pipe;
+use mcp_std::{Clock, Duplex, Interest, is_peer_gone};
+
+/// What is known of a stream, and the buffer that it is read through
+#[derive(Debug)]
+pub(crate) struct Drive {
+    clock: Clock,
+    /// When something was last waited for or read
+    now: Instant,
+    scratch: Box<[u8]>,
+    /// The peer has not ended its direction
+    reading: bool,
+    /// Our direction works
+    writing: bool,
+    /// When reading ends although the peer keeps its direction open: it has left the other one
+    reading_ends: Option<Instant>,
+    error: Option<io::Error>,
+    /// Little memory is left to the pipe while nothing happens, to save a system call per turn
+    relaxed: bool,
+    /// That may have become too much
+    heavy: bool,
+}
+
+impl Drive {
+    pub(crate) fn new() -> Self {
+        Self {
+            clock: Clock::start(),
+            now: Instant::ZERO,
+            scratch: vec![0; SCRATCH].into(),
+            reading: true,
+            writing: true,
+            reading_ends: None,
+            error: None,
+            relaxed: false,
+            heavy: false,
+        }
+    }
+
+    /// Lets a blocking stream wait in `read` alone while nothing but giving back a few buffers is due
+    ///
+    /// For one connection per process, where a hundred kilobytes make no difference.
+    pub(crate) const fn relax(&mut self) {
+        self.relaxed = true;
+    }
+
+    /// The time as of the last look at the clock; cheap
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Looks at the clock
+    pub(crate) fn tick(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.now
+    }
+
+    /// How long ago the last look at the clock was, without being one
+    pub(crate) fn since_tick(&self) -> Duration {
+        self.clock.now().saturating_duration_since(self.now)
+    }
+
+    /// Whether nobody takes what we write
+    pub(crate) const fn is_cut_off(&self) -> bool {
+        !self.writing
+    }
+
+    /// What broke the stream, if it was not the peer who left; told once
+    pub(crate) const fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
+    /// Writes what there is as far as it goes now; whether anything went
+    pub(crate) fn write<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex) -> bool {
+        let mut moved = false;
+        self.heavy |= pipe.transmit().len() > SCRATCH;
+        while !pipe.transmit().is_empty() {
+            if !self.writing {
+                // Nobody will ever read it.
+                pipe.consume(pipe.transmit().len());
+                continue;
+            }
+            match io.write(pipe.transmit()) {
+                Ok(0) => break,
+                Ok(n) => {
+                    pipe.consume(n);
+                    moved = true;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.writing = false;
+                    // What the peer said before it left is still there to be read.
+                    self.reading_ends = Some(self.tick() + LAST_LOOK);
+                    self.note(error);
+                }
+            }
+        }
+        moved
+    }
+
+    /// Waits until something can be read (if `reads`) or written, a deadline of the pipe's passes, or `until`; then
+    /// reads once, and lets deadlines pass
+    pub(crate) fn wait<P: Pipe>(
+        &mut self,
+        pipe: &mut P,
+        io: &mut dyn Duplex,
+        reads: bool,
+        until: Option<Instant>,
+    ) {
+        let interest = Interest {
+            read: reads && self.reading && pipe.wants_input(),
+            write: self.writing && !pipe.transmit().is_empty(),
+        };
+        let due = if self.relaxed && !self.heavy { pipe.poll_punctual() } else { pipe.poll_timeout() };
+        let deadlines = [until, due, self.reading_ends];
+        let deadline = deadlines.into_iter().flatten().min();
+        match io.wait(interest, deadline.map(|at| self.clock.until(at))) {
+            Ok(ready) if ready.readable && interest.read => self.read(pipe, io),
+            Ok(_) => _ = self.tick(),
+            Err(error) => {
+                self.note(error);
+                self.writing = false;
+                self.end(pipe);
+            }
+        }
+        if self.reading_ends.is_some_and(|at| at <= self.now) {
+            self.end(pipe);
+        }
+        if deadline.is_some_and(|at| at <= self.now) {
+            pipe.handle_timeout(self.now);
+            // Nothing is left to be given back.
+            self.heavy &= pipe.poll_timeout() != pipe.poll_punctual();
+        }
+    }
+
+    fn read<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex) {
+        let outcome = io.read(&mut self.scratch);
+        // Looked at after the read, which may have done the waiting.
+        let now = self.tick();
+        match outcome {
+            Ok(0) => self.end(pipe),
+            Ok(n) => {
+                self.heavy |= n == self.scratch.len();
+                pipe.handle_input(now, self.scratch.get(..n).unwrap_or_default());
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => {
+                self.note(error);
+                self.end(pipe);
+            }
+        }
+    }
+
+    fn end<P: Pipe>(&mut self, pipe: &mut P) {
+        self.reading_ends = None;
+        if core::mem::take(&mut self.reading) {
+            pipe.handle_eof(self.now);
+        }
+    }
+
+    /// A peer that leaves ends the stream and is no failure
+    fn note(&mut self, error: io::Error) {
+        if !is_peer_gone(&error) {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+/// Bytes of one read: what a pipe holds on Linux
+const SCRATCH: usize = 64 << 10;
+/// How long a peer that no longer reads is listened to
+const LAST_LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,197 @@
+//! What goes wrong, said so that somebody can do something about it
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt::{self, Write};
+use std::io;
+use std::process::ExitStatus;
+
+use mcp_proto::{CallError, Fault, UseError};
+use mcp_std::child::SpawnError;
+
+/// Why a server or a client could not go on, or a call failed
+///
+/// `Display` says what happened and, where there is something to do, what. Text that comes from the peer is escaped
+/// in it: it may be shown on a terminal.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server process could not be started
+    Spawn(SpawnError),
+    /// The stream broke; a peer that leaves is not this, but the end, or [`Closed`](Self::Closed)
+    Io(io::Error),
+    /// One call failed; others and the connection go on
+    Call(CallError),
+    /// A call or command was refused before anything was sent: it cannot be made, or not now
+    Use(UseError),
+    /// The answer to a call is valid, but not what was asked for; the text says what is missing
+    Answer(String),
+    /// The connection is over
+    Closed(Box<Closed>),
+}
+
+/// The end of a connection, with what is known about it
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Closed {
+    /// Why it ended
+    pub fault: Fault,
+    /// Whether it was ready, so that calls could be made
+    pub was_ready: bool,
+    /// The server's program, if it is a process that we started
+    pub program: Option<String>,
+    /// How the server process ended, if it is known that it has
+    pub ended: Option<ExitStatus>,
+    /// The end of what it wrote to stderr; empty unless that was captured
+    /// ([`Stderr::Capture`](mcp_std::child::Stderr::Capture))
+    pub last_words: String,
+    /// The first line on the stream that was no message at all, cut to [`Limits::max_noise`](mcp_proto::Limits)
+    pub noise: Option<String>,
+    /// Whether any message came, however odd
+    pub any_message: bool,
+}
+
+impl Error {
+    /// The end of a connection about which nothing else is known
+    pub(crate) fn closed(fault: Fault) -> Self {
+        Self::Closed(Box::new(Closed {
+            fault,
+            was_ready: true,
+            program: None,
+            ended: None,
+            last_words: String::new(),
+            noise: None,
+            any_message: true,
+        }))
+    }
+
+    /// Whether the connection is over: a new one is needed to go on
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_) | Self::Io(_) | Self::Spawn(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spawn(error) => error.fmt(f),
+            Self::Io(error) => write!(f, "the stream to the peer failed: {error}"),
+            Self::Call(error @ (CallError::TimedOut | CallError::TotalTimedOut)) => {
+                write!(f, "{error}; the call was cancelled (its time can be set with `CallOptions`)")
+            }
+            Self::Call(error) => write!(Escaped(f), "{error}"),
+            Self::Use(error) => write!(Escaped(f), "{error}"),
+            Self::Answer(text) => write!(Escaped(f), "{text}"),
+            Self::Closed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = Escaped(f);
+        let server =
+            self.program.as_ref().map_or_else(|| "the server".into(), |p| format!("the server {p:?}"));
+        let only_noise = !self.was_ready && !self.any_message && self.noise.is_some();
+        let is_stranger = only_noise || self.fault == Fault::Echo;
+        if is_stranger {
+            write!(f, "this is no MCP server: {} ", self.program.as_deref().unwrap_or("the peer"))?;
+            let said = if only_noise {
+                "said nothing but lines that are no messages"
+            } else {
+                "sends back what it is sent"
+            };
+            f.write_str(said)?;
+        } else if let (true, Some(status)) = (self.is_end(), self.ended) {
+            let when = match (self.was_ready, &self.fault) {
+                (false, _) => " before the connection was ready",
+                (true, Fault::Truncated { .. }) => " in the middle of a message",
+                (true, _) => "",
+            };
+            write!(f, "{server} ended{when} ({status})")?;
+        } else if let (true, false) = (self.is_end(), self.was_ready) {
+            write!(f, "{server} closed the connection before it was ready")?;
+        } else {
+            write!(f, "no connection to {server}: {}", self.fault)?;
+        }
+        if let (Some(noise), false) = (&self.noise, self.was_ready) {
+            write!(f, "; its first line was {noise:?}")?;
+        }
+        if let (true, Some(status)) = (is_stranger, self.ended) {
+            write!(f, "; it ended ({status})")?;
+        }
+        match &self.fault {
+            _ if is_stranger => f.write_str("; is this the right command, with the right arguments?")?,
+            Fault::HandshakeTimeout { .. } => f.write_str(
+                "; does it speak MCP on stdin and stdout? If it is only slow to start, raise `Limits::init_timeout`",
+            )?,
+            _ if self.is_end() && !self.was_ready => {
+                f.write_str("; is this the right command for an MCP server on stdin and stdout?")?;
+            }
+            Fault::Eof | Fault::Truncated { .. } => f.write_str("; start it again to go on")?,
+            _ => {}
+        }
+        if !self.last_words.is_empty() {
+            f.write_str("\nits last words on stderr:")?;
+            let skip = self.last_words.lines().count().saturating_sub(SHOWN);
+            for line in self.last_words.lines().skip(skip) {
+                write!(f, "\n    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Closed {
+    /// Whether the peer ended the connection, rather than an answer of its
+    pub(crate) const fn is_end(&self) -> bool {
+        matches!(self.fault, Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. })
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Spawn(error) => error.source(),
+            // Their text is in ours.
+            Self::Io(_) | Self::Call(_) | Self::Use(_) | Self::Answer(_) | Self::Closed(_) => None,
+        }
+    }
+}
+
+impl From<SpawnError> for Error {
+    fn from(error: SpawnError) -> Self {
+        Self::Spawn(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Writes text so that nothing in it moves the cursor or turns the direction of reading
+struct Escaped<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl Write for Escaped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            match c {
+                '\n' => self.0.write_char(c)?,
+                c if c.is_control() || BIDI.contains(&c) => write!(self.0, "{}", c.escape_unicode())?,
+                c => self.0.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters that change the direction of what follows
+const BIDI: [char; 12] = [
+    '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
+/// Lines of stderr that `Display` shows at most
+const SHOWN: usize = 20;

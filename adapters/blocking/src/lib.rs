@@ -1,0 +1,98 @@
+//! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime
+//!
+//! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate moves the bytes between
+//! them. It starts no thread (where the system can wait for pipes: everywhere but on Windows) and does nothing behind
+//! your back: everything happens inside of a call that you make.
+//!
+//! # A server
+//!
+//! ```no_run
+//! use mcp_blocking::{Answered, Call, Cx, serve_stdio};
+//! use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+//! use mcp_proto::{Capabilities, Capability, RawJson, RpcError, server::Config};
+//!
+//! fn main() -> Result<(), mcp_blocking::Error> {
+//!     let config = Config::new("greeter", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
+//!     let schema = RawJson::new(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
+//!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Says hello")]);
+//!
+//!     serve_stdio(config, |cx: &mut Cx<'_>, call: &Call| match call.method() {
+//!         "tools/list" => cx.complete(&tools),
+//!         "tools/call" => greet(cx, call),
+//!         other => Err(RpcError::method_not_found(other)),
+//!     })
+//! }
+//!
+//! fn greet(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+//!     #[derive(serde::Deserialize)]
+//!     struct Greet<'a> {
+//!         name: std::borrow::Cow<'a, str>,
+//!     }
+//!     let greet: Greet<'_> = call.tool()?.parse()?;
+//!     cx.complete(&CallToolResult::text(format!("Hello, {}!", greet.name)))
+//! }
+//! ```
+//!
+//! [`serve`] does the same on any stream, [`Server`] lets you hold the loop, and [`Handler`] is for servers that want to
+//! know more than their calls. A handler runs on the loop's thread: while it runs, nothing else moves, except when it
+//! calls [`Cx::progress`], [`Cx::checkpoint`] or [`Cx::sleep`]. Calls that arrive in the meantime wait for it.
+//!
+//! # A client
+//!
+//! ```no_run
+//! use mcp_blocking::Client;
+//! use mcp_proto::model::CallToolResult;
+//! use mcp_std::child::{Program, Stderr};
+//!
+//! let program = Program::new("my-server").arg("--stdio").stderr(Stderr::Capture);
+//! let mut client = Client::spawn(program)?;
+//! for tool in client.list_tools()? {
+//!     println!("{tool}");
+//! }
+//! let answer = client.call_tool("greet", &serde_json::json!({"name": "you"}))?;
+//! println!("{:?}", answer.parse::<CallToolResult>().unwrap().content);
+//! let ended = client.close()?; // and how the server ended
+//! # Ok::<(), mcp_blocking::Error>(())
+//! ```
+//!
+//! [`Client::start`] and [`Client::wait`] are for several calls at once, [`Client::poll`] for the time between calls,
+//! [`ClientHandler`] for what the server says and asks on its own account.
+//!
+//! # What holds
+//!
+//! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
+//! - Time-outs pass while it waits, in both roles.
+//! - Requests that are read together are answered in one write, unless their handlers are slow.
+//! - A server that reads the end of its input answers what came before, and returns. A client that left is no error.
+//! - A handler that panics answers with an internal error, and nothing else breaks.
+//! - When a server process dies, the [error](Error) has its exit status and, if stderr is
+//!   [captured](mcp_std::child::Stderr::Capture), its last words. No process outlives its [`Client`].
+//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.
+//!
+//! # Features
+//!
+//! | feature | default | what it turns on |
+//! |---|---|---|
+//! | `crypto` | yes | the feature of that name in `mcp-proto`; nothing here needs it yet |
+
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod client;
+mod connection;
+mod cx;
+mod drive;
+mod error;
+mod handler;
+mod link;
+mod options;
+mod server;
+
+pub use client::{Client, ClientHandler};
+pub use cx::{Answered, Cx};
+pub use error::{Closed, Error};
+pub use handler::{Failure, Handler};
+pub use mcp_proto::server::Call;
+pub use options::Options;
+pub use server::{Server, serve, serve_stdio};

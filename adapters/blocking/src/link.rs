@@ -1,0 +1,74 @@
+//! What a client talks through: a server process that it started, or a stream
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+
+use mcp_std::child::{Child, ChildIo, Ended, Life, Patience, Program};
+use mcp_std::{Duplex, memory_pair};
+use std::process::ExitStatus;
+
+use crate::error::Error;
+
+/// The way to a server
+pub(crate) enum Link {
+    Child { child: Box<Child>, io: ChildIo, program: String },
+    Stream(Box<dyn Duplex + Send>),
+}
+
+impl Link {
+    pub(crate) fn spawn(program: &Program) -> Result<Self, Error> {
+        let mut child = program.spawn()?;
+        let io = child.take_io()?;
+        let program = program.program().to_string_lossy().into_owned();
+        Ok(Self::Child { child: Box::new(child), io, program })
+    }
+
+    pub(crate) fn io(&mut self) -> &mut dyn Duplex {
+        match self {
+            Self::Child { io, .. } => io,
+            Self::Stream(stream) => stream,
+        }
+    }
+
+    /// What is known of the server process: its program, how it ended if it did within `wait`, its last words
+    pub(crate) fn obituary(&mut self, wait: Duration) -> (Option<String>, Option<ExitStatus>, String) {
+        match self {
+            Self::Stream(_) => (None, None, String::new()),
+            Self::Child { child, program, .. } => {
+                let status = match child.wait_ended(wait) {
+                    Life::Ended(status) => status,
+                    Life::Running => None,
+                };
+                (Some(program.clone()), status, child.last_words())
+            }
+        }
+    }
+
+    /// Ends it: our direction first, then the process by the steps that `patience` allows for
+    pub(crate) fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
+        // What stays behind is a stream whose other end is gone.
+        let link = core::mem::replace(self, Self::Stream(Box::new(memory_pair(1).0)));
+        match link {
+            Self::Child { child, io, .. } => Ok(Some(child.shutdown(Some(io), patience))),
+            Self::Stream(mut stream) => {
+                match stream.shutdown_write().and_then(|()| stream.flush(patience.exit)) {
+                    Err(error) if !mcp_std::is_peer_gone(&error) => Err(Error::Io(error)),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Child { child, program, .. } => {
+                f.debug_struct("Child").field("program", program).field("id", &child.id()).finish()
+            }
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}

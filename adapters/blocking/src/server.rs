@@ -1,0 +1,305 @@
+//! Serving: one loop that reads, runs handlers, and writes
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::pipe::{self, Pipe};
+use mcp_proto::server::{Call, Config, Engine, Event};
+use mcp_proto::{Fault, Instant, RpcError};
+use mcp_std::{Duplex, Stdio, catch};
+
+use crate::cx::Cx;
+use crate::drive::Drive;
+use crate::error::Error;
+use crate::handler::{Failure, Handler};
+
+/// Serves on this process' stdin and stdout until the input ends or the client is gone
+///
+/// Calls that came before the end of input are still answered: `printf … | server` works. While it runs, stdout
+/// belongs to the stream: what else is printed there goes to stderr (on Unix; see
+/// [`Stdio::guarded`](mcp_std::Stdio::guarded)).
+///
+/// # Errors
+///
+/// [`Error::Io`] when the handles cannot be had, or the stream breaks otherwise than by the client leaving;
+/// [`Error::Closed`] when the client sent too much garbage ([`Limits::max_faulty`](mcp_proto::Limits)).
+pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
+    let mut server = Server::new(config, Stdio::guarded()?, handler);
+    server.state.drive.relax();
+    server.run()
+}
+
+/// Serves one client on any byte stream until it ends its side or is gone
+///
+/// ```
+/// use mcp_blocking::{Call, Cx, serve};
+/// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
+///
+/// let (near, far) = mcp_std::memory_pair(4096);
+/// let server = std::thread::spawn(move || {
+///     let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
+///     serve(config, near, |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name)))
+/// });
+/// let mut client = mcp_blocking::Client::connect(mcp_proto::client::Config::new("me", "1.0"), far)?;
+/// let result = client.call_tool("any", &serde_json::json!({}))?;
+/// assert_eq!(result.parse::<CallToolResult>().unwrap().content[0].as_text(), Some("any"));
+/// client.close()?;
+/// server.join().unwrap()?;
+/// # Ok::<(), mcp_blocking::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`serve_stdio`].
+pub fn serve<D: Duplex>(config: Config, stream: D, handler: impl Handler) -> Result<(), Error> {
+    Server::new(config, stream, handler).run()
+}
+
+/// A server on one byte stream, for who wants to hold the loop: to stop it, or to do something else now and then
+///
+/// Handlers run one at a time, on the thread that is in [`run`](Self::run) or [`poll`](Self::poll).
+#[derive(Debug)]
+pub struct Server<D, H> {
+    handler: H,
+    stream: D,
+    state: State,
+    /// When what is left is given up, once it was told to shut down
+    gives_up: Option<Instant>,
+    fault: Option<Fault>,
+}
+
+impl<D: Duplex, H: Handler> Server<D, H> {
+    /// A server that has not begun to read
+    pub fn new(config: Config, stream: D, handler: H) -> Self {
+        Self { handler, stream, state: State::new(config), gives_up: None, fault: None }
+    }
+
+    /// Serves to the end
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_stdio`].
+    pub fn run(mut self) -> Result<(), Error> {
+        while self.turn(None)? {}
+        Ok(())
+    }
+
+    /// Waits for something to do, at most for `timeout`, and does it; false when everything is over
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_stdio`]; it is over then, too.
+    pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
+        let until = self.state.drive.tick() + timeout;
+        self.turn(Some(until))
+    }
+
+    /// Takes no more requests; ends when those in work are answered and written, or after `grace`
+    ///
+    /// To be followed by [`poll`](Self::poll) until that says that it is over.
+    pub fn shutdown(&mut self, grace: Duration) {
+        let now = self.state.drive.tick();
+        self.state.pipe.shutdown(now, grace);
+        self.gives_up = Some(now + grace);
+    }
+
+    /// The engine, for commands such as a notification; what they write goes out with the next [`poll`](Self::poll)
+    pub const fn engine(&mut self) -> &mut Engine {
+        self.state.pipe.engine()
+    }
+
+    /// The channel that the stream is, for the engine's commands
+    pub const fn channel(&self) -> mcp_proto::ChannelId {
+        self.state.pipe.channel()
+    }
+
+    /// The time, for the engine's commands
+    pub fn now(&mut self) -> Instant {
+        self.state.drive.tick()
+    }
+
+    /// The handler
+    pub const fn handler(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// One turn of the loop; false when everything is over
+    fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
+        let until = until.into_iter().chain(self.gives_up).min();
+        if !self.state.pipe.is_drained() {
+            self.state.write(&mut self.stream);
+            self.state.wait(&mut self.stream, until);
+            if self.gives_up.is_some_and(|at| at <= self.state.drive.now()) {
+                self.state.pipe.abort(self.state.drive.now(), &Fault::Closed);
+            }
+        }
+        self.settle();
+        if !self.state.pipe.is_drained() {
+            return Ok(true);
+        }
+        // Only a stream that writes behind our back has anything left to do.
+        let flushed = self.stream.flush(self.state.pipe.engine().config().get_limits().eof_grace);
+        match (self.state.drive.take_error(), self.fault.take(), flushed) {
+            (Some(error), ..) => Err(Error::Io(error)),
+            (None, Some(fault @ Fault::Garbage { .. }), _) => Err(Error::closed(fault)),
+            (None, _, Err(error)) if !mcp_std::is_peer_gone(&error) => Err(Error::Io(error)),
+            _ => Ok(false),
+        }
+    }
+
+    /// Handles everything that was read, then writes everything, until there is nothing left to do but wait
+    fn settle(&mut self) {
+        loop {
+            while let Some(event) = self.state.next_event() {
+                self.handle(event);
+                while let Some(record) = self.state.pipe.engine().poll_tap() {
+                    let _ = catch(|| self.handler.tap(&record));
+                }
+            }
+            if !self.state.write(&mut self.stream) {
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let handler = &mut self.handler;
+        // A panic ends what panicked and nothing else; the panic hook has said it.
+        let _ = match event {
+            Event::Call(call) => return self.run_handler(&call),
+            Event::Cancelled { .. } => Ok(()),
+            Event::Notification(notification) => catch(|| handler.notification(&notification)),
+            Event::Diagnostic { diagnostic, .. } => catch(|| handler.diagnostic(&diagnostic)),
+            Event::Closed { fault, .. } => {
+                self.fault = Some(fault);
+                Ok(())
+            }
+            other => catch(|| handler.event(&other)),
+        };
+    }
+
+    fn run_handler(&mut self, call: &Call) {
+        self.state.gather(&mut self.stream);
+        let mut cx = Cx::new(&mut self.state, &mut self.stream, call);
+        let outcome = catch(|| self.handler.call(&mut cx, call));
+        let encode = cx.take_encode_error();
+        let (error, failure) = match (outcome, encode) {
+            (Ok(Ok(answered)), _) if answered.is_for(call) => return,
+            // `Answered` of another call; none of this one.
+            (Ok(Ok(_)), _) => (RpcError::internal("no answer"), Some(Failure::Unanswered)),
+            (Ok(Err(error)), encode) => (error, encode.map(Failure::Encode)),
+            (Err(panic), _) => (RpcError::internal("the handler panicked"), Some(Failure::Panicked(panic))),
+        };
+        // Refused when the call was answered after all, or is cancelled: then nobody waits for this.
+        let now = self.state.drive.now();
+        let _ = self.state.pipe.engine().fail(now, call.id(), &error);
+        if let Some(failure) = failure {
+            let _ = catch(|| self.handler.failed(call, &failure));
+        }
+    }
+}
+
+/// Everything but the stream and the handler: what a [`Cx`] needs to keep things moving while a handler runs
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) pipe: pipe::Server,
+    pub(crate) drive: Drive,
+    /// What happened while a handler ran, for after it
+    backlog: VecDeque<Event>,
+    backlog_bytes: usize,
+    /// Answers that were not written at once, so that one write may do for several
+    gathered: u32,
+    /// Calls for which that is not done, because handlers are slow
+    eager: u32,
+}
+
+impl State {
+    fn new(config: Config) -> Self {
+        let mut drive = Drive::new();
+        let now = drive.tick();
+        Self {
+            pipe: pipe::Server::new(Arc::new(config), now),
+            drive,
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+            gathered: 0,
+            eager: 0,
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        let Some(event) = self.backlog.pop_front() else { return self.pipe.poll_event(self.drive.now()) };
+        self.backlog_bytes = self.backlog_bytes.saturating_sub(cost(&event));
+        Some(event)
+    }
+
+    /// Keeps an event until the handler that runs has returned
+    pub(crate) fn defer(&mut self, event: Event) {
+        if let Event::Cancelled { call, .. } = &event {
+            self.backlog.retain(|other| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
+            self.backlog_bytes = self.backlog.iter().map(cost).sum();
+            return;
+        }
+        self.backlog_bytes += cost(&event);
+        self.backlog.push_back(event);
+    }
+
+    /// Whether so much waits for the handler to return that no more is taken in
+    pub(crate) fn is_congested(&mut self) -> bool {
+        let limits = self.pipe.engine().config().get_limits();
+        self.backlog.len() >= limits.max_waiting || self.backlog_bytes >= limits.max_waiting_bytes
+    }
+
+    /// Writes what there is as far as it goes now; whether anything went
+    pub(crate) fn write(&mut self, stream: &mut dyn Duplex) -> bool {
+        let moved = self.drive.write(&mut self.pipe, stream);
+        if self.drive.is_cut_off() && !self.pipe.is_drained() {
+            // Whom should we work for?
+            self.pipe.abort(self.drive.now(), &Fault::Eof);
+        }
+        moved
+    }
+
+    /// Waits for the stream or a deadline, at most until `until`
+    pub(crate) fn wait(&mut self, stream: &mut dyn Duplex, until: Option<Instant>) {
+        let reads = !self.is_congested();
+        self.drive.wait(&mut self.pipe, stream, reads, until);
+        self.gathered = 0;
+    }
+
+    /// Called before a handler runs: answers of others wait for it only while handlers are fast
+    ///
+    /// The clock is looked at for every eighth of them, which is noticed neither by fast handlers nor, as it goes on
+    /// being `eager` once it found a slow one, by those who wait for slow ones.
+    fn gather(&mut self, stream: &mut dyn Duplex) {
+        if self.pipe.transmit().is_empty() {
+            return;
+        }
+        self.gathered = self.gathered.wrapping_add(1);
+        if self.eager > 0 {
+            self.eager -= 1;
+        } else if self.gathered % 8 == 1 && self.drive.since_tick() > GATHER {
+            self.eager = EAGER;
+        } else {
+            return;
+        }
+        self.write(stream);
+    }
+}
+
+/// About how many bytes an event keeps
+fn cost(event: &Event) -> usize {
+    let params = match event {
+        Event::Call(call) => call.params(),
+        Event::Notification(notification) => notification.params.clone(),
+        Event::Done { outcome, .. } => outcome.as_ref().ok().cloned(),
+        _ => None,
+    };
+    size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
+}
+
+/// How long an answer waits for the handlers of other calls that were read along with it
+const GATHER: Duration = Duration::from_millis(10);
+/// For how many calls nothing waits after that was exceeded
+const EAGER: u32 = 64;

@@ -1,0 +1,255 @@
+//! What a client does beside its calls: callbacks, lists, other streams, the end
+
+extern crate alloc;
+
+mod support;
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use mcp_blocking::{Answered, Call, ClientHandler, Cx, Error, Handler, Server};
+use mcp_proto::model::CallToolResult;
+use mcp_proto::server::Event;
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Diagnostic, Era, Limits, Progress, RawJson, RpcError, VersionSet, client,
+};
+use serde::Deserialize;
+use serde_json::json;
+use support::{DEADLINE, ERAS, Tools, in_time, only, pair, server, speaks, text};
+
+/// Answers what it knows, and notes everything
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn take(&self) -> Vec<String> {
+        core::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl ClientHandler for Notes {
+    fn request(&mut self, request: &client::Request) -> Result<RawJson, RpcError> {
+        self.0.lock().unwrap().push(format!("asked {}", request.method));
+        match &*request.method {
+            "mine/answer" => Ok(RawJson::new(r#"{"n":42}"#).unwrap()),
+            "mine/wrong" => Ok(RawJson::new("42").unwrap()),
+            "mine/panic" => panic!("on purpose"),
+            other => Err(RpcError::method_not_found(other)),
+        }
+    }
+
+    fn notification(&mut self, notification: &client::Notification) {
+        self.0.lock().unwrap().push(format!("told {}", notification.method));
+    }
+
+    fn progress(&mut self, _: CallKey, progress: &Progress) {
+        self.0.lock().unwrap().push(format!("progress {}", progress.progress));
+    }
+
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        self.0.lock().unwrap().push(format!("odd {diagnostic:?}"));
+    }
+
+    fn tap(&mut self, record: &mcp_proto::tap::TapRecord) {
+        let text = String::from_utf8_lossy(&record.bytes).into_owned();
+        self.0.lock().unwrap().push(format!("{:?} {text}", record.direction));
+    }
+}
+
+/// Asks the client things of its own, as soon as there is a session
+struct Asks {
+    answers: mpsc::Sender<String>,
+}
+
+impl Handler for Asks {
+    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        let (now, channel) = (cx.now(), call.channel());
+        for method in ["mine/answer", "mine/wrong", "mine/panic", "mine/unknown"] {
+            cx.engine().request(now, channel, method, &json!({}), &CallOptions::new()).unwrap();
+        }
+        cx.engine().notify(now, channel, "notifications/mine", None::<&()>).unwrap();
+        cx.complete(&CallToolResult::text("asked"))
+    }
+
+    fn event(&mut self, event: &Event) {
+        if let Event::Done { outcome, .. } = event {
+            let _ = self.answers.send(match outcome {
+                Ok(result) => result.to_string(),
+                Err(CallError::Rpc(error)) => error.code.to_string(),
+                Err(error) => error.to_string(),
+            });
+        }
+    }
+}
+
+// covers: BASE-018, ERR-002
+#[test]
+fn callbacks_answer_the_server_between_calls() {
+    in_time(|| {
+        let (near, far) = mcp_std::memory_pair(256);
+        let (answers, told) = mpsc::channel();
+        let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Asks { answers }));
+        let methods = ["mine/answer", "mine/wrong", "mine/panic", "mine/unknown"];
+        let config =
+            methods.iter().fold(speaks(only(Era::Legacy)), |config, method| config.custom_method(*method));
+        let notes = Notes::default();
+        let mut client = mcp_blocking::Options::new(config).connect(far).unwrap();
+        client.set_handler(notes.clone());
+        client.call_tool("any", &json!({})).unwrap();
+        let mut answers = Vec::new();
+        while answers.len() < 4 {
+            client.poll(Duration::from_millis(5)).unwrap();
+            answers.extend(told.try_iter());
+        }
+        assert_eq!(answers, [r#"{"n":42}"#, "-32603", "-32603", "-32601"]);
+        let mut want: Vec<String> = methods.iter().map(|method| format!("asked {method}")).collect();
+        want.push("told notifications/mine".into());
+        assert_eq!(notes.take(), want);
+        assert!(!client.poll(Duration::ZERO).unwrap(), "nothing is left");
+        client.close().unwrap();
+        serving.join().unwrap().unwrap();
+    });
+}
+
+// covers: BASE-019, STDIO-014
+#[test]
+fn progress_and_messages_reach_the_handler() {
+    in_time(|| {
+        let (near, far) = mcp_std::memory_pair(1 << 10);
+        let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Tools::new().0));
+        let mut limits = Limits::default();
+        limits.tap_records = 8;
+        let notes = Notes::default();
+        let config = speaks(only(Era::Modern)).limits(limits).hide_in_tap("arguments");
+        let mut client = mcp_blocking::Options::new(config).handler(notes.clone()).connect(far).unwrap();
+        let opening = notes.take();
+        assert!(
+            opening[0].starts_with("Out {\"jsonrpc\":\"2.0\",\"id\":1,") && opening[1].starts_with("In "),
+            "{opening:?}"
+        );
+        let options = CallOptions::new().with_progress();
+        let call = client.start_tool("count", &json!({"steps": 3}), &options).unwrap();
+        client.wait(call).unwrap();
+        let call = client.start_tool("count", &json!({"steps": 3}), &options).unwrap();
+        while client.wait_timeout(call, Duration::from_millis(50)).unwrap().is_none() {}
+        let notes = notes.take();
+        assert!(notes.iter().any(|note| note == "progress 3"), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains(r#""arguments":"[redacted]""#)), "{notes:?}");
+        client.close().unwrap();
+        serving.join().unwrap().unwrap();
+    });
+}
+
+// covers: STDIO-022, LIFE-018, STDIO-028
+#[test]
+fn a_server_may_end_it() {
+    in_time(|| {
+        for era in ERAS {
+            let (near, far) = mcp_std::memory_pair(1 << 10);
+            let (tools, told) = Tools::new();
+            let (stop, stopped) = mpsc::channel::<()>();
+            let serving = std::thread::spawn(move || {
+                let mut server = Server::new(server(), near, tools);
+                while stopped.try_recv().is_err() {
+                    assert!(server.poll(Duration::from_millis(1)).unwrap());
+                }
+                server.shutdown(Duration::from_millis(20));
+                while server.poll(Duration::from_secs(1)).unwrap() {}
+            });
+            let mut client = mcp_blocking::Client::connect(speaks(only(era)), far).unwrap();
+            client.call_tool("echo", &json!({})).unwrap();
+            // The handler notices it too; but only what it does in `sleep` lets the server look at its clock.
+            stop.send(()).unwrap();
+            serving.join().unwrap();
+            let begun = Instant::now();
+            let error = client.call_tool("echo", &json!({})).unwrap_err();
+            assert!(error.is_closed() && begun.elapsed() < DEADLINE, "{error:?}");
+            assert!(
+                error.to_string().contains("start it again") || error.to_string().contains("closed"),
+                "{error}"
+            );
+            assert!(client.poll(DEADLINE).unwrap_err().is_closed());
+            drop(told);
+        }
+    });
+}
+
+// covers: BASE-037, BASE-040, BASE-041, STDIO-027
+#[test]
+fn sockets() {
+    in_time(|| {
+        use mcp_std::Socket;
+        use std::net::{TcpListener, TcpStream};
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        #[allow(unused_mut, reason = "there are no Unix sockets elsewhere")]
+        let mut pairs = vec![(Socket::tcp(accepted).unwrap(), Socket::tcp(tcp).unwrap())];
+        #[cfg(unix)]
+        {
+            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+            pairs.push((Socket::unix(near).unwrap(), Socket::unix(far).unwrap()));
+        }
+        for (near, far) in pairs {
+            let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Tools::new().0));
+            let mut client = mcp_blocking::Client::connect(speaks(VersionSet::ALL), far).unwrap();
+            let large = "x".repeat(1_000_000);
+            assert!(text(&client.call_tool("echo", &json!({"text": large})).unwrap()) == large);
+            client.close().unwrap();
+            serving.join().unwrap().unwrap();
+        }
+    });
+}
+
+// covers: PAGE-002, PAGE-004, PAGE-005, PAGE-007, PAGE-008, PAGE-009, PAGE-012
+#[test]
+fn lists_are_read_to_their_end_and_not_beyond() {
+    in_time(|| {
+        #[derive(Deserialize)]
+        struct Params {
+            cursor: Option<String>,
+        }
+        // What follows each cursor, in three servers: one that ends, one that turns in a circle, one without end.
+        let follow: [fn(&str) -> Option<String>; 3] = [
+            |cursor| match cursor {
+                "first" => Some(String::new()),
+                "" => Some("\"odd\" one\n".into()),
+                _ => None,
+            },
+            |cursor| Some(if cursor == "a" { "b" } else { "a" }.into()),
+            |cursor| Some(format!("{}", cursor.parse::<u32>().unwrap_or(0) + 1)),
+        ];
+        for (follow, pages) in follow.into_iter().zip([3, 3, 1_000]) {
+            let (mut client, serving) = pair(Era::Modern, 1 << 10, move |cx: &mut Cx<'_>, call: &Call| {
+                let params: Params = call.parse()?;
+                let next = follow(params.cursor.as_deref().unwrap_or("first"));
+                let mut page = json!({"tools": [{"name": "x", "inputSchema": {"type": "object"}}]});
+                if let Some(next) = next {
+                    page["nextCursor"] = next.into();
+                }
+                cx.complete(&page)
+            });
+            assert_eq!(client.list_tools().unwrap().len(), pages);
+            client.close().unwrap();
+            serving.join().unwrap().unwrap();
+        }
+        let (mut client, serving) =
+            pair(Era::Modern, 1 << 10, |cx: &mut Cx<'_>, _: &Call| cx.complete(&json!({"tools": 1})));
+        let error = client.list_tools().unwrap_err();
+        assert!(matches!(error, Error::Answer(_)) && error.to_string().contains("`tools`"), "{error:?}");
+        client.close().unwrap();
+        serving.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_client_may_move_to_another_thread() {
+    fn moves<T: Send>() {}
+    moves::<mcp_blocking::Client>();
+    moves::<mcp_blocking::Options>();
+    moves::<Error>();
+}

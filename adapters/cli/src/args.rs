@@ -1,0 +1,342 @@
+//! The command line
+
+use core::time::Duration;
+use std::ffi::OsString;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use mcp_proto::{Era, RawJson, Version, VersionSet};
+
+use crate::demo::Step;
+
+/// Looks at servers of the Model Context Protocol (MCP): what they offer, what they answer, what goes over the wire.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-probe", version, max_term_width = 100, after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
+#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what a server is and what it offers
+    ///
+    /// Starts the server, finds out which era and revision of the protocol it speaks, and lists its tools,
+    /// resources, resource templates and prompts.
+    #[command(after_help = INSPECT_HELP, after_long_help = INSPECT_HELP)]
+    Inspect(Inspect),
+    /// Call a tool and print what it answers
+    ///
+    /// The answer goes to stdout, progress and everything else to stderr.
+    #[command(after_help = CALL_HELP, after_long_help = CALL_HELP)]
+    Call(Call),
+    /// Measure round trips: whether the server is alive and how fast it answers
+    Ping(Ping),
+    /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
+    ///
+    /// For trying out clients. Ends when its input ends.
+    #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
+    Serve(Serve),
+    /// A tour: our client and our server, in both eras, with the wire in view
+    ///
+    /// Starts `mcp-probe serve` as a child and walks through a session, first in the modern era, then in a legacy
+    /// one. Every step is checked; the exit code is 0 when all of them went as they should.
+    Demo(Demo),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// Print one JSON object instead: era, revision, server, capabilities, instructions, tools, resources,
+    /// resourceTemplates, prompts
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Call {
+    /// The tool's name, as `inspect` shows it
+    pub(crate) tool: String,
+    /// The arguments, a JSON object
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object)]
+    pub(crate) args: RawJson,
+    /// Print the result object as JSON instead
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ping {
+    /// How many round trips
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: u32,
+    /// Pause between two of them
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = pause)]
+    pub(crate) interval: Duration,
+    /// Print one JSON object instead: era, revision, sent, milliseconds (min, median, max)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) revisions: Revisions,
+    /// Longest message that is taken, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = frame_size)]
+    pub(crate) max_frame: usize,
+    /// Show every message on stderr as it passes: → to the client, ← from it
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// In the trace, replace the values of members with this name, at any depth (may be repeated)
+    #[arg(long, value_name = "MEMBER", requires = "trace")]
+    pub(crate) hide: Vec<String>,
+    /// Do one step of the demo wrong, so that a test sees it noticed
+    #[arg(long = "break", value_name = "STEP", hide = true)]
+    pub(crate) broken: Option<Step>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Let the server do this step wrong
+    #[arg(long = "break", value_name = "STEP", hide = true)]
+    pub(crate) broken: Option<Step>,
+    /// Walk through one era only
+    #[arg(long, value_enum, default_value_t, hide = true)]
+    pub(crate) era: EraChoice,
+}
+
+/// A server to start and how to talk to it
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    pub(crate) revisions: Revisions,
+    /// Longest wait for one answer, such as 2s, 500ms or 0.5; progress starts it anew
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Longest wait for the server to start and to agree on a revision
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Show every message on stderr as it passes: → to the server, ← from it
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// In the trace, replace the values of members with this name, at any depth (may be repeated)
+    #[arg(long, value_name = "MEMBER", requires = "trace")]
+    pub(crate) hide: Vec<String>,
+    /// Where the server's stderr goes; capture shows its last lines when something fails
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
+    pub(crate) stderr: StderrChoice,
+    /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
+    /// repeated)
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) server: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Revisions {
+    /// Which era of the protocol to speak: modern has no handshake (from 2026-07-28), legacy has one
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) era: EraChoice,
+    /// Speak this revision only, 2025-06-18 for instance
+    #[arg(long, value_name = "REV", value_parser = revision)]
+    pub(crate) protocol_version: Option<Version>,
+}
+
+impl Revisions {
+    /// The revisions that were asked for; the error is a usage error
+    pub(crate) fn set(&self) -> Result<VersionSet, String> {
+        let Some(version) = self.protocol_version else {
+            return Ok(self.era.set());
+        };
+        if self.era.set().contains(version) {
+            return Ok(VersionSet::only(version));
+        }
+        Err(format!(
+            "--protocol-version {version} belongs to the {} era, and --era says {}",
+            version.era(),
+            self.era
+        ))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EraChoice {
+    /// Both: a client finds out by asking, a server serves either
+    #[default]
+    Auto,
+    /// Without a handshake
+    Modern,
+    /// With a handshake
+    Legacy,
+}
+
+impl EraChoice {
+    pub(crate) const fn set(self) -> VersionSet {
+        match self {
+            Self::Auto => VersionSet::ALL,
+            Self::Modern => VersionSet::ALL.era(Era::Modern),
+            Self::Legacy => VersionSet::ALL.era(Era::Legacy),
+        }
+    }
+}
+
+impl core::fmt::Display for EraChoice {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Modern => "modern",
+            Self::Legacy => "legacy",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StderrChoice {
+    /// To our own stderr
+    #[default]
+    Inherit,
+    /// Kept; the last lines are shown when something fails
+    Capture,
+    /// Nowhere
+    Null,
+}
+
+/// `2s`, `500ms`, `1m`, or seconds as a bare number; more than nothing
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let time = pause(text)?;
+    if time.is_zero() { Err("has to be longer than nothing".into()) } else { Ok(time) }
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
+    let (number, unit) = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))
+        .unwrap_or((text, 1.0));
+    let number: f64 = number.trim().parse().map_err(|_| "is no time; write 2s, 500ms or 1.5".to_owned())?;
+    match Duration::try_from_secs_f64(number * unit) {
+        Ok(time) if time <= LONGEST => Ok(time),
+        _ => Err(format!("has to lie between 0 and {} days", LONGEST.as_secs() / 86_400)),
+    }
+}
+
+fn revision(text: &str) -> Result<Version, String> {
+    Version::from_name(text).ok_or_else(|| {
+        let known: Vec<_> = VersionSet::ALL.iter().map(Version::as_str).collect();
+        format!("is no revision that we know; there are {}", known.join(", "))
+    })
+}
+
+fn json_object(text: &str) -> Result<RawJson, String> {
+    // Read once by serde_json for the sake of its messages, which say what was expected and where.
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("not JSON: {error}"))?;
+    let value = RawJson::new(text.to_owned()).map_err(|error| error.to_string())?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err("has to be an object, such as {\"text\": \"hello\"}".into())
+    }
+}
+
+fn frame_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size) if size >= SMALLEST_FRAME => Ok(size),
+        Ok(_) => Err(format!("has to be at least {SMALLEST_FRAME}")),
+        Err(_) => Err("is no number of bytes".into()),
+    }
+}
+
+/// Longer than anybody waits, short enough to add to any clock
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+/// Below this not even a handshake fits
+const SMALLEST_FRAME: usize = 1_024;
+
+const AFTER_HELP: &str = "\
+Examples:
+  mcp-probe demo
+  mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
+  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve
+  mcp-probe call count --args '{\"to\": 5}' --trace -- mcp-probe serve --era modern
+
+Exit codes:
+  0  all went well
+  1  the operation failed: an error answer, a tool that reports an error, a failed step
+  2  the command line is wrong
+  3  no connection: the program does not start, is no MCP server, speaks other revisions, or died
+  4  no answer in time";
+
+const INSPECT_HELP: &str = "\
+Examples:
+  mcp-probe inspect -- python my_server.py
+  mcp-probe inspect --era legacy --stderr null -- npx -y @modelcontextprotocol/server-everything
+  mcp-probe inspect --env API_TOKEN -- my-server          (passes our API_TOKEN on)
+  mcp-probe inspect --json -- my-server | jq .tools[].name";
+
+const CALL_HELP: &str = "\
+Examples:
+  mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
+  mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
+  mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server";
+
+const SERVE_HELP: &str = "\
+Examples:
+  mcp-probe inspect -- mcp-probe serve
+  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_read() {
+        let cases = [
+            ("0.5", Ok(500)),
+            ("2s", Ok(2_000)),
+            ("500ms", Ok(500)),
+            ("1.5m", Ok(90_000)),
+            ("3 s", Ok(3_000)),
+            ("0", Err("longer than nothing")),
+            ("-1", Err("between 0 and")),
+            ("1e300", Err("between 0 and")),
+            ("NaN", Err("between 0 and")),
+            ("", Err("is no time")),
+            ("soon", Err("is no time")),
+            ("2h", Err("is no time")),
+        ];
+        for (text, want) in cases {
+            match (duration(text), want) {
+                (Ok(time), Ok(millis)) => assert_eq!(time.as_millis(), millis, "{text}"),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
+                (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_era_and_a_revision_have_to_agree() {
+        let set = |era, protocol_version| Revisions { era, protocol_version }.set();
+        assert_eq!(set(EraChoice::Auto, None), Ok(VersionSet::ALL));
+        assert_eq!(set(EraChoice::Legacy, None), Ok(VersionSet::LEGACY));
+        assert_eq!(
+            set(EraChoice::Auto, Some(Version::V2025_06_18)),
+            Ok(VersionSet::only(Version::V2025_06_18))
+        );
+        let error = set(EraChoice::Modern, Some(Version::V2025_06_18)).expect_err("contradiction");
+        assert!(error.contains("2025-06-18") && error.contains("modern"), "{error}");
+    }
+}

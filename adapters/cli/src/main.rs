@@ -1,0 +1,42 @@
+//! `mcp-probe`: looks at servers of the Model Context Protocol, and is one to look at
+//!
+//! An application on top of `mcp-blocking`, so it knows the protocol's words where the adapters do not.
+
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod args;
+mod call;
+mod demo;
+mod escape;
+mod failure;
+mod inspect;
+mod ordered;
+mod output;
+mod paint;
+mod ping;
+mod schema;
+mod serve;
+mod session;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Call(args) => call::run(&args),
+        Command::Ping(args) => ping::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

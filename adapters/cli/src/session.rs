@@ -1,0 +1,180 @@
+//! From the command line to a connection
+
+use core::time::Duration;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+
+use mcp_blocking::{Client, ClientHandler, Options};
+use mcp_proto::client::Config;
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{Diagnostic, Era, Limits, VersionSet};
+use mcp_std::child::{Ended, How, Patience, Program, Stderr};
+
+use crate::args::{StderrChoice, Target};
+use crate::escape;
+use crate::failure::{Asked, Failure};
+use crate::paint::Paint;
+use crate::trace;
+
+/// A connection to the server that the command line names
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    asked: Asked,
+}
+
+impl Session {
+    /// Starts the server and agrees with it on a revision
+    pub(crate) fn open(target: &Target) -> Result<Self, Failure> {
+        let versions = target.revisions.set().map_err(Failure::usage)?;
+        let asked = Asked {
+            timeout: target.timeout,
+            connect_timeout: target.connect_timeout,
+            stderr_inherited: target.stderr == StderrChoice::Inherit,
+        };
+        let mut config = config(versions, target.timeout, target.connect_timeout, target.trace);
+        for member in &target.hide {
+            config = config.hide_in_tap(member);
+        }
+        let notes = Notes { trace: target.trace, paint: Paint::for_stderr(), noise: Few(NOISE) };
+        let client = Options::new(config).handler(notes).patience(PATIENCE).spawn(program(target)?);
+        let client = client.map_err(|error| Failure::of(&error, &asked))?;
+        Ok(Self { client, asked })
+    }
+
+    /// Makes what went wrong a failure
+    pub(crate) fn failure(&self, error: &mcp_blocking::Error) -> Failure {
+        Failure::of(error, &self.asked)
+    }
+
+    /// Ends the server; how it went is worth a word when it did not end by itself
+    pub(crate) fn close(self) {
+        match self.client.close() {
+            Ok(Some(ended)) => {
+                if let Some(complaint) = complaint(&ended) {
+                    note(&complaint);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => note(&error.to_string()),
+        }
+    }
+}
+
+/// What a client of ours is
+pub(crate) fn config(
+    versions: VersionSet,
+    timeout: Duration,
+    connect_timeout: Duration,
+    tap: bool,
+) -> Config {
+    let mut limits = Limits::default();
+    limits.call_timeout = timeout;
+    limits.call_total = limits.call_total.max(timeout);
+    // With both eras one wait may follow upon the other.
+    let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
+    limits.probe_timeout = limits.probe_timeout.min(connect_timeout / 2);
+    limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
+    if tap {
+        limits.tap_records = 100_000;
+        limits.tap_bytes = 64 << 20;
+    }
+    Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).limits(limits)
+}
+
+/// How a server's end differs from an orderly one
+pub(crate) fn complaint(ended: &Ended) -> Option<String> {
+    let forced = match ended.how {
+        How::Exited if !ended.stragglers => return None,
+        How::Exited => "left processes behind, which were ended with a signal",
+        How::Terminated => "did not end when its input was closed; SIGTERM ended it",
+        How::Killed => "ended neither when its input was closed nor on SIGTERM; SIGKILL ended it",
+    };
+    Some(format!("the server {forced}"))
+}
+
+/// Something to know, on stderr
+pub(crate) fn note(text: &str) {
+    let paint = Paint::for_stderr();
+    say(&format!("{} {}", paint.note("note:"), escape::lines(text)));
+}
+
+/// A line on stderr; when that is closed there is nobody to tell
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn program(target: &Target) -> Result<Program, Failure> {
+    let (program, args) = target.server.split_first().ok_or_else(|| Failure::usage("no server was named"))?;
+    let stderr = match target.stderr {
+        StderrChoice::Inherit => Stderr::Inherit,
+        StderrChoice::Capture => Stderr::Capture,
+        StderrChoice::Null => Stderr::Null,
+    };
+    let mut program = Program::new(own(program)).args(args).stderr(stderr);
+    for variable in &target.env {
+        program = match variable.split_once('=') {
+            Some((name, value)) => program.env(name, value),
+            None => program.inherit_env([variable]),
+        };
+    }
+    Ok(program)
+}
+
+/// `mcp-probe` as a server means this very one, installed or not
+fn own(program: &OsStr) -> OsString {
+    let this = (program == "mcp-probe").then(env::current_exe);
+    this.and_then(Result::ok).map_or_else(|| program.to_owned(), OsString::from)
+}
+
+/// Tells a person what the server does beside answering
+struct Notes {
+    trace: bool,
+    paint: Paint,
+    noise: Few,
+}
+
+impl ClientHandler for Notes {
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        match diagnostic {
+            Diagnostic::Noise { line, length } => {
+                let more = if line.len() < *length { " …" } else { "" };
+                self.noise.note(&format!(
+                    "a line on the server's stdout is no message: {}{more}",
+                    escape::line(line)
+                ));
+            }
+            other if self.trace => note(&format!("{other:?}")),
+            _ => {}
+        }
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        say(&trace::line(record, self.paint));
+    }
+}
+
+/// Only so many notes of a kind
+pub(crate) struct Few(pub(crate) u32);
+
+impl Few {
+    pub(crate) fn note(&mut self, text: &str) {
+        if let Some(left) = self.0.checked_sub(1) {
+            note(text);
+            self.0 = left;
+            if left == 0 {
+                note("more of that kind is not shown");
+            }
+        }
+    }
+}
+
+/// Lines of noise that are shown
+const NOISE: u32 = 3;
+/// Enough for a server that ends as it should, short enough for a person who waits
+pub(crate) const PATIENCE: Patience = Patience {
+    exit: Duration::from_secs(2),
+    terminate: Duration::from_secs(2),
+    kill: Duration::from_secs(2),
+    stragglers: Duration::from_secs(1),
+};

@@ -1,0 +1,51 @@
+//! The tour, and whether it notices what goes wrong
+
+use std::thread;
+
+use crate::support::probe;
+
+const STEPS: [&str; 8] = ["negotiate", "list", "call", "error", "progress", "cancel", "timeout", "end"];
+
+// covers: VER-014, VER-024, LIFE-001, LIFE-004, LIFE-017, STDIO-001, STDIO-017, STDIO-018, STDIO-019, STDIO-020
+// covers: STDIO-021, PROG-006, PROG-007, CANC-001, CANC-010, CANC-016, CANC-020, TIME-001, TIME-002, TIME-003, PING-001
+#[test]
+fn the_tour_shows_every_step_in_both_eras() {
+    let done = probe(&["demo"]).ok();
+    for step in STEPS {
+        let announced = done.stdout.lines().filter(|line| line.contains(&format!(". {step}: "))).count();
+        assert_eq!(announced, 2, "{step}: {done}");
+    }
+    assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{done}");
+    assert!(done.stdout.lines().count() <= 120, "{done}");
+    assert!(!done.stdout.contains('\u{1b}'), "colours in a pipe: {done}");
+    assert_eq!(done.stderr, "", "{done}");
+    done.says(&[
+        "modern era (2026-07-28)",
+        "legacy era (2025-11-25)",
+        "→ {\"id\":1,\"method\":\"server/discover\"",
+        "→ {\"id\":1,\"method\":\"initialize\"",
+        "→ {\"method\":\"notifications/initialized\"}",
+        "← {\"method\":\"notifications/progress\"",
+        "→ {\"method\":\"notifications/cancelled\"",
+        "\"method\":\"ping\"}",
+    ]);
+}
+
+#[test]
+fn each_step_that_goes_wrong_is_named() {
+    // Some of these have to wait for a server that does not do what it should.
+    let runs = STEPS.iter().flat_map(|step| ["modern", "legacy"].map(|era| (*step, era)));
+    let runs: Vec<_> = runs
+        .map(|(step, era)| {
+            thread::spawn(move || {
+                let done = probe(&["demo", "--break", step, "--era", era]).code(1);
+                let (named, in_era) = (format!("step \"{step}\" failed: "), format!("({era} era, "));
+                let done = done.complains(&[&named, &in_era]).says(&["✗"]);
+                assert_eq!(done.stderr.matches("step \"").count(), 1, "{done}");
+            })
+        })
+        .collect();
+    for run in runs {
+        run.join().expect("named");
+    }
+}

@@ -1,0 +1,67 @@
+//! `bench-work SCENARIO N`: does the work of one scenario N times and says what it took from the heap.
+//!
+//! `bench-work WHAT-ERA N` with `idle-server`, `idle-client`, `server-in-flight`, `client-in-flight` says what each of
+//! N holds. Prints one JSON object. Instructions are counted from outside, by `valgrind --tool=cachegrind` over two N.
+
+mod counting;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use mcp_benches::heap;
+use mcp_benches::scenario::{
+    Held, Scenario, client_in_flight, idle_client, idle_server, named, server_in_flight,
+};
+use mcp_benches::wire::Era;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (Some(name), Some(Ok(n))) = (args.next(), args.next().map(|n| n.parse::<usize>())) else {
+        eprintln!("usage: bench-work SCENARIO N");
+        return ExitCode::from(2);
+    };
+    if let Some(held) = memory(&name, n.max(1)) {
+        println!(
+            "{{\"scenario\":\"{name}\",\"n\":{n},\"heap\":{:.1},\"inline\":{}}}",
+            held.heap, held.inline
+        );
+    } else if let Some(mut scenario) = named(&name) {
+        work(&name, n, &mut *scenario);
+    } else {
+        eprintln!("unknown scenario {name}");
+        return ExitCode::from(2);
+    }
+    ExitCode::SUCCESS
+}
+
+fn work(name: &str, n: usize, scenario: &mut dyn Scenario) {
+    heap::restart_peak();
+    let before = heap::now();
+    let start = Instant::now();
+    for _ in 0..n {
+        scenario.op();
+    }
+    let nanos = start.elapsed().as_nanos() as f64;
+    let after = heap::now();
+    let ops = n.max(1) as f64;
+    println!(
+        "{{\"scenario\":\"{name}\",\"n\":{n},\"ns\":{:.1},\"allocs\":{:.3},\"bytes\":{:.1},\"peak\":{},\"kept\":{}}}",
+        nanos / ops,
+        (after.allocations - before.allocations) as f64 / ops,
+        (after.bytes - before.bytes) as f64 / ops,
+        after.peak - before.live,
+        after.live as i64 - before.live as i64,
+    );
+}
+
+fn memory(name: &str, n: usize) -> Option<Held> {
+    let (kind, era) = name.rsplit_once('-')?;
+    let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
+    Some(match kind {
+        "idle-server" => idle_server(era, n),
+        "idle-client" => idle_client(era, n),
+        "server-in-flight" => server_in_flight(era, n),
+        "client-in-flight" => client_in_flight(era, n),
+        _ => return None,
+    })
+}

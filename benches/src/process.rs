@@ -1,0 +1,39 @@
+//! What the kernel knows of a process, from `/proc`: Linux only, zero elsewhere.
+
+use std::fs;
+
+/// CPU time of all its threads in ns; exact while they sleep
+#[must_use]
+pub fn cpu(pid: u32) -> u64 {
+    threads(pid, "schedstat").iter().filter_map(|s| s.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// How often its threads went to sleep or were displaced
+#[must_use]
+pub fn switches(pid: u32) -> u64 {
+    let threads = threads(pid, "status");
+    let lines = threads.iter().flat_map(|s| s.lines()).filter(|l| l.contains("ctxt_switches"));
+    lines.filter_map(|l| l.split_whitespace().last()?.parse::<u64>().ok()).sum()
+}
+
+/// A figure of its status in kB: `VmRSS:`, `VmHWM:`
+#[must_use]
+pub fn memory(pid: u32, key: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|l| l.starts_with(key));
+    line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+/// Processes that our own main thread started
+#[must_use]
+pub fn children() -> Vec<u32> {
+    let pid = std::process::id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+fn threads(pid: u32, file: &str) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let paths = tasks.into_iter().flatten().flatten().map(|task| task.path().join(file));
+    paths.filter_map(|path| fs::read_to_string(path).ok()).collect()
+}

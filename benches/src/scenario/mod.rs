@@ -1,0 +1,60 @@
+//! The work that is measured, one `op` at a time.
+
+mod large;
+mod memory;
+mod pair;
+mod parts;
+mod server;
+
+pub use large::{FloorLarge, Large};
+pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
+pub use pair::RoundTrip;
+pub use parts::{FloorEnvelope, FrameEnvelope};
+pub use server::{Core, FloorCore};
+
+use core::time::Duration;
+
+use mcp_proto::Instant;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Era;
+
+/// Work that can be done again and again
+pub trait Scenario {
+    /// Does it once
+    fn op(&mut self);
+}
+
+/// The scenario of a name as `core-legacy`
+#[must_use]
+pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
+    let (kind, era) = name.rsplit_once('-')?;
+    let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
+    Some(match kind {
+        "floor-envelope" => Box::new(FloorEnvelope::new(era)),
+        "envelope" => Box::new(FrameEnvelope::new(era)),
+        "floor-core" => Box::new(FloorCore::new(era)),
+        "core" => Box::new(Core::new(era)),
+        "round-trip" => Box::new(RoundTrip::new(era)),
+        "floor-large" => Box::new(FloorLarge::new(era)),
+        "large" => Box::new(Large::new(era)),
+        _ => return None,
+    })
+}
+
+/// Bytes of text in a call
+const TEXT: usize = 100;
+
+/// Virtual time that passes per call, so that deadlines fire as often as they would at 100,000 calls per second
+const STEP: Duration = Duration::from_micros(10);
+
+/// Arguments of `echo`, borrowed: what a handler reads that wants to copy nothing
+#[derive(Deserialize, Serialize)]
+struct Echo<'a> {
+    text: &'a str,
+}
+
+/// Moves virtual time on
+fn pass(now: &mut Instant, time: Duration) {
+    *now = *now + time;
+}

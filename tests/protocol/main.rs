@@ -1,0 +1,23 @@
+//! The protocol, rule by rule, on virtual time: see `mcp_tests::harness`.
+
+extern crate alloc;
+
+mod batches;
+mod calls_in;
+mod calls_out;
+mod cancel;
+mod classify;
+mod common;
+
+mod known_meta;
+mod limits;
+mod malformed;
+mod matrix;
+mod pairs;
+mod probe;
+mod progress;
+mod slow_start;
+mod timeouts;
+mod tolerance;
+mod transcripts;
+mod verdict;

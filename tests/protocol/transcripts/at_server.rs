@@ -1,0 +1,194 @@
+//! The flows with our server in the place of theirs.
+
+use mcp_proto::server::{Call, Config, Event};
+use mcp_proto::{CallOptions, Progress, RpcError, UseError, Version, VersionSet};
+use mcp_tests::harness::{LoneServer, each_cut};
+use serde_json::{Value, json};
+
+use super::{
+    CANCEL_2026_07_28, DISCOVER_2026_07_28, ERRORS_2026_07_28, FULL_2025_11_25, Names, ONE_PROCESS, PLAIN_2024_11_05,
+    Step, capabilities, flow, given, identity, normal,
+};
+
+/// The server that a flow shows
+fn config(steps: &[Step], versions: VersionSet) -> Config {
+    let said = |name: &str| steps.iter().find_map(|s| s.message.pointer(name).filter(|_| !s.up)).cloned();
+    let info = said("/result/serverInfo").or_else(|| said("/result/_meta/io.modelcontextprotocol~1serverInfo"));
+    let mut can = said("/result/capabilities").unwrap_or_else(|| json!({"tools": {}}));
+    if can.as_object().is_some_and(serde_json::Map::is_empty) {
+        can = json!({"tools": {}});
+    }
+    let config = Config::new("", "").info(identity(&info.expect("an identity"))).versions(versions);
+    let config = config.capabilities(capabilities(&can));
+    match said("/result/instructions") {
+        Some(text) => config.instructions(text.as_str().expect("text")),
+        None => config,
+    }
+}
+
+struct Replay {
+    lone: LoneServer,
+    names: Names,
+    /// Calls that are not answered
+    open: Vec<(Value, Call)>,
+    /// Messages of ours that the flow has not come to
+    sent: Vec<Value>,
+}
+
+impl Replay {
+    fn step(&mut self, step: &Step) {
+        if step.up {
+            self.lone.tell(&self.names.rename(&step.message));
+            for _ in 0..self.lone.transcript.events.len() {
+                if !self.take_event(step) {
+                    break;
+                }
+            }
+        } else {
+            self.say(step);
+        }
+        self.sent.extend(self.lone.sent());
+    }
+
+    /// Takes what a message has led to; false when there was nothing
+    fn take_event(&mut self, step: &Step) -> bool {
+        let before = self.open.len();
+        if self.lone.is_quiet() {
+            return false;
+        }
+        match self.lone.event() {
+            Event::Call(call) => self.open.push((step.message["id"].clone(), call)),
+            Event::Cancelled { call, .. } => self.open.retain(|(_, c)| c.id() != call),
+            Event::SessionOpened { .. } | Event::Done { outcome: Ok(_), .. } => {}
+            other => panic!("after {}: {other:?}", step.message),
+        }
+        before != usize::MAX
+    }
+
+    /// Our server has said, or says now, what theirs says
+    fn say(&mut self, step: &Step) {
+        let message = &step.message;
+        let now = self.lone.now;
+        let at = self.open.iter().position(|(id, _)| Some(id) == message.get("id") && message.get("method").is_none());
+        if let Some(at) = at {
+            let (_, call) = self.open.remove(at);
+            let engine = self.lone.pipe.engine();
+            if let Some(error) = message.get("error") {
+                let text = error["message"].as_str().expect("text").to_owned();
+                let mut ours = RpcError::new(error["code"].as_i64().expect("a code"), text);
+                ours.data = given(error.get("data"));
+                engine.fail(now, call.id(), &ours).expect("open");
+            } else {
+                // The engine stamps by itself.
+                let mut result = message["result"].clone();
+                let members = result.as_object_mut().expect("an object");
+                members.remove("resultType");
+                members.remove("_meta");
+                engine.complete(now, call.id(), &result).expect("open");
+            }
+        } else if message["method"] == "notifications/progress" {
+            let token = &message["params"]["progressToken"];
+            let asks = |call: &Call| call.meta().and_then(|m| m.member("progressToken")).map(|t| t.to_string());
+            let call = self.open.iter().find(|(_, c)| asks(c) == Some(token.to_string())).expect("a call");
+            let params = &message["params"];
+            let mut progress = Progress::new(params["progress"].as_f64().expect("a number"));
+            progress.total = params["total"].as_f64();
+            progress.message = params["message"].as_str().map(str::to_owned);
+            self.lone.pipe.engine().progress(now, call.1.id(), progress).expect("open");
+        } else if let Some(method) = message["method"].as_str() {
+            let channel = self.lone.pipe.channel();
+            let options = CallOptions::new();
+            self.lone.pipe.engine().request(now, channel, method, &json!({}), &options).expect("allowed");
+        }
+        self.sent.extend(self.lone.sent());
+        if step.ignored {
+            return;
+        }
+        assert!(!self.sent.is_empty(), "ours says nothing where theirs says {message}");
+        let ours = self.sent.remove(0);
+        if message.get("method").is_some() && message.get("id").is_some() {
+            self.names.add(&message["id"], &ours["id"]);
+        }
+        assert_eq!(normal(&ours), normal(&self.names.rename(message)));
+    }
+}
+
+fn replay(text: &str, versions: VersionSet, steps: impl Fn(Vec<Step>) -> Vec<Step>) {
+    let steps = steps(flow(text));
+    each_cut(|cut| {
+        let lone = LoneServer::server(config(&steps, versions), cut);
+        let mut replay = Replay { lone, names: Names::default(), open: Vec::new(), sent: Vec::new() };
+        for step in &steps {
+            replay.step(step);
+        }
+        assert!(replay.sent.is_empty(), "ours says more: {:?}", replay.sent);
+        for (id, call) in replay.open {
+            panic!("never answered: {id} {call:?}");
+        }
+        replay.lone.transcript
+    });
+}
+
+// covers: LIFE-001, LIFE-002, LIFE-003, LIFE-004, VER-003, PROG-006, CANC-010, CANC-013, PING-001, PING-002
+#[test]
+fn a_session_of_2024_11_05() {
+    for versions in [VersionSet::only(Version::V2024_11_05), VersionSet::ALL] {
+        replay(PLAIN_2024_11_05, versions, |steps| steps);
+    }
+}
+
+// covers: CANC-013, CANC-020
+#[test]
+fn the_late_answer_of_that_session_cannot_be_given_here() {
+    let steps = flow(PLAIN_2024_11_05);
+    let late = steps.iter().position(|s| s.ignored).expect("the late answer");
+    let mut lone = LoneServer::server(config(&steps, VersionSet::ALL), mcp_tests::harness::Chunker::Whole);
+    let mut keys = Vec::new();
+    for step in steps.iter().take(late).filter(|s| s.up) {
+        lone.tell(&step.message);
+        while !lone.is_quiet() {
+            if let Event::Call(call) = lone.event() {
+                keys.push(call.id());
+            }
+        }
+    }
+    let now = lone.now;
+    let refused = lone.pipe.engine().complete(now, *keys.last().expect("a call"), &json!({"content": []}));
+    assert_eq!(refused, Err(UseError::Stale));
+}
+
+// covers: LIFE-001, LIFE-022, META-026, META-027, PROG-006, CANC-010
+#[test]
+fn a_session_of_2025_11_25_with_icons() {
+    replay(FULL_2025_11_25, VersionSet::LEGACY, |steps| steps);
+}
+
+// covers: VER-011, VER-013, META-009, META-010, META-018, CACHE-001, BASE-026, PROG-007, PING-006, META-022
+#[test]
+fn requests_of_2026_07_28() {
+    for versions in [VersionSet::MODERN, VersionSet::ALL] {
+        replay(DISCOVER_2026_07_28, versions, |steps| steps);
+    }
+}
+
+// covers: CANC-016, CANC-020, STDIO-017, STDIO-019, LOG-010
+#[test]
+fn cancelling_in_2026_07_28() {
+    replay(CANCEL_2026_07_28, VersionSet::ALL, |steps| steps);
+}
+
+// covers: VER-009, VER-010, ERR-007, ERR-008, META-014, META-017
+#[test]
+fn versions_and_metadata_that_do_not_fit_2026_07_28() {
+    replay(ERRORS_2026_07_28, VersionSet::MODERN, |mut steps| {
+        // The last exchange is about headers.
+        steps.truncate(steps.len() - 2);
+        steps
+    });
+}
+
+// covers: VER-001, VER-017, VER-018, META-015
+#[test]
+fn both_eras_in_one_process() {
+    replay(ONE_PROCESS, VersionSet::ALL, |steps| steps);
+}
