@@ -8,6 +8,7 @@ mod calls_out;
 mod cancel;
 mod classify;
 mod common;
+mod errors;
 
 mod known_meta;
 mod limits;
@@ -17,6 +18,7 @@ mod pairs;
 mod probe;
 mod progress;
 mod slow_start;
+mod tap;
 mod timeouts;
 mod tolerance;
 mod transcripts;

@@ -98,6 +98,7 @@ impl Connection {
 
     /// Writes what there is as far as it goes now; whether anything went
     pub(crate) fn flush(&mut self) -> bool {
+        self.show_tap();
         self.drive.write(&mut self.pipe, self.link.io())
     }
 
@@ -106,13 +107,17 @@ impl Connection {
         loop {
             while let Some(event) = self.pipe.poll_event(self.drive.now()) {
                 self.handle(event, watch);
-                while let Some(record) = self.pipe.engine().poll_tap() {
-                    let _ = catch(|| self.handler.tap(&record));
-                }
+                self.show_tap();
             }
             if !self.flush() {
                 return;
             }
+        }
+    }
+
+    fn show_tap(&mut self) {
+        while let Some(record) = self.pipe.engine().poll_tap() {
+            let _ = catch(|| self.handler.tap(&record));
         }
     }
 
@@ -204,12 +209,11 @@ impl Connection {
     /// Waits until the server has taken most of what was written before, so that a server which does not read cannot
     /// make us keep more and more
     fn make_room(&mut self) -> Result<(), Error> {
-        let limits = self.pipe.engine().config().get_limits();
-        let (mark, patience) = (limits.outbox_mark, limits.call_timeout);
+        let patience = self.pipe.engine().config().get_limits().call_timeout;
         let mut until = None;
         loop {
             self.check_open()?;
-            if self.pipe.transmit().len() < mark {
+            if !self.pipe.engine().is_congested() {
                 return Ok(());
             }
             let now = self.drive.tick();

@@ -40,9 +40,8 @@
 //! # A client
 //!
 //! ```no_run
-//! use mcp_blocking::Client;
+//! use mcp_blocking::{Client, Program, Stderr};
 //! use mcp_proto::model::CallToolResult;
-//! use mcp_std::child::{Program, Stderr};
 //!
 //! let program = Program::new("my-server").arg("--stdio").stderr(Stderr::Capture);
 //! let mut client = Client::spawn(program)?;
@@ -94,5 +93,11 @@ pub use cx::{Answered, Cx};
 pub use error::{Closed, Error};
 pub use handler::{Failure, Handler};
 pub use mcp_proto::server::Call;
+pub use mcp_std::child::{Program, Stderr};
 pub use options::Options;
 pub use server::{Server, serve, serve_stdio};
+
+/// The examples of the README, compiled
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -128,6 +128,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let until = until.into_iter().chain(self.gives_up).min();
         if !self.state.pipe.is_drained() {
+            self.show_tap();
             self.state.write(&mut self.stream);
             self.state.wait(&mut self.stream, until);
             if self.gives_up.is_some_and(|at| at <= self.state.drive.now()) {
@@ -153,13 +154,18 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         loop {
             while let Some(event) = self.state.next_event() {
                 self.handle(event);
-                while let Some(record) = self.state.pipe.engine().poll_tap() {
-                    let _ = catch(|| self.handler.tap(&record));
-                }
+                self.show_tap();
             }
+            self.show_tap();
             if !self.state.write(&mut self.stream) {
                 return;
             }
+        }
+    }
+
+    fn show_tap(&mut self) {
+        while let Some(record) = self.state.pipe.engine().poll_tap() {
+            let _ = catch(|| self.handler.tap(&record));
         }
     }
 

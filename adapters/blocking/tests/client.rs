@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use mcp_blocking::{Answered, Call, ClientHandler, Cx, Error, Handler, Server};
+use mcp_blocking::{Answered, Call, Client, ClientHandler, Cx, Error, Handler, Server};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Event;
 use mcp_proto::{
@@ -114,7 +114,7 @@ fn callbacks_answer_the_server_between_calls() {
     });
 }
 
-// covers: BASE-019, STDIO-014
+// covers: PROG-001
 #[test]
 fn progress_and_messages_reach_the_handler() {
     in_time(|| {
@@ -252,4 +252,27 @@ fn a_client_may_move_to_another_thread() {
     moves::<mcp_blocking::Client>();
     moves::<mcp_blocking::Options>();
     moves::<Error>();
+}
+
+// covers: VER-024
+#[test]
+fn the_tap_shows_a_message_as_it_goes_and_not_with_the_next_event() {
+    in_time(|| {
+        let (near, mut far) = mcp_std::memory_pair(1 << 16);
+        let notes = Notes::default();
+        let mut limits = Limits::default();
+        limits.tap_records = 16;
+        let config = speaks(VersionSet::MODERN).limits(limits);
+        let seen = notes.clone();
+        let client = std::thread::spawn(move || Client::options(config).handler(notes).connect(near));
+        // The other end never answers: nothing else happens than that the question goes out.
+        let mut buffer = [0; 4096];
+        let mut read = 0;
+        while read == 0 {
+            read = mcp_std::Duplex::read(&mut far, &mut buffer).unwrap_or(0);
+        }
+        assert!(seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")));
+        drop(far);
+        assert!(client.join().expect("no panic").is_err());
+    });
 }

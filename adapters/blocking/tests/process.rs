@@ -67,7 +67,7 @@ fn large_messages_through_real_pipes() {
     });
 }
 
-// covers: VER-021, VER-022
+// covers: VER-021, VER-023
 #[test]
 fn a_server_that_exits_on_the_question_is_started_again() {
     in_time(|| {

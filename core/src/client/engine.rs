@@ -177,6 +177,12 @@ impl Engine {
             .is_none_or(|c| c.closed || self.owed.min(c.outbox.len()) >= self.link.limits.outbox_mark)
     }
 
+    /// Whether so much is unsent that calls are refused until the server has read some of it
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.outbox_len() >= self.link.limits.outbox_mark
+    }
+
     /// Whether the connection is closed, everything about it told and all output sent
     pub(crate) fn is_over(&self) -> bool {
         let main = self.main.and_then(|m| self.link.channels.get(m));
@@ -269,6 +275,9 @@ impl Engine {
         ours::check_meta(options.meta.as_ref())?;
         if self.link.outbound.calls.len() >= self.link.limits.pending() {
             return Err(UseError::Full("max_pending_calls"));
+        }
+        if self.is_congested() {
+            return Err(UseError::Full("outbox_mark"));
         }
         let mut call = OutCall::new(self.link.now, main, Purpose::Application, options, &self.link.limits);
         if self.peer.is_some() {

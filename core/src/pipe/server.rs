@@ -123,7 +123,9 @@ impl Pipe for Server {
     }
 
     fn wants_input(&self) -> bool {
-        !self.eof && !self.engine.is_stalled(self.channel)
+        // What has not been polled is bounded too.
+        let room = self.decoder.buffered() <= self.decoder.max().saturating_mul(2);
+        !self.eof && room && !self.engine.is_stalled(self.channel)
     }
 
     fn transmit(&self) -> &[u8] {

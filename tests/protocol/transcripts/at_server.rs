@@ -39,30 +39,18 @@ impl Replay {
     fn step(&mut self, step: &Step) {
         if step.up {
             self.lone.tell(&self.names.rename(&step.message));
-            for _ in 0..self.lone.transcript.events.len() {
-                if !self.take_event(step) {
-                    break;
+            while !self.lone.is_quiet() {
+                match self.lone.event() {
+                    Event::Call(call) => self.open.push((step.message["id"].clone(), call)),
+                    Event::Cancelled { call, .. } => self.open.retain(|(_, c)| c.id() != call),
+                    Event::SessionOpened { .. } | Event::Done { outcome: Ok(_), .. } => {}
+                    other => panic!("after {}: {other:?}", step.message),
                 }
             }
         } else {
             self.say(step);
         }
         self.sent.extend(self.lone.sent());
-    }
-
-    /// Takes what a message has led to; false when there was nothing
-    fn take_event(&mut self, step: &Step) -> bool {
-        let before = self.open.len();
-        if self.lone.is_quiet() {
-            return false;
-        }
-        match self.lone.event() {
-            Event::Call(call) => self.open.push((step.message["id"].clone(), call)),
-            Event::Cancelled { call, .. } => self.open.retain(|(_, c)| c.id() != call),
-            Event::SessionOpened { .. } | Event::Done { outcome: Ok(_), .. } => {}
-            other => panic!("after {}: {other:?}", step.message),
-        }
-        before != usize::MAX
     }
 
     /// Our server has said, or says now, what theirs says

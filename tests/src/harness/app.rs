@@ -71,12 +71,26 @@ impl App {
         self.client_log.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(" ended: "))
     }
 
+    /// Calls of the client without an outcome
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.names.len()
+    }
+
+    /// One of these
+    #[must_use]
+    pub fn any_waiting(&self, which: usize) -> Option<CallKey> {
+        self.names.get(which.checked_rem(self.names.len())?).map(|(key, _)| *key)
+    }
+
     fn name_of(&self, key: CallKey) -> &str {
-        self.names.iter().rev().find(|(k, _)| *k == key).map_or("an unnamed call", |(_, name)| name)
+        let found = self.names.iter().find(|(k, _)| *k == key);
+        &found.unwrap_or_else(|| panic!("{key:?} is no call, or one that has ended")).1
     }
 
     pub(super) fn client(&mut self, now: Instant, client: &mut Client, event: client::Event) {
         use client::Event;
+        assert!(self.client_end.is_none(), "after the end: {event:?}");
         let line = match event {
             Event::Ready(peer) => {
                 let info = peer.info.as_ref().map(value);
@@ -84,7 +98,12 @@ impl App {
                 self.peer = Some(peer);
                 line
             }
-            Event::Done { call, outcome } => format!("{} ended: {}", self.name_of(call), outcome_text(&outcome)),
+            Event::Done { call, outcome } => {
+                let line = format!("{} ended: {}", self.name_of(call), outcome_text(&outcome));
+                // Once is enough.
+                self.names.retain(|(key, _)| *key != call);
+                line
+            }
             Event::Progress { call, progress } => format!("{} progress {progress:?}", self.name_of(call)),
             Event::Request(request) => {
                 let line = format!("asked {} {:?}", request.method, request.params);
@@ -115,6 +134,7 @@ impl App {
 
     pub(super) fn server(&mut self, now: Instant, server: &mut Server, event: server::Event) {
         use server::Event;
+        assert!(self.server_end.is_none(), "after the end: {event:?}");
         let line = match event {
             Event::Call(call) => {
                 self.channel = Some(call.channel());
@@ -123,7 +143,8 @@ impl App {
                 line
             }
             Event::Cancelled { call, reason } => {
-                self.open.retain(|(id, _)| *id != call);
+                let at = self.open.iter().position(|(id, _)| *id == call);
+                self.open.remove(at.expect("a call that is open"));
                 format!("cancelled: {reason:?}")
             }
             // Only legacy clients open one.

@@ -54,6 +54,10 @@ pub struct Pair {
     pub client_reads: bool,
     /// Whether the server's process reads
     pub server_reads: bool,
+    /// Whether the client's application looks at events
+    pub client_polls: bool,
+    /// Whether the server's application looks at events
+    pub server_polls: bool,
     up: End,
     down: End,
 }
@@ -134,6 +138,8 @@ impl Pair {
             watch,
             client_reads: true,
             server_reads: true,
+            client_polls: true,
+            server_polls: true,
             up: End::new(line, Direction::ClientToServer),
             down: End::new(line, Direction::ServerToClient),
         }
@@ -142,11 +148,13 @@ impl Pair {
     /// One round at the present time: events, writing, reading; false when there was nothing to do
     pub fn step(&mut self) -> bool {
         let mut moved = false;
-        while let Some(event) = self.client.poll_event(self.now) {
+        while self.client_polls {
+            let Some(event) = self.client.poll_event(self.now) else { break };
             self.app.client(self.now, &mut self.client, event);
             moved = true;
         }
-        while let Some(event) = self.server.poll_event(self.now) {
+        while self.server_polls {
+            let Some(event) = self.server.poll_event(self.now) else { break };
             self.app.server(self.now, &mut self.server, event);
             moved = true;
         }
@@ -234,6 +242,17 @@ impl Pair {
     /// The client's process closes its end: the server reads what is under way and then the end of the input
     pub fn hang_up(&mut self) {
         self.up.wire.close();
+    }
+
+    /// Somebody else writes a line into one direction, between two messages; false when one is half written
+    pub fn inject(&mut self, direction: Direction, line: &[u8]) -> bool {
+        let end = if direction == Direction::ClientToServer { &mut self.up } else { &mut self.down };
+        if !end.lines.is_whole() || end.wire.is_closed() {
+            return false;
+        }
+        self.watch.fed(self.now, direction, line);
+        end.wire.force(self.now, &[line, b"\n"].concat());
+        true
     }
 
     /// The server's process dies: what is under way is lost in both directions

@@ -143,7 +143,7 @@ impl Watch {
                 let named = |a: &&Asked| a.direction == direction.reverse() && a.token == token;
                 self.asked.iter().rev().find(named).map_or_else(|| self.current(), |a| &a.revision)
             }
-            None if message.get("id").is_none() => self.current_idless(),
+            None if message.get("id").is_none() && direction == Direction::ServerToClient => self.current_idless(),
             _ => self.current(),
         }
     }
@@ -184,7 +184,13 @@ impl Watch {
     fn note(&mut self, direction: Direction, message: &Value) {
         let Some(id) = message.get("id").map(meaning) else { return };
         if let Some(method) = message.get("method") {
-            let revision = self.revision_of_request(message).to_owned();
+            // A server that does not know the metadata answers as if there were none.
+            let known = self.serves_modern || direction == Direction::ServerToClient;
+            let revision = match self.revision_of_request(message) {
+                MODERN if !known => self.session.as_deref().unwrap_or(LAST_LEGACY),
+                revision => revision,
+            };
+            let revision = revision.to_owned();
             let named = message.pointer("/params/_meta").and_then(|meta| meta.get(VERSION_KEY));
             self.modern |= self.serves_modern && named.is_some_and(|named| named == MODERN);
             let token = message.pointer("/params/_meta/progressToken").map(meaning);

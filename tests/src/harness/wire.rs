@@ -109,6 +109,12 @@ impl Wire {
         n
     }
 
+    /// Writes all of `bytes`, whether or not they fit
+    pub fn force(&mut self, now: Instant, bytes: &[u8]) {
+        self.flying.push_back((now + self.latency, bytes.to_vec()));
+        self.held += bytes.len();
+    }
+
     /// Reads some of what has arrived
     pub fn read(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (at, piece) = self.flying.front_mut()?;
@@ -163,6 +169,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    /// Whether nothing stands behind the last newline
+    pub(super) fn is_whole(&self) -> bool {
+        self.partial.is_empty()
+    }
+
     /// Takes bytes; the lines that end in them, without their newlines
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
