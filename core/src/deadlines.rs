@@ -49,7 +49,9 @@ impl<K: Ord + Copy> Deadlines<K> {
         }
     }
 
-    pub(crate) fn trim(&mut self) {
+    /// Drops every dead entry and gives the memory back
+    pub(crate) fn trim(&mut self, mut holds: impl FnMut(Instant, K) -> bool) {
+        self.heap.retain(|Reverse((at, key))| holds(*at, *key));
         self.heap.shrink_to_fit();
     }
 }

@@ -167,6 +167,12 @@ impl<X> Link<X> {
         deadlines.sweep(live, |at, timer| may_hold(at, timer, inbound, outbound, channels, *opening));
     }
 
+    /// Drops all deadlines of what has ended, and their memory
+    fn sweep_all(&mut self) {
+        let Self { deadlines, inbound, outbound, channels, opening, .. } = self;
+        deadlines.trim(|at, timer| may_hold(at, timer, inbound, outbound, channels, *opening));
+    }
+
     /// Gives buffers back once nothing has happened for a while; false when it is too early
     pub(crate) fn trim(&mut self) -> bool {
         let quiet_until = self.last_active + self.limits.idle_trim;
@@ -178,7 +184,7 @@ impl<X> Link<X> {
         self.inbound.calls.trim();
         self.outbound.calls.trim();
         self.batches.trim();
-        self.deadlines.trim();
+        self.sweep_all();
         for key in self.open_channels() {
             if let Some(c) = self.channels.get_mut(key) {
                 c.outbox.trim();

@@ -28,6 +28,8 @@ pub struct Config {
     pub(crate) limits: Arc<Limits>,
     pub(crate) custom: Vec<String>,
     pub(crate) hidden: Vec<String>,
+    /// The `_meta` members that every modern request carries (META-009, META-010, META-011)
+    pub(crate) stamp: Vec<u8>,
 }
 
 impl Config {
@@ -43,21 +45,23 @@ impl Config {
             limits: Arc::new(Limits::default()),
             custom: Vec::new(),
             hidden: Vec::new(),
+            stamp: Vec::new(),
         }
+        .stamped()
     }
 
     /// Replaces the identity
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
         self.info = info;
-        self
+        self.stamped()
     }
 
     /// Whether modern requests carry the client's identity (default yes; META-011)
     #[must_use]
-    pub const fn send_client_info(mut self, send: bool) -> Self {
+    pub fn send_client_info(mut self, send: bool) -> Self {
         self.send_info = send;
-        self
+        self.stamped()
     }
 
     /// Declares what the client can do for servers; requests for anything else are refused before the application
@@ -65,7 +69,7 @@ impl Config {
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
-        self
+        self.stamped()
     }
 
     /// Pins the revisions that are spoken; an empty set counts as all
@@ -123,8 +127,16 @@ impl Config {
         self.versions.era(Era::Legacy)
     }
 
-    /// The `_meta` members that every modern request carries (META-009, META-010, META-011)
-    pub(crate) fn stamp(&self, version: Version) -> Vec<u8> {
+    /// The `_meta` members of requests in `version`
+    pub(crate) fn stamp(&self, version: Version) -> &[u8] {
+        // One text serves as long as there is one modern revision.
+        debug_assert_eq!(version, Version::V2026_07_28);
+        &self.stamp
+    }
+
+    /// Writes the stamp anew; there is one modern revision, so one will do
+    fn stamped(mut self) -> Self {
+        let version = Version::V2026_07_28;
         let mut out = Vec::new();
         let key = |out: &mut Vec<u8>, name: &str| {
             if !out.is_empty() {
@@ -141,6 +153,7 @@ impl Config {
         }
         key(&mut out, meta::CLIENT_CAPABILITIES);
         self.capabilities.write(&mut out, version);
-        out
+        self.stamp = out;
+        self
     }
 }

@@ -45,8 +45,6 @@ pub struct Engine {
     pub(super) main: Option<Key>,
     pub(super) peer: Option<Box<Peer>>,
     pub(super) verdict: Option<Verdict>,
-    /// `_meta` members of every modern request
-    pub(super) stamp: Vec<u8>,
     /// Calls that wait for the connection to be ready, oldest first
     queue: VecDeque<Key>,
     queue_budget: Budget,
@@ -67,7 +65,6 @@ impl Engine {
             main: None,
             peer: None,
             verdict: None,
-            stamp: Vec::new(),
             queue: VecDeque::new(),
             queue_budget,
             owed: 0,
@@ -282,7 +279,7 @@ impl Engine {
         let mut call = OutCall::new(self.link.now, main, Purpose::Application, options, &self.link.limits);
         if self.peer.is_some() {
             self.permit(method)?;
-            let stamp = self.is_modern().then_some(&*self.stamp);
+            let stamp = stamp(self.peer.as_deref(), &self.config);
             let ask = Ask { method, stamp, meta: options.meta.as_ref(), progress: options.progress };
             let key = self.link.outbound.calls.insert(call);
             let written = self.link.ask(key, &ask, |out| Serializer::object(out, params));
@@ -451,7 +448,7 @@ impl Engine {
             call.restart(now);
             let progress = call.wants_progress;
             let written = self.permit(&queued.method).and_then(|()| {
-                let stamp = self.is_modern().then_some(&*self.stamp);
+                let stamp = stamp(self.peer.as_deref(), &self.config);
                 let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
                 self.link.ask(key, &ask, |out| {
                     out.extend_from_slice(&queued.params);
@@ -523,13 +520,15 @@ impl Engine {
         if let Some(c) = self.main.and_then(|m| self.link.channels.get_mut(m)) {
             c.idless = peer.version >= Version::V2025_11_25; // DEC-004
         }
-        if peer.era() == Era::Modern {
-            self.stamp = self.config.stamp(peer.version);
-        }
         self.stage = Stage::Ready;
         self.link.opening += 1;
         self.peer = Some(Box::new(peer.clone()));
         self.events.push_back(Event::Ready(peer));
         self.flush_queue();
     }
+}
+
+/// What every request carries in `_meta`, in the modern era
+fn stamp<'c>(peer: Option<&Peer>, config: &'c Config) -> Option<&'c [u8]> {
+    peer.filter(|p| p.era() == Era::Modern).map(|p| config.stamp(p.version))
 }

@@ -161,10 +161,10 @@ impl Engine {
     fn probe(&mut self, version: Version, again: bool, refused: Option<RpcError>) {
         let last_try = refused.is_some();
         self.stage = Stage::Probing { again, refused };
-        let stamp = self.config.stamp(version);
+        let config = alloc::sync::Arc::clone(&self.config);
         self.ask(Purpose::Probe, vocab::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
-            out.extend_from_slice(&stamp);
+            out.extend_from_slice(config.stamp(version));
             out.extend_from_slice(b"}}");
         });
         let limits = &self.link.limits;
