@@ -66,7 +66,11 @@ fn a_batch_of_quick_requests_is_answered_at_once_and_one_of_news_not_at_all() {
         lone.tell(&json!([ping(1), ping(2)]));
         assert_eq!(ids(&lone.reply()), [1, 2]);
         lone.tell(&json!([ping(1)]));
-        assert_eq!(lone.reply(), json!([{"jsonrpc": "2.0", "id": 1, "result": {}}]), "one answer, still an array");
+        assert_eq!(
+            lone.reply(),
+            json!([{"jsonrpc": "2.0", "id": 1, "result": {}}]),
+            "one answer, still an array"
+        );
         lone.tell(&json!([note("notifications/a", Value::Null), note("notifications/b", Value::Null)]));
         assert_eq!(lone.said().len(), 2);
         lone.silent();
@@ -84,7 +88,10 @@ fn an_empty_batch_is_no_message() {
         let mut lone = session(cut);
         for empty in ["[]", "[ ]", " [\t] "] {
             lone.feed(empty);
-            assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Batch, id: None, answered: false }));
+            assert!(matches!(
+                lone.diagnostic(),
+                Diagnostic::Malformed { why: Malformed::Batch, id: None, answered: false }
+            ));
             // The revision has no form for an error without an id.
             lone.still();
         }
@@ -118,7 +125,8 @@ fn a_faulty_member_costs_the_others_nothing() {
         lone.tell(&cancel(5));
         let batch = lone.reply();
         assert_eq!(ids(&batch), [1, 2, 3, 6]);
-        let codes: Vec<_> = batch.as_array().expect("an array")[1..].iter().map(|m| m["error"]["code"].clone()).collect();
+        let codes: Vec<_> =
+            batch.as_array().expect("an array")[1..].iter().map(|m| m["error"]["code"].clone()).collect();
         assert_eq!(codes, [-32600, -32602, -32601]);
         lone.transcript
     });
@@ -141,7 +149,10 @@ fn initialize_is_never_part_of_a_batch() {
     each_cut(|cut| {
         let mut lone = LoneServer::server(server(VersionSet::ALL), cut);
         lone.tell(&json!([initialize(6, "2025-03-26")]));
-        assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Batch, answered: false, .. }));
+        assert!(matches!(
+            lone.diagnostic(),
+            Diagnostic::Malformed { why: Malformed::Batch, answered: false, .. }
+        ));
         lone.still();
         lone.open(V);
         lone.transcript
@@ -238,7 +249,10 @@ fn the_members_of_a_batch_are_bounded() {
         lone.tell(&json!([ping(1), ping(2), ping(3)]));
         assert_eq!(ids(&lone.reply()), [1, 2, 3]);
         lone.tell(&json!([ping(1), ping(2), ping(3), ping(4)]));
-        assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Batch, answered: false, .. }));
+        assert!(matches!(
+            lone.diagnostic(),
+            Diagnostic::Malformed { why: Malformed::Batch, answered: false, .. }
+        ));
         lone.still();
         lone.tell(&ping(1));
         lone.reply();
@@ -395,7 +409,10 @@ fn a_client_refuses_arrays_in_every_other_revision() {
         let mut lone = LoneClient::client(client(VersionSet::MODERN), cut);
         lone.with_modern(json!({}));
         lone.tell(&json!([ping("s")]));
-        assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Batch, answered: false, .. }));
+        assert!(matches!(
+            lone.diagnostic(),
+            Diagnostic::Malformed { why: Malformed::Batch, answered: false, .. }
+        ));
         lone.still();
         lone.transcript
     });

@@ -1,7 +1,9 @@
 //! Calls that a server gets: ids, places, stale keys, and the end of a connection.
 
 use mcp_proto::server::CancelReason;
-use mcp_proto::{CallError, CallOptions, Diagnostic, Fault, Progress, RpcError, UseError, Version, VersionSet};
+use mcp_proto::{
+    CallError, CallOptions, Diagnostic, Fault, Progress, RpcError, UseError, Version, VersionSet,
+};
 use mcp_tests::harness::build::{LEGACY, legacy, modern, note, raw};
 use mcp_tests::harness::{Chunker, LoneServer, each_cut};
 use serde_json::{Value, json};
@@ -40,8 +42,22 @@ fn every_era(test: impl Fn(&mut LoneServer, bool)) {
 #[test]
 fn ids_are_repeated_as_they_came() {
     let ids = [
-        "1", "0", "-1", "-0", "1.0", "1e3", "10E-1", "9007199254740993", "9223372036854775807", "-9223372036854775808",
-        r#""1""#, r#""""#, r#""a b""#, r#""\u00e9\n\"""#, r#""\ud83c\udf0a""#, r#""é""#,
+        "1",
+        "0",
+        "-1",
+        "-0",
+        "1.0",
+        "1e3",
+        "10E-1",
+        "9007199254740993",
+        "9223372036854775807",
+        "-9223372036854775808",
+        r#""1""#,
+        r#""""#,
+        r#""a b""#,
+        r#""\u00e9\n\"""#,
+        r#""\ud83c\udf0a""#,
+        r#""é""#,
     ];
     every_era(|lone, modern_era| {
         for id in ids {
@@ -196,7 +212,11 @@ fn parameters_of_a_tool_call_that_do_not_fit_have_an_error_ready() {
     }
     let mut lone = dual(Chunker::Whole);
     let call = lone.take(&modern(1, "tools/call", json!({"name": "add", "arguments": {"a": "one"}})));
-    let error = call.tool().expect("a name").parse::<std::collections::BTreeMap<String, i64>>().expect_err("no number");
+    let error = call
+        .tool()
+        .expect("a name")
+        .parse::<std::collections::BTreeMap<String, i64>>()
+        .expect_err("no number");
     assert_eq!(error.code, -32602);
     assert!(error.message.contains("arguments"), "{error}");
 }
@@ -318,9 +338,15 @@ fn commands_at_the_wrong_time_are_refused_and_change_nothing() {
     lone.said();
     lone.eof();
     let said = lone.said();
-    assert!(said.iter().filter(|s| s.starts_with("done")).count() == 2 && said.last().is_some_and(|s| s == "closed: Eof"));
+    assert!(
+        said.iter().filter(|s| s.starts_with("done")).count() == 2
+            && said.last().is_some_and(|s| s == "closed: Eof")
+    );
     assert_eq!(request(&mut lone, "ping"), Err(UseError::Closed));
-    assert_eq!(lone.pipe.engine().notify(lone.now, channel, "notifications/x", None::<&()>), Err(UseError::Closed));
+    assert_eq!(
+        lone.pipe.engine().notify(lone.now, channel, "notifications/x", None::<&()>),
+        Err(UseError::Closed)
+    );
     lone.still();
 }
 
@@ -333,7 +359,8 @@ fn requests_to_a_client_that_is_gone_end() {
             lone.open(version);
             let channel = lone.pipe.channel();
             let options = CallOptions::new();
-            let key = lone.pipe.engine().request(lone.now, channel, "ping", &json!({}), &options).expect("open");
+            let key =
+                lone.pipe.engine().request(lone.now, channel, "ping", &json!({}), &options).expect("open");
             lone.reply();
             lone.eof();
             match lone.event() {

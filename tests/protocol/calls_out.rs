@@ -31,11 +31,13 @@ fn ids_and_tokens_are_never_used_twice() {
             true => modern(Chunker::Whole),
             false => legacy(Version::V2025_11_25, json!({"tools": {}}), Chunker::Whole),
         };
-        let mut ids: Vec<Value> = lone.watch.messages.iter().filter_map(|m| m.value.get("id").cloned()).collect();
+        let mut ids: Vec<Value> =
+            lone.watch.messages.iter().filter_map(|m| m.value.get("id").cloned()).collect();
         ids.dedup();
         for round in 0..50 {
-            let calls: Vec<_> =
-                (0..3).map(|_| lone.calls("tools/call", &json!({"name": "a"}), &plain().with_progress())).collect();
+            let calls: Vec<_> = (0..3)
+                .map(|_| lone.calls("tools/call", &json!({"name": "a"}), &plain().with_progress()))
+                .collect();
             for (key, request) in calls {
                 assert_eq!(request["params"]["_meta"]["progressToken"], request["id"]);
                 assert!(request["id"].is_i64() && !ids.contains(&request["id"]), "{request}");
@@ -101,11 +103,14 @@ fn metadata_keys_of_the_protocol_are_not_for_the_application() {
 #[test]
 fn what_the_engine_sends_itself_is_not_for_the_application() {
     let mut lone = modern(Chunker::Whole);
-    for method in ["initialize", "notifications/cancelled", "notifications/progress", "subscriptions/listen"] {
+    for method in ["initialize", "notifications/cancelled", "notifications/progress", "subscriptions/listen"]
+    {
         assert_eq!(lone.cannot_call(method, &json!({}), &plain()), UseError::NotYours(method.into()));
     }
     assert_eq!(lone.cannot_call("roots/list", &json!({}), &plain()), UseError::NotYours("roots/list".into()));
-    for method in ["notifications/cancelled", "notifications/initialized", "notifications/progress", "tools/list"] {
+    for method in
+        ["notifications/cancelled", "notifications/initialized", "notifications/progress", "tools/list"]
+    {
         let refused = lone.pipe.engine().notify(lone.now, method, Some(&json!({})));
         assert_eq!(refused, Err(UseError::NotYours(method.into())));
     }
@@ -133,7 +138,11 @@ fn a_server_is_asked_only_for_what_it_declared() {
             let free = *gate == Capability::Completions && version == Version::V2024_11_05;
             let mut lone = legacy(version, json!({"resources": {"subscribe": "yes"}}), Chunker::Whole);
             if *gate != Capability::Resources && !free {
-                assert_eq!(lone.cannot_call(method, &params, &plain()), UseError::PeerLacks(*gate), "{version}");
+                assert_eq!(
+                    lone.cannot_call(method, &params, &plain()),
+                    UseError::PeerLacks(*gate),
+                    "{version}"
+                );
             }
             let mut lone = legacy(version, declared.clone(), Chunker::Whole);
             lone.calls(method, &params, &plain());
@@ -152,7 +161,10 @@ fn a_revision_is_asked_only_for_what_it_has() {
     }
     let mut lone = legacy(Version::V2025_11_25, json!({}), Chunker::Whole);
     let refused = lone.cannot_call("server/discover", &json!({}), &plain());
-    assert_eq!(refused, UseError::NotInVersion { what: "server/discover".into(), version: Version::V2025_11_25 });
+    assert_eq!(
+        refused,
+        UseError::NotInVersion { what: "server/discover".into(), version: Version::V2025_11_25 }
+    );
 }
 
 // covers: LIFE-005, LIFE-010, LIFE-020
@@ -161,7 +173,8 @@ fn a_call_made_early_is_refused_once_the_server_is_known() {
     each_cut(|cut| {
         let mut lone = LoneClient::client(client(VersionSet::ALL), cut);
         let probe = lone.asked("server/discover");
-        let mut early = |method: &str| lone.pipe.engine().call(lone.now, method, &json!({}), &plain()).expect("queued");
+        let mut early =
+            |method: &str| lone.pipe.engine().call(lone.now, method, &json!({}), &plain()).expect("queued");
         let keys = ["prompts/list", "ping", "roots/list", "tools/list"].map(&mut early);
         assert!(lone.pipe.engine().ping(lone.now, &plain()).is_err(), "nobody knows yet how");
         assert!(lone.pipe.engine().notify(lone.now, "notifications/x", None::<&()>).is_err());
@@ -203,7 +216,10 @@ fn an_answer_that_is_none_ends_its_call_and_nothing_else() {
         (r#"{"jsonrpc":"2.0","id":ID,"result":[]}"#, Malformed::Result),
         (r#"{"jsonrpc":"2.0","id":ID,"error":{"code":"x","message":"y"}}"#, Malformed::Error),
         (r#"{"jsonrpc":"2.0","id":ID,"error":{"code":1}}"#, Malformed::Error),
-        (r#"{"jsonrpc":"2.0","id":ID,"error":{"code":1,"message":"y"},"result":{}}"#, Malformed::Contradictory),
+        (
+            r#"{"jsonrpc":"2.0","id":ID,"error":{"code":1,"message":"y"},"result":{}}"#,
+            Malformed::Contradictory,
+        ),
         (r#"{"id":ID,"result":{}}"#, Malformed::Version),
         (r#"{"jsonrpc":"2.0","id":ID,"Result":{},"result":{}}"#, Malformed::MisCased),
     ];
@@ -217,7 +233,9 @@ fn an_answer_that_is_none_ends_its_call_and_nothing_else() {
                 let (key, request) = lone.calls("tools/list", &json!({}), &plain());
                 let (other, second) = lone.calls("tools/list", &json!({}), &plain());
                 lone.feed(answer.replace("ID", &request["id"].to_string()));
-                assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: w, answered: false, .. } if w == why));
+                assert!(
+                    matches!(lone.diagnostic(), Diagnostic::Malformed { why: w, answered: false, .. } if w == why)
+                );
                 assert_eq!(lone.done(key), Err(CallError::Malformed(why)));
                 lone.still();
                 lone.tell(&result(&second, json!({"tools": []})));
@@ -244,7 +262,9 @@ fn a_result_of_an_unknown_type_is_no_success() {
             lone.tell(&result(&request, json!({"content": [], "resultType": kind})));
             match lone.done(key) {
                 Ok(_) => assert!(good, "{kind}"),
-                Err(CallError::ResultType(said)) => assert_eq!((said.to_string(), good), (kind.to_string(), false)),
+                Err(CallError::ResultType(said)) => {
+                    assert_eq!((said.to_string(), good), (kind.to_string(), false))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -318,7 +338,10 @@ fn an_answer_beyond_the_limit_ends_its_call_as_too_large() {
             lone.with_modern(json!({"tools": {}}));
             let (key, request) = lone.calls("tools/list", &json!({}), &plain());
             lone.feed(text.replace("ID", &request["id"].to_string()));
-            assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::TooLong { .. }, .. }));
+            assert!(matches!(
+                lone.diagnostic(),
+                Diagnostic::Malformed { why: Malformed::TooLong { .. }, .. }
+            ));
             assert_eq!(lone.done(key), Err(CallError::TooLarge { limit: 1_000 }));
             lone.works();
             lone.transcript

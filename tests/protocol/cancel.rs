@@ -165,7 +165,8 @@ fn every_client(test: impl Fn(&mut LoneClient)) {
 #[test]
 fn a_client_cancels_by_naming_the_request_and_ignores_what_still_comes() {
     every_client(|lone| {
-        let (key, request) = lone.calls("tools/call", &json!({"name": "slow"}), &CallOptions::new().with_progress());
+        let (key, request) =
+            lone.calls("tools/call", &json!({"name": "slow"}), &CallOptions::new().with_progress());
         lone.pipe.engine().cancel(lone.now, key, Some("the user left")).expect("open");
         let params = json!({"requestId": request["id"], "reason": "the user left"});
         assert_eq!(lone.reply(), note("notifications/cancelled", params));
@@ -206,7 +207,11 @@ fn neither_the_probe_nor_the_handshake_is_ever_cancelled() {
     for versions in [VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN] {
         each_cut(|cut| {
             let mut lone = LoneClient::client(client(versions), cut);
-            let key = lone.pipe.engine().call(lone.now, "tools/list", &json!({}), &CallOptions::new()).expect("queued");
+            let key = lone
+                .pipe
+                .engine()
+                .call(lone.now, "tools/list", &json!({}), &CallOptions::new())
+                .expect("queued");
             lone.pass(secs(5));
             lone.pipe.engine().cancel(lone.now, key, Some("too slow")).expect("open");
             assert_eq!(lone.done(key), Err(CallError::Cancelled));
@@ -229,12 +234,18 @@ fn a_legacy_server_cancels_its_own_requests() {
             lone.open(version);
             let channel = lone.pipe.channel();
             let options = CallOptions::new();
-            let key = lone.pipe.engine().request(lone.now, channel, "harbor/name", &json!({}), &options).expect("open");
+            let key = lone
+                .pipe
+                .engine()
+                .request(lone.now, channel, "harbor/name", &json!({}), &options)
+                .expect("open");
             let request = lone.reply();
             lone.pipe.engine().cancel_request(lone.now, key, Some("found out")).expect("open");
             let params = json!({"requestId": request["id"], "reason": "found out"});
             assert_eq!(lone.reply(), note("notifications/cancelled", params));
-            assert!(matches!(lone.event(), Event::Done { call, outcome: Err(CallError::Cancelled) } if call == key));
+            assert!(
+                matches!(lone.event(), Event::Done { call, outcome: Err(CallError::Cancelled) } if call == key)
+            );
             lone.tell(&result(&request, json!({"name": "Mara"})));
             assert!(matches!(lone.diagnostic(), Diagnostic::LateResponse(_)));
             assert_eq!(lone.pipe.engine().cancel_request(lone.now, key, None), Err(UseError::Stale));
@@ -260,7 +271,9 @@ fn a_client_stops_working_on_what_the_server_cancelled() {
             assert_eq!(lone.pipe.engine().respond(now, request.id, &json!({})), Err(UseError::Stale));
             let error = mcp_proto::RpcError::new(7, "no");
             assert_eq!(lone.pipe.engine().refuse(now, request.id, &error), Err(UseError::Stale));
-            for (params, odd) in [(json!({"requestId": "s1"}), "UnknownCancel"), (json!({}), "InvalidNotification")] {
+            for (params, odd) in
+                [(json!({"requestId": "s1"}), "UnknownCancel"), (json!({}), "InvalidNotification")]
+            {
                 lone.tell(&note("notifications/cancelled", params));
                 assert!(format!("{:?}", lone.diagnostic()).starts_with(odd));
             }
@@ -292,7 +305,8 @@ fn a_modern_client_has_nothing_that_a_server_could_cancel() {
 #[test]
 fn wherever_cancellation_and_answer_cross_the_call_ends_once() {
     for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
-        for (cancelled, answered) in [(0, 10), (10, 0), (5, 5), (0, 0), (3, 25), (25, 3), (15, 20), (19, 21)] {
+        for (cancelled, answered) in [(0, 10), (10, 0), (5, 5), (0, 0), (3, 25), (25, 3), (15, 20), (19, 21)]
+        {
             let line = mcp_tests::harness::Line { latency: ms(10), ..Chunker::Whole.into() };
             let mut pair = Pair::new(client(versions), server(versions), line);
             pair.settle();
@@ -319,7 +333,8 @@ fn wherever_cancellation_and_answer_cross_the_call_ends_once() {
             pair.drive_bounded(secs(1));
             let ends = pair.app.client_log.iter().filter(|l| l.starts_with("slow ended")).count();
             assert_eq!(ends, 1, "{cancelled} {answered}: {:?}", pair.app.client_log);
-            let answers = pair.went(Direction::ServerToClient).filter(|m| m["result"].get("content").is_some()).count();
+            let answers =
+                pair.went(Direction::ServerToClient).filter(|m| m["result"].get("content").is_some()).count();
             let told = pair.app.server_log.iter().filter(|l| l.starts_with("cancelled")).count();
             assert_eq!(answers + told, 1, "{cancelled} {answered}: answered or told, never both");
             assert!(pair.app.open.is_empty());

@@ -53,7 +53,10 @@ fn both_eras_live_in_one_process_and_see_nothing_of_each_other() {
         let call = lone.take(&legacy(2, "tools/list", Value::Null));
         in_version(&call, Version::V2025_06_18);
         let peer = lone.pipe.engine().peer(&call);
-        assert_eq!((value(&peer.info.expect("told")), value(&peer.capabilities)), (json!({"name": "old", "version": "1"}), json!({"roots": {}})));
+        assert_eq!(
+            (value(&peer.info.expect("told")), value(&peer.capabilities)),
+            (json!({"name": "old", "version": "1"}), json!({"roots": {}}))
+        );
         assert_eq!(lone.complete(call.id(), &json!({"tools": []}))["result"], json!({"tools": []}));
         // A modern request inside the session knows nothing of it.
         let call = lone.take(&modern(3, "tools/list", json!({})));
@@ -93,7 +96,8 @@ fn an_unknown_version_is_answered_with_those_that_are_served() {
             for method in ["tools/list", "server/discover", "initialize", "harbor/unknown", "ping"] {
                 each_cut(|cut| {
                     let mut lone = only(versions, cut);
-                    let error = lone.refused(&modern_with(1, method, json!({}), &json!({VERSION_KEY: asked})));
+                    let error =
+                        lone.refused(&modern_with(1, method, json!({}), &json!({VERSION_KEY: asked})));
                     assert_eq!(error["code"], -32022, "{method}");
                     assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": asked}));
                     lone.works();
@@ -107,7 +111,8 @@ fn an_unknown_version_is_answered_with_those_that_are_served() {
 // covers: VER-009, ERR-008
 #[test]
 fn the_version_is_looked_at_before_anything_that_another_one_may_want_otherwise() {
-    let changes = json!({VERSION_KEY: "2030-01-01", CAPABILITIES_KEY: null, "io.modelcontextprotocol/logLevel": 7});
+    let changes =
+        json!({VERSION_KEY: "2030-01-01", CAPABILITIES_KEY: null, "io.modelcontextprotocol/logLevel": 7});
     each_cut(|cut| {
         let mut lone = dual(cut);
         assert_eq!(lone.refused(&modern_with(1, "tools/list", json!({}), &changes))["code"], -32022);
@@ -126,7 +131,8 @@ fn both_lists_of_versions_are_the_same_list() {
             let mut lone = LoneServer::server(server(VersionSet::ALL).list_legacy(list_legacy), cut);
             lone.tell(&modern(1, "server/discover", json!({})));
             assert_eq!(lone.reply()["result"]["supportedVersions"], want);
-            let error = lone.refused(&modern_with(2, "tools/list", json!({}), &json!({VERSION_KEY: "2030-01-01"})));
+            let error =
+                lone.refused(&modern_with(2, "tools/list", json!({}), &json!({VERSION_KEY: "2030-01-01"})));
             assert_eq!(error["data"]["supported"], want);
             lone.transcript
         });
@@ -183,8 +189,12 @@ fn initialize_at_a_modern_only_server_names_the_versions() {
 fn a_modern_only_server_says_what_every_other_request_lacks() {
     each_cut(|cut| {
         let mut lone = only(VersionSet::MODERN, cut);
-        for method in ["ping", "tools/list", "server/discover", "harbor/tide", "unheard/of", "logging/setLevel"] {
-            for params in [Value::Null, json!({}), json!({"_meta": {}}), json!({"_meta": {"progressToken": 1}})] {
+        for method in
+            ["ping", "tools/list", "server/discover", "harbor/tide", "unheard/of", "logging/setLevel"]
+        {
+            for params in
+                [Value::Null, json!({}), json!({"_meta": {}}), json!({"_meta": {"progressToken": 1}})]
+            {
                 let error = lone.refused(&legacy(1, method, params));
                 assert_eq!(error["code"], -32602, "{method}");
                 let message = error["message"].as_str().unwrap_or_default();
@@ -206,7 +216,10 @@ fn metadata_that_is_missing_or_ill_typed_is_named() {
         (json!({VERSION_KEY: ["2026-07-28"]}), VERSION_KEY),
         (json!({CAPABILITIES_KEY: []}), CAPABILITIES_KEY),
         (json!({CAPABILITIES_KEY: "{}"}), CAPABILITIES_KEY),
-        (json!({"io.modelcontextprotocol/clientInfo": "harbor-client"}), "io.modelcontextprotocol/clientInfo"),
+        (
+            json!({"io.modelcontextprotocol/clientInfo": "harbor-client"}),
+            "io.modelcontextprotocol/clientInfo",
+        ),
         (json!({"io.modelcontextprotocol/logLevel": "loud"}), "log level"),
         (json!({"io.modelcontextprotocol/logLevel": 3}), "log level"),
         (json!({"progressToken": 1.5}), "progressToken"),
@@ -398,12 +411,22 @@ fn methods_that_the_modern_era_removed_do_not_exist_there() {
         Capability::Logging,
     ];
     let removed = [
-        "ping", "initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list",
-        "roots/list", "sampling/createMessage", "elicitation/create", "unheard/of", "",
+        "ping",
+        "initialize",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/list",
+        "roots/list",
+        "sampling/createMessage",
+        "elicitation/create",
+        "unheard/of",
+        "",
     ];
     for versions in [VersionSet::ALL, VersionSet::MODERN] {
         each_cut(|cut| {
-            let config = server(versions).capabilities(every.iter().fold(Capabilities::new(), |c, e| c.with(*e)));
+            let config =
+                server(versions).capabilities(every.iter().fold(Capabilities::new(), |c, e| c.with(*e)));
             let mut lone = LoneServer::server(config, cut);
             for method in removed {
                 assert_eq!(lone.refused(&modern(1, method, json!({})))["code"], -32601, "{method}");
@@ -434,7 +457,8 @@ fn a_feature_that_was_not_declared_is_not_served() {
             for (method, gate) in gated {
                 // Completions had no capability of their own in the first revision.
                 let free = gate == Capability::Completions && version == Version::V2024_11_05;
-                let mut lone = LoneServer::server(server(VersionSet::ALL).capabilities(Capabilities::new()), cut);
+                let mut lone =
+                    LoneServer::server(server(VersionSet::ALL).capabilities(Capabilities::new()), cut);
                 lone.open(version);
                 if !free {
                     assert_eq!(lone.refused(&legacy(1, method, json!({})))["code"], -32601, "{method}");

@@ -31,14 +31,20 @@ fn provoked(version: Option<Version>, limits: Limits) -> Vec<Value> {
         r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[]}"#.to_owned(),
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"x":"{}"}}}}"#, "y".repeat(2_000)),
-        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"x":{}{}}}}}"#, "[".repeat(200), "]".repeat(200)),
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"x":{}{}}}}}"#,
+            "[".repeat(200),
+            "]".repeat(200)
+        ),
         ask(json!(1), "unheard/of", json!({})).to_string(),
         ask(json!(1), &"long".repeat(200), json!({})).to_string(),
         ask(json!(1), "prompts/list", json!({})).to_string(),
         ask(json!(1), "initialize", json!({})).to_string(),
         legacy(1, "server/discover", json!({})).to_string(),
-        modern_with(1, "tools/list", json!({}), &json!({"io.modelcontextprotocol/protocolVersion": "1"})).to_string(),
-        modern_with(1, "tools/list", json!({}), &json!({"io.modelcontextprotocol/clientCapabilities": 1})).to_string(),
+        modern_with(1, "tools/list", json!({}), &json!({"io.modelcontextprotocol/protocolVersion": "1"}))
+            .to_string(),
+        modern_with(1, "tools/list", json!({}), &json!({"io.modelcontextprotocol/clientCapabilities": 1}))
+            .to_string(),
         modern_with(1, "tools/list", json!({}), &json!({"progressToken": []})).to_string(),
     ];
     lines.push(ask(json!("old"), "tools/call", json!({"name": "a"})).to_string());
@@ -90,7 +96,9 @@ fn errors_of_the_application_go_out_as_they_are() {
             };
             // Resource not found is -32002 in the legacy era alone.
             let not_found = if version.is_some() { -32002 } else { -32602 };
-            for (code, data) in [(7, Value::Null), (not_found, json!({"uri": "tide://x"})), (-32603, json!([1, null]))] {
+            for (code, data) in
+                [(7, Value::Null), (not_found, json!({"uri": "tide://x"})), (-32603, json!([1, null]))]
+            {
                 let call = lone.take(&request);
                 let mut error = RpcError::new(code, "no \"luck\"\nat all");
                 if !data.is_null() {

@@ -56,7 +56,10 @@ fn the_same_metadata_is_known_wherever_it_stands() {
     same_either_way(&[
         line("1", &format!(r#"{{"name":"a","_meta":{meta}}}"#)),
         line("2", &format!(r#"{{"name":"a","_meta":{meta}}}"#)),
-        line("\"long id, so that all else moves\"", &format!(r#"{{"name":"b","_meta":{meta},"arguments":{{"x":1}}}}"#)),
+        line(
+            "\"long id, so that all else moves\"",
+            &format!(r#"{{"name":"b","_meta":{meta},"arguments":{{"x":1}}}}"#),
+        ),
         line("4", &format!(r#"{{"_meta":{meta},"arguments":{{}},"name":"c"}}"#)),
         line("5", &format!("{{ \"_meta\" :\t {meta} , \"name\":\"d\"}}")),
         format!(r#"{{"params":{{"name":"e","_meta":{meta}}},"method":"tools/call","id":6,"jsonrpc":"2.0"}}"#),
@@ -97,9 +100,13 @@ fn metadata_may_change_from_one_request_to_the_next() {
     let capable = with("io.modelcontextprotocol/clientCapabilities", json!({"roots": {}}));
     let other = with("io.modelcontextprotocol/clientInfo", json!({"name": "other", "version": "9"}));
     let future = with("io.modelcontextprotocol/protocolVersion", json!("2030-01-01"));
-    let metas = [modern_meta().to_string(), capable.clone(), other, modern_meta().to_string(), future, capable];
-    let lines: Vec<_> =
-        metas.iter().enumerate().map(|(i, meta)| line(&i.to_string(), &format!(r#"{{"name":"a","_meta":{meta}}}"#))).collect();
+    let metas =
+        [modern_meta().to_string(), capable.clone(), other, modern_meta().to_string(), future, capable];
+    let lines: Vec<_> = metas
+        .iter()
+        .enumerate()
+        .map(|(i, meta)| line(&i.to_string(), &format!(r#"{{"name":"a","_meta":{meta}}}"#)))
+        .collect();
     same_either_way(&lines);
 }
 
@@ -166,7 +173,10 @@ fn metadata_of_results_is_the_applications_with_ours_added() {
         let call = lone.take(&modern(1, "tools/list", json!({})));
         let own = json!({"tools": [], "ttlMs": 5, "cacheScope": "public", "resultType": "complete"});
         let answer = lone.complete(call.id(), &own);
-        assert_eq!((&answer["result"]["ttlMs"], &answer["result"]["cacheScope"]), (&json!(5), &json!("public")));
+        assert_eq!(
+            (&answer["result"]["ttlMs"], &answer["result"]["cacheScope"]),
+            (&json!(5), &json!("public"))
+        );
         lone.transcript
     });
 }

@@ -3,7 +3,9 @@
 
 use mcp_proto::client::Event as ClientEvent;
 use mcp_proto::pipe::Pipe as _;
-use mcp_proto::{CallError, CallOptions, Diagnostic, Fault, Limits, Malformed, UseError, Version, VersionSet};
+use mcp_proto::{
+    CallError, CallOptions, Diagnostic, Fault, Limits, Malformed, UseError, Version, VersionSet,
+};
 use mcp_tests::harness::build::{discovery, legacy, modern, modern_meta, modern_with, note, result};
 use mcp_tests::harness::{Chunker, LoneClient, LoneServer, Transcript, each_cut};
 use serde_json::{Value, json};
@@ -35,7 +37,10 @@ fn max_frame() {
         lone.complete(call.id(), &nothing());
         longest["params"]["arguments"]["x"] = "y".repeat(room + 1).into();
         lone.tell(&longest);
-        assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::TooLong { limit: 600 }, answered: true, .. }));
+        assert!(matches!(
+            lone.diagnostic(),
+            Diagnostic::Malformed { why: Malformed::TooLong { limit: 600 }, answered: true, .. }
+        ));
         let answer = lone.reply();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32600)));
         lone.works();
@@ -55,11 +60,15 @@ fn max_depth() {
         let limits = limits(|l| l.max_depth = set);
         each_cut(|cut| {
             let mut lone = served(&limits, cut);
-            let request = |levels| modern(1, "tools/call", json!({"name": "a", "arguments": {"x": nested(levels)}}));
+            let request =
+                |levels| modern(1, "tools/call", json!({"name": "a", "arguments": {"x": nested(levels)}}));
             let call = lone.take(&request(depth));
             lone.complete(call.id(), &nothing());
             lone.tell(&request(depth + 1));
-            assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Depth { .. }, answered: true, .. }));
+            assert!(matches!(
+                lone.diagnostic(),
+                Diagnostic::Malformed { why: Malformed::Depth { .. }, answered: true, .. }
+            ));
             let answer = lone.reply();
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32700)));
             lone.works();
@@ -74,7 +83,8 @@ fn max_members() {
     let limits = limits(|l| l.max_members = 16);
     each_cut(|cut| {
         let mut lone = served(&limits, cut);
-        let many: Value = (0..17).map(|i| (format!("k{i}"), json!(i))).collect::<serde_json::Map<_, _>>().into();
+        let many: Value =
+            (0..17).map(|i| (format!("k{i}"), json!(i))).collect::<serde_json::Map<_, _>>().into();
         let mut envelope = ask(1);
         envelope.as_object_mut().expect("an object").extend(many.as_object().expect("an object").clone());
         for request in [
@@ -83,7 +93,10 @@ fn max_members() {
             envelope,
         ] {
             lone.tell(&request);
-            assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Members { .. }, .. }));
+            assert!(matches!(
+                lone.diagnostic(),
+                Diagnostic::Malformed { why: Malformed::Members { .. }, .. }
+            ));
             assert_eq!(lone.reply()["error"]["code"], -32600);
         }
         lone.works();
@@ -98,7 +111,12 @@ fn max_id() {
     each_cut(|cut| {
         let mut lone = served(&limits, cut);
         let longest = "x".repeat(18);
-        let call = lone.take(&modern_with(longest.clone(), "tools/list", json!({}), &json!({"progressToken": longest})));
+        let call = lone.take(&modern_with(
+            longest.clone(),
+            "tools/list",
+            json!({}),
+            &json!({"progressToken": longest}),
+        ));
         lone.complete(call.id(), &json!({"tools": []}));
         let longer = "x".repeat(19);
         lone.tell(&ask(longer.clone()));
@@ -249,7 +267,8 @@ fn max_pending_calls() {
     each_cut(|cut| {
         let mut lone = LoneClient::client(client(VersionSet::ALL).limits(limits.clone()), cut);
         lone.with_modern(json!({"tools": {}}));
-        let calls: Vec<_> = (0..3).map(|_| lone.calls("tools/list", &json!({}), &CallOptions::new())).collect();
+        let calls: Vec<_> =
+            (0..3).map(|_| lone.calls("tools/list", &json!({}), &CallOptions::new())).collect();
         let refused = lone.cannot_call("tools/list", &json!({}), &CallOptions::new());
         assert_eq!(refused, UseError::Full("max_pending_calls"));
         lone.tell(&result(&calls[1].1, json!({"tools": []})));
@@ -337,7 +356,11 @@ fn max_peer_info() {
         let mut lone = served(&limits, cut);
         let with = |name: String| {
             let info = json!({"name": name, "version": "1"});
-            legacy(1, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}))
+            legacy(
+                1,
+                "initialize",
+                json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}),
+            )
         };
         let error = lone.refused(&with("x".repeat(100)));
         assert_eq!(error["code"], -32602);

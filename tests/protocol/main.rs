@@ -9,7 +9,7 @@ mod cancel;
 mod classify;
 mod common;
 mod errors;
-
+mod flow;
 mod known_meta;
 mod limits;
 mod malformed;

@@ -69,13 +69,33 @@ fn faulty_requests_are_answered_with_their_id_where_one_can_be_made_out() {
         (r#"{"jsonrpc":"2.0","id":7,"Method":"ping","method":"ping"}"#, M::MisCased, -32600, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","ID":7,"id":7,"method":"ping"}"#, M::MisCased, -32600, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping","PARAMS":{}}"#, M::MisCased, -32600, Some(json!(7))),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":1,"a":2}}"#, M::DuplicateMember { at: 0 }, -32600, Some(json!(7))),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","m\u0065thod":"x"}"#, M::DuplicateMember { at: 0 }, -32600, Some(json!(7))),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":01}}"#, M::Json { at: 0 }, -32700, Some(json!(7))),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":1,"a":2}}"#,
+            M::DuplicateMember { at: 0 },
+            -32600,
+            Some(json!(7)),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","m\u0065thod":"x"}"#,
+            M::DuplicateMember { at: 0 },
+            -32600,
+            Some(json!(7)),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":01}}"#,
+            M::Json { at: 0 },
+            -32700,
+            Some(json!(7)),
+        ),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping",}"#, M::Json { at: 0 }, -32700, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"pi"#, M::Json { at: 0 }, -32700, Some(json!(7))),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping"} {}"#, M::Json { at: 0 }, -32700, Some(json!(7))),
-        (r#"{"jsonrpc":"2.0","method":"ping","id":7,"x":"\ud800"}"#, M::Json { at: 0 }, -32700, Some(json!(7))),
+        (
+            r#"{"jsonrpc":"2.0","method":"ping","id":7,"x":"\ud800"}"#,
+            M::Json { at: 0 },
+            -32700,
+            Some(json!(7)),
+        ),
         (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, M::Id, -32600, None),
         (r#"{"jsonrpc":"2.0","id":9e99,"method":"ping"}"#, M::Id, -32600, None),
     ];
@@ -173,7 +193,10 @@ fn notifications_beyond_the_limit_are_not_answered_either() {
         let mut lone = LoneServer::server(config, cut);
         let long = "x".repeat(400);
         lone.feed(format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"x":"{long}"}}}}"#));
-        assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::TooLong { .. }, answered: false, .. }));
+        assert!(matches!(
+            lone.diagnostic(),
+            Diagnostic::Malformed { why: Malformed::TooLong { .. }, answered: false, .. }
+        ));
         lone.still();
         lone.works();
         lone.transcript
@@ -216,13 +239,19 @@ fn responses_to_nothing_are_told_and_not_answered() {
 fn invalid_utf8_is_a_parse_error_and_never_repaired() {
     each_cut(|cut| {
         let mut lone = session(Version::V2025_11_25, cut);
-        let bad: [&[u8]; 6] = [b"\xff", b"\xc3\x28", b"\xe2\x82", b"\xf0\x9f\x8c", b"\xc0\x80", b"\xed\xa0\x80"];
+        let bad: [&[u8]; 6] =
+            [b"\xff", b"\xc3\x28", b"\xe2\x82", b"\xf0\x9f\x8c", b"\xc0\x80", b"\xed\xa0\x80"];
         for bytes in bad {
-            let line = [br#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":""#, bytes, br#""}}"#].concat();
+            let line =
+                [br#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":""#, bytes, br#""}}"#].concat();
             assert_eq!(answer(&mut lone, line), Some((-32700, Some(json!(1)))));
             assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Utf8 { .. }, .. }));
             let line = [br#"{"jsonrpc":"2.0","id":""#, bytes, br#"","method":"x"}"#].concat();
-            assert_eq!(answer(&mut lone, line), Some((-32700, None)), "an id that cannot be read is not echoed");
+            assert_eq!(
+                answer(&mut lone, line),
+                Some((-32700, None)),
+                "an id that cannot be read is not echoed"
+            );
             lone.diagnostic();
         }
         pong(&mut lone);
@@ -235,7 +264,9 @@ fn invalid_utf8_is_a_parse_error_and_never_repaired() {
 fn line_ends_blank_lines_and_byte_order_marks() {
     each_cut(|cut| {
         let mut lone = session(Version::V2025_06_18, cut);
-        lone.feed_bytes(format!("\n\r\n  \t \r\n\n{PING}\r\n\u{feff}{PING}\n  {PING}  \n\u{feff}\r\n").as_bytes());
+        lone.feed_bytes(
+            format!("\n\r\n  \t \r\n\n{PING}\r\n\u{feff}{PING}\n  {PING}  \n\u{feff}\r\n").as_bytes(),
+        );
         assert_eq!(lone.sent(), vec![json!({"jsonrpc": "2.0", "id": 1, "result": {}}); 3]);
         lone.still();
         // A mark is tolerated at the beginning alone.
@@ -247,7 +278,10 @@ fn line_ends_blank_lines_and_byte_order_marks() {
         assert_eq!(answer(&mut lone, format!("{PING}\r{PING}")), Some((-32700, Some(json!(1)))));
         lone.diagnostic();
         // Unescaped control characters in strings are no JSON.
-        assert_eq!(answer(&mut lone, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\tb\"}"), Some((-32700, Some(json!(1)))));
+        assert_eq!(
+            answer(&mut lone, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\tb\"}"),
+            Some((-32700, Some(json!(1))))
+        );
         lone.diagnostic();
         pong(&mut lone);
         lone.transcript
@@ -269,7 +303,10 @@ fn a_line_without_end_costs_no_memory_and_its_id_is_found() {
         lone.still();
         lone.feed_bytes(b"\"},\"id\":\"far behind\"}\n");
         let told = lone.diagnostic();
-        assert!(matches!(told, Diagnostic::Malformed { why: Malformed::TooLong { .. }, answered: true, .. }), "{told:?}");
+        assert!(
+            matches!(told, Diagnostic::Malformed { why: Malformed::TooLong { .. }, answered: true, .. }),
+            "{told:?}"
+        );
         assert_eq!(lone.reply()["id"], "far behind");
         lone.works();
     }
@@ -296,7 +333,8 @@ fn a_million_levels_of_nesting_are_one_error() {
             let levels = if open.is_empty() { deep.clone() } else { open.repeat(1_000_000) };
             let ends = if close.is_empty() { "]".repeat(1_000_000) } else { close.repeat(1_000_000) };
             let middle = if open.is_empty() { "" } else { "1" };
-            let line = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"x","params":{{"a":{levels}{middle}{ends}}}}}"#);
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":5,"method":"x","params":{{"a":{levels}{middle}{ends}}}}}"#);
             assert_eq!(answer(&mut lone, line), Some((-32700, Some(json!(5)))));
             assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Depth { .. }, .. }));
         }
@@ -333,13 +371,15 @@ fn unknown_members_and_vocabulary_pass() {
     each_cut(|cut| {
         let mut lone = session(Version::V2025_11_25, cut);
         let call = {
-            let mut request = legacy(1, "tools/call", json!({"name": "a", "new": {"x": 1}, "task": {"ttl": 5}}));
+            let mut request =
+                legacy(1, "tools/call", json!({"name": "a", "new": {"x": 1}, "task": {"ttl": 5}}));
             request["extra"] = json!([1, 2]);
             request["jsonrpc "] = "3.0".into();
             lone.take(&request)
         };
         assert_eq!(call.params().map(|p| p.to_string().contains(r#""new":{"x":1}"#)), Some(true));
-        let answer = lone.complete(call.id(), &json!({"content": [{"type": "text", "text": "", "glow": 1}], "new": true}));
+        let answer = lone
+            .complete(call.id(), &json!({"content": [{"type": "text", "text": "", "glow": 1}], "new": true}));
         assert_eq!(answer["result"]["new"], true);
         lone.transcript
     });
@@ -350,7 +390,8 @@ fn unknown_members_and_vocabulary_pass() {
 fn a_legacy_client_answers_faulty_requests_of_its_server() {
     for version in LEGACY {
         each_cut(|cut| {
-            let mut lone = LoneClient::client(client(VersionSet::only(version)).custom_method("harbor/name"), cut);
+            let mut lone =
+                LoneClient::client(client(VersionSet::only(version)).custom_method("harbor/name"), cut);
             lone.with_legacy(version, json!({}));
             for (line, code) in [
                 (r#"{"jsonrpc":"1.0","id":"s","method":"ping"}"#, -32600),

@@ -26,7 +26,13 @@ fn common(ours: VersionSet, theirs: VersionSet) -> Option<Version> {
     offered.filter(|v| ours.contains(*v))
 }
 
-fn call(pair: &mut Pair, name: &str, method: &str, params: &Value, options: &CallOptions) -> mcp_proto::CallKey {
+fn call(
+    pair: &mut Pair,
+    name: &str,
+    method: &str,
+    params: &Value,
+    options: &CallOptions,
+) -> mcp_proto::CallKey {
     let key = pair.app.call(pair.now, &mut pair.client, name, method, params, options).expect(name);
     pair.settle();
     key
@@ -110,7 +116,8 @@ fn the_application_never_sees_a_revision() {
     ] {
         assert!(seen.iter().any(|l| l.starts_with(line)), "{line} in {seen:#?}");
     }
-    let own = r#"meta ended: {"content":[{"text":"{\"baggage\":\"b=2\",\"com.example/own\":{\"deep\":[1,null]},"#;
+    let own =
+        r#"meta ended: {"content":[{"text":"{\"baggage\":\"b=2\",\"com.example/own\":{\"deep\":[1,null]},"#;
     assert!(seen.iter().any(|l| l.starts_with(own)), "{seen:#?}");
     assert!(served.iter().any(|l| l == r#"cancelled: Client(Some("nobody waits"))"#), "{served:#?}");
     assert!(served.iter().any(|l| l.ends_with(", wants progress")), "{served:#?}");
@@ -140,7 +147,9 @@ fn pairs_without_a_common_version_end_and_say_what_each_speaks() {
             let end = each_cut(|cut| {
                 let mut pair = Pair::new(client(ours), server(theirs), cut);
                 let params = json!({});
-                pair.app.call(pair.now, &mut pair.client, "list", "tools/list", &params, &CallOptions::new()).expect("queued");
+                pair.app
+                    .call(pair.now, &mut pair.client, "list", "tools/list", &params, &CallOptions::new())
+                    .expect("queued");
                 pair.settle();
                 assert!(pair.app.peer.is_none(), "{ours:?} {theirs:?}");
                 assert_eq!(pair.app.client_log.len(), 2, "one outcome, one end: {:?}", pair.app.client_log);
@@ -151,7 +160,10 @@ fn pairs_without_a_common_version_end_and_say_what_each_speaks() {
             assert!(text.contains(&newest), "{ours:?} and {theirs:?}: {text}");
             match end {
                 Fault::NoCommonVersion { theirs: named, .. } => {
-                    assert!(named.iter().all(|n| theirs.iter().any(|v| v.as_str() == n)), "{named:?} of {theirs:?}");
+                    assert!(
+                        named.iter().all(|n| theirs.iter().any(|v| v.as_str() == n)),
+                        "{named:?} of {theirs:?}"
+                    );
                 }
                 Fault::LegacyServer { .. } => assert!(ours.era(Era::Legacy).is_empty()),
                 other => panic!("{other:?}"),
@@ -212,7 +224,8 @@ fn legacy_servers_ask_their_clients() {
             let ask = |pair: &mut Pair, method: &str, options: &CallOptions| {
                 let params = json!({"of": "the ship"});
                 let params = if method == "ping" { json!({}) } else { params };
-                let key = pair.server.engine().request(pair.now, channel, method, &params, options).expect("open");
+                let key =
+                    pair.server.engine().request(pair.now, channel, method, &params, options).expect("open");
                 pair.settle();
                 key
             };
@@ -225,7 +238,8 @@ fn legacy_servers_ask_their_clients() {
             pair.server.engine().cancel_request(pair.now, key, None).expect("open");
             pair.settle();
             assert!(pair.app.asked.is_empty(), "no longer asked");
-            let answers: Vec<_> = pair.app.server_log.iter().filter(|l| l.starts_with("client answered")).cloned().collect();
+            let answers: Vec<_> =
+                pair.app.server_log.iter().filter(|l| l.starts_with("client answered")).cloned().collect();
             assert_eq!(answers.len(), 4, "{answers:?}");
             assert_eq!(answers[..2], ["client answered: {}", r#"client answered: {"said":"yes"}"#]);
             assert!(answers[2].contains("code: -32601"), "{}", answers[2]);
@@ -263,9 +277,12 @@ fn answers_out_of_order_find_their_calls() {
 #[test]
 fn slow_lines_and_narrow_pipes_change_nothing_but_time() {
     let reference = story(&session(VersionSet::ALL, VersionSet::ALL, Line::default()));
-    for (cut, room, latency) in
-        [(Chunker::Whole, 1, 0), (Chunker::Seeded(4), 7, 1), (Chunker::Whole, 64, 20), (Chunker::Bytewise, 3, 0)]
-    {
+    for (cut, room, latency) in [
+        (Chunker::Whole, 1, 0),
+        (Chunker::Seeded(4), 7, 1),
+        (Chunker::Whole, 64, 20),
+        (Chunker::Bytewise, 3, 0),
+    ] {
         let line = Line { cut, room, latency: ms(latency) };
         for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
             let pair = session(versions, VersionSet::ALL, line);
@@ -283,7 +300,8 @@ fn a_connection_is_no_conversation() {
     for who in ["ann", "ben"] {
         let meta = RawJson::new(format!(r#"{{"com.example/who":"{who}"}}"#)).expect("JSON");
         call(&mut pair, who, "tools/call", &tool("meta", json!({})), &CallOptions::new().with_meta(meta));
-        let want = json!({"content": [{"type": "text", "text": json!({"com.example/who": who}).to_string()}]});
+        let want =
+            json!({"content": [{"type": "text", "text": json!({"com.example/who": who}).to_string()}]});
         assert_eq!(pair.app.outcome(who), Some(want.to_string().as_str()));
     }
     call(&mut pair, "none", "tools/call", &tool("meta", json!({})), &CallOptions::new());

@@ -70,7 +70,10 @@ fn a_discovery_with_a_common_modern_version_settles_it() {
         // A legacy entry beside it, first or not, is never taken for a modern one.
         assert_eq!(peer.version, Version::V2026_07_28);
         assert_eq!(peer.instructions.as_deref(), Some("Be kind."));
-        assert_eq!(value(&peer.info.expect("an identity")), json!({"name": "tide-server", "version": "2.1.0"}));
+        assert_eq!(
+            value(&peer.info.expect("an identity")),
+            json!({"name": "tide-server", "version": "2.1.0"})
+        );
         assert_eq!(value(&peer.capabilities), json!({"tools": {}, "x": 1}));
         assert_eq!(lone.pipe.engine().verdict(), Some(Verdict::Modern));
         lone.silent();
@@ -161,7 +164,9 @@ fn an_unsupported_version_answer_is_known_by_its_shape_whatever_the_code() {
             let (mut lone, probe) = asking(dual(), cut);
             let data = json!({"supported": ["2030-01-01"], "requested": "2026-07-28", "more": 1});
             lone.tell(&unsupported(&probe, code, data));
-            gives_up(lone, |fault| assert!(matches!(fault, Fault::NoCommonVersion { .. }), "{code}: {fault:?}"))
+            gives_up(lone, |fault| {
+                assert!(matches!(fault, Fault::NoCommonVersion { .. }), "{code}: {fault:?}")
+            })
         });
     }
 }
@@ -220,7 +225,8 @@ fn a_modern_refusal_is_reported_and_never_leads_to_initialize() {
 // covers: VER-020, VER-025
 #[test]
 fn any_other_error_leads_to_initialize_on_the_same_connection() {
-    let codes = [-32700, -32600, -32601, -32602, -32603, -32002, -32042, -32000, -32019, -32099, -1, 0, 7, 1 << 40];
+    let codes =
+        [-32700, -32600, -32601, -32602, -32603, -32002, -32042, -32000, -32019, -32099, -1, 0, 7, 1 << 40];
     for code in codes {
         each_cut(|cut| {
             let (mut lone, probe) = asking(dual(), cut);
@@ -237,7 +243,10 @@ fn a_modern_only_client_says_what_it_speaks_and_what_the_server_said() {
         let (mut lone, probe) = asking(client(VersionSet::MODERN), cut);
         lone.tell(&error(&probe, -32601, "Method not found", Value::Null));
         gives_up(lone, |fault| {
-            assert!(matches!(fault, Fault::LegacyServer { answer: Some(e), .. } if e.code == -32601), "{fault:?}");
+            assert!(
+                matches!(fault, Fault::LegacyServer { answer: Some(e), .. } if e.code == -32601),
+                "{fault:?}"
+            );
             let text = fault.to_string();
             assert!(text.contains("2026-07-28") && text.contains("Method not found"), "{text}");
             assert_eq!(fault.retry_with(), None);

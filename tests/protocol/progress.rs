@@ -230,9 +230,11 @@ fn every_client(test: impl Fn(&mut LoneClient)) {
 #[test]
 fn a_client_is_told_how_far_its_call_is() {
     every_client(|lone| {
-        let (key, request) = lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new().with_progress());
+        let (key, request) =
+            lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new().with_progress());
         let token = &request["params"]["_meta"]["progressToken"];
-        let params = json!({"progressToken": token, "progress": 0.5, "total": 2, "message": "half", "more": []});
+        let params =
+            json!({"progressToken": token, "progress": 0.5, "total": 2, "message": "half", "more": []});
         lone.tell(&note("notifications/progress", params));
         assert_eq!(lone.progress(key), Progress::new(0.5).of(2.0).saying("half"));
         lone.tell(&news(token.clone(), 1.0));
@@ -249,7 +251,8 @@ fn a_client_is_told_how_far_its_call_is() {
 #[test]
 fn progress_that_makes_no_sense_is_told_and_dropped() {
     every_client(|lone| {
-        let (asked, first) = lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new().with_progress());
+        let (asked, first) =
+            lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new().with_progress());
         let (_, second) = lone.calls("tools/call", &json!({"name": "b"}), &CallOptions::new());
         lone.tell(&news(first["id"].clone(), 5.0));
         assert_eq!(lone.progress(asked), Progress::new(5.0));
@@ -313,7 +316,11 @@ fn a_legacy_client_reports_on_what_it_was_asked() {
             lone.open(version);
             let channel = lone.pipe.channel();
             let options = CallOptions::new().with_progress();
-            let key = lone.pipe.engine().request(lone.now, channel, "harbor/name", &json!({}), &options).expect("open");
+            let key = lone
+                .pipe
+                .engine()
+                .request(lone.now, channel, "harbor/name", &json!({}), &options)
+                .expect("open");
             let request = lone.reply();
             for i in 1..=3 {
                 lone.pass(secs(50));
@@ -354,7 +361,9 @@ fn only_the_newest_report_is_kept_for_a_client_that_does_not_look() {
         engine.handle_message(now, channel, message.into());
     }
     match engine.poll_event(now) {
-        Some(Event::Progress { call, progress }) => assert_eq!((call, progress), (key, Progress::new(1_000.0))),
+        Some(Event::Progress { call, progress }) => {
+            assert_eq!((call, progress), (key, Progress::new(1_000.0)))
+        }
         other => panic!("{other:?}"),
     }
     assert!(engine.poll_event(now).is_none());

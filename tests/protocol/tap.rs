@@ -57,7 +57,8 @@ fn the_tap_is_off_unless_asked_for() {
 #[test]
 fn hidden_members_never_reach_the_tap() {
     each_cut(|cut| {
-        let config = server(VersionSet::ALL).limits(watching(100)).hide_in_tap("token").hide_in_tap("pass word");
+        let config =
+            server(VersionSet::ALL).limits(watching(100)).hide_in_tap("token").hide_in_tap("pass word");
         let mut lone = LoneServer::server(config, cut);
         let arguments = json!({"token": "S3CRET", "deep": [{"pass word": {"a": "S3CRET"}}], "kept": "token"});
         let call = lone.take(&modern(1, "tools/call", json!({"name": "a", "arguments": arguments})));
@@ -69,7 +70,11 @@ fn hidden_members_never_reach_the_tap() {
         lone.sent();
         let seen: Vec<_> = records(&mut lone).iter().map(text).collect();
         assert!(seen.iter().all(|t| !t.contains("S3CRET")), "{seen:?}");
-        assert!(seen[0].contains(r#""token":"[redacted]""#) && seen[0].contains(r#""kept":"token""#), "{}", seen[0]);
+        assert!(
+            seen[0].contains(r#""token":"[redacted]""#) && seen[0].contains(r#""kept":"token""#),
+            "{}",
+            seen[0]
+        );
         assert!(seen[2].contains("12 bytes"), "{}", seen[2]);
         seen
     });
@@ -141,7 +146,9 @@ fn everything(seed: u64) -> String {
         let name = ["echo", "count", "meta", "fail", "slow"][i % 5];
         let params = json!({"name": name, "arguments": {"text": "x".repeat(i * 7), "to": 12}});
         let options = CallOptions::new().with_progress().timeout(secs(2));
-        pair.app.call(pair.now, &mut pair.client, &format!("{i}"), "tools/call", &params, &options).expect("room");
+        pair.app
+            .call(pair.now, &mut pair.client, &format!("{i}"), "tools/call", &params, &options)
+            .expect("room");
         pair.drive_bounded(ms(40));
     }
     pair.drive_bounded(secs(10));

@@ -205,7 +205,11 @@ fn requests_of_a_legacy_server_end_in_time_too() {
             lone.open(version);
             let channel = lone.pipe.channel();
             let ask = |lone: &mut LoneServer, options: &CallOptions| {
-                let key = lone.pipe.engine().request(lone.now, channel, "harbor/name", &json!({}), options).expect("open");
+                let key = lone
+                    .pipe
+                    .engine()
+                    .request(lone.now, channel, "harbor/name", &json!({}), options)
+                    .expect("open");
                 (key, lone.reply())
             };
             let over = |lone: &mut LoneServer, key: CallKey, request: &Value, why: &CallError| {
@@ -245,7 +249,9 @@ fn a_call_out_of_time_is_given_up_on_both_sides() {
             pair.settle();
             let params = json!({"name": "slow", "arguments": {}});
             let options = CallOptions::new().timeout(secs(5));
-            pair.app.call(pair.now, &mut pair.client, "slow", "tools/call", &params, &options).expect("ready");
+            pair.app
+                .call(pair.now, &mut pair.client, "slow", "tools/call", &params, &options)
+                .expect("ready");
             pair.drive_until(|pair| pair.app.outcome("slow").is_some());
             assert_eq!(pair.app.outcome("slow"), Some("not answered: no answer in time"));
             pair.settle();

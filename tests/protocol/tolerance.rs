@@ -91,7 +91,10 @@ fn json_that_is_no_message_is_told_and_not_answered_before_the_era_is_known() {
         ] {
             lone.feed(line);
             let told = lone.diagnostic();
-            assert!(matches!(&told, Diagnostic::Malformed { why: w, answered: false, .. } if *w == why), "{line}: {told:?}");
+            assert!(
+                matches!(&told, Diagnostic::Malformed { why: w, answered: false, .. } if *w == why),
+                "{line}: {told:?}"
+            );
             lone.still();
         }
         lone.transcript
@@ -162,14 +165,21 @@ fn a_modern_client_answers_no_request() {
             lone.tell(request);
             match lone.diagnostic() {
                 Diagnostic::UnexpectedRequest { method, id } => {
-                    assert_eq!((*method == *request["method"].as_str().unwrap_or(""), id.to_string()), (true, request["id"].to_string()));
+                    assert_eq!(
+                        (*method == *request["method"].as_str().unwrap_or(""), id.to_string()),
+                        (true, request["id"].to_string())
+                    );
                 }
                 other => panic!("{other:?}"),
             }
             lone.still();
         }
         // Nor a faulty one.
-        for line in [r#"{"jsonrpc":"2.0","id":"s5","method":7}"#, r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "{"] {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":"s5","method":7}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            "{",
+        ] {
             lone.feed(line);
             assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { answered: false, .. }), "{line}");
             lone.still();
@@ -199,7 +209,8 @@ fn a_modern_only_client_answers_no_request_even_before_it_is_ready() {
 
 /// A legacy client with these capabilities
 fn legacy_client(version: Version, capabilities: Capabilities, cut: Chunker) -> LoneClient {
-    let config: Config = client(VersionSet::only(version)).capabilities(capabilities).custom_method("harbor/name");
+    let config: Config =
+        client(VersionSet::only(version)).capabilities(capabilities).custom_method("harbor/name");
     let mut lone = LoneClient::client(config, cut);
     lone.with_legacy(version, json!({}));
     lone
@@ -208,7 +219,11 @@ fn legacy_client(version: Version, capabilities: Capabilities, cut: Chunker) -> 
 fn refuses(lone: &mut LoneClient, method: &str) {
     lone.tell(&legacy("s1", method, json!({})));
     let answer = lone.reply();
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("s1"), &json!(-32601)), "{method}: {answer}");
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!("s1"), &json!(-32601)),
+        "{method}: {answer}"
+    );
     lone.still();
 }
 
@@ -274,7 +289,10 @@ fn initialize_says_what_the_revision_knows() {
         let params = lone.asked("initialize")["params"].clone();
         assert_eq!(params["protocolVersion"], version.as_str());
         let known = version >= Version::V2025_06_18;
-        assert_eq!(params["capabilities"], if known { json!({"roots": {}, "elicitation": {}}) } else { json!({"roots": {}}) });
+        assert_eq!(
+            params["capabilities"],
+            if known { json!({"roots": {}, "elicitation": {}}) } else { json!({"roots": {}}) }
+        );
         let told = &params["clientInfo"];
         assert_eq!((&told["name"], &told["version"]), (&json!("harbor-client"), &json!("0.3.0")));
         assert_eq!(told.get("title").is_some(), known);

@@ -42,7 +42,8 @@ fn a_verdict_is_found_out_and_survives_as_text() {
         assert_eq!(found, verdict);
         assert_eq!(found.to_string().parse(), Ok(found));
         // The next connection, which need not ask.
-        let mut pair = Pair::new(client(VersionSet::ALL).verdict(Some(found)), server(theirs), Chunker::Whole);
+        let mut pair =
+            Pair::new(client(VersionSet::ALL).verdict(Some(found)), server(theirs), Chunker::Whole);
         pair.settle();
         assert_eq!(pair.client.engine().verdict(), Some(verdict));
         let first = pair.watch.messages[0].value["method"].clone();
@@ -193,7 +194,9 @@ fn a_handshake_that_is_refused_for_its_version_says_which_ones_there_are() {
 // covers: BASE-010, LIFE-003, LIFE-020, VER-006
 #[test]
 fn a_handshake_answer_that_makes_no_sense_is_a_fault_of_its_own() {
-    for answer in [json!({}), json!({"protocolVersion": 1}), json!({"protocolVersion": null, "capabilities": {}})] {
+    for answer in
+        [json!({}), json!({"protocolVersion": 1}), json!({"protocolVersion": null, "capabilities": {}})]
+    {
         each_cut(|cut| {
             let mut lone = LoneClient::client(client(VersionSet::LEGACY), cut);
             let initialize = lone.asked("initialize");

@@ -36,8 +36,11 @@ pub(crate) fn mad(rng: &mut Rng) -> Vec<u8> {
         1 => b"[".repeat(rng.below(6_000)),
         2 => vec![b'x'; rng.below(12_000)],
         3 => (0..rng.below(200)).map(|_| (rng.next() % 255) as u8).filter(|b| *b != b'\n').collect(),
-        4 => format!(r#"{{"jsonrpc":"2.0","id":"late","method":"x","p":"{}","id":2}}"#, "y".repeat(rng.below(6_000)))
-            .into_bytes(),
+        4 => format!(
+            r#"{{"jsonrpc":"2.0","id":"late","method":"x","p":"{}","id":2}}"#,
+            "y".repeat(rng.below(6_000))
+        )
+        .into_bytes(),
         5 => format!(r#"[{}]"#, vec!["1"; rng.below(40)].join(",")).into_bytes(),
         6 => b"\xef\xbb\xbf{}".to_vec(),
         _ => br#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{"a":1,"a":2}}"#.to_vec(),
@@ -52,7 +55,9 @@ pub(crate) fn from_client(rng: &mut Rng, id: &str) -> Value {
         0..=3 => modern_with(id, "tools/call", params, &token),
         4 => modern(id, "tools/list", json!({})),
         5 => modern(id, "server/discover", json!({})),
-        6 => modern_with(id, "tools/list", json!({}), &json!({"io.modelcontextprotocol/protocolVersion": "2"})),
+        6 => {
+            modern_with(id, "tools/list", json!({}), &json!({"io.modelcontextprotocol/protocolVersion": "2"}))
+        }
         7..=9 => {
             let mut params = params;
             params["_meta"] = token;

@@ -169,9 +169,8 @@ impl Engine {
         });
         let limits = &self.link.limits;
         // Silence leads on only where there is something else to try.
-        let waits = self.config.legacy().is_empty()
-            || self.config.verdict == Some(Verdict::Modern)
-            || last_try;
+        let waits =
+            self.config.legacy().is_empty() || self.config.verdict == Some(Verdict::Modern) || last_try;
         let wait = if waits { limits.init_timeout } else { limits.probe_timeout };
         self.arm_opening(wait);
     }
@@ -230,7 +229,8 @@ impl Engine {
             Stage::Probing { refused: None, .. } => {
                 self.close_with(Fault::HandshakeTimeout { method: vocab::DISCOVER });
             }
-            Stage::Probing { refused: Some(error), .. } | Stage::Initializing { refused: Some(error), .. } => {
+            Stage::Probing { refused: Some(error), .. }
+            | Stage::Initializing { refused: Some(error), .. } => {
                 let fault = Fault::Refused(error.clone());
                 self.close_with(fault);
             }
@@ -246,9 +246,8 @@ impl Engine {
     pub(super) fn eof_fault(&self) -> Fault {
         match &self.stage {
             // The server said why before it left.
-            Stage::Probing { refused: Some(error), .. } | Stage::Initializing { refused: Some(error), .. } => {
-                Fault::Refused(error.clone())
-            }
+            Stage::Probing { refused: Some(error), .. }
+            | Stage::Initializing { refused: Some(error), .. } => Fault::Refused(error.clone()),
             Stage::Probing { .. } | Stage::Initializing { probe: Probe::Unanswered, .. } => {
                 let legacy = !self.config.legacy().is_empty() && self.config.verdict != Some(Verdict::Legacy);
                 Fault::ExitedDuringProbe { legacy }

@@ -93,7 +93,9 @@ impl Pipe for Client {
 
     fn wants_input(&self) -> bool {
         // Never paused because of calls of its own: what has not been polled is bounded by the caller's reading.
-        !self.eof && !self.engine.is_stalled() && self.decoder.buffered() <= self.decoder.max().saturating_mul(2)
+        !self.eof
+            && !self.engine.is_stalled()
+            && self.decoder.buffered() <= self.decoder.max().saturating_mul(2)
     }
 
     fn transmit(&self) -> &[u8] {

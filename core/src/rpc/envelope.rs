@@ -475,13 +475,7 @@ fn recovered(frame: &[u8], limits: &Limits, why: Malformed) -> Rejected {
     finder.feed(frame);
     let found = finder.finish();
     let id = found.id.and_then(|text| RequestId::from_json(&text, limits.max_id));
-    Rejected {
-        why,
-        id,
-        asks: found.asks,
-        answers: found.answers && !found.asks,
-        notifies: found.notifies,
-    }
+    Rejected { why, id, asks: found.asks, answers: found.answers && !found.asks, notifies: found.notifies }
 }
 
 #[cfg(test)]

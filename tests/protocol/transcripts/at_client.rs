@@ -7,7 +7,8 @@ use mcp_tests::harness::{LoneClient, each_cut};
 use serde_json::{Map, Value, json};
 
 use super::{
-    DISCOVER_2026_07_28, FALLBACK, FULL_2025_11_25, Names, PLAIN_2024_11_05, Step, capabilities, flow, identity, normal,
+    DISCOVER_2026_07_28, FALLBACK, FULL_2025_11_25, Names, PLAIN_2024_11_05, Step, capabilities, flow,
+    identity, normal,
 };
 
 const INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
@@ -49,17 +50,20 @@ impl Replay {
             // Our own to send, and sent already.
             None | Some("initialize" | "server/discover" | "notifications/initialized") => {}
             Some("notifications/cancelled") => {
-                let (_, key) = self.calls.iter().find(|(id, _)| *id == message["params"]["requestId"]).expect("a call");
+                let (_, key) =
+                    self.calls.iter().find(|(id, _)| *id == message["params"]["requestId"]).expect("a call");
                 let reason = message["params"]["reason"].as_str();
                 self.lone.pipe.engine().cancel(now, *key, reason).expect("open");
                 self.outcomes.push((*key, json!("cancelled")));
             }
             Some(method) => {
                 let mut params = message.get("params").cloned().unwrap_or_else(|| json!({}));
-                let meta = params.as_object_mut().and_then(|p| p.remove("_meta")).unwrap_or_else(|| json!({}));
+                let meta =
+                    params.as_object_mut().and_then(|p| p.remove("_meta")).unwrap_or_else(|| json!({}));
                 let meta: Map<_, _> = meta.as_object().expect("an object").clone();
                 let own = |key: &str| !key.starts_with("io.modelcontextprotocol/") && key != "progressToken";
-                let mine: Map<_, _> = meta.iter().filter(|(k, _)| own(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+                let mine: Map<_, _> =
+                    meta.iter().filter(|(k, _)| own(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
                 let mut options = CallOptions::new();
                 options.progress = meta.contains_key("progressToken");
                 options.meta = (!mine.is_empty()).then(|| raw(&mine.into()));
@@ -103,7 +107,10 @@ impl Replay {
             match outcome {
                 Ok(result) => assert_eq!(value(&result), want),
                 Err(CallError::Rpc(error)) => {
-                    assert_eq!((json!(error.code), json!(error.message)), (want["code"].clone(), want["message"].clone()));
+                    assert_eq!(
+                        (json!(error.code), json!(error.message)),
+                        (want["code"].clone(), want["message"].clone())
+                    );
                 }
                 Err(other) => assert_eq!(json!(other.to_string()), want),
             }
@@ -112,7 +119,11 @@ impl Replay {
     }
 }
 
-fn replay(text: &str, versions: VersionSet, steps: impl Fn(Vec<Step>) -> Vec<Step>) -> mcp_proto::client::Peer {
+fn replay(
+    text: &str,
+    versions: VersionSet,
+    steps: impl Fn(Vec<Step>) -> Vec<Step>,
+) -> mcp_proto::client::Peer {
     let steps = steps(flow(text));
     let mut peer = None;
     for cut in mcp_tests::harness::Chunker::EACH {

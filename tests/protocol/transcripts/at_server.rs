@@ -6,14 +6,15 @@ use mcp_tests::harness::{LoneServer, each_cut};
 use serde_json::{Value, json};
 
 use super::{
-    CANCEL_2026_07_28, DISCOVER_2026_07_28, ERRORS_2026_07_28, FULL_2025_11_25, Names, ONE_PROCESS, PLAIN_2024_11_05,
-    Step, capabilities, flow, given, identity, normal,
+    CANCEL_2026_07_28, DISCOVER_2026_07_28, ERRORS_2026_07_28, FULL_2025_11_25, Names, ONE_PROCESS,
+    PLAIN_2024_11_05, Step, capabilities, flow, given, identity, normal,
 };
 
 /// The server that a flow shows
 fn config(steps: &[Step], versions: VersionSet) -> Config {
     let said = |name: &str| steps.iter().find_map(|s| s.message.pointer(name).filter(|_| !s.up)).cloned();
-    let info = said("/result/serverInfo").or_else(|| said("/result/_meta/io.modelcontextprotocol~1serverInfo"));
+    let info =
+        said("/result/serverInfo").or_else(|| said("/result/_meta/io.modelcontextprotocol~1serverInfo"));
     let mut can = said("/result/capabilities").unwrap_or_else(|| json!({"tools": {}}));
     if can.as_object().is_some_and(serde_json::Map::is_empty) {
         can = json!({"tools": {}});
@@ -57,7 +58,10 @@ impl Replay {
     fn say(&mut self, step: &Step) {
         let message = &step.message;
         let now = self.lone.now;
-        let at = self.open.iter().position(|(id, _)| Some(id) == message.get("id") && message.get("method").is_none());
+        let at = self
+            .open
+            .iter()
+            .position(|(id, _)| Some(id) == message.get("id") && message.get("method").is_none());
         if let Some(at) = at {
             let (_, call) = self.open.remove(at);
             let engine = self.lone.pipe.engine();
@@ -76,7 +80,8 @@ impl Replay {
             }
         } else if message["method"] == "notifications/progress" {
             let token = &message["params"]["progressToken"];
-            let asks = |call: &Call| call.meta().and_then(|m| m.member("progressToken")).map(|t| t.to_string());
+            let asks =
+                |call: &Call| call.meta().and_then(|m| m.member("progressToken")).map(|t| t.to_string());
             let call = self.open.iter().find(|(_, c)| asks(c) == Some(token.to_string())).expect("a call");
             let params = &message["params"];
             let mut progress = Progress::new(params["progress"].as_f64().expect("a number"));

@@ -43,10 +43,12 @@ pub(crate) fn flow(text: &str) -> Vec<Step> {
 
 pub(crate) const PLAIN_2024_11_05: &str =
     include_str!("../../transcripts/2024-11-05-stdio-handshake-tool-progress-cancel.jsonl");
-pub(crate) const FULL_2025_11_25: &str = include_str!("../../transcripts/2025-11-25-stdio-full-session.jsonl");
+pub(crate) const FULL_2025_11_25: &str =
+    include_str!("../../transcripts/2025-11-25-stdio-full-session.jsonl");
 pub(crate) const DISCOVER_2026_07_28: &str =
     include_str!("../../transcripts/2026-07-28-stdio-discover-call-progress.jsonl");
-pub(crate) const CANCEL_2026_07_28: &str = include_str!("../../transcripts/2026-07-28-cancel-and-logging.jsonl");
+pub(crate) const CANCEL_2026_07_28: &str =
+    include_str!("../../transcripts/2026-07-28-cancel-and-logging.jsonl");
 pub(crate) const ERRORS_2026_07_28: &str =
     include_str!("../../transcripts/2026-07-28-version-and-meta-errors.jsonl");
 pub(crate) const ONE_PROCESS: &str = include_str!("../../transcripts/dual-era-server-one-process.jsonl");

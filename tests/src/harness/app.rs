@@ -7,8 +7,8 @@ use core::fmt::Write as _;
 use mcp_proto::pipe::{Client, Server};
 use mcp_proto::server::Call;
 use mcp_proto::{
-    CallError, CallId, CallKey, CallOptions, Diagnostic, Instant, Progress, RawJson, RpcError, UseError, client,
-    server,
+    CallError, CallId, CallKey, CallOptions, Diagnostic, Instant, Progress, RawJson, RpcError, UseError,
+    client, server,
 };
 use serde_json::{Value, json};
 

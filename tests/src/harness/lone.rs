@@ -147,18 +147,16 @@ impl<P: Pipe> Lone<P> {
     /// Moves everything that can be moved now
     pub fn pump(&mut self) {
         loop {
+            let mut moved = false;
             while let Some(event) = self.pipe.poll_event(self.now) {
                 self.transcript.events.push((self.say)(&event));
                 self.events.push_back(event);
+                moved = true;
             }
-            if !self.blocked {
-                self.read(usize::MAX);
-                // Room in the outbox may let the next event out.
-                if let Some(event) = self.pipe.poll_event(self.now) {
-                    self.transcript.events.push((self.say)(&event));
-                    self.events.push_back(event);
-                    continue;
-                }
+            // Room in the outbox may let more in.
+            moved |= !self.blocked && self.read(usize::MAX) > 0;
+            if moved {
+                continue;
             }
             if self.input.is_empty() {
                 if core::mem::take(&mut self.eof) {

@@ -158,6 +158,15 @@ impl Pair {
             self.app.server(self.now, &mut self.server, event);
             moved = true;
         }
+        // A process that is done reads no more: what is written to it vanishes.
+        for (end, done) in
+            [(&mut self.up, self.server.is_drained()), (&mut self.down, self.client.is_drained())]
+        {
+            if done && !end.wire.is_closed() {
+                end.wire.cut_off();
+                moved = true;
+            }
+        }
         moved |= self.up.take(self.now, &mut self.client, &mut self.watch);
         moved |= self.down.take(self.now, &mut self.server, &mut self.watch);
         moved |= self.server_reads && self.up.give(self.now, &mut self.server);

@@ -58,7 +58,15 @@ impl Watch {
         let schemas = Schemas::from_env();
         let serves_modern = !theirs.era(Era::Modern).is_empty();
         let modern = theirs.era(Era::Legacy).is_empty();
-        Self { schemas, asked: Vec::new(), session: None, serves_modern, modern, garbled: false, messages: Vec::new() }
+        Self {
+            schemas,
+            asked: Vec::new(),
+            session: None,
+            serves_modern,
+            modern,
+            garbled: false,
+            messages: Vec::new(),
+        }
     }
 
     /// Takes one line that our side wrote, without its newline
@@ -70,7 +78,8 @@ impl Watch {
         let text = core::str::from_utf8(line).expect("we write UTF-8");
         assert!(!text.starts_with('\u{feff}'), "we write no byte order mark");
         assert!(!text.bytes().any(|b| b < 0x20), "no raw control characters: {text:?}");
-        let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("we write JSON, not {text}: {e}"));
+        let value: Value =
+            serde_json::from_str(text).unwrap_or_else(|e| panic!("we write JSON, not {text}: {e}"));
         self.check(direction, &value);
         self.take(at, direction, &value);
         value
@@ -135,7 +144,8 @@ impl Watch {
             Some(_) if message.get("id").is_some() => self.revision_of_request(message),
             Some("notifications/cancelled") => {
                 let id = message.pointer("/params/requestId").map(meaning);
-                let named = self.asked.iter().rev().find(|a| a.direction == direction && Some(&a.id) == id.as_ref());
+                let named =
+                    self.asked.iter().rev().find(|a| a.direction == direction && Some(&a.id) == id.as_ref());
                 named.map_or_else(|| self.current(), |a| &a.revision)
             }
             Some("notifications/progress") => {
@@ -143,7 +153,9 @@ impl Watch {
                 let named = |a: &&Asked| a.direction == direction.reverse() && a.token == token;
                 self.asked.iter().rev().find(named).map_or_else(|| self.current(), |a| &a.revision)
             }
-            None if message.get("id").is_none() && direction == Direction::ServerToClient => self.current_idless(),
+            None if message.get("id").is_none() && direction == Direction::ServerToClient => {
+                self.current_idless()
+            }
             _ => self.current(),
         }
     }
