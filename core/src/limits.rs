@@ -64,7 +64,7 @@ pub struct Limits {
     pub max_queued_bytes: usize,
     /// Output bytes above which the peer is taken to be slow (default 1 MiB, small 8 KiB)
     ///
-    /// Above it reading pauses, news (progress) is held back, latest value kept, and calls and notifications of our
+    /// Above it a server pauses reading, a client whose answers those are pauses decoding, news (progress) is held back, latest value kept, and calls and notifications of our
     /// own are refused ([`UseError::Full`](crate::UseError)). Results are never dropped.
     pub outbox_mark: usize,
     /// Members of a batch, 2025-03-26 only (default 100, small 8). Reached: invalid request -32600 (BATCH-006).

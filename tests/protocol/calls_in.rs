@@ -215,7 +215,7 @@ fn parameters_of_a_tool_call_that_do_not_fit_have_an_error_ready() {
     let error = call
         .tool()
         .expect("a name")
-        .parse::<std::collections::BTreeMap<String, i64>>()
+        .parse::<alloc::collections::BTreeMap<String, i64>>()
         .expect_err("no number");
     assert_eq!(error.code, -32602);
     assert!(error.message.contains("arguments"), "{error}");
@@ -268,6 +268,39 @@ fn calls_in_work_get_some_time_when_the_input_ends() {
         lone.still();
         lone.pass(secs(100));
         lone.still();
+    });
+}
+
+// covers: STDIO-028
+#[test]
+fn requests_that_wait_when_the_time_is_over_are_never_seen() {
+    let limits = limits(|l| l.max_live_calls = 1);
+    each_cut(|cut| {
+        let mut lone = LoneServer::server(server(VersionSet::ALL).limits(limits.clone()), cut);
+        let first = lone.take(&ask(true, 1));
+        lone.tell_all(&[ask(true, 2), ask(true, 3)]);
+        lone.eof();
+        lone.still();
+        lone.pass(secs(5));
+        assert_eq!(lone.cancelled(&first), CancelReason::Disconnected);
+        assert_eq!(lone.closed(), Fault::Eof);
+        lone.pass(secs(10_000));
+        lone.still();
+        lone.transcript
+    });
+    // Those that find a place in time are served.
+    each_cut(|cut| {
+        let mut lone = LoneServer::server(server(VersionSet::ALL).limits(limits.clone()), cut);
+        let first = lone.take(&ask(true, 1));
+        lone.tell_all(&[ask(true, 2), ask(true, 3)]);
+        lone.eof();
+        assert_eq!(lone.complete(first.id(), &nothing())["id"], 1);
+        for id in [2, 3] {
+            let call = lone.call();
+            assert_eq!(lone.complete(call.id(), &nothing())["id"], id);
+        }
+        assert_eq!(lone.closed(), Fault::Eof);
+        lone.transcript
     });
 }
 

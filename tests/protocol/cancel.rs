@@ -283,7 +283,7 @@ fn a_client_stops_working_on_what_the_server_cancelled() {
     }
 }
 
-// covers: CANC-014, CANC-019, STDIO-011
+// covers: CANC-014, STDIO-011
 #[test]
 fn a_modern_client_has_nothing_that_a_server_could_cancel() {
     each_cut(|cut| {

@@ -53,8 +53,9 @@ fn a_server_that_asks_and_does_not_read_is_made_to_wait() {
         for i in 0..200 {
             lone.tell(&legacy(i, "ping", Value::Null));
         }
-        assert!(!lone.pipe.wants_input() && lone.untaken() > 0);
-        assert!(format!("{:?}", lone.pipe).len() < 30_000, "what is owed is bounded");
+        // What it sends is still read, so that it may get round to reading, but not yet looked at.
+        assert!(lone.pipe.wants_input());
+        assert!(lone.pipe.transmit().len() < 1_100, "what is owed is bounded");
         lone.blocked = false;
         assert_eq!(lone.sent().len(), 200, "none is lost");
         assert!(lone.pipe.wants_input());
@@ -137,7 +138,6 @@ fn two_ends_with_full_pipes_go_on() {
 }
 
 /// Both owe each other answers beyond their marks, and neither reads before it has written
-#[ignore = "two of our ends can wait for each other: both pause for answers that they owe"]
 #[test]
 fn two_ends_that_owe_each_other_answers_go_on() {
     let ours =
@@ -165,6 +165,40 @@ fn two_ends_that_owe_each_other_answers_go_on() {
     }
     pair.drive_bounded(secs(1));
     assert_eq!(pair.app.waiting(), 0);
+}
+
+#[test]
+fn quick_calls_beside_a_slow_one_leave_nothing_behind() {
+    let mut lone = LoneClient::client(client(VersionSet::ALL), Chunker::Whole);
+    lone.with_modern(json!({"tools": {}}));
+    lone.calls("tools/list", &json!({}), &CallOptions::new());
+    let before = format!("{:?}", lone.pipe).len();
+    for _ in 0..3_000 {
+        let (key, request) = lone.calls("tools/list", &json!({}), &CallOptions::new());
+        lone.tell(&result(&request, json!({"tools": []})));
+        assert!(lone.done(key).is_ok());
+    }
+    let after = format!("{:?}", lone.pipe).len();
+    assert!(after < before + 20_000, "{before} {after}");
+    // The same at a server, for its calls and for its requests.
+    let mut lone = LoneServer::server(server(VersionSet::ALL), Chunker::Whole);
+    lone.open(Version::V2025_11_25);
+    lone.take(&modern("slow", "tools/call", json!({"name": "a"})));
+    let channel = lone.pipe.channel();
+    let ping = |lone: &mut LoneServer| {
+        lone.pipe.engine().request(lone.now, channel, "ping", &json!({}), &CallOptions::new()).expect("room");
+        lone.reply()
+    };
+    ping(&mut lone);
+    let before = format!("{:?}", lone.pipe).len();
+    for _ in 0..3_000 {
+        let request = ping(&mut lone);
+        lone.tell(&result(&request, json!({})));
+        assert_eq!(lone.said().len(), 1);
+        lone.works();
+    }
+    let after = format!("{:?}", lone.pipe).len();
+    assert!(after < before + 20_000, "{before} {after}");
 }
 
 // covers: STDIO-010, BASE-018

@@ -160,11 +160,16 @@ fn max_faulty() {
     });
     each_cut(|cut| {
         let mut lone = LoneClient::client(client(VersionSet::ALL).limits(bounded.clone()), cut);
-        lone.asked("server/discover");
+        for _ in 0..4 {
+            lone.feed("banner");
+        }
+        assert_eq!(lone.said().len(), 4);
+        lone.with_modern(json!({}));
         for _ in 0..5 {
             lone.feed("banner");
         }
-        assert_eq!(lone.said().last().map(String::as_str), Some("closed: Garbage { count: 5 }"));
+        let said = lone.said();
+        assert_eq!((said.len(), said.last().map(String::as_str)), (6, Some("closed: Garbage { count: 5 }")));
         lone.transcript
     });
     // Without the limit garbage never ends anything.
@@ -258,6 +263,23 @@ fn max_waiting_bytes() {
         });
         each_cut(|cut| fills_up(&limits, 8, 0, cut));
     }
+    // One that is cancelled while it waits gives its bytes back.
+    let limits = limits(|l| {
+        l.max_live_calls = 1;
+        l.max_waiting_bytes = one * 2;
+    });
+    each_cut(|cut| {
+        let mut lone = served(&limits, cut);
+        let first = lone.take(&ask(0));
+        for id in 1..5 {
+            lone.tell_all(&[ask(id), note("notifications/cancelled", json!({"requestId": id}))]);
+            assert!(lone.pipe.wants_input());
+        }
+        lone.still();
+        lone.complete(first.id(), &nothing());
+        lone.works();
+        lone.transcript
+    });
 }
 
 // covers: TIME-001, STDIO-010
@@ -405,7 +427,6 @@ fn eof_grace() {
     }
 }
 
-// covers: STDIO-025
 #[test]
 fn idle_trim() {
     let limits = limits(|l| l.idle_trim = secs(3));

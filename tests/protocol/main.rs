@@ -14,6 +14,7 @@ mod known_meta;
 mod limits;
 mod malformed;
 mod matrix;
+mod messages;
 mod pairs;
 mod probe;
 mod progress;

@@ -55,7 +55,7 @@ fn the_transcript_of_malformed_messages() {
 #[test]
 fn faulty_requests_are_answered_with_their_id_where_one_can_be_made_out() {
     use Malformed as M;
-    let faults: [(&str, M, i64, Option<Value>); 22] = [
+    let faults: [(&str, M, i64, Option<Value>); 23] = [
         (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, M::Version, -32600, Some(json!(7))),
         (r#"{"jsonrpc":2.0,"id":7,"method":"ping"}"#, M::Version, -32600, Some(json!(7))),
         (r#"{"id":"x","method":"ping"}"#, M::Version, -32600, Some(json!("x"))),
@@ -98,6 +98,7 @@ fn faulty_requests_are_answered_with_their_id_where_one_can_be_made_out() {
         ),
         (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, M::Id, -32600, None),
         (r#"{"jsonrpc":"2.0","id":9e99,"method":"ping"}"#, M::Id, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"x","id":8}"#, M::DuplicateMember { at: 0 }, -32600, None),
     ];
     let kind = core::mem::discriminant::<Malformed>;
     for version in LEGACY {

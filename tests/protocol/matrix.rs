@@ -57,7 +57,7 @@ fn only_error(ours: VersionSet, theirs: VersionSet) -> serde_json::Value {
 
 // ---- first table: eras -----------------------------------------------------------------------------------------
 
-// covers: VER-011, VER-014, VER-024, VER-028, BASE-023
+// covers: VER-011, VER-014, VER-024, VER-028
 #[test]
 fn a_modern_client_and_a_modern_server_work() {
     let (version, sent) = settled(MODERN, MODERN);

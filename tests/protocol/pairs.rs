@@ -92,7 +92,7 @@ fn story(pair: &Pair) -> (Vec<String>, Vec<String>) {
     (client.collect(), pair.app.server_log.clone())
 }
 
-// covers: BASE-008, BASE-018, BASE-021, BASE-022, BASE-023, BASE-024, BASE-026, CANC-002, CANC-010, CANC-016, LIFE-002
+// covers: BASE-008, BASE-018, BASE-021, BASE-022, BASE-024, BASE-026, CANC-002, CANC-010, CANC-016, LIFE-002
 // covers: LIFE-003, LIFE-004, META-001, META-008, META-009, META-010, META-011, META-013, META-018, META-021
 // covers: META-022, PING-001, PING-002, PROG-001, PROG-002, PROG-005, PROG-006, STDIO-002, STDIO-017, STDIO-028
 // covers: VER-008, VER-012
@@ -172,12 +172,13 @@ fn pairs_without_a_common_version_end_and_say_what_each_speaks() {
     }
 }
 
-// covers: BASE-019, BASE-020, STDIO-013, STDIO-014, BATCH-002
+// covers: BASE-019, BASE-020, BASE-042, BATCH-002, CANC-019, STDIO-013, STDIO-014
 #[test]
 fn modern_messages_go_in_their_directions_only() {
     let pair = session(VersionSet::MODERN, VersionSet::MODERN, Line::default());
     assert!(pair.went(Direction::ClientToServer).all(|m| m.get("method").is_some()));
     assert!(pair.went(Direction::ServerToClient).all(|m| m.get("method").is_none() || m.get("id").is_none()));
+    assert!(pair.went(Direction::ServerToClient).all(|m| m["method"] != "notifications/cancelled"));
     assert!(pair.watch.messages.iter().all(|m| m.value.is_object()), "no batches");
 }
 
@@ -273,7 +274,7 @@ fn answers_out_of_order_find_their_calls() {
     }
 }
 
-// covers: STDIO-010
+// covers: BASE-037, BASE-038, BASE-039, STDIO-010
 #[test]
 fn slow_lines_and_narrow_pipes_change_nothing_but_time() {
     let reference = story(&session(VersionSet::ALL, VersionSet::ALL, Line::default()));

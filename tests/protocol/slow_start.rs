@@ -258,7 +258,7 @@ fn calls_made_early_go_out_in_order_and_their_time_begins_then() {
         let mut lone = LoneClient::client(client(VersionSet::ALL), cut);
         let probe = lone.asked("server/discover");
         let options = CallOptions::new().timeout(secs(5));
-        let mut call = |lone: &mut LoneClient, name: &str| {
+        let call = |lone: &mut LoneClient, name: &str| {
             let params = json!({"name": name});
             lone.pipe.engine().call(lone.now, "tools/call", &params, &options).expect("queued")
         };

@@ -165,7 +165,6 @@ fn everything(seed: u64) -> String {
     all
 }
 
-// covers: BASE-045
 #[test]
 fn equal_runs_are_equal_byte_for_byte() {
     for seed in 0..3 {

@@ -2,7 +2,7 @@
 
 use mcp_proto::server::Event;
 use mcp_proto::{CallError, CallKey, CallOptions, Diagnostic, Instant, Version, VersionSet};
-use mcp_tests::harness::build::{LEGACY, error, note, result};
+use mcp_tests::harness::build::{LEGACY, discovery, error, note, result};
 use mcp_tests::harness::{LoneClient, LoneServer, Pair, each_cut};
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ fn every_client(test: impl Fn(&mut LoneClient)) {
     }
 }
 
-fn call(lone: &mut LoneClient, options: CallOptions) -> (CallKey, Value) {
-    lone.calls("tools/call", &json!({"name": "slow"}), &options)
+fn call(lone: &mut LoneClient, options: &CallOptions) -> (CallKey, Value) {
+    lone.calls("tools/call", &json!({"name": "slow"}), options)
 }
 
 fn news(request: &Value, progress: f64) -> Value {
@@ -45,7 +45,7 @@ fn out_of_time(lone: &mut LoneClient, key: CallKey, request: &Value, why: &CallE
 #[test]
 fn without_an_answer_a_call_ends_and_the_server_is_told() {
     every_client(|lone| {
-        let (key, request) = call(lone, CallOptions::new());
+        let (key, request) = call(lone, &CallOptions::new());
         lone.pass(ms(59_999));
         lone.still();
         lone.pass(ms(1));
@@ -63,8 +63,8 @@ fn without_an_answer_a_call_ends_and_the_server_is_told() {
 #[test]
 fn each_call_may_have_its_own_time() {
     every_client(|lone| {
-        let (short, first) = call(lone, CallOptions::new().timeout(ms(10)));
-        let (long, second) = call(lone, CallOptions::new().timeout(secs(300)));
+        let (short, first) = call(lone, &CallOptions::new().timeout(ms(10)));
+        let (long, second) = call(lone, &CallOptions::new().timeout(secs(300)));
         lone.pass(ms(10));
         out_of_time(lone, short, &first, &CallError::TimedOut);
         lone.pass(secs(299));
@@ -86,10 +86,10 @@ fn the_default_times_are_configurable() {
     each_cut(|cut| {
         let mut lone = LoneClient::client(client(VersionSet::ALL).limits(limits.clone()), cut);
         lone.with_modern(json!({"tools": {}}));
-        let (key, request) = call(&mut lone, CallOptions::new());
+        let (key, request) = call(&mut lone, &CallOptions::new());
         lone.pass(secs(2));
         out_of_time(&mut lone, key, &request, &CallError::TimedOut);
-        let (key, request) = call(&mut lone, CallOptions::new().with_progress());
+        let (key, request) = call(&mut lone, &CallOptions::new().with_progress());
         for i in 1..=4 {
             lone.pass(secs(1));
             lone.tell(&news(&request, f64::from(i)));
@@ -106,7 +106,7 @@ fn the_default_times_are_configurable() {
 fn progress_starts_the_time_anew_but_not_the_total() {
     every_client(|lone| {
         let options = CallOptions::new().with_progress().timeout(secs(10)).total(secs(35));
-        let (key, request) = call(lone, options);
+        let (key, request) = call(lone, &options);
         for i in 1..=3 {
             lone.pass(ms(9_999));
             lone.tell(&news(&request, f64::from(i)));
@@ -118,7 +118,7 @@ fn progress_starts_the_time_anew_but_not_the_total() {
         lone.pass(ms(1));
         out_of_time(lone, key, &request, &CallError::TotalTimedOut);
         // Progress that counts for nothing resets nothing.
-        let (key, request) = call(lone, CallOptions::new().with_progress().timeout(secs(10)));
+        let (key, request) = call(lone, &CallOptions::new().with_progress().timeout(secs(10)));
         lone.tell(&news(&request, 5.0));
         lone.progress(key);
         lone.pass(secs(9));
@@ -135,7 +135,7 @@ fn progress_need_not_start_the_time_anew() {
     every_client(|lone| {
         let mut options = CallOptions::new().with_progress().timeout(secs(10));
         options.progress_resets = false;
-        let (key, request) = call(lone, options);
+        let (key, request) = call(lone, &options);
         lone.pass(secs(9));
         lone.tell(&news(&request, 1.0));
         lone.progress(key);
@@ -149,8 +149,8 @@ fn progress_need_not_start_the_time_anew() {
 fn absurd_times_do_no_harm() {
     every_client(|lone| {
         let never = core::time::Duration::MAX;
-        let (forever, request) = call(lone, CallOptions::new().timeout(never).total(never));
-        let (never_begun, second) = call(lone, CallOptions::new().timeout(ms(0)));
+        let (forever, request) = call(lone, &CallOptions::new().timeout(never).total(never));
+        let (never_begun, second) = call(lone, &CallOptions::new().timeout(ms(0)));
         lone.pass(ms(0));
         out_of_time(lone, never_begun, &second, &CallError::TimedOut);
         lone.pass(secs(1 << 40));
@@ -160,11 +160,35 @@ fn absurd_times_do_no_harm() {
     });
 }
 
+// covers: TIME-004, TIME-006
+#[test]
+fn the_times_of_a_call_made_early_begin_when_it_goes_out() {
+    let options = CallOptions::new().timeout(core::time::Duration::MAX).total(secs(10));
+    for options in [options, CallOptions::new().timeout(secs(10)), CallOptions::new().total(secs(10))] {
+        each_cut(|cut| {
+            let mut lone = LoneClient::client(client(VersionSet::MODERN), cut);
+            let probe = lone.asked("server/discover");
+            lone.pass(secs(20));
+            let key = lone.pipe.engine().call(lone.now, "tools/list", &json!({}), &options).expect("queued");
+            lone.pass(secs(15));
+            lone.tell(&result(&probe, discovery(&["2026-07-28"], json!({"tools": {}}))));
+            lone.ready();
+            let request = lone.asked("tools/list");
+            lone.pass(ms(9_999));
+            lone.still();
+            lone.pass(ms(1));
+            assert!(matches!(lone.done(key), Err(CallError::TimedOut | CallError::TotalTimedOut)));
+            assert_eq!(lone.reply()["params"]["requestId"], request["id"]);
+            lone.transcript
+        });
+    }
+}
+
 // covers: TIME-001, ERR-015
 #[test]
 fn an_answer_and_the_deadline_at_the_same_moment_end_the_call_once() {
     every_client(|lone| {
-        let (key, request) = call(lone, CallOptions::new().timeout(secs(1)));
+        let (key, request) = call(lone, &CallOptions::new().timeout(secs(1)));
         lone.pass(ms(999));
         lone.now = lone.now + ms(1);
         // The answer is looked at before the deadline.
@@ -180,11 +204,11 @@ fn an_answer_and_the_deadline_at_the_same_moment_end_the_call_once() {
 fn time_never_goes_back() {
     every_client(|lone| {
         lone.pass(secs(100));
-        let (key, request) = call(lone, CallOptions::new().timeout(secs(10)));
+        let (key, request) = call(lone, &CallOptions::new().timeout(secs(10)));
         // A clock that jumps back counts as the last time seen.
         let now = lone.now;
         lone.now = Instant::ZERO;
-        let (other, second) = call(lone, CallOptions::new().timeout(secs(10)));
+        let (other, second) = call(lone, &CallOptions::new().timeout(secs(10)));
         lone.now = now;
         lone.pass(ms(9_999));
         lone.still();

@@ -148,7 +148,7 @@ fn news_before_the_handshake_is_done_is_passed_on() {
     });
 }
 
-// covers: BASE-020, STDIO-013, PING-006, BASE-042
+// covers: BASE-020, STDIO-013, PING-006
 #[test]
 fn a_modern_client_answers_no_request() {
     let requests = [
@@ -274,7 +274,7 @@ fn a_server_gets_only_what_the_client_declared() {
     }
 }
 
-// covers: LIFE-002, LIFE-012, LIFE-013, LIFE-022, META-026, META-035
+// covers: LIFE-002, LIFE-012, LIFE-013, LIFE-022, META-026
 #[test]
 fn initialize_says_what_the_revision_knows() {
     let mut info = mcp_proto::Implementation::new("harbor-client", "0.3.0");

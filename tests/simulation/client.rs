@@ -101,7 +101,7 @@ impl World {
     fn speak(&mut self) {
         let id = format!("s{}", self.next);
         self.next += 1;
-        let token = self.heard.first().map_or(json!(1), |r| r["id"].clone());
+        let token = self.heard.first().map_or_else(|| json!(1), |r| r["id"].clone());
         let progress = json!({"progressToken": token, "progress": self.rng.below(100)});
         let message = match self.rng.below(8) {
             0 => legacy(id, "ping", Value::Null),

@@ -77,7 +77,8 @@ impl World {
         let outcome = match self.rng.below(6) {
             0..=2 => {
                 let value = self.rng.below(100) as f64;
-                return drop(engine.progress(now, id, Progress::new(value)).expect("open"));
+                engine.progress(now, id, Progress::new(value)).expect("open");
+                return;
             }
             3 => engine.complete(now, id, &result),
             4 => engine.complete_raw(now, id, &raw(&result)),

@@ -161,7 +161,7 @@ impl<X> Link<X> {
     }
 
     /// Drops deadlines of what has ended before they pile up
-    pub(super) fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         let Self { deadlines, inbound, outbound, channels, opening, .. } = self;
         let live = inbound.calls.len() + outbound.calls.len();
         deadlines.sweep(live, |at, timer| may_hold(at, timer, inbound, outbound, channels, *opening));

@@ -113,6 +113,8 @@ pub(crate) struct Queued {
     /// The parameter object as JSON
     pub(crate) params: Bytes,
     pub(crate) meta: Option<crate::raw::RawJson>,
+    /// Longest time in all, from when it goes out
+    pub(crate) total: Duration,
 }
 
 impl Queued {
@@ -162,8 +164,7 @@ impl OutCall {
     }
 
     /// Starts the clocks anew; for a call that was queued until the connection was ready
-    pub(crate) fn restart(&mut self, now: Instant) {
-        let total = self.total_at.saturating_duration_since(self.idle_at - self.timeout);
+    pub(crate) fn restart(&mut self, now: Instant, total: Duration) {
         self.idle_at = now + self.timeout;
         self.total_at = now + total;
     }

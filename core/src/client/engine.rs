@@ -165,13 +165,17 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// Whether reading should pause: once it is over, or when the server floods us with requests and does not read the answers, so
-    /// that two of our ends can never wait for each other
+    /// Whether decoding should pause: once it is over, or while the server does not read the answers that it asked for
+    ///
+    /// Reading goes on meanwhile, within the bounds of the byte stream's buffer: a server may wait for being read
+    /// before it reads, and two of our ends must not wait for each other.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.main
-            .and_then(|m| self.link.channels.get(m))
-            .is_none_or(|c| c.closed || self.owed.min(c.outbox.len()) >= self.link.limits.outbox_mark)
+        self.is_closed() || self.owed.min(self.outbox_len()) >= self.link.limits.outbox_mark
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.main.and_then(|m| self.link.channels.get(m)).is_none_or(|c| c.closed)
     }
 
     /// Whether so much is unsent that calls are refused until the server has read some of it
@@ -291,7 +295,8 @@ impl Engine {
         }
         let mut body = Vec::new();
         ours::check_reserved(Serializer::object(&mut body, params)?)?;
-        let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone() };
+        let total = options.total.unwrap_or(self.link.limits.call_total);
+        let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone(), total };
         if !self.queue_budget.charge(queued.cost()) {
             return Err(UseError::Full("max_queued_bytes"));
         }
@@ -445,7 +450,7 @@ impl Engine {
             let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.queued.take() else { continue };
             self.queue_budget.release(queued.cost());
-            call.restart(now);
+            call.restart(now, queued.total);
             let progress = call.wants_progress;
             let written = self.permit(&queued.method).and_then(|()| {
                 let stamp = stamp(self.peer.as_deref(), &self.config);
@@ -476,6 +481,7 @@ impl Engine {
 
     pub(super) fn finish(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         if self.link.outbound.calls.remove(key).is_some() {
+            self.link.sweep();
             self.events.push_back(Event::Done { call: CallKey(key), outcome });
         }
     }

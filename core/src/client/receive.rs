@@ -12,7 +12,7 @@ use crate::calls::inbound::{CallId, InCall};
 use crate::calls::link::{Content, content};
 use crate::calls::outbound::{CallKey, Match, Purpose};
 use crate::diagnostic::Diagnostic;
-use crate::error::{CallError, Fault};
+use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Rejected};
@@ -222,10 +222,6 @@ impl Engine {
     /// A request from the server: only legacy ones send any
     fn request_in(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
-        let question = matches!(&*method, vocab::DISCOVER | vocab::INITIALIZE);
-        if self.peer.is_none() && question && matches!(self.link.match_answer(channel, &id), Match::Live(_)) {
-            return self.close_with(Fault::Echo);
-        }
         let modern = match &self.peer {
             Some(peer) => peer.era() == Era::Modern,
             None => self.config.legacy().is_empty(),

@@ -77,7 +77,8 @@ impl Pipe for Client {
             if event.is_some() {
                 return event;
             }
-            if self.engine.is_stalled() {
+            // Once nothing more can come, what is there is looked at without waiting for anything.
+            if self.engine.is_closed() || (self.engine.is_stalled() && !self.eof) {
                 return None;
             }
             match self.decoder.next_line() {
@@ -94,7 +95,7 @@ impl Pipe for Client {
     fn wants_input(&self) -> bool {
         // Never paused because of calls of its own: what has not been polled is bounded by the caller's reading.
         !self.eof
-            && !self.engine.is_stalled()
+            && !self.engine.is_closed()
             && self.decoder.buffered() <= self.decoder.max().saturating_mul(2)
     }
 

@@ -344,6 +344,7 @@ impl Engine {
 
     pub(super) fn finish_out(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         if self.link.outbound.calls.remove(key).is_some() {
+            self.link.sweep();
             self.events.push_back(Event::Done { call: CallKey(key), outcome });
         }
     }

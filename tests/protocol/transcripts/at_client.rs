@@ -149,7 +149,7 @@ fn a_session_of_2024_11_05() {
     assert_eq!(peer.instructions.as_deref(), Some("Ask for one harbour at a time."));
 }
 
-// covers: LIFE-001, LIFE-022, META-026, META-027, PROG-006, CANC-003
+// covers: LIFE-001, LIFE-022, META-026, PROG-006, CANC-003
 #[test]
 fn a_session_of_2025_11_25_with_icons() {
     let peer = replay(FULL_2025_11_25, VersionSet::LEGACY, |steps| steps);

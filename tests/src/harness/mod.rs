@@ -12,6 +12,7 @@ mod pair;
 mod rng;
 mod say;
 mod server;
+mod strict;
 mod watch;
 mod wire;
 

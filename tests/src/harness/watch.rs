@@ -1,11 +1,13 @@
 //! Looks at every message that passes: keeps it, and checks what our side emitted.
 //!
-//! What is checked of each of our messages: one line of compact JSON without a byte order mark, valid against the
-//! JSON Schema of its revision, and, for a response, an answer to a request that is still open.
+//! What is checked of each of our messages: one line of compact JSON without a byte order mark, no member named
+//! twice, valid against the JSON Schema of its revision, and, for a response, an answer to a request that is still
+//! open.
 
 use mcp_proto::{Era, Instant, VersionSet};
 use serde_json::Value;
 
+use super::strict::Strict;
 use crate::schema::{Direction, REVISIONS, Schemas};
 
 const MODERN: &str = "2026-07-28";
@@ -78,7 +80,7 @@ impl Watch {
         let text = core::str::from_utf8(line).expect("we write UTF-8");
         assert!(!text.starts_with('\u{feff}'), "we write no byte order mark");
         assert!(!text.bytes().any(|b| b < 0x20), "no raw control characters: {text:?}");
-        let value: Value =
+        let Strict(value) =
             serde_json::from_str(text).unwrap_or_else(|e| panic!("we write JSON, not {text}: {e}"));
         self.check(direction, &value);
         self.take(at, direction, &value);
