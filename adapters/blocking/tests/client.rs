@@ -159,7 +159,7 @@ fn a_server_may_end_it() {
                 server.shutdown(Duration::from_millis(20));
                 while server.poll(Duration::from_secs(1)).unwrap() {}
             });
-            let mut client = mcp_blocking::Client::connect(speaks(only(era)), far).unwrap();
+            let mut client = Client::connect(speaks(only(era)), far).unwrap();
             client.call_tool("echo", &json!({})).unwrap();
             // The handler notices it too; but only what it does in `sleep` lets the server look at its clock.
             stop.send(()).unwrap();
@@ -196,7 +196,7 @@ fn sockets() {
         }
         for (near, far) in pairs {
             let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Tools::new().0));
-            let mut client = mcp_blocking::Client::connect(speaks(VersionSet::ALL), far).unwrap();
+            let mut client = Client::connect(speaks(VersionSet::ALL), far).unwrap();
             let large = "x".repeat(1_000_000);
             assert!(text(&client.call_tool("echo", &json!({"text": large})).unwrap()) == large);
             client.close().unwrap();
