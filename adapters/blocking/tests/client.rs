@@ -249,7 +249,7 @@ fn lists_are_read_to_their_end_and_not_beyond() {
 #[test]
 fn a_client_may_move_to_another_thread() {
     fn moves<T: Send>() {}
-    moves::<mcp_blocking::Client>();
+    moves::<Client>();
     moves::<mcp_blocking::Options>();
     moves::<Error>();
 }
