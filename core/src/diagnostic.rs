@@ -53,3 +53,31 @@ pub enum Diagnostic {
     /// The peer answered in a way that contradicts the era that was settled on; a remembered verdict is worthless
     EraContradicted,
 }
+
+/// A sentence; what a peer wrote stands in it as it came and is to be escaped before it is shown
+impl core::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Malformed { why, id, answered } => {
+                write!(f, "a message was refused: {why}")?;
+                if let Some(id) = id {
+                    write!(f, " (id {id})")?;
+                }
+                f.write_str(if *answered { "; the peer was told" } else { "" })
+            }
+            Self::Noise { line, length } => write!(f, "a line of {length} bytes is no message: {line}"),
+            Self::DuplicateId(id) => write!(f, "a request with the id {id}, which is in flight, was dropped"),
+            Self::LateResponse(id) => write!(f, "an answer came too late (id {id})"),
+            Self::UnknownResponse(id) => write!(f, "an answer to nothing that was asked (id {id})"),
+            Self::PeerError(error) => write!(f, "the peer reports an error: {error}"),
+            Self::UnknownCancel(id) => write!(f, "a cancellation of something that is not running (id {id})"),
+            Self::UnknownProgress => f.write_str("progress of something that is not running"),
+            Self::ProgressNotIncreasing => f.write_str("progress that does not increase"),
+            Self::InvalidNotification(method) => write!(f, "a `{method}` that makes no sense"),
+            Self::UnexpectedRequest { method, id } => {
+                write!(f, "a request that this side never gets: `{method}` (id {id})")
+            }
+            Self::EraContradicted => f.write_str("an answer that contradicts the era that was settled on"),
+        }
+    }
+}

@@ -54,6 +54,11 @@ pub struct Limits {
     ///
     /// Reached: reading pauses.
     pub max_waiting_bytes: usize,
+    /// Events that the application has not taken (default 1,024, small 32)
+    ///
+    /// Reached: the engine says that it is stalled. On a byte stream one message is decoded per event that is asked
+    /// for, so it is never near.
+    pub max_events: usize,
     /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 65,536)
     ///
     /// Reached: [`UseError::Full`](crate::UseError).
@@ -119,6 +124,7 @@ impl Default for Limits {
             max_live_calls: 1_024,
             max_waiting: 256,
             max_waiting_bytes: 1 << 20,
+            max_events: 1_024,
             max_pending_calls: 1_024,
             max_queued_bytes: 1 << 20,
             outbox_mark: 1 << 20,
@@ -155,6 +161,7 @@ impl Limits {
             max_live_calls: 8,
             max_waiting: 4,
             max_waiting_bytes: 8 << 10,
+            max_events: 32,
             max_pending_calls: 8,
             max_queued_bytes: 8 << 10,
             outbox_mark: 8 << 10,

@@ -14,6 +14,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// A payload of at least this many bytes is not copied into the tail
 const SEGMENT: usize = 16 << 10;
+/// So much that was consumed may stay in front of the tail
+const SLACK: usize = 4 << 10;
 /// A tail above this capacity is given back as soon as it is empty
 const KEEP: usize = 64 << 10;
 
@@ -24,6 +26,7 @@ pub struct Outbox {
     tail: Vec<u8>,
     head: usize,
     len: usize,
+    consumed: u64,
 }
 
 impl Outbox {
@@ -58,6 +61,7 @@ impl Outbox {
     pub fn consume(&mut self, n: usize) {
         let mut n = n.min(self.len);
         self.len -= n;
+        self.consumed = self.consumed.wrapping_add(n as u64);
         while let Some(first) = self.front.front_mut() {
             if n < first.len() {
                 first.advance(n);
@@ -73,7 +77,20 @@ impl Outbox {
             if self.tail.capacity() > KEEP {
                 self.tail = Vec::new();
             }
+        } else if self.head >= SLACK && self.head * 2 >= self.tail.len() {
+            // A reader that never quite catches up must not keep alive what it has read. Moving no more than was
+            // consumed since the last time keeps this linear.
+            self.tail.drain(..self.head);
+            self.head = 0;
+            if self.tail.capacity() > KEEP && self.tail.len() < self.tail.capacity() / 4 {
+                self.tail.shrink_to(self.tail.len() * 2);
+            }
         }
+    }
+
+    /// Bytes consumed since the beginning
+    pub(crate) const fn consumed(&self) -> u64 {
+        self.consumed
     }
 
     /// Takes out one whole message without its newline, for transports that carry messages and not bytes
@@ -150,13 +167,13 @@ impl Outbox {
 
     /// Drops everything
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { consumed: self.consumed.wrapping_add(self.len as u64), ..Self::default() };
     }
 
     /// Gives spare capacity back
     pub(crate) fn trim(&mut self) {
         if self.is_empty() {
-            *self = Self::default();
+            self.clear();
         }
     }
 }
@@ -214,6 +231,20 @@ mod tests {
         append(&mut o, b"\n");
         assert_eq!(o.pop_message().as_deref(), Some(&b"three"[..]));
         assert!(o.is_empty());
+    }
+
+    #[test]
+    fn a_reader_that_never_catches_up_keeps_nothing_alive() {
+        let mut o = Outbox::default();
+        append(&mut o, &[b'x'; 100]);
+        for i in 0..100_000 {
+            append(&mut o, &[b'y'; 40]);
+            o.consume(40);
+            assert_eq!(o.len(), 100, "{i}");
+            assert!(o.tail.capacity() <= 4 * SLACK, "{}", o.tail.capacity());
+        }
+        assert_eq!(o.consumed(), 4_000_000);
+        assert_eq!(drain(&mut o, 7), [b'y'; 100]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod classify;
 mod common;
 mod errors;
 mod flow;
+mod hostile;
 mod known_meta;
 mod limits;
 mod malformed;

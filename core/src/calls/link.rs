@@ -342,11 +342,14 @@ impl<X> Link<X> {
     // ---- faults ----------------------------------------------------------------------------------------------
 
     /// Answers a message that is not in order where that is due; what is to be reported, and whose call it ended
+    ///
+    /// `in_flight`: its id is that of a request that is being worked on, which an answer would end (design, 9).
     pub(crate) fn reject(
         &mut self,
         channel: Key,
         batch: Option<Key>,
         rejected: Rejected,
+        in_flight: bool,
     ) -> (Diagnostic, Option<Ended>) {
         let Rejected { why, id, asks, answers, notifies } = rejected;
         // Something that answers a request of ours must not leave that waiting.
@@ -362,7 +365,7 @@ impl<X> Link<X> {
         };
         let a_request = !matches!(why, Malformed::Contradictory | Malformed::Result | Malformed::Error);
         let answered = match &id {
-            Some(_) => asks,
+            Some(_) => asks && !in_flight,
             // Who sent it cannot be known: answered only where an error may go without an id (DEC-004).
             None => {
                 let idless = self.channels.get(channel).is_some_and(|c| c.idless);

@@ -27,6 +27,11 @@ impl<X> Link<X> {
         Some(key)
     }
 
+    /// Whether a call with this id is being worked on
+    pub(crate) fn is_live(&self, channel: Key, id: &RequestId) -> bool {
+        self.channels.get(channel).is_some_and(|c| self.inbound.find(&c.live, id).is_some())
+    }
+
     /// Takes a call out of the tables
     pub(crate) fn end_call(&mut self, key: Key) -> Option<InCall> {
         let channel = self.inbound.calls.get(key)?.channel;

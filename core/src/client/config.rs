@@ -81,8 +81,8 @@ impl Config {
 
     /// Starts from what an earlier connection found out ([`Engine::verdict`](super::Engine::verdict))
     #[must_use]
-    pub const fn verdict(mut self, verdict: Option<Verdict>) -> Self {
-        self.verdict = verdict;
+    pub fn verdict(mut self, verdict: impl Into<Option<Verdict>>) -> Self {
+        self.verdict = verdict.into();
         self
     }
 

@@ -50,6 +50,8 @@ pub struct Engine {
     queue_budget: Budget,
     /// Bytes of answers to the server that were appended since the outbox was last empty
     owed: usize,
+    /// Where the last of them ends, counted from the first byte ever sent
+    owed_until: u64,
 }
 
 impl Engine {
@@ -68,6 +70,7 @@ impl Engine {
             queue: VecDeque::new(),
             queue_budget,
             owed: 0,
+            owed_until: 0,
             config,
         }
     }
@@ -171,7 +174,9 @@ impl Engine {
     /// before it reads, and two of our ends must not wait for each other.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.is_closed() || self.owed.min(self.outbox_len()) >= self.link.limits.outbox_mark
+        self.is_closed()
+            || self.unread() >= self.link.limits.outbox_mark
+            || self.events.len() >= self.link.limits.max_events
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -205,11 +210,24 @@ impl Engine {
 
     /// Notes that an answer to the server was appended, for [`is_stalled`](Self::is_stalled)
     pub(super) fn owe(&mut self, before: usize) {
-        let after = self.main.and_then(|m| self.link.channels.get(m)).map_or(0, |c| c.outbox.len());
-        if before == 0 {
+        let Some(outbox) = self.main.and_then(|m| self.link.channels.get(m)).map(|c| &c.outbox) else {
+            return;
+        };
+        let (sent, after) = (outbox.consumed(), outbox.len());
+        if sent >= self.owed_until {
             self.owed = 0;
         }
-        self.owed += after.saturating_sub(before);
+        if after > before {
+            self.owed += after - before;
+            self.owed_until = sent.saturating_add(after as u64);
+        }
+    }
+
+    /// Bytes of answers that the server has not read; what else is unsent behind the last of them does not count
+    fn unread(&self) -> usize {
+        let sent = self.main.and_then(|m| self.link.channels.get(m)).map_or(0, |c| c.outbox.consumed());
+        let left = usize::try_from(self.owed_until.saturating_sub(sent)).unwrap_or(usize::MAX);
+        self.owed.min(left)
     }
 
     pub(super) fn outbox_len(&self) -> usize {

@@ -12,7 +12,7 @@ use crate::calls::inbound::{CallId, InCall};
 use crate::calls::link::{Content, content};
 use crate::calls::outbound::{CallKey, Match, Purpose};
 use crate::diagnostic::Diagnostic;
-use crate::error::CallError;
+use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Rejected};
@@ -107,7 +107,8 @@ impl Engine {
         let (diagnostic, ended) = if idless {
             (Diagnostic::Malformed { why: rejected.why, id: None, answered: false }, None)
         } else {
-            self.link.reject(channel, batch, rejected)
+            let in_flight = rejected.id.as_ref().is_some_and(|id| self.link.is_live(channel, id));
+            self.link.reject(channel, batch, rejected, in_flight)
         };
         // Told first: the end of the connection may follow from it.
         self.diagnose(diagnostic);
@@ -222,12 +223,20 @@ impl Engine {
     /// A request from the server: only legacy ones send any
     fn request_in(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
+        let question = matches!(&*method, vocab::DISCOVER | vocab::INITIALIZE);
+        if self.peer.is_none() && question && matches!(self.link.match_answer(channel, &id), Match::Live(_)) {
+            return self.close_with(Fault::Echo);
+        }
         let modern = match &self.peer {
             Some(peer) => peer.era() == Era::Modern,
             None => self.config.legacy().is_empty(),
         };
         if modern {
             return self.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
+        }
+        if self.link.is_live(channel, &id) {
+            // Whatever was answered to the second would end the first at the peer (design, 9).
+            return self.diagnose(Diagnostic::DuplicateId(id));
         }
         let version = match &self.peer {
             Some(peer) => peer.version,

@@ -26,6 +26,8 @@ use crate::time::Instant;
 use crate::version::Era;
 use crate::vocab;
 
+pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
+
 /// A server without bytes: messages in, messages and events out
 ///
 /// One engine serves any number of channels; request ids live in a channel. Feed messages with
@@ -172,6 +174,7 @@ impl Engine {
         let limits = &self.link.limits;
         self.link.channels.get(channel.0).is_none_or(|c| {
             c.ended.is_some()
+                || self.events.len() >= limits.max_events
                 || c.outbox.len() >= limits.outbox_mark
                 || c.extra.waiting.len() >= limits.max_waiting
                 || c.extra.budget.is_spent()
@@ -369,11 +372,17 @@ impl Engine {
     /// Cancels whatever is left on a channel and closes it
     fn give_up(&mut self, channel: Key, reason: &CancelReason) {
         let Some(c) = self.link.channels.get_mut(channel) else { return };
-        c.extra.waiting.clear();
+        let waiting = core::mem::take(&mut c.extra.waiting);
         let live = c.live.clone();
+        self.backlog.retain(|k| *k != channel);
+        if *reason == CancelReason::Shutdown {
+            for (id, _) in waiting {
+                self.link.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
+            }
+        }
         for key in live {
             if *reason == CancelReason::Shutdown {
-                self.expire(key, reason.clone(), "the server is shutting down");
+                self.expire(key, reason.clone(), SHUTTING_DOWN);
             } else if self.link.drop_call(key).is_some() {
                 self.events.push_back(Event::Cancelled { call: CallId(key), reason: reason.clone() });
             }

@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::KnownMeta;
-use super::engine::Engine;
+use super::channel::{Extra, KnownMeta};
+use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use crate::calls::batch;
 use crate::calls::inbound::{CallId, InCall};
-use crate::calls::link::{Content, content};
+use crate::calls::link::{Channel, Content, content};
 use crate::calls::outbound::Match;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::meta;
 use crate::raw::RawJson;
-use crate::rpc::RpcError;
 use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
+use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -98,7 +98,8 @@ impl Engine {
 
     /// Answers or reports a message that is not in order
     fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) {
-        let (diagnostic, ended) = self.link.reject(channel, batch, rejected);
+        let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(channel, id));
+        let (diagnostic, ended) = self.link.reject(channel, batch, rejected, in_flight);
         if let Some((key, outcome)) = ended {
             self.finish_out(key, outcome);
         }
@@ -116,8 +117,18 @@ impl Engine {
         self.reject(channel.0, None, rejected);
     }
 
+    /// Whether a request with this id is in work or waits for a place
+    fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
+        let waits = |c: &Channel<Extra>| c.extra.waiting.iter().any(|(other, _)| other == id);
+        self.link.is_live(channel, id) || self.link.channels.get(channel).is_some_and(waits)
+    }
+
     fn request_in(&mut self, source: Source, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, meta_known, .. } = envelope else { return };
+        if self.in_flight(source.channel, &id) {
+            // Whatever was answered to the second would end the first at the peer (design, 9).
+            return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
+        }
         let verdict = self.judge(source, frame, &method, &params, meta_known);
         let accepted = match verdict {
             Ok(Some(accepted)) => accepted,
@@ -132,10 +143,6 @@ impl Engine {
         let is_full = self.is_full();
         let Some(c) = self.link.channels.get_mut(source.channel) else { return };
         let waiting = &mut c.extra.waiting;
-        if self.link.inbound.find(&c.live, &id).is_some() || waiting.iter().any(|(other, _)| *other == id) {
-            // An answer to the second would end the first at the peer (design, 9).
-            return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
-        }
         // The members of a batch share one answer, so none of them can be put off.
         let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
         if must_wait {
@@ -187,7 +194,7 @@ impl Engine {
         meta_known: bool,
     ) -> Result<Option<Accepted>, RpcError> {
         if self.shutting_down {
-            return Err(RpcError::internal("the server is shutting down"));
+            return Err(RpcError::internal(SHUTTING_DOWN));
         }
         let rule = vocab::request(method);
         let modern = self.modern(source.channel, frame, params, meta_known)?;
