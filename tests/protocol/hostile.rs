@@ -101,7 +101,7 @@ fn a_client_is_not_held_up_by_a_request_of_its_own() {
 // covers: STDIO-010
 #[test]
 fn events_that_nobody_takes_hold_up_the_messages_that_cause_them() {
-    let told: bytes::Bytes = note("notifications/x", json!({})).to_string().into_bytes().into();
+    let told = mcp_proto::RawJson::encode(&note("notifications/x", json!({}))).expect("JSON").into_bytes();
     let mut client =
         mcp_proto::client::Engine::new(client(VersionSet::ALL).limits(limits(|l| l.max_events = 5)).into());
     let channel = client.open_channel(Instant::ZERO);
