@@ -14,7 +14,7 @@ use mcp_std::catch;
 use mcp_std::child::{Ended, Patience};
 
 use crate::client::ClientHandler;
-use crate::drive::Drive;
+use crate::drive::{Drive, Opening};
 use crate::error::{Closed, Error};
 use crate::link::Link;
 
@@ -52,6 +52,7 @@ impl Connection {
         patience: Patience,
     ) -> Self {
         let mut drive = Drive::new();
+        drive.opening = Some(Opening::default());
         let pipe = pipe::Client::new(Arc::new(config), drive.tick());
         Self {
             pipe,
@@ -146,8 +147,11 @@ impl Connection {
             }
             Event::Notification(notification) => catch(|| handler.notification(&notification)),
             Event::Diagnostic(diagnostic) => {
-                if let (Diagnostic::Noise { line, .. }, None) = (&diagnostic, &self.noise) {
-                    self.noise = Some(line.clone());
+                if let Diagnostic::Noise { line, .. } = &diagnostic {
+                    self.noise.get_or_insert_with(|| line.clone());
+                    if let Some(opening) = &mut self.drive.opening {
+                        opening.is_noise(line);
+                    }
                 }
                 // One of them says that it proved wrong.
                 self.verdict = self.pipe.engine().verdict();
@@ -156,6 +160,7 @@ impl Connection {
             Event::Ready(peer) => {
                 self.peer = Some(peer);
                 self.was_ready = true;
+                self.drive.opening = None;
                 self.verdict = self.pipe.engine().verdict();
                 Ok(())
             }
@@ -280,7 +285,8 @@ impl Connection {
                 ended: None,
                 last_words: String::new(),
                 noise: self.noise.clone(),
-                any_message: self.any_message,
+                any_message: self.any_message
+                    || self.drive.opening.as_ref().is_some_and(Opening::any_message),
             };
             // The end of its output comes a moment before its end.
             let wait = if closed.is_end() { LAST_BREATH } else { Duration::ZERO };

@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use mcp_proto::pipe::Pipe;
 use mcp_proto::server::{Call, CancelReason, Engine, Event, Peer};
 use mcp_proto::{CallId, EncodeError, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use mcp_std::Duplex;
@@ -211,13 +210,12 @@ impl<'a> Cx<'a> {
     fn pump(&mut self, until: Instant) {
         let mut looked = false;
         loop {
-            while !self.state.is_congested() {
-                match self.state.pipe.poll_event(self.state.drive.now()) {
-                    Some(Event::Cancelled { call, reason }) if call == self.call.id() => {
+            while let Some(event) = self.state.next_meanwhile() {
+                match event {
+                    Event::Cancelled { call, reason } if call == self.call.id() => {
                         self.over = Some(Over::Cancelled(Some(reason)));
                     }
-                    Some(event) => self.state.defer(event),
-                    None => break,
+                    event => self.state.defer(event),
                 }
             }
             if self.state.write(self.stream.0) {

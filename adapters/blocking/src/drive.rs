@@ -31,6 +31,8 @@ pub(crate) struct Drive {
     relaxed: bool,
     /// That may have become too much
     heavy: bool,
+    /// Looks for messages in what is read, as long as somebody wants to know
+    pub(crate) opening: Option<Opening>,
 }
 
 impl Drive {
@@ -45,6 +47,7 @@ impl Drive {
             error: None,
             relaxed: false,
             heavy: false,
+            opening: None,
         }
     }
 
@@ -74,6 +77,11 @@ impl Drive {
     /// Whether nobody takes what we write
     pub(crate) const fn is_cut_off(&self) -> bool {
         !self.writing
+    }
+
+    /// Whether nothing more is read: the peer has ended its direction
+    pub(crate) const fn is_at_end(&self) -> bool {
+        !self.reading
     }
 
     /// What broke the stream, if it was not the peer who left; told once
@@ -152,7 +160,11 @@ impl Drive {
             Ok(0) => self.end(pipe),
             Ok(n) => {
                 self.heavy |= n == self.scratch.len();
-                pipe.handle_input(now, self.scratch.get(..n).unwrap_or_default());
+                let bytes = self.scratch.get(..n).unwrap_or_default();
+                if let Some(opening) = &mut self.opening {
+                    opening.read(bytes);
+                }
+                pipe.handle_input(now, bytes);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => {
@@ -174,6 +186,46 @@ impl Drive {
         if !is_peer_gone(&error) {
             self.error.get_or_insert(error);
         }
+    }
+}
+
+/// Counts the lines that may be messages, for the time before a connection is ready: most of them are no events
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    lines: u64,
+    /// The line so far is more than white space
+    begun: bool,
+    /// It begins as a message does
+    candidate: bool,
+}
+
+impl Opening {
+    fn read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    self.lines += u64::from(self.candidate);
+                    (self.begun, self.candidate) = (false, false);
+                }
+                b' ' | b'\t' | b'\r' => {}
+                byte if !self.begun => {
+                    self.begun = true;
+                    self.candidate = matches!(byte, b'{' | b'[');
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes back a line that proved to be no message
+    pub(crate) fn is_noise(&mut self, line: &str) {
+        if line.trim_start().starts_with(['{', '[']) {
+            self.lines = self.lines.saturating_sub(1);
+        }
+    }
+
+    pub(crate) const fn any_message(&self) -> bool {
+        self.lines > 0
     }
 }
 

@@ -105,6 +105,9 @@ impl fmt::Display for Closed {
             f.write_str(said)?;
         } else if let (true, Some(status)) = (self.is_end(), self.ended) {
             let when = match (self.was_ready, &self.fault) {
+                (false, Fault::Truncated { .. }) => {
+                    " in the middle of a message, before the connection was ready"
+                }
                 (false, _) => " before the connection was ready",
                 (true, Fault::Truncated { .. }) => " in the middle of a message",
                 (true, _) => "",
@@ -112,6 +115,9 @@ impl fmt::Display for Closed {
             write!(f, "{server} ended{when} ({status})")?;
         } else if let (true, false) = (self.is_end(), self.was_ready) {
             write!(f, "{server} closed the connection before it was ready")?;
+            if matches!(self.fault, Fault::Truncated { .. }) {
+                f.write_str(", in the middle of a message")?;
+            }
         } else {
             write!(f, "no connection to {server}: {}", self.fault)?;
         }
@@ -133,10 +139,12 @@ impl fmt::Display for Closed {
             _ => {}
         }
         if !self.last_words.is_empty() {
-            f.write_str("\nits last words on stderr:")?;
+            // The only line breaks that stand here as such are ours.
+            f.0.write_str("\nits last words on stderr:")?;
             let skip = self.last_words.lines().count().saturating_sub(SHOWN);
             for line in self.last_words.lines().skip(skip) {
-                write!(f, "\n    {line}")?;
+                f.0.write_str("\n    ")?;
+                f.write_str(line)?;
             }
         }
         Ok(())
@@ -172,14 +180,14 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Writes text so that nothing in it moves the cursor or turns the direction of reading
+/// Writes text so that nothing in it begins a line, moves the cursor or turns the direction of reading
 struct Escaped<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
             match c {
-                '\n' => self.0.write_char(c)?,
+                '\n' => self.0.write_str("\\n")?,
                 c if c.is_control() || BIDI.contains(&c) => write!(self.0, "{}", c.escape_unicode())?,
                 c => self.0.write_char(c)?,
             }

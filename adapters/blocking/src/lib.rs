@@ -62,7 +62,8 @@
 //! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
 //! - Time-outs pass while it waits, in both roles.
 //! - Requests that are read together are answered in one write, unless their handlers are slow.
-//! - A server that reads the end of its input answers what came before, and returns. A client that left is no error.
+//! - A server that reads the end of its input answers what came before, as far as it can within
+//!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
 //! - A handler that panics answers with an internal error, and nothing else breaks.
 //! - When a server process dies, the [error](Error) has its exit status and, if stderr is
 //!   [captured](mcp_std::child::Stderr::Capture), its last words. No process outlives its [`Client`].

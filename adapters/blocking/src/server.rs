@@ -16,7 +16,13 @@ use crate::handler::{Failure, Handler};
 
 /// Serves on this process' stdin and stdout until the input ends or the client is gone
 ///
-/// Calls that came before the end of input are still answered: `printf … | server` works. While it runs, stdout
+/// Calls that came before the end of input are still answered, so `printf … | server` works: those that are in work or
+/// wait when the end is read have [`Limits::eof_grace`](mcp_proto::Limits) (5 s) in all; what is not answered by then is
+/// cancelled. The end is read when no more than [`Limits::max_waiting`](mcp_proto::Limits) calls wait for the handler.
+/// It is over earlier when nobody reads the output any more, and when the input has ended and nothing moves for that
+/// long: so many calls wait that the end cannot be read, and none is finished, or the output is not taken.
+///
+/// While it runs, stdout
 /// belongs to the stream: what else is printed there goes to stderr (on Unix; see
 /// [`Stdio::guarded`](mcp_std::Stdio::guarded)).
 ///
@@ -190,6 +196,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         let mut cx = Cx::new(&mut self.state, &mut self.stream, call);
         let outcome = catch(|| self.handler.call(&mut cx, call));
         let encode = cx.take_encode_error();
+        self.state.gives_up = None;
         let (error, failure) = match (outcome, encode) {
             (Ok(Ok(answered)), _) if answered.is_for(call) => return,
             // `Answered` of another call; none of this one.
@@ -218,6 +225,10 @@ pub(crate) struct State {
     gathered: u32,
     /// Calls for which that is not done, because handlers are slow
     eager: u32,
+    /// When the client, which has ended its direction, is given up unless something moves
+    gives_up: Option<Instant>,
+    /// When it is looked next whether it has left
+    next_look: Instant,
 }
 
 impl State {
@@ -231,13 +242,23 @@ impl State {
             backlog_bytes: 0,
             gathered: 0,
             eager: 0,
+            gives_up: None,
+            next_look: Instant::ZERO,
         }
     }
 
     fn next_event(&mut self) -> Option<Event> {
         let Some(event) = self.backlog.pop_front() else { return self.pipe.poll_event(self.drive.now()) };
         self.backlog_bytes = self.backlog_bytes.saturating_sub(cost(&event));
+        self.gives_up = None;
         Some(event)
+    }
+
+    /// The next event while a handler runs; nothing more is decoded when enough waits already
+    pub(crate) fn next_meanwhile(&mut self) -> Option<Event> {
+        let now = self.drive.now();
+        // The end of calls is told even then.
+        if self.is_congested() { self.pipe.engine().poll_event(now) } else { self.pipe.poll_event(now) }
     }
 
     /// Keeps an event until the handler that runs has returned
@@ -260,6 +281,10 @@ impl State {
     /// Writes what there is as far as it goes now; whether anything went
     pub(crate) fn write(&mut self, stream: &mut dyn Duplex) -> bool {
         let moved = self.drive.write(&mut self.pipe, stream);
+        // A handler that all others wait for is not excused by what it reports.
+        if moved && !self.is_congested() {
+            self.gives_up = None;
+        }
         if self.drive.is_cut_off() && !self.pipe.is_drained() {
             // Whom should we work for?
             self.pipe.abort(self.drive.now(), &Fault::Eof);
@@ -270,8 +295,36 @@ impl State {
     /// Waits for the stream or a deadline, at most until `until`
     pub(crate) fn wait(&mut self, stream: &mut dyn Duplex, until: Option<Instant>) {
         let reads = !self.is_congested();
-        self.drive.wait(&mut self.pipe, stream, reads, until);
+        // Who is not read from, or was to the end, could leave unnoticed.
+        let blind = !reads || !self.pipe.wants_input();
+        let look = blind.then_some(self.next_look);
+        self.drive.wait(&mut self.pipe, stream, reads, until.into_iter().chain(look).min());
         self.gathered = 0;
+        if blind && self.drive.now() >= self.next_look {
+            self.next_look = self.drive.now() + LOOK;
+            self.look_for_client(stream);
+        }
+    }
+
+    /// Ends it all when the client is gone, or has ended its direction and nothing moves any more
+    fn look_for_client(&mut self, stream: &mut dyn Duplex) {
+        let now = self.drive.now();
+        // What it fails with, reading and writing fail with too.
+        let hung_up = stream.hung_up().unwrap_or_default();
+        if hung_up.input || self.drive.is_at_end() {
+            let grace = self.pipe.engine().config().get_limits().eof_grace;
+            // Calls in work after the end are the engine's matter, as long as it could read that.
+            let stuck = self.is_congested() || !self.pipe.transmit().is_empty();
+            let until = *self.gives_up.get_or_insert(now + grace);
+            if stuck && until <= now {
+                self.pipe.abort(now, &Fault::Eof);
+            } else if !stuck {
+                self.gives_up = None;
+            }
+        }
+        if hung_up.output && !self.pipe.is_drained() {
+            self.pipe.abort(now, &Fault::Eof);
+        }
     }
 
     /// Called before a handler runs: answers of others wait for it only while handlers are fast
@@ -305,6 +358,8 @@ fn cost(event: &Event) -> usize {
     size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
 }
 
+/// How often it is looked whether the client is still there, while nothing is read from it
+const LOOK: Duration = Duration::from_millis(250);
 /// How long an answer waits for the handlers of other calls that were read along with it
 const GATHER: Duration = Duration::from_millis(10);
 /// For how many calls nothing waits after that was exceeded

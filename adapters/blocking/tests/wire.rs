@@ -269,3 +269,56 @@ fn a_server_that_is_told_to_stop_does_not_wait_for_a_client_that_does_not_read()
         assert!(!server.poll(Duration::ZERO).unwrap(), "it stays over");
     });
 }
+
+/// Calls that wait in greater number than are taken in, so that nothing more is read
+fn congested(grace: Duration) -> (mcp_std::MemoryEnd, thread::JoinHandle<Result<(), Error>>) {
+    let (near, mut far) = memory_pair(64 << 10);
+    let mut limits = Limits::default();
+    limits.max_waiting = 10;
+    limits.eof_grace = grace;
+    let serving = thread::spawn(move || serve(server().limits(limits), near, handler));
+    let calls: String = (1..100).map(|id| call(id, "waits")).collect();
+    far.write(format!("{OPENING}{calls}").as_bytes()).unwrap();
+    // Its answer to the handshake says that it has read something.
+    assert!(far.wait(Interest::READ, Some(DEADLINE)).unwrap().readable);
+    thread::sleep(Duration::from_millis(50));
+    (far, serving)
+}
+
+// covers: STDIO-021
+#[test]
+fn a_client_that_leaves_is_noticed_though_nothing_is_read() {
+    in_time(|| {
+        let begun = Instant::now();
+        let (far, serving) = congested(DEADLINE * 2);
+        drop(far);
+        serving.join().unwrap().unwrap();
+        assert!(begun.elapsed() < DEADLINE);
+        // It ends its direction only.
+        let (mut far, serving) = congested(Duration::from_millis(100));
+        far.shutdown_write().unwrap();
+        serving.join().unwrap().unwrap();
+    });
+}
+
+// covers: STDIO-021
+#[test]
+fn output_that_nobody_takes_after_the_end_of_input_is_given_up() {
+    in_time(|| {
+        for outbox_mark in [1_000, 1 << 20] {
+            let (near, mut far) = memory_pair(64 << 10);
+            let mut limits = Limits::default();
+            limits.outbox_mark = outbox_mark;
+            limits.eof_grace = Duration::from_millis(100);
+            let large = "x".repeat(10_000);
+            let calls: String = (1..100).map(|id| call(id, "any")).collect();
+            far.write(format!("{OPENING}{calls}").as_bytes()).unwrap();
+            far.shutdown_write().unwrap();
+            serve(server().limits(limits), near, |cx: &mut Cx<'_>, _: &Call| {
+                cx.complete(&CallToolResult::text(&large))
+            })
+            .unwrap();
+            drop(far);
+        }
+    });
+}

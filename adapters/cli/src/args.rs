@@ -64,6 +64,10 @@ pub(crate) struct Call {
     /// Print the result object as JSON instead
     #[arg(long)]
     pub(crate) json: bool,
+    /// Longest wait for the answer in all, however much progress is reported; 10 minutes or --timeout if not given,
+    /// whichever is longer
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) total: Option<Duration>,
     #[command(flatten)]
     pub(crate) target: Target,
 }
@@ -128,7 +132,7 @@ pub(crate) struct Target {
     /// In the trace, replace the values of members with this name, at any depth (may be repeated)
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
-    /// Where the server's stderr goes; capture shows its last lines when something fails
+    /// What becomes of the server's stderr
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,
     /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
@@ -200,8 +204,10 @@ impl core::fmt::Display for EraChoice {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StderrChoice {
-    /// To our own stderr
+    /// Shown line by line on our stderr, with what a terminal would act on escaped
     #[default]
+    Show,
+    /// To our own stderr, raw: the server may do anything to the terminal
     Inherit,
     /// Kept; the last lines are shown when something fails
     Capture,
@@ -284,6 +290,7 @@ const CALL_HELP: &str = "\
 Examples:
   mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
+  mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
   mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server";
 
 const SERVE_HELP: &str = "\

@@ -1,6 +1,7 @@
 //! `call`: one tool, once
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::model::{CallToolResult, Content};
@@ -16,11 +17,15 @@ use crate::session::{self, Session};
 
 pub(crate) fn run(args: &args::Call) -> Result<(), Failure> {
     let mut session = Session::open(&args.target)?;
+    session.asked.total = args.total;
+    let mut options = CallOptions::new();
+    if let Some(total) = args.total {
+        options = options.total(total);
+    }
     let mut ticker = Ticker::new(args.target.trace);
-    let called =
-        session.client.call_tool_with(&args.tool, &args.args, &CallOptions::new(), &mut |progress| {
-            ticker.show(progress);
-        });
+    let called = session.client.call_tool_with(&args.tool, &args.args, &options, &mut |progress| {
+        ticker.show(progress);
+    });
     ticker.end();
     let outcome = match called {
         Ok(result) => answer(&result, args.json),
@@ -41,6 +46,9 @@ fn refused(session: &mut Session, tool: &str, error: &Error) -> Failure {
     let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.member("name")?.string()).collect();
     if names.iter().any(|name| name == tool) {
         return failure;
+    }
+    if names.is_empty() {
+        return failure.hint("the server's list of tools is empty");
     }
     let more = if names.len() > NAMES { ", …" } else { "" };
     names.truncate(NAMES);
@@ -114,19 +122,59 @@ fn is_json_of(text: &str, value: &RawJson) -> bool {
     text.is_some() && text == value.parse().ok()
 }
 
-/// Progress on stderr: one line that changes on a terminal, otherwise a line for each report
+/// Progress on stderr: one line that changes on a terminal, otherwise a line for each report; where they come faster
+/// than anybody reads, the latest ones
 struct Ticker {
     live: bool,
     drawn: bool,
+    rate: Rate,
+    /// The latest report that was not shown
+    held: Option<Progress>,
+}
+
+/// Lines that may be shown now, which grow again with time
+struct Rate {
+    left: f64,
+    at: Instant,
+}
+
+impl Rate {
+    fn new(now: Instant) -> Self {
+        Self { left: LINES, at: now }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        self.left = (self.left + now.duration_since(self.at).as_secs_f64() * LINES).min(LINES);
+        self.at = now;
+        let any = self.left >= 1.0;
+        if any {
+            self.left -= 1.0;
+        }
+        any
+    }
 }
 
 impl Ticker {
     fn new(trace: bool) -> Self {
         // A line that is drawn over does not go together with other lines.
-        Self { live: io::stderr().is_terminal() && !trace, drawn: false }
+        Self {
+            live: io::stderr().is_terminal() && !trace,
+            drawn: false,
+            rate: Rate::new(Instant::now()),
+            held: None,
+        }
     }
 
     fn show(&mut self, progress: &Progress) {
+        if self.rate.take(Instant::now()) {
+            self.held = None;
+            self.draw(progress);
+        } else {
+            self.held = Some(progress.clone());
+        }
+    }
+
+    fn draw(&mut self, progress: &Progress) {
         let line = progress_line(progress);
         if self.live {
             let short: String = line.chars().take(WIDTH).collect();
@@ -138,6 +186,9 @@ impl Ticker {
     }
 
     fn end(&mut self) {
+        if let Some(progress) = self.held.take().filter(|_| !self.live) {
+            self.draw(&progress);
+        }
         if core::mem::take(&mut self.drawn) {
             let _ = write!(io::stderr(), "\r\x1b[2K");
         }
@@ -163,11 +214,15 @@ fn progress_line(progress: &Progress) -> String {
 const NAMES: usize = 20;
 /// Bytes of a text in a block that are shown at most
 const LONG: usize = 200;
+/// Lines of progress in a second, and at once
+const LINES: f64 = 10.0;
 /// Characters that fit on any terminal
 const WIDTH: usize = 78;
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
 
     fn show(json: &'static str) -> String {
@@ -197,6 +252,15 @@ mod tests {
         }
         let long = format!("{{\"data\":\"{}\"}}", "A".repeat(1_000));
         assert_eq!(other(&RawJson::new(long).expect("JSON")), "[{\"data\":\"… 1000 bytes …\"}]");
+    }
+
+    #[test]
+    fn progress_is_shown_at_a_rate() {
+        let begun = Instant::now();
+        let mut rate = Rate::new(begun);
+        // A thousand reports in each of three seconds.
+        let shown = (0..3_000).filter(|n| rate.take(begun + Duration::from_millis(*n))).count();
+        assert!((38..=40).contains(&shown), "{shown}");
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
+/// For messages, which begin a line: what follows a line break stands under it, so that it cannot pass for another one
+pub(crate) fn indented(text: &str) -> String {
+    lines(text.trim_end()).replace('\n', "\n    | ")
+}
+
 fn escaped(text: &str, also: impl Fn(char) -> bool) -> Cow<'_, str> {
     let risky = |c: char| is_unsafe(c) || also(c);
     let Some(first) = text.find(risky) else {
@@ -105,6 +110,11 @@ mod tests {
         }
         assert_eq!(lines("a\n\tb"), "a\n\tb");
         assert_eq!(line("a\n\tb\r\n"), "a\\n\\tb\\r\\n");
+    }
+
+    #[test]
+    fn a_message_is_one_message() {
+        assert_eq!(indented("bad\nERROR: run\r\n\u{1b}x\n"), "bad\n    | ERROR: run\\r\n    | \\u001bx");
     }
 
     #[test]

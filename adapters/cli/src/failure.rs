@@ -43,8 +43,10 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Asked {
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    /// The longest time in all, if one was given
+    pub(crate) total: Option<Duration>,
     /// Whether its stderr is shown already
-    pub(crate) stderr_inherited: bool,
+    pub(crate) stderr_shown: bool,
 }
 
 impl Failure {
@@ -109,9 +111,19 @@ impl Failure {
             }
             CallError::TotalTimedOut => Self::new(
                 Exit::Timeout,
-                "timed out: progress went on for too long, so the call was cancelled",
+                match asked.total {
+                    Some(total) => {
+                        format!(
+                            "timed out: no answer within {} in all, so the call was cancelled",
+                            seconds(total)
+                        )
+                    }
+                    None => "timed out: progress went on for too long, so the call was cancelled".into(),
+                },
             )
-            .hint("the total time is 10 minutes, or --timeout if that is longer"),
+            .hint(
+                "--total sets the time in all, which is 10 minutes otherwise, or --timeout if that is longer",
+            ),
             CallError::Rpc(error) => Self::failed(format!("the server answered with {}", answer(error))),
             CallError::Closed(fault) => {
                 Self::new(Exit::Connection, format!("the connection ended before the answer came: {fault}"))
@@ -126,7 +138,9 @@ impl Failure {
             let _ = write!(message, "; the first line on its stdout was {noise:?}");
         }
         let mut failure = Self::new(Exit::Connection, message);
-        failure.last_words.clone_from(&closed.last_words);
+        if !asked.stderr_shown {
+            failure.last_words.clone_from(&closed.last_words);
+        }
         failure.hint = match &closed.fault {
             Fault::LegacyServer { .. } => Some("leave --era and --protocol-version out, or say --era legacy".into()),
             Fault::NoCommonVersion { .. } | Fault::Refused(_) => {
@@ -142,8 +156,8 @@ impl Failure {
                 "does it speak MCP on stdin and stdout? If it is only slow to start, raise --connect-timeout (now {})",
                 seconds(asked.connect_timeout)
             )),
-            _ if closed.last_words.is_empty() && !asked.stderr_inherited => {
-                Some("is this the right command for a server on stdio? --stderr inherit shows what it has to say".into())
+            _ if closed.last_words.is_empty() && !asked.stderr_shown => {
+                Some("is this the right command for a server on stdio? --stderr show shows what it has to say".into())
             }
             _ => Some("is this the right command for a server on stdio?".into()),
         };
@@ -153,7 +167,7 @@ impl Failure {
     /// Prints it and gives the code to exit with
     pub(crate) fn report(&self) -> ExitCode {
         let paint = Paint::for_stderr();
-        let mut text = format!("{} {}\n", paint.bad("error:"), escape::lines(&self.message));
+        let mut text = format!("{} {}\n", paint.bad("error:"), escape::indented(&self.message));
         if !self.last_words.is_empty() {
             text.push_str("  the server's last words on stderr:\n");
             let skip = self.last_words.lines().count().saturating_sub(SHOWN);
@@ -162,7 +176,7 @@ impl Failure {
             }
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::lines(hint));
+            let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::line(hint));
         }
         // There is nobody left to tell when stderr is closed.
         let _ = io::stderr().write_all(text.as_bytes());
@@ -177,15 +191,24 @@ fn connection(closed: &Closed) -> String {
     let ended = closed.ended.map(|status| format!(" ({status})")).unwrap_or_default();
     match &closed.fault {
         Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. } if closed.was_ready => {
-            format!("{server} ended in the middle of the session{ended}")
+            let cut = matches!(closed.fault, Fault::Truncated { .. });
+            let what = if cut { ", in the middle of a message" } else { "" };
+            format!("{server} ended in the middle of the session{ended}{what}")
         }
         Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. } => {
-            let what = if closed.any_message {
+            let what = if matches!(closed.fault, Fault::Truncated { .. }) {
+                "in the middle of a message, before it had agreed on a revision"
+            } else if closed.any_message {
                 "without agreeing on a revision"
             } else {
                 "without a single message"
             };
-            format!("{server} is no MCP server, or not with these arguments: it ended{ended} {what}")
+            let who = if closed.any_message {
+                "could not be connected to"
+            } else {
+                "is no MCP server, or not with these arguments"
+            };
+            format!("{server} {who}: it ended{ended} {what}")
         }
         Fault::HandshakeTimeout { method } if !closed.any_message => {
             format!("{server} may be no MCP server: it said nothing to `{method}`")

@@ -20,7 +20,7 @@ use crate::trace;
 /// A connection to the server that the command line names
 pub(crate) struct Session {
     pub(crate) client: Client,
-    asked: Asked,
+    pub(crate) asked: Asked,
 }
 
 impl Session {
@@ -30,7 +30,8 @@ impl Session {
         let asked = Asked {
             timeout: target.timeout,
             connect_timeout: target.connect_timeout,
-            stderr_inherited: target.stderr == StderrChoice::Inherit,
+            total: None,
+            stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
         let mut config = config(versions, target.timeout, target.connect_timeout, target.trace);
         for member in &target.hide {
@@ -96,7 +97,7 @@ pub(crate) fn complaint(ended: &Ended) -> Option<String> {
 /// Something to know, on stderr
 pub(crate) fn note(text: &str) {
     let paint = Paint::for_stderr();
-    say(&format!("{} {}", paint.note("note:"), escape::lines(text)));
+    say(&format!("{} {}", paint.note("note:"), escape::indented(text)));
 }
 
 /// A line on stderr; when that is closed there is nobody to tell
@@ -107,6 +108,10 @@ pub(crate) fn say(line: &str) {
 fn program(target: &Target) -> Result<Program, Failure> {
     let (program, args) = target.server.split_first().ok_or_else(|| Failure::usage("no server was named"))?;
     let stderr = match target.stderr {
+        StderrChoice::Show => {
+            let paint = Paint::for_stderr();
+            Stderr::lines(move |line| say(&format!("{} {}", paint.dim("server:"), escape::line(line))))
+        }
         StderrChoice::Inherit => Stderr::Inherit,
         StderrChoice::Capture => Stderr::Capture,
         StderrChoice::Null => Stderr::Null,
@@ -144,7 +149,7 @@ impl ClientHandler for Notes {
                     escape::line(line)
                 ));
             }
-            other if self.trace => note(&format!("{other:?}")),
+            other if self.trace => note(&format!("the server did something odd: {other}")),
             _ => {}
         }
     }

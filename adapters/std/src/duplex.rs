@@ -88,6 +88,18 @@ pub trait Duplex {
     /// what the operating system says.
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready>;
 
+    /// Which directions the peer has given up, as far as that shows without reading or writing; never waits
+    ///
+    /// For a loop that does not read for a while, and would not notice otherwise that nobody is there any more. What
+    /// the peer wrote before may still be there to be read. Streams that cannot tell say nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        Ok(HungUp::default())
+    }
+
     /// Ends our direction: the peer reads the end of the stream after what was written; reading goes on
     ///
     /// Writing afterwards fails with `BrokenPipe`. Calling it again does nothing.
@@ -155,6 +167,15 @@ impl Ready {
     }
 }
 
+/// Which directions of a stream the peer has given up
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HungUp {
+    /// The peer writes nothing more; what it wrote may not have been read yet
+    pub input: bool,
+    /// The peer reads nothing more: what is written is lost
+    pub output: bool,
+}
+
 /// Whether `error` says that the peer has left, rather than that something is broken here
 #[must_use]
 pub fn is_peer_gone(error: &io::Error) -> bool {
@@ -192,6 +213,9 @@ macro_rules! forward {
             }
             fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
                 (**self).wait(interest, timeout)
+            }
+            fn hung_up(&mut self) -> io::Result<HungUp> {
+                (**self).hung_up()
             }
             fn shutdown_write(&mut self) -> io::Result<()> {
                 (**self).shutdown_write()

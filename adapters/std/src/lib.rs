@@ -45,7 +45,7 @@ mod threaded;
 
 pub use catch::{Panic, catch};
 pub use clock::Clock;
-pub use duplex::{Duplex, Interest, Ready, is_peer_gone};
+pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
 pub use memory::{MemoryEnd, memory_pair};
 pub use socket::Socket;
 pub use stdio::Stdio;

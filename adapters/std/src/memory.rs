@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::duplex::{Duplex, Interest, Ready};
+use crate::duplex::{Duplex, HungUp, Interest, Ready};
 
 /// Makes two connected ends in memory, each direction holding at most `capacity` bytes (at least 1)
 ///
@@ -51,6 +51,10 @@ impl Duplex for MemoryEnd {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.link.wait_ready(self.inbound, interest, timeout)
+    }
+
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        Ok(self.link.hung_up(self.inbound))
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
@@ -153,6 +157,12 @@ impl Link {
         Ok(ready.unwrap_or_default())
     }
 
+    /// Which directions the other side has given up, reading lane `inbound` and writing the other
+    pub(crate) fn hung_up(&self, inbound: usize) -> HungUp {
+        let lanes = self.lock();
+        HungUp { input: lanes[inbound].ended, output: lanes[1 - inbound].abandoned }
+    }
+
     /// Waits until `found` finds something, at most for `timeout` (`None`: no limit)
     pub(crate) fn wait_until<T>(
         &self,
@@ -249,7 +259,9 @@ mod tests {
         assert_eq!(b.read(&mut buf).unwrap(), 3);
         assert_eq!(&buf[..3], b"cde");
         assert_eq!(b.read(&mut buf).unwrap(), 0);
+        assert_eq!(b.hung_up().unwrap(), HungUp { input: true, output: false });
         drop(a);
+        assert_eq!(b.hung_up().unwrap(), HungUp { input: true, output: true });
         assert_eq!(b.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert!(b.wait(Interest::WRITE, None).unwrap().writable);
         assert_eq!(b.wait(Interest::default(), None).unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -10,6 +10,8 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::duplex::HungUp;
+
 /// The handles of one wait; `None` means "not wanted", and then nothing about that handle can wake the wait
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Handles<'fd> {
@@ -67,6 +69,28 @@ impl Handles<'_> {
         })
     }
 }
+
+/// Which of an input and an output the other end has closed; does not wait
+pub(crate) fn hung_up(input: BorrowedFd<'_>, output: Option<BorrowedFd<'_>>) -> io::Result<HungUp> {
+    let gone = PollFlags::HUP | PollFlags::ERR | HALF;
+    let mut entries = [
+        PollFd::from_borrowed_fd(input, HALF),
+        PollFd::from_borrowed_fd(output.unwrap_or(input), PollFlags::empty()),
+    ];
+    match poll(&mut entries, Some(&Timespec::default())) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(HungUp::default()),
+        Err(error) => return Err(error.into()),
+    }
+    let [input, other] = entries.map(|entry| entry.revents().intersects(gone));
+    Ok(HungUp { input, output: output.is_some() && other })
+}
+
+/// A socket's peer has ended its direction
+#[cfg(target_os = "linux")]
+const HALF: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const HALF: PollFlags = PollFlags::empty();
 
 /// Some systems count the timeout in milliseconds in an `int`; callers loop, so an early end does no harm
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

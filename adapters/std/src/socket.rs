@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 
-use crate::duplex::{Duplex, Interest, Ready};
+use crate::duplex::{Duplex, HungUp, Interest, Ready};
 
 #[cfg(unix)]
 use polled as platform;
@@ -56,6 +56,10 @@ impl Duplex for Socket {
         self.0.wait(interest, timeout)
     }
 
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        self.0.hung_up()
+    }
+
     fn shutdown_write(&mut self) -> io::Result<()> {
         self.0.shutdown_write()
     }
@@ -73,7 +77,7 @@ mod polled {
 
     use super::*;
     use crate::duplex::uninterrupted;
-    use crate::readiness::Handles;
+    use crate::readiness::{Handles, hung_up};
 
     #[derive(Debug)]
     pub(super) enum Stream {
@@ -130,6 +134,11 @@ mod polled {
             };
             let found = handles.wait(timeout)?;
             Ok(Ready { readable: found.read, writable: found.write })
+        }
+
+        fn hung_up(&mut self) -> io::Result<HungUp> {
+            let fd = self.as_fd();
+            hung_up(fd, Some(fd))
         }
 
         fn shutdown_write(&mut self) -> io::Result<()> {
@@ -189,6 +198,10 @@ mod threads {
 
         fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
             self.0.wait(interest, timeout)
+        }
+
+        fn hung_up(&mut self) -> io::Result<HungUp> {
+            self.0.hung_up()
         }
 
         fn shutdown_write(&mut self) -> io::Result<()> {

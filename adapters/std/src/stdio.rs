@@ -22,8 +22,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::SendFlags;
 
-use crate::duplex::{Duplex, Interest, Ready, uninterrupted};
-use crate::readiness::Handles;
+use crate::duplex::{Duplex, HungUp, Interest, Ready, uninterrupted};
+use crate::readiness::{Handles, hung_up};
 use crate::stdout_guard::{StdinGuard, StdoutGuard, guard_stdout};
 
 /// The standard input and output of this process
@@ -127,6 +127,10 @@ impl Duplex for Stdio {
             *ready = true;
         }
         Ok(Ready { readable: found.read, writable: found.write })
+    }
+
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        hung_up(self.input.as_fd(), self.output.as_ref().map(|output| output.handle.as_fd()))
     }
 
     /// For stdout itself, without the guard, this also points the process' handle 1 to `/dev/null`: the peer

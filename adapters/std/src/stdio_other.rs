@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io::{self, IoSlice};
 
-use crate::duplex::{Duplex, Interest, Ready};
+use crate::duplex::{Duplex, HungUp, Interest, Ready};
 use crate::threaded::Threaded;
 
 /// The standard input and output of this process, through one thread each (see [`Threaded`])
@@ -47,6 +47,10 @@ impl Duplex for Stdio {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.0.wait(interest, timeout)
+    }
+
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        self.0.hung_up()
     }
 
     /// Ends the stream as far as this process can: the handle itself stays open until the process ends

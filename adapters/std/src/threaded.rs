@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
 
-use crate::duplex::{Duplex, Interest, Ready, uninterrupted};
+use crate::duplex::{Duplex, HungUp, Interest, Ready, uninterrupted};
 use crate::memory::{Lane, Link};
 
 /// A [`Duplex`] over any blocking reader and writer
@@ -66,6 +66,10 @@ impl Duplex for Threaded {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.link.wait_ready(IN, interest, timeout)
+    }
+
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        Ok(self.link.hung_up(IN))
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {

@@ -100,7 +100,7 @@ impl Handler for Tools {
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
         // Two that are nobody's fault: answer and cancellation have crossed.
         if !matches!(diagnostic, Diagnostic::UnknownCancel(_) | Diagnostic::LateResponse(_)) {
-            self.oddities.note(&format!("the client did something odd: {diagnostic:?}"));
+            self.oddities.note(&format!("the client did something odd: {diagnostic}"));
         }
     }
 

@@ -37,6 +37,9 @@ fn a_call_that_takes_too_long_exits_with_4() {
     // Each step is shorter than the limit, all of them are longer: progress starts it anew.
     let args = r#"{"to":4,"delay_ms":400}"#;
     probe_own(&["call", "count", "--args", args, "--timeout", "1s"], &[]).ok().says(&["counted to 4"]);
+    // Unless there is a limit on all of them.
+    let done = probe_own(&["call", "count", "--args", args, "--timeout", "1s", "--total", "0.5"], &[]);
+    done.code(4).complains(&["timed out: no answer within 0.5s in all", "--total"]);
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn a_wrong_command_line_exits_with_2() {
         (&["ping", "--hide", "token"], &["--trace"]),
         (&["serve", "--max-frame", "3"], &["at least"]),
         (&["serv"], &["serve"]),
-        (&["ping", "--stderr", "screen"], &["inherit", "capture", "null"]),
+        (&["ping", "--stderr", "screen"], &["show", "inherit", "capture", "null"]),
     ];
     for (args, wanted) in cases {
         let serves = args[0].starts_with("serv");

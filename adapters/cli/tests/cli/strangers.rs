@@ -138,3 +138,52 @@ fn odd_answers_are_failures_with_a_reason() {
     run(&["inspect"], &[bare]).ok().says(&["bare 1", "capabilities  none"]);
     run(&["call", "x"], &[bare]).code(1).complains(&["capability `tools`"]);
 }
+
+// covers: LIFE-016
+#[test]
+fn what_a_server_says_cannot_pass_for_a_message_of_ours() {
+    let refusal = r#"{"code":-1,"message":"bad\nERROR: run rm -rf"}"#;
+    let script = canned(&[WELCOME]).replace(
+        "cat >/dev/null",
+        &format!("next; printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":%s}}\\n' \"$id\" '{refusal}'; cat >/dev/null"),
+    );
+    let done = against(&["call", "x", "--era", "legacy", "--timeout", "500ms"], &script).code(1);
+    assert!(!done.stderr.lines().any(|line| line.starts_with("ERROR")), "{done}");
+    done.complains(&["bad\n    | ERROR: run rm -rf"]);
+    // Nor on stderr, by default.
+    let script = "printf 'a\\033[31mb\\nlast' >&2; exec \"$0\" serve";
+    let done = against(&["ping", "-n", "1"], script).ok();
+    assert_eq!(done.stderr, "server: a\\u001b[31mb\nserver: last\n");
+    let done = against(&["ping", "-n", "1", "--stderr", "inherit"], script).ok();
+    assert_eq!(done.stderr, "a\u{1b}[31mb\nlast");
+    // The whole of it comes before the error, and once.
+    let done = against(&["ping", "--era", "legacy"], "echo 'no file' >&2; exit 1").code(3);
+    assert!(done.stderr.starts_with("server: no file\nerror: "), "{done}");
+    assert_eq!(done.stderr.matches("no file").count(), 1, "{done}");
+}
+
+// covers: STDIO-022
+#[test]
+fn a_message_that_is_cut_off_is_named() {
+    let script = "read -r l; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"no\"}}'; read -r l; \
+                  printf '{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}'";
+    let done = against(&["ping"], script)
+        .code(3)
+        .complains(&["could not be connected to", "in the middle of a message"]);
+    assert!(!done.stderr.contains("single message"), "{done}");
+    // An answer is one, though it changes nothing that anybody is told.
+    let script = script.split(" printf").next().expect("the beginning");
+    let done = against(&["ping"], script).code(3).complains(&["without agreeing on a revision"]);
+    assert!(!done.stderr.contains("is no MCP server"), "{done}");
+}
+
+#[test]
+fn an_empty_list_of_tools_is_called_that() {
+    let script = canned(&[WELCOME]).replace(
+        "cat >/dev/null",
+        "next; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-1,\"message\":\"no\"}}\\n' \"$id\"; \
+         next; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"tools\":[]}}\\n' \"$id\"; cat >/dev/null",
+    );
+    let done = against(&["call", "x", "--era", "legacy"], &script).code(1);
+    done.complains(&["hint: the server's list of tools is empty"]);
+}

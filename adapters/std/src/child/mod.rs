@@ -47,7 +47,7 @@ mod zombies;
 
 pub use error::{SpawnError, SpawnErrorKind};
 pub use pipes::ChildIo;
-pub use program::{Launch, Program, Stderr};
+pub use program::{Launch, Program, Stderr, StderrLines};
 pub use shutdown::{Ended, How, Patience, Shutdown, Step};
 pub use stderr::CapturedStderr;
 
@@ -67,9 +67,9 @@ pub struct Child {
 }
 
 impl Child {
-    fn new(mut process: Process) -> io::Result<Self> {
+    fn new(mut process: Process, lines: Option<StderrLines>) -> io::Result<Self> {
         let pipes = process.child.stdin.take().zip(process.child.stdout.take());
-        let stderr = process.child.stderr.take().map(CapturedStderr::new).transpose()?;
+        let stderr = process.child.stderr.take().map(|pipe| CapturedStderr::new(pipe, lines)).transpose()?;
         Ok(Self { pipes, stderr, process })
     }
 

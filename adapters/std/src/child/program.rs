@@ -1,5 +1,6 @@
 //! What to start, and how
 
+use alloc::sync::Arc;
 use core::fmt;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -155,7 +156,11 @@ impl Program {
         }
         let process = Process::spawn(&mut command).map_err(from_os)?;
         // From here on, an error drops the process, and with it the whole group.
-        Child::new(process).map_err(from_os)
+        let lines = match &self.stderr {
+            Stderr::Lines(lines) => Some(lines.clone()),
+            _ => None,
+        };
+        Child::new(process, lines).map_err(from_os)
     }
 }
 
@@ -185,6 +190,8 @@ pub enum Stderr {
     /// wait, so a flood of it cannot block a server that we wait for, nor us; no thread is needed. A server
     /// that floods stderr while nobody waits stands still until somebody does. Elsewhere a thread reads it.
     Capture,
+    /// As [`Capture`](Self::Capture), and each line is handed over when it is read
+    Lines(StderrLines),
     /// Nowhere
     Null,
     /// To this file, pipe or terminal (any owned handle turns into a `File`)
@@ -192,6 +199,15 @@ pub enum Stderr {
 }
 
 impl Stderr {
+    /// Captures, and hands each line to `show` when it is read, without its line break
+    ///
+    /// Bytes that are no UTF-8 are U+FFFD in it; control characters are left in: escape them before showing them. What
+    /// is longer than 4 KiB comes in pieces.
+    #[must_use]
+    pub fn lines(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self::Lines(StderrLines(Arc::new(show)))
+    }
+
     /// Hands over any owned handle: a file, the writing end of a pipe, a terminal, a socket
     #[cfg(unix)]
     #[must_use]
@@ -202,10 +218,20 @@ impl Stderr {
     fn to_stdio(&self) -> io::Result<Stdio> {
         Ok(match self {
             Self::Inherit => Stdio::inherit(),
-            Self::Capture => Stdio::piped(),
+            Self::Capture | Self::Lines(_) => Stdio::piped(),
             Self::Null => Stdio::null(),
             Self::File(file) => file.try_clone()?.into(),
         })
+    }
+}
+
+/// Who gets the lines of a server's stderr; made by [`Stderr::lines`]
+#[derive(Clone)]
+pub struct StderrLines(pub(super) Arc<dyn Fn(&str) + Send + Sync>);
+
+impl fmt::Debug for StderrLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StderrLines")
     }
 }
 
