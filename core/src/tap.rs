@@ -118,7 +118,7 @@ fn walk(
 ) -> Result<(), crate::json::ScanError> {
     match s.peek() {
         b'{' => {
-            s.object(|s, name| {
+            s.members(&mut |s, name| {
                 let name = name.bytes();
                 if hidden.iter().any(|h| h.as_bytes() == &*name) {
                     s.peek();

@@ -13,7 +13,6 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::list::List;
 use super::negotiate::Stage;
-use crate::budget::Budget;
 use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
 use crate::calls::ours::{self, Ask};
@@ -47,7 +46,7 @@ pub struct Engine {
     pub(super) verdict: Option<Verdict>,
     /// Calls that wait for the connection to be ready, oldest first
     queue: VecDeque<Key>,
-    queue_budget: Budget,
+    queued_bytes: usize,
     /// Bytes of answers to the server that were appended since the outbox was last empty
     owed: usize,
     /// Where the last of them ends, counted from the first byte ever sent
@@ -59,7 +58,6 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let link = Link::new(Arc::clone(&config.limits), &config.hidden);
-        let queue_budget = Budget::new(config.limits.max_queued_bytes);
         Self {
             link,
             events: VecDeque::new(),
@@ -68,7 +66,7 @@ impl Engine {
             peer: None,
             verdict: None,
             queue: VecDeque::new(),
-            queue_budget,
+            queued_bytes: 0,
             owed: 0,
             owed_until: 0,
             config,
@@ -315,9 +313,11 @@ impl Engine {
         ours::check_reserved(Serializer::object(&mut body, params)?)?;
         let total = options.total.unwrap_or(self.link.limits.call_total);
         let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone(), total };
-        if !self.queue_budget.charge(queued.cost()) {
+        let total = self.queued_bytes.saturating_add(queued.cost());
+        if total > self.link.limits.max_queued_bytes {
             return Err(UseError::Full("max_queued_bytes"));
         }
+        self.queued_bytes = total;
         call.queued = Some(Box::new(queued));
         let key = self.link.outbound.calls.insert(call);
         self.queue.push_back(key);
@@ -467,7 +467,7 @@ impl Engine {
             let now = self.link.now;
             let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.queued.take() else { continue };
-            self.queue_budget.release(queued.cost());
+            self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
             call.restart(now, queued.total);
             let progress = call.wants_progress;
             let written = self.permit(&queued.method).and_then(|()| {
@@ -489,7 +489,7 @@ impl Engine {
         let queued = self.link.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
         match queued {
             Some(queued) => {
-                self.queue_budget.release(queued.cost());
+                self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
                 self.queue.retain(|k| *k != key);
             }
             None => self.link.send_cancelled(key, reason),

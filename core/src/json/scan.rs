@@ -403,6 +403,14 @@ impl<'a> Scanner<'a> {
         if members.all_differ() { Ok(Span::new(begin, self.pos)) } else { Err(ScanError::Duplicate(start)) }
     }
 
+    /// The same as [`object`](Self::object), compiled once for all callers that are not in a hurry
+    pub(crate) fn members(
+        &mut self,
+        each: &mut dyn FnMut(&mut Self, Text<'a>) -> Result<()>,
+    ) -> Result<Span> {
+        self.object(|s, name| each(s, name))
+    }
+
     /// An array, element by element
     pub(crate) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         if self.peek() != b'[' {
@@ -430,16 +438,11 @@ impl<'a> Scanner<'a> {
 
 /// The members of a checked object, in order; nothing for any other value
 pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) {
-    // Compiled once, not once per caller.
-    fn walk<'a>(text: &'a [u8], each: &mut dyn FnMut(&[u8], &'a [u8])) {
-        let mut scanner = Scanner::trusted(text);
-        let _ = scanner.object(|s, name| {
-            let span = s.value()?;
-            each(&name.bytes(), span.of(text).unwrap_or_default());
-            Ok(())
-        });
-    }
-    walk(text, &mut each);
+    let _ = Scanner::trusted(text).members(&mut |s, name| {
+        let span = s.value()?;
+        each(&name.bytes(), span.of(text).unwrap_or_default());
+        Ok(())
+    });
 }
 
 /// Resolves the escapes of a checked string

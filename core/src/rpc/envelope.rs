@@ -281,7 +281,7 @@ fn member<'a>(
             parts.result = Some(if s.peek() == b'{' {
                 s.object(|s, name| {
                     let span = s.value()?;
-                    if &*name.bytes() == b"resultType" {
+                    if name.raw == b"resultType" || (name.escaped && *name.bytes() == *b"resultType") {
                         parts.result_type = span;
                     }
                     Ok(())
@@ -351,7 +351,7 @@ fn params<'a>(
 
 fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
     let mut meta = Meta::default();
-    meta.whole = s.object(|s, name| {
+    meta.whole = s.members(&mut |s, name| {
         let value = s.value()?;
         let name = name.bytes();
         if let Some(key) = name.strip_prefix(PREFIX.as_bytes()) {
@@ -374,7 +374,7 @@ fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
 fn error(s: &mut Scanner<'_>, frame: &[u8]) -> Result<Option<ErrorParts>, ScanError> {
     let mut parts = ErrorParts::default();
     let mut code = None;
-    s.object(|s, name| {
+    s.members(&mut |s, name| {
         let value = s.value()?;
         match &*name.bytes() {
             b"code" => {
