@@ -163,5 +163,17 @@ pub enum UseError {
     ReservedKey(String),
     /// The value could not be written
     #[error("cannot be written as JSON: {0}")]
-    Encode(#[from] EncodeError),
+    Encode(EncodeError),
+}
+
+impl From<EncodeError> for UseError {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::NotInVersion { what, revision } => match Version::from_name(revision) {
+                Some(version) => Self::NotInVersion { what: what.into(), version },
+                None => Self::Encode(error),
+            },
+            error => Self::Encode(error),
+        }
+    }
 }

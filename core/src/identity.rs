@@ -3,69 +3,18 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::json::{append_one_line, object_members, write_str};
+use crate::json::{Serializer, append_one_line, object_members, write_str};
+pub use crate::model::Implementation;
 use crate::raw::RawJson;
+use crate::shape;
 use crate::version::Version;
 use crate::vocab::Capability;
 
-/// Name and version of a client or server (`Implementation`)
-///
-/// Self-reported: not to be used for security decisions nor to change behaviour (META-019).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Implementation {
-    /// Name for programs
-    pub name: String,
-    /// Version of the implementation, any form
-    pub version: String,
-    /// Name for people (since 2025-06-18; META-035)
-    pub title: Option<String>,
-    /// What it is (since 2025-11-25)
-    pub description: Option<String>,
-    /// Where to read more (since 2025-11-25)
-    pub website_url: Option<String>,
-    /// Array of icons (since 2025-11-25; META-026)
-    pub icons: Option<RawJson>,
-}
-
 impl Implementation {
-    /// An identity with the members that every revision wants
-    #[must_use]
-    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            version: version.into(),
-            title: None,
-            description: None,
-            website_url: None,
-            icons: None,
-        }
-    }
-
     /// Appends the object with the members that `version` knows (LIFE-022)
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
-        out.extend_from_slice(b"{\"name\":");
-        write_str(out, &self.name);
-        out.extend_from_slice(b",\"version\":");
-        write_str(out, &self.version);
-        let optional = [
-            ("title", &self.title, Version::V2025_06_18),
-            ("description", &self.description, Version::V2025_11_25),
-            ("websiteUrl", &self.website_url, Version::V2025_11_25),
-        ];
-        for (name, value, since) in optional {
-            if let Some(value) = value.as_ref().filter(|_| version >= since) {
-                out.push(b',');
-                write_str(out, name);
-                out.push(b':');
-                write_str(out, value);
-            }
-        }
-        if let Some(icons) = self.icons.as_ref().filter(|_| version >= Version::V2025_11_25) {
-            out.extend_from_slice(b",\"icons\":");
-            append_one_line(out, icons.as_bytes());
-        }
-        out.push(b'}');
+        // Strings and lists of strings can always be written.
+        let _ = Serializer::shaped(out, self, shape::table(version));
     }
 }
 

@@ -6,6 +6,8 @@ pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersi
 pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
 
 /// What follows the prefix in the keys that requests have

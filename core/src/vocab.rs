@@ -15,7 +15,16 @@ pub(crate) const TOOLS_LIST: &str = "tools/list";
 pub(crate) const TOOLS_CALL: &str = "tools/call";
 pub(crate) const RESOURCES_LIST: &str = "resources/list";
 pub(crate) const TEMPLATES_LIST: &str = "resources/templates/list";
+pub(crate) const RESOURCES_READ: &str = "resources/read";
 pub(crate) const PROMPTS_LIST: &str = "prompts/list";
+pub(crate) const PROMPTS_GET: &str = "prompts/get";
+pub(crate) const COMPLETE: &str = "completion/complete";
+pub(crate) const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+pub(crate) const SET_LEVEL: &str = "logging/setLevel";
+pub(crate) const LIST_ROOTS: &str = "roots/list";
+pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
+pub(crate) const ELICIT: &str = "elicitation/create";
+pub(crate) const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 /// Who may send a method
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,20 +116,20 @@ pub(crate) const REQUESTS: &[Rule] = &[
         gate: None,
         cacheable: false,
     },
-    rule("resources/read", OLDEST, NEWEST, Some(Capability::Resources), true),
+    rule(RESOURCES_READ, OLDEST, NEWEST, Some(Capability::Resources), true),
     rule(RESOURCES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
     rule(TEMPLATES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
-    rule("prompts/get", OLDEST, NEWEST, Some(Capability::Prompts), false),
+    rule(PROMPTS_GET, OLDEST, NEWEST, Some(Capability::Prompts), false),
     rule(PROMPTS_LIST, OLDEST, NEWEST, Some(Capability::Prompts), true),
-    rule("completion/complete", OLDEST, NEWEST, Some(Capability::Completions), false),
+    rule(COMPLETE, OLDEST, NEWEST, Some(Capability::Completions), false),
     rule(DISCOVER, NEWEST, NEWEST, None, true),
     rule(INITIALIZE, OLDEST, LAST_LEGACY, None, false),
-    rule("resources/subscribe", OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
+    rule(RESOURCES_SUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
     rule("resources/unsubscribe", OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
-    rule("logging/setLevel", OLDEST, LAST_LEGACY, Some(Capability::Logging), false),
-    from_server("roots/list", OLDEST, Some(Capability::Roots)),
-    from_server("sampling/createMessage", OLDEST, Some(Capability::Sampling)),
-    from_server("elicitation/create", Version::V2025_06_18, Some(Capability::Elicitation)),
+    rule(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false),
+    from_server(LIST_ROOTS, OLDEST, Some(Capability::Roots)),
+    from_server(CREATE_MESSAGE, OLDEST, Some(Capability::Sampling)),
+    from_server(ELICIT, Version::V2025_06_18, Some(Capability::Elicitation)),
 ];
 
 /// Notifications that the engines send by themselves
@@ -134,7 +143,7 @@ const NOTIFICATIONS: &[&str] = &[
     "notifications/resources/list_changed",
     "notifications/resources/updated",
     "notifications/roots/list_changed",
-    "notifications/elicitation/complete",
+    ELICITATION_COMPLETE,
     "notifications/tasks/status",
     "notifications/subscriptions/acknowledged",
 ];

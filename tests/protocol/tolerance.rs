@@ -1,8 +1,9 @@
 //! A client among odd servers: noise on stdout, messages before the handshake is done, requests that nobody expects.
 
 use mcp_proto::client::{Config, Event};
+use mcp_proto::model::Icon;
 use mcp_proto::{Capabilities, Capability, Diagnostic, Malformed, RpcError, Version, VersionSet};
-use mcp_tests::harness::build::{LEGACY, discovery, error, initialized, legacy, note, raw, result, value};
+use mcp_tests::harness::build::{LEGACY, discovery, error, initialized, legacy, note, result, value};
 use mcp_tests::harness::{Chunker, LoneClient, Transcript, each_cut};
 use serde_json::{Value, json};
 
@@ -281,7 +282,7 @@ fn initialize_says_what_the_revision_knows() {
     info.title = Some("Harbour".into());
     info.description = Some("Example client".into());
     info.website_url = Some("https://harbour.example".into());
-    info.icons = Some(raw(&json!([{"src": "https://harbour.example/i.png", "sizes": ["48x48"]}])));
+    info.icons = vec![Icon::new("https://harbour.example/i.png").sizes(["48x48".into()])];
     let capabilities = || Capabilities::new().with(Capability::Roots).with(Capability::Elicitation);
     for version in LEGACY {
         let config = client(VersionSet::only(version)).capabilities(capabilities()).info(info.clone());

@@ -204,6 +204,23 @@ impl Schemas {
         self.plan(self.revision(revision)?, direction, message, request_method, false)
     }
 
+    /// Whether `value` is an instance of the type `name` of `revision`.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the value.
+    pub fn check_type(&self, revision: &str, name: &str, value: &Value) -> Result<(), Vec<String>> {
+        let revision = self.revision(revision).map_err(|problem| vec![problem])?;
+        let problems = revision.validate(&Expected::new(name, ""), value);
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// The schema of the type `name` of `revision`; none when the revision has no such type.
+    #[must_use]
+    pub fn definition(&self, revision: &str, name: &str) -> Option<&Value> {
+        self.revision(revision).ok()?.definition(name)
+    }
+
     fn revision(&self, name: &str) -> Result<&Revision, String> {
         let found = self.inner.revisions.iter().find(|revision| revision.name == name);
         found.ok_or_else(|| format!("no schema for revision {name:?}"))

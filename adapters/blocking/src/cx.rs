@@ -3,10 +3,11 @@
 use core::time::Duration;
 
 use mcp_proto::server::{Call, CancelReason, Engine, Event, Peer};
-use mcp_proto::{CallId, EncodeError, Instant, Progress, RawJson, RpcError, Sent, UseError};
+use mcp_proto::{CallId, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use mcp_std::Duplex;
 use serde::Serialize;
 
+use crate::handler::Failure;
 use crate::server::State;
 
 /// One call, in the hands of its handler
@@ -37,7 +38,7 @@ pub struct Cx<'a> {
     stream: Stream<'a>,
     call: &'a Call,
     over: Option<Over>,
-    encode_error: Option<EncodeError>,
+    failure: Option<Failure>,
     next_look: Instant,
 }
 
@@ -62,7 +63,7 @@ enum Over {
 impl<'a> Cx<'a> {
     pub(crate) const fn new(state: &'a mut State, stream: &'a mut dyn Duplex, call: &'a Call) -> Self {
         let stream = Stream(stream);
-        Self { state, stream, call, over: None, encode_error: None, next_look: Instant::ZERO }
+        Self { state, stream, call, over: None, failure: None, next_look: Instant::ZERO }
     }
 
     /// Answers the call with a result, which must serialise to a JSON object
@@ -168,15 +169,20 @@ impl<'a> Cx<'a> {
         self.state.drive.tick()
     }
 
-    pub(crate) const fn take_encode_error(&mut self) -> Option<EncodeError> {
-        self.encode_error.take()
+    /// Remembers what the author of the handler should know, and the client is not told
+    pub(crate) fn note(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+    }
+
+    pub(crate) const fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
     }
 
     fn answered(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
         match outcome {
             Ok(()) => self.over = Some(Over::Answered),
             Err(UseError::Encode(error)) => {
-                self.encode_error = Some(error);
+                self.note(Failure::Encode(error));
                 return Err(RpcError::internal("the result cannot be written as JSON"));
             }
             Err(_) if matches!(self.over, Some(Over::Answered)) => {

@@ -6,6 +6,7 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
+use mcp_proto::router::RegisterError;
 use mcp_proto::{CallError, Fault, UseError};
 use mcp_std::child::SpawnError;
 
@@ -26,6 +27,8 @@ pub enum Error {
     Use(UseError),
     /// The answer to a call is valid, but not what was asked for; the text says what is missing
     Answer(String),
+    /// Something could not be registered at a [`Router`](crate::Router); nothing was served
+    Register(RegisterError),
     /// The connection is over
     Closed(Box<Closed>),
 }
@@ -83,6 +86,7 @@ impl fmt::Display for Error {
             Self::Call(error) => write!(Escaped(f), "{error}"),
             Self::Use(error) => write!(Escaped(f), "{error}"),
             Self::Answer(text) => write!(Escaped(f), "{text}"),
+            Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Closed(closed) => closed.fmt(f),
         }
     }
@@ -163,7 +167,12 @@ impl core::error::Error for Error {
         match self {
             Self::Spawn(error) => error.source(),
             // Their text is in ours.
-            Self::Io(_) | Self::Call(_) | Self::Use(_) | Self::Answer(_) | Self::Closed(_) => None,
+            Self::Io(_)
+            | Self::Call(_)
+            | Self::Use(_)
+            | Self::Answer(_)
+            | Self::Register(_)
+            | Self::Closed(_) => None,
         }
     }
 }
@@ -171,6 +180,12 @@ impl core::error::Error for Error {
 impl From<SpawnError> for Error {
     fn from(error: SpawnError) -> Self {
         Self::Spawn(error)
+    }
+}
+
+impl From<RegisterError> for Error {
+    fn from(error: RegisterError) -> Self {
+        Self::Register(error)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a server does with what it is asked
 
+use mcp_proto::router::BadResult;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RpcError};
@@ -83,6 +84,8 @@ pub enum Failure {
     Panicked(Panic),
     /// Its result could not be written as JSON
     Encode(EncodeError),
+    /// The structured result of a tool is not what its schema promises
+    BadResult(BadResult),
     /// It gave the answer of another call for this one's
     Unanswered,
 }
@@ -92,6 +95,7 @@ impl core::fmt::Display for Failure {
         match self {
             Self::Panicked(panic) => panic.fmt(f),
             Self::Encode(error) => write!(f, "the result cannot be written: {error}"),
+            Self::BadResult(bad) => bad.fmt(f),
             Self::Unanswered => f.write_str("the call was not answered"),
         }
     }

@@ -87,6 +87,7 @@ mod error;
 mod handler;
 mod link;
 mod options;
+mod router;
 mod server;
 
 pub use client::{Client, ClientHandler};
@@ -96,6 +97,7 @@ pub use handler::{Failure, Handler};
 pub use mcp_proto::server::Call;
 pub use mcp_std::child::{Program, Stderr};
 pub use options::Options;
+pub use router::{Later, Router};
 pub use server::{Server, serve, serve_stdio};
 
 /// The examples of the README, compiled

@@ -195,13 +195,13 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         self.state.gather(&mut self.stream);
         let mut cx = Cx::new(&mut self.state, &mut self.stream, call);
         let outcome = catch(|| self.handler.call(&mut cx, call));
-        let encode = cx.take_encode_error();
+        let failure = cx.take_failure();
         self.state.gives_up = None;
-        let (error, failure) = match (outcome, encode) {
+        let (error, failure) = match (outcome, failure) {
             (Ok(Ok(answered)), _) if answered.is_for(call) => return,
             // `Answered` of another call; none of this one.
             (Ok(Ok(_)), _) => (RpcError::internal("no answer"), Some(Failure::Unanswered)),
-            (Ok(Err(error)), encode) => (error, encode.map(Failure::Encode)),
+            (Ok(Err(error)), failure) => (error, failure),
             (Err(panic), _) => (RpcError::internal("the handler panicked"), Some(Failure::Panicked(panic))),
         };
         // Refused when the call was answered after all, or is cancelled: then nobody waits for this.

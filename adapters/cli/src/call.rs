@@ -69,7 +69,7 @@ fn answer(result: &RawJson, json: bool) -> Result<(), Failure> {
     if !json {
         print(&shown(&read, Paint::for_stdout()))?;
     }
-    if read.is_error { Err(Failure::failed("the tool reports an error")) } else { Ok(()) }
+    if read.failed() { Err(Failure::failed("the tool reports an error")) } else { Ok(()) }
 }
 
 /// A result for people: text as it is, the rest in a line each
@@ -79,14 +79,16 @@ fn shown(result: &CallToolResult<'_>, paint: Paint) -> String {
     for block in result.content.iter() {
         match block {
             Content::Text(text) => {
-                out.push_str(&escape::lines(text));
+                out.push_str(&escape::lines(&text.text));
                 if !out.ends_with('\n') {
                     out.push('\n');
                 }
-                said |= result.structured_content.as_ref().is_some_and(|value| is_json_of(text, value));
+                said |= result.structured_content.as_ref().is_some_and(|value| is_json_of(&text.text, value));
             }
-            Content::Other(block) => out.push_str(&format!("{}\n", paint.note(other(block)))),
-            _ => {}
+            block => {
+                let shown = RawJson::encode(block).map_or_else(|e| e.to_string(), |block| other(&block));
+                out.push_str(&format!("{}\n", paint.note(shown)));
+            }
         }
     }
     if let Some(value) = result.structured_content.as_ref().filter(|_| !said) {

@@ -15,6 +15,9 @@
 //! | anything with `Read` and `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
+//! With the feature `validate` (off by default) there is [`validate::Schemas`] besides, which checks values against JSON
+//! Schemas for a [`Router`](mcp_proto::router::Router).
+//!
 //! # Platforms
 //!
 //! On Unix every wait is one `poll(2)`; no thread is started. Where pipes cannot be polled (Windows), the
@@ -42,6 +45,10 @@ mod stdio;
 #[cfg(unix)]
 mod stdout_guard;
 mod threaded;
+#[cfg(feature = "validate")]
+pub mod validate;
+#[cfg(feature = "validate")]
+mod validate_bounds;
 
 pub use catch::{Panic, catch};
 pub use clock::Clock;

@@ -19,7 +19,7 @@ use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::frame::line::Oversize;
-use crate::json::Serializer;
+use crate::json::{Serializer, Table};
 use crate::limits::Limits;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
@@ -312,6 +312,7 @@ impl<X> Link<X> {
         channel: Key,
         method: &str,
         params: Option<&T>,
+        table: Option<&'static Table>,
     ) -> Result<(), UseError> {
         if vocab::is_spec_notification(method) || vocab::request(method).is_some() {
             return Err(UseError::NotYours(method.into()));
@@ -329,7 +330,7 @@ impl<X> Link<X> {
         encode::notification_head(out, method);
         if let Some(params) = params {
             out.extend_from_slice(b",\"params\":");
-            if let Err(e) = Serializer::object(out, params) {
+            if let Err(e) = Serializer::object(out, params, table) {
                 c.outbox.undo(mark);
                 return Err(e.into());
             }

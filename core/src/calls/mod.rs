@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod bucket;
+pub(crate) mod forms;
 pub(crate) mod inbound;
 pub(crate) mod link;
 pub(crate) mod ours;

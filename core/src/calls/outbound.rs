@@ -5,8 +5,7 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
-
+use super::forms::Forms;
 use crate::error::CallError;
 use crate::limits::Limits;
 use crate::rpc::RequestId;
@@ -110,8 +109,7 @@ pub(crate) struct OutCall {
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) method: alloc::string::String,
-    /// The parameter object as JSON
-    pub(crate) params: Bytes,
+    pub(crate) params: Forms,
     pub(crate) meta: Option<crate::raw::RawJson>,
     /// Longest time in all, from when it goes out
     pub(crate) total: Duration,
@@ -120,7 +118,7 @@ pub(crate) struct Queued {
 impl Queued {
     /// Bytes that are charged for keeping it
     pub(crate) fn cost(&self) -> usize {
-        self.method.len() + self.params.len() + self.meta.as_ref().map_or(0, |m| m.as_bytes().len())
+        self.method.len() + self.params.cost() + self.meta.as_ref().map_or(0, |m| m.as_bytes().len())
     }
 }
 

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use super::config::Config;
 use super::event::{Event, Peer};
 use super::list::List;
 use super::negotiate::Stage;
+use crate::calls::forms::Forms;
 use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
 use crate::calls::ours::{self, Ask};
@@ -23,6 +23,7 @@ use crate::json::{Noted, Serializer};
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
+use crate::shape;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
@@ -270,9 +271,10 @@ impl Engine {
 
     /// Makes a call; its outcome comes as [`Event::Done`]
     ///
-    /// `params` is written as a JSON object, straight into the outbox when the connection is ready; `_meta` is the
-    /// engine's (pass yours in `options`). Refused, with nothing sent, when the server lacks the capability or the
-    /// revision lacks the method. Before the connection is ready the call waits, and such a refusal becomes its
+    /// `params` is written as a JSON object, straight into the outbox when the connection is ready, types of
+    /// [`model`](crate::model) in the shape of the revision in use; `_meta` is the engine's (pass yours in `options`).
+    /// Refused, with nothing sent, when the server lacks the capability or the revision lacks the method or something
+    /// in its parameters. Before the connection is ready the call waits, and such a refusal becomes its
     /// outcome ([`CallError::Refused`]).
     pub fn call<T: Serialize + ?Sized>(
         &mut self,
@@ -301,23 +303,23 @@ impl Engine {
             self.permit(method)?;
             let stamp = stamp(self.peer.as_deref(), &self.config);
             let ask = Ask { method, stamp, meta: options.meta.as_ref(), progress: options.progress };
+            let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
             let key = self.link.outbound.calls.insert(call);
-            let written = self.link.ask(key, &ask, |out| Serializer::object(out, params));
+            let written = self.link.ask(key, &ask, |out| Serializer::object(out, params, table));
             if let Err(e) = written {
                 self.link.outbound.calls.remove(key);
                 return Err(e);
             }
             return Ok(CallKey(key));
         }
-        let mut body = Vec::new();
-        ours::check_reserved(Serializer::object(&mut body, params)?)?;
+        let params = Forms::of(params, self.config.versions)?;
         let total = options.total.unwrap_or(self.link.limits.call_total);
-        let queued = Queued { method: method.into(), params: body.into(), meta: options.meta.clone(), total };
-        let total = self.queued_bytes.saturating_add(queued.cost());
-        if total > self.link.limits.max_queued_bytes {
+        let queued = Queued { method: method.into(), params, meta: options.meta.clone(), total };
+        let bytes = self.queued_bytes.saturating_add(queued.cost());
+        if bytes > self.link.limits.max_queued_bytes {
             return Err(UseError::Full("max_queued_bytes"));
         }
-        self.queued_bytes = total;
+        self.queued_bytes = bytes;
         call.queued = Some(Box::new(queued));
         let key = self.link.outbound.calls.insert(call);
         self.queue.push_back(key);
@@ -397,10 +399,12 @@ impl Engine {
             return Err(UseError::NotReady);
         }
         let main = self.main.ok_or(UseError::NotReady)?;
-        self.link.notify(main, method, params)
+        let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
+        self.link.notify(main, method, params, table)
     }
 
-    /// Answers a request of the server with a result, which must be written as a JSON object
+    /// Answers a request of the server with a result, which must be written as a JSON object; types of
+    /// [`model`](crate::model) go out in the shape of the revision in use
     pub fn respond<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -414,7 +418,7 @@ impl Engine {
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
-        if let Err(e) = Serializer::object(out, result) {
+        if let Err(e) = Serializer::object(out, result, shape::table(record.version)) {
             c.outbox.undo(mark);
             return Err(e.into());
         }
@@ -428,7 +432,8 @@ impl Engine {
     pub fn refuse(&mut self, now: Instant, request: CallId, error: &RpcError) -> Result<(), UseError> {
         self.link.tick(now);
         let before = self.outbox_len();
-        self.link.fail(request.0, error).ok_or(UseError::Stale)?;
+        let version = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?.version;
+        self.link.fail(request.0, &shape::error(error, version)).ok_or(UseError::Stale)?;
         self.owe(before);
         Ok(())
     }
@@ -470,11 +475,13 @@ impl Engine {
             self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
             call.restart(now, queued.total);
             let progress = call.wants_progress;
+            let Some(version) = self.peer.as_ref().map(|p| p.version) else { continue };
             let written = self.permit(&queued.method).and_then(|()| {
                 let stamp = stamp(self.peer.as_deref(), &self.config);
                 let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
+                let params = queued.params.in_version(version)?;
                 self.link.ask(key, &ask, |out| {
-                    out.extend_from_slice(&queued.params);
+                    out.extend_from_slice(params);
                     Ok(Noted::default())
                 })
             });

@@ -1,71 +1,75 @@
-//! Member names: what a map key reads as.
-
-use alloc::string::{String, ToString};
+//! Where a string is expected: member names, and text that is JSON already.
 
 use serde::ser::{self, Serialize};
 
 use super::write::EncodeError;
 
-/// Turns a map key into its text
-pub(super) struct StrSerializer;
+/// Hands the text of a map key to a function: a string as it is, a number or a boolean as JSON writes it
+pub(super) struct Named<F>(pub(super) F);
 
-macro_rules! as_text {
+type Nothing = ser::Impossible<(), EncodeError>;
+
+macro_rules! numbers {
     ($($method:ident $type:ty)*) => {$(
-        fn $method(self, v: $type) -> Result<String, EncodeError> {
-            Ok(v.to_string())
+        fn $method(self, v: $type) -> Result<(), EncodeError> {
+            (self.0)(itoa::Buffer::new().format(v));
+            Ok(())
         }
     )*};
 }
 
-impl ser::Serializer for StrSerializer {
-    type Ok = String;
+macro_rules! refused {
+    ($($method:ident ( $($argument:ty),* ) $result:ty;)*) => {$(
+        fn $method(self $(, _: $argument)*) -> Result<$result, EncodeError> {
+            Err(EncodeError::Key)
+        }
+    )*};
+}
+
+impl<F: FnOnce(&str)> ser::Serializer for Named<F> {
+    type Ok = ();
     type Error = EncodeError;
-    type SerializeSeq = ser::Impossible<String, EncodeError>;
-    type SerializeTuple = ser::Impossible<String, EncodeError>;
-    type SerializeTupleStruct = ser::Impossible<String, EncodeError>;
-    type SerializeTupleVariant = ser::Impossible<String, EncodeError>;
-    type SerializeMap = ser::Impossible<String, EncodeError>;
-    type SerializeStruct = ser::Impossible<String, EncodeError>;
-    type SerializeStructVariant = ser::Impossible<String, EncodeError>;
+    type SerializeSeq = Nothing;
+    type SerializeTuple = Nothing;
+    type SerializeTupleStruct = Nothing;
+    type SerializeTupleVariant = Nothing;
+    type SerializeMap = Nothing;
+    type SerializeStruct = Nothing;
+    type SerializeStructVariant = Nothing;
 
-    as_text!(serialize_bool bool serialize_i8 i8 serialize_i16 i16 serialize_i32 i32 serialize_i64 i64
-        serialize_u8 u8 serialize_u16 u16 serialize_u32 u32 serialize_u64 u64 serialize_char char serialize_str &str);
+    numbers!(serialize_i8 i8 serialize_i16 i16 serialize_i32 i32 serialize_i64 i64
+        serialize_u8 u8 serialize_u16 u16 serialize_u32 u32 serialize_u64 u64);
 
-    fn serialize_f32(self, _: f32) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
+    fn serialize_str(self, v: &str) -> Result<(), EncodeError> {
+        (self.0)(v);
+        Ok(())
     }
-    fn serialize_f64(self, _: f64) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
+    fn serialize_bool(self, v: bool) -> Result<(), EncodeError> {
+        (self.0)(if v { "true" } else { "false" });
+        Ok(())
     }
-    fn serialize_bytes(self, _: &[u8]) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_none(self) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_unit(self) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_unit_struct(self, _: &'static str) -> Result<String, EncodeError> {
-        Err(EncodeError::Key)
+    fn serialize_char(self, v: char) -> Result<(), EncodeError> {
+        (self.0)(v.encode_utf8(&mut [0; 4]));
+        Ok(())
     }
     fn serialize_unit_variant(
         self,
         _: &'static str,
         _: u32,
         variant: &'static str,
-    ) -> Result<String, EncodeError> {
-        Ok(variant.to_string())
+    ) -> Result<(), EncodeError> {
+        (self.0)(variant);
+        Ok(())
     }
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
         _: &'static str,
         v: &T,
-    ) -> Result<String, EncodeError> {
+    ) -> Result<(), EncodeError> {
         v.serialize(self)
+    }
+    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<(), EncodeError> {
+        Err(EncodeError::Key)
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
@@ -73,44 +77,23 @@ impl ser::Serializer for StrSerializer {
         _: u32,
         _: &'static str,
         _: &T,
-    ) -> Result<String, EncodeError> {
+    ) -> Result<(), EncodeError> {
         Err(EncodeError::Key)
     }
-    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_tuple_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleStruct, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleVariant, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeStruct, EncodeError> {
-        Err(EncodeError::Key)
-    }
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeStructVariant, EncodeError> {
-        Err(EncodeError::Key)
+
+    refused! {
+        serialize_f32(f32) ();
+        serialize_f64(f64) ();
+        serialize_bytes(&[u8]) ();
+        serialize_none() ();
+        serialize_unit() ();
+        serialize_unit_struct(&'static str) ();
+        serialize_seq(Option<usize>) Nothing;
+        serialize_tuple(usize) Nothing;
+        serialize_tuple_struct(&'static str, usize) Nothing;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) Nothing;
+        serialize_map(Option<usize>) Nothing;
+        serialize_struct(&'static str, usize) Nothing;
+        serialize_struct_variant(&'static str, u32, &'static str, usize) Nothing;
     }
 }

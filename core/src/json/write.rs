@@ -9,8 +9,9 @@ use core::fmt::Write as _;
 
 use serde::ser::{self, Serialize};
 
-use super::name::StrSerializer;
+use super::name::Named;
 use super::scan::object_members;
+use super::shape::{Table, Without};
 use super::swar::plain_prefix;
 
 /// A value could not be written as JSON
@@ -26,6 +27,14 @@ pub enum EncodeError {
     /// A JSON object was needed
     #[error("the value is not a JSON object")]
     NotAnObject,
+    /// The revision has no such thing, and nothing could stand in for it
+    #[error("`{what}` does not exist in {revision}")]
+    NotInVersion {
+        /// Method or feature
+        what: &'static str,
+        /// The revision that the value was to be written for
+        revision: &'static str,
+    },
 }
 
 impl ser::Error for EncodeError {
@@ -140,6 +149,10 @@ pub(crate) struct Serializer<'a> {
     noted: Noted,
     /// The next value belongs to `_meta` of the outermost object
     meta_next: bool,
+    /// How types are shaped; none to write them in full
+    table: Option<&'static Table>,
+    /// What the next object is written without
+    without: Without,
 }
 
 impl<'a> Serializer<'a> {
@@ -149,9 +162,10 @@ impl<'a> Serializer<'a> {
     pub(crate) fn object<T: Serialize + ?Sized>(
         out: &'a mut Vec<u8>,
         value: &T,
+        table: Option<&'static Table>,
     ) -> Result<Noted, EncodeError> {
         let start = out.len();
-        let mut s = Self { out, depth: 0, noted: Noted::default(), meta_next: false };
+        let mut s = Self::new(out, 0, table);
         value.serialize(&mut s)?;
         let written = s.out.get(start..).unwrap_or_default();
         if written.first() != Some(&b'{') || written.last() != Some(&b'}') {
@@ -162,7 +176,20 @@ impl<'a> Serializer<'a> {
 
     /// Appends any value
     pub(crate) fn any<T: Serialize + ?Sized>(out: &'a mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
-        value.serialize(&mut Self { out, depth: 1 << 16, noted: Noted::default(), meta_next: false })
+        Self::shaped(out, value, None)
+    }
+
+    /// Appends any value in the shape of a revision
+    pub(crate) fn shaped<T: Serialize + ?Sized>(
+        out: &'a mut Vec<u8>,
+        value: &T,
+        table: Option<&'static Table>,
+    ) -> Result<(), EncodeError> {
+        value.serialize(&mut Self::new(out, 1 << 16, table))
+    }
+
+    fn new(out: &'a mut Vec<u8>, depth: u32, table: Option<&'static Table>) -> Self {
+        Self { out, depth, noted: Noted::default(), meta_next: false, table, without: Without::default() }
     }
 
     fn open(&mut self, bracket: u8) {
@@ -302,10 +329,27 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        _: &'static str,
+        name: &'static str,
         v: &T,
     ) -> Result<(), EncodeError> {
-        v.serialize(self)
+        let Some((table, rule)) = self.table.and_then(|table| Some((table, table.rule(name)?))) else {
+            return v.serialize(self);
+        };
+        self.without = Without { members: rule.members, bit: table.bit };
+        if rule.lives & table.bit != 0 {
+            return v.serialize(self);
+        }
+        let Some(substitute) = rule.substitute(table.bit) else {
+            return Err(EncodeError::NotInVersion { what: rule.what, revision: table.revision });
+        };
+        let start = self.out.len();
+        v.serialize(&mut *self)?;
+        let full = self.out.split_off(start);
+        substitute(&full, self.out);
+        if self.depth == 0 {
+            self.noted = Noted::of_text(self.out.get(start..).unwrap_or_default(), start);
+        }
+        Ok(())
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
@@ -324,7 +368,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
     fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'s, 'a>, EncodeError> {
         self.open(b'[');
-        Ok(Compound { ser: self, first: true, close: b"]", raw: false })
+        Ok(Compound::new(self, b"]"))
     }
     fn serialize_tuple(self, len: usize) -> Result<Compound<'s, 'a>, EncodeError> {
         self.serialize_seq(Some(len))
@@ -343,15 +387,16 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         self.name(variant);
         self.out.push(b':');
         self.out.push(b'[');
-        Ok(Compound { ser: self, first: true, close: b"]}", raw: false })
+        Ok(Compound::new(self, b"]}"))
     }
     fn serialize_map(self, _: Option<usize>) -> Result<Compound<'s, 'a>, EncodeError> {
+        let without = core::mem::take(&mut self.without);
         self.open(b'{');
-        Ok(Compound { ser: self, first: true, close: b"}", raw: false })
+        Ok(Compound { without, ..Compound::new(self, b"}") })
     }
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Compound<'s, 'a>, EncodeError> {
         if name == RAW {
-            return Ok(Compound { ser: self, first: true, close: b"", raw: true });
+            return Ok(Compound { raw: true, ..Compound::new(self, b"") });
         }
         self.serialize_map(None)
     }
@@ -365,7 +410,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         self.open(b'{');
         self.name(variant);
         self.out.extend_from_slice(b":{");
-        Ok(Compound { ser: self, first: true, close: b"}}", raw: false })
+        Ok(Compound::new(self, b"}}"))
     }
     fn collect_str<T: core::fmt::Display + ?Sized>(self, v: &T) -> Result<(), EncodeError> {
         self.serialize_str(&v.to_string())
@@ -377,9 +422,19 @@ pub(crate) struct Compound<'s, 'a> {
     first: bool,
     close: &'static [u8],
     raw: bool,
+    /// Members that are left out
+    without: Without,
+    /// The value that follows is left out
+    skip: bool,
 }
 
-impl Compound<'_, '_> {
+impl<'s, 'a> Compound<'s, 'a> {
+    #[inline]
+    const fn new(ser: &'s mut Serializer<'a>, close: &'static [u8]) -> Self {
+        let without = Without { members: &[], bit: 0 };
+        Self { ser, first: true, close, raw: false, without, skip: false }
+    }
+
     #[inline]
     fn comma(&mut self) {
         if !core::mem::take(&mut self.first) {
@@ -406,9 +461,9 @@ impl Compound<'_, '_> {
 
     /// The text of a raw value, which reaches us as a string
     fn raw_text<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
-        let text = v.serialize(StrSerializer)?;
-        append_one_line(self.ser.out, text.as_bytes());
-        let start = self.ser.out.len() - text.len();
+        let start = self.ser.out.len();
+        let out = &mut *self.ser.out;
+        v.serialize(Named(|text: &str| append_one_line(out, text.as_bytes())))?;
         let written = self.ser.out.get(start..).unwrap_or_default();
         if self.ser.depth == 0 {
             self.ser.noted = Noted::of_text(written, start);
@@ -475,13 +530,19 @@ impl ser::SerializeMap for Compound<'_, '_> {
     type Ok = ();
     type Error = EncodeError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
-        self.comma();
-        let name = key.serialize(StrSerializer)?;
-        self.ser.name(&name);
-        self.ser.out.push(b':');
-        Ok(())
+        key.serialize(Named(|name: &str| {
+            self.skip = self.without.has(name);
+            if !self.skip {
+                self.comma();
+                self.ser.name(name);
+                self.ser.out.push(b':');
+            }
+        }))
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
+        if self.skip {
+            return Ok(());
+        }
         v.serialize(&mut *self.ser)?;
         self.ser.meta_next = false;
         Ok(())
@@ -535,7 +596,7 @@ mod tests {
             meta: [("k", 1)].into(),
         };
         let mut out = b"xx".to_vec();
-        let noted = Serializer::object(&mut out, &value).expect("an object");
+        let noted = Serializer::object(&mut out, &value, None).expect("an object");
         assert!(!out.contains(&b'\n'), "one line");
         let ours: serde_json::Value = serde_json::from_slice(&out[2..]).expect("JSON");
         let theirs = serde_json::to_value(&value).expect("JSON");
@@ -554,16 +615,16 @@ mod tests {
     #[test]
     fn refuses_what_is_no_object_or_has_no_names() {
         let mut out = Vec::new();
-        assert_eq!(Serializer::object(&mut out, &[1]), Err(EncodeError::NotAnObject));
+        assert_eq!(Serializer::object(&mut out, &[1], None), Err(EncodeError::NotAnObject));
         let bad: BTreeMap<[u8; 2], u8> = [([1, 2], 3)].into();
-        assert_eq!(Serializer::object(&mut out, &bad), Err(EncodeError::Key));
+        assert_eq!(Serializer::object(&mut out, &bad, None), Err(EncodeError::Key));
     }
 
     #[test]
     fn notes_the_members_of_raw_text() {
         let raw: &RawValue = serde_json::from_str(r#"{"ttlMs":1,"_meta":{"a":1}}"#).expect("JSON");
         let mut out = b"..".to_vec();
-        let noted = Serializer::object(&mut out, raw).expect("an object");
+        let noted = Serializer::object(&mut out, raw, None).expect("an object");
         assert!(noted.has(Noted::META) && noted.has(Noted::TTL) && !noted.has(Noted::SCOPE));
         assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"a\":1}"));
     }

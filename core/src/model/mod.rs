@@ -1,10 +1,204 @@
-//! Typed messages: so far what listing and calling tools needs.
+//! Typed messages: every value of the protocol, the superset of all revisions.
 //!
-//! The names are the specification's. Values borrow where that pays, so that an answer made of what came in is written
-//! without a copy in between.
+//! The names are the specification's, in Rust's spelling. Values that pass through borrow from the message that they
+//! came in ([`CallToolResult`], [`Content`], …; `into_owned` ends that); values that are stored own what they hold
+//! ([`Tool`], [`Resource`], …). `new` takes what must be there, a method per member adds the rest. Members that this
+//! version does not know are kept in `extra`, words that it does not know in a variant `Other`, kinds of content in one
+//! of the same name: reading is strict on structure and lenient on vocabulary. The structs are messages as they stand
+//! on the wire, so they can be read from JSON text by anything that is given a [`RawJson`], and written by any serde
+//! serializer; the engines write them in the shape of the revision that the peer speaks.
+//!
+//! ```
+//! use mcp_proto::model::{CallToolResult, Content, ResourceLink, Tool, ToolAnnotations, encode_for};
+//! use mcp_proto::{RawJson, Version};
+//!
+//! let tool = Tool::new("berth", RawJson::new(r#"{"type":"object"}"#)?)
+//!     .title("Reserve a berth")
+//!     .annotations(ToolAnnotations::new().destructive_hint(false));
+//! assert_eq!(tool.display_name(), "Reserve a berth");
+//!
+//! let result = CallToolResult::content(vec![ResourceLink::new("berth://C/14", "C14").into()]);
+//! let old = encode_for(Version::V2024_11_05, &result)?;
+//! assert_eq!(old.as_str(), r#"{"content":[{"type":"text","text":"C14: berth://C/14"}]}"#);
+//! let read: CallToolResult<'_> = old.parse()?; // borrows from `old`
+//! assert_eq!(read.content[0].as_text(), Some("C14: berth://C/14"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Methods
+//!
+//! | Method | Parameters | Result |
+//! |---|---|---|
+//! | `initialize` | [`InitializeParams`] | [`InitializeResult`] |
+//! | `server/discover` | [`EmptyParams`] | [`DiscoverResult`] |
+//! | `ping` | [`EmptyParams`] | [`EmptyResult`] |
+//! | `tools/list` | [`PaginatedParams`] | [`ListToolsResult`] |
+//! | `tools/call` | [`CallToolParams`] | [`CallToolResult`], [`InputRequiredResult`] |
+//! | `resources/list` | [`PaginatedParams`] | [`ListResourcesResult`] |
+//! | `resources/templates/list` | [`PaginatedParams`] | [`ListResourceTemplatesResult`] |
+//! | `resources/read` | [`ReadResourceParams`] | [`ReadResourceResult`], [`InputRequiredResult`] |
+//! | `resources/subscribe`, `resources/unsubscribe` | [`SubscribeParams`] | [`EmptyResult`] |
+//! | `prompts/list` | [`PaginatedParams`] | [`ListPromptsResult`] |
+//! | `prompts/get` | [`GetPromptParams`] | [`GetPromptResult`], [`InputRequiredResult`] |
+//! | `completion/complete` | [`CompleteParams`] | [`CompleteResult`] |
+//! | `logging/setLevel` | [`SetLevelParams`] | [`EmptyResult`] |
+//! | `subscriptions/listen` | [`SubscriptionsListenParams`] | [`SubscriptionsListenResult`] |
+//! | `roots/list` | [`EmptyParams`] | [`ListRootsResult`] |
+//! | `sampling/createMessage` | [`CreateMessageParams`] | [`CreateMessageResult`] |
+//! | `elicitation/create` | [`ElicitParams`] | [`ElicitResult`] |
+//!
+//! | Notification | Parameters |
+//! |---|---|
+//! | `notifications/initialized`, `notifications/*/list_changed` | [`EmptyParams`] |
+//! | `notifications/cancelled` | [`CancelledParams`] |
+//! | `notifications/progress` | [`ProgressParams`] |
+//! | `notifications/message` | [`LoggingMessageParams`] |
+//! | `notifications/resources/updated` | [`ResourceUpdatedParams`] |
+//! | `notifications/elicitation/complete` | [`ElicitationCompleteParams`] |
+//! | `notifications/subscriptions/acknowledged` | [`SubscriptionsAcknowledgedParams`] |
+//!
+//! Tasks are not typed: `task` and what belongs to it are in `extra`.
+//!
+//! # What older revisions lack
+//!
+//! An application makes one value for all revisions; this is what becomes of it. "Left out" means that the member is
+//! not written; a refusal is [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent.
+//!
+//! | What | Exists | Elsewhere |
+//! |---|---|---|
+//! | [`Content::Audio`] | since 2025-03-26 | a text that names type and size |
+//! | [`Content::ResourceLink`] | since 2025-06-18 | a text: name (or title), URI, description |
+//! | [`SamplingContent::ToolUse`], [`SamplingContent::ToolResult`] | since 2025-11-25 | a text that says what was called, or what came of it |
+//! | several blocks in a [`SamplingMessage`] | since 2025-11-25 | several messages of one block each |
+//! | several blocks in a [`CreateMessageResult`] | since 2025-11-25 | one text |
+//! | `tools`, `toolChoice` of [`CreateMessageParams`] | since 2025-11-25 | refused |
+//! | `structuredContent` that is an object | since 2025-06-18 | left out; goes into a text block if there is none |
+//! | `structuredContent` that is no object | since 2026-07-28 | the same |
+//! | `outputSchema` | since 2025-06-18; with a root other than `object` since 2026-07-28 | left out |
+//! | `annotations` of [`Tool`] | since 2025-03-26 | left out |
+//! | `title` of tools, prompts and their arguments, resources, templates, [`Implementation`], [`PromptReference`] | since 2025-06-18 | left out |
+//! | `icons`; `description` and `websiteUrl` of [`Implementation`] | since 2025-11-25 | left out |
+//! | `execution` of [`Tool`]; `task`, `tasks` in `extra` | 2025-11-25 only | left out |
+//! | `lastModified` of [`Annotations`] | since 2025-06-18 | left out |
+//! | `_meta` of content, contents, tools, prompts, resources, templates, roots | since 2025-06-18 | left out |
+//! | `_meta` of [`SamplingMessage`] | since 2025-11-25 | left out |
+//! | `_meta` of [`CreateMessageParams`], [`ElicitParams`], [`ElicitResult`], [`ListRootsResult`] | until 2025-11-25 | left out |
+//! | `resultType`, `ttlMs`, `cacheScope` | since 2026-07-28 | left out |
+//! | `inputResponses`, `requestState`; [`InputRequiredResult`] | since 2026-07-28 | left out; refused |
+//! | `context` of [`CompleteParams`] | since 2025-06-18 | left out |
+//! | `message` of [`ProgressParams`] | since 2025-03-26 | left out |
+//! | [`ElicitParams::Form`], [`ElicitResult`] | since 2025-06-18 | refused |
+//! | [`ElicitParams::Url`] | since 2025-11-25, there only with `elicitationId` | refused |
+//! | `mode` of a form, `$schema` of [`ElicitSchema`], `default` of fields but [`BooleanSchema`] | since 2025-11-25 | left out |
+//! | `elicitationId`, [`ElicitationCompleteParams`] | 2025-11-25 only | left out; refused |
+//! | [`TitledSingleSelectEnumSchema`] | since 2025-11-25 | `enum` with `enumNames` |
+//! | fields with several choices, and answers to them | since 2025-11-25 | refused |
+//! | capabilities: `completions` | since 2025-03-26 | left out |
+//! | … `elicitation` | since 2025-06-18; for web pages alone since 2025-11-25 | left out |
+//! | … `elicitation.form`, `elicitation.url`, `sampling.context`, `sampling.tools` | since 2025-11-25 | left out |
+//! | … `roots.listChanged` | until 2025-11-25 | left out |
+//! | … `extensions` | since 2026-07-28 | left out |
+//! | parameters and results of a method | as the method | refused |
+//!
+//! | Error | Exists | Elsewhere |
+//! |---|---|---|
+//! | -32002 resource not found | until 2025-11-25 | -32602 |
+//! | -32042 URL elicitation required | 2025-11-25 only | -32600 |
+//! | -32020 header mismatch, -32021 missing client capability | since 2026-07-28 | -32600 |
+//! | -32022 unsupported protocol version | since 2026-07-28 | -32602 |
 
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use crate::json::{EncodeError, Serializer};
+use crate::raw::RawJson;
+use crate::shape;
+use crate::version::Version;
+
+mod base;
+mod capabilities;
+pub(crate) mod codec;
+mod completion;
 mod content;
+mod elicitation;
+mod errors;
+#[cfg(test)]
+mod for_tests;
+mod form;
+mod id;
+mod input;
+mod lifecycle;
+mod map;
+pub(crate) mod message;
+mod meta;
+mod notifications;
+pub(crate) mod own;
+mod prompts;
+mod resources;
+mod roots;
+mod sampling;
 mod tools;
+pub(crate) mod union;
+pub(crate) mod words;
 
-pub use content::Content;
-pub use tools::{Blocks, CallToolResult, ListToolsResult, Tool, ToolAnnotations};
+pub use base::{
+    Annotations, CacheScope, Cursor, EmptyParams, EmptyResult, Icon, IconTheme, Implementation,
+    PaginatedParams, ProgressToken, ResultType, Role,
+};
+pub use capabilities::{
+    ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
+    SamplingCapability, ServerCapabilities,
+};
+pub use completion::{
+    CompleteParams, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
+    PromptReference, ResourceTemplateReference,
+};
+pub use content::{AudioContent, Blocks, Content, EmbeddedResource, ImageContent, ResourceLink, TextContent};
+pub use elicitation::{
+    ElicitAction, ElicitFormParams, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, ElicitUrlParams,
+    ElicitValue, ElicitationCompleteParams,
+};
+pub use errors::{
+    MissingRequiredClientCapability, ResourceNotFound, UnsupportedProtocolVersion, UrlElicitationRequired,
+};
+pub use form::{
+    BooleanSchema, EnumOption, LegacyTitledEnumSchema, NumberKind, NumberSchema, PrimitiveSchemaDefinition,
+    StringFormat, StringSchema, TitledEnumItems, TitledMultiSelectEnumSchema, TitledSingleSelectEnumSchema,
+    UntitledEnumItems, UntitledMultiSelectEnumSchema, UntitledSingleSelectEnumSchema,
+};
+pub use input::{InputRequest, InputRequests, InputRequiredResult, InputResponse, InputResponses};
+pub use lifecycle::{DiscoverResult, InitializeParams, InitializeResult};
+pub use map::{Extra, Map};
+pub use meta::{NotificationMeta, RequestMeta, ResultMeta, TraceContext};
+pub use notifications::{
+    CancelledParams, LoggingLevel, LoggingMessageParams, ProgressParams, SetLevelParams, SubscriptionFilter,
+    SubscriptionsAcknowledgedParams, SubscriptionsListenParams, SubscriptionsListenResult,
+};
+pub use prompts::{
+    GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
+};
+pub use resources::{
+    BlobResourceContents, ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
+    TextResourceContents,
+};
+pub use roots::{ListRootsResult, Root};
+pub use sampling::{
+    CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlocks,
+    SamplingContent, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
+    ToolUseContent,
+};
+pub use tools::{
+    CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+};
+
+/// A value as JSON in the shape of a revision, as the engines write it
+///
+/// The stamps that an engine puts on a result (`resultType`, `_meta`, …) are not part of it. An error
+/// ([`EncodeError::NotInVersion`]) says what the revision has no form for.
+pub fn encode_for<T: Serialize + ?Sized>(version: Version, value: &T) -> Result<RawJson, EncodeError> {
+    let mut out = Vec::new();
+    Serializer::shaped(&mut out, value, shape::table(version))?;
+    Ok(RawJson::trusted(out.into()))
+}

@@ -1,206 +1,209 @@
 //! `tools/list` and `tools/call` (TOOL).
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::ser::SerializeSeq;
-use serde::{Deserialize, Serialize};
-
-use super::content::Content;
+use super::base::{CacheScope, Cursor, Icon, ResultType};
+use super::content::{Blocks, Content};
+use super::input::InputResponses;
+use super::message::message;
+use super::words::words;
 use crate::raw::RawJson;
 
-/// A tool that a server offers (TOOL-006)
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Tool {
-    /// Name for programs, unique within the server (TOOL-028)
-    pub name: String,
-    /// Name for people (since 2025-06-18)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What it does, for a model to read
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// JSON Schema of the arguments; its root is of type `object` (TOOL-007)
-    pub input_schema: RawJson,
-    /// JSON Schema of structured results (since 2025-06-18)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<RawJson>,
-    /// Hints about what it does (since 2025-03-26)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<ToolAnnotations>,
+words! {
+    /// Whether a tool may be called as a task (2025-11-25 only)
+    TaskSupport {
+        /// It must not; what a missing one means
+        Forbidden = "forbidden",
+        /// It may
+        Optional = "optional",
+        /// It must
+        Required = "required",
+    }
+}
+
+message! {
+    /// A tool that a server offers (TOOL-006)
+    Tool by form {
+        /// Name for programs, unique within the server: 1 to 128 of `A-Za-z0-9_.-` (TOOL-028)
+        name: String = "name",
+        /// JSON Schema of the arguments; its root is of type `object` (TOOL-007)
+        input_schema: RawJson = "inputSchema",
+    } {
+        /// Name for people (since 2025-06-18; META-035)
+        opt title: String = "title",
+        /// What it does, for a model to read
+        opt description: String = "description",
+        /// JSON Schema of structured results (since 2025-06-18; TOOL-015)
+        ///
+        /// Until 2025-11-25 its root is of type `object`; another one is left out there (TOOL-009).
+        opt output_schema: RawJson = "outputSchema",
+        /// Hints about what it does (since 2025-03-26)
+        opt annotations: ToolAnnotations = "annotations",
+        /// Pictures for it (since 2025-11-25; META-026)
+        list icons: Vec<Icon> = "icons",
+        /// How it may be called (2025-11-25 only)
+        opt execution: Box<ToolExecution> = "execution",
+        /// Metadata (since 2025-06-18)
+        opt meta: RawJson = "_meta",
+    }
+
+    /// Hints about a tool (since 2025-03-26); untrusted unless the server is trusted (TOOL-026)
+    ///
+    /// The methods named `is_…` fill in the defaults (TOOL-027).
+    ToolAnnotations {} {
+        /// Name for people; [`Tool::title`](struct@Tool) goes before it (META-035)
+        opt title: String = "title",
+        /// It changes nothing
+        opt read_only_hint: bool = "readOnlyHint",
+        /// It may destroy something; means nothing for a tool that changes nothing
+        opt destructive_hint: bool = "destructiveHint",
+        /// Calling it twice with the same arguments is the same as once; means nothing for a tool that changes nothing
+        opt idempotent_hint: bool = "idempotentHint",
+        /// It deals with the world outside
+        opt open_world_hint: bool = "openWorldHint",
+    }
+
+    /// How a tool may be called (2025-11-25 only)
+    ToolExecution {} {
+        /// Whether it may be called as a task
+        opt task_support: TaskSupport = "taskSupport",
+    }
+
+    /// The result of `tools/list`: one page (TOOL-005)
+    ListToolsResult {
+        /// The tools, in an order that does not change while they do not (TOOL-004)
+        tools: Vec<Tool> as List = "tools",
+    } {
+        /// Where the next page begins; absent on the last (PAGE-003, PAGE-004)
+        opt next_cursor: Cursor = "nextCursor",
+        /// How long it may be kept, in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006)
+        opt ttl_ms: i64 as Integer = "ttlMs",
+        /// Who may be given it while it is kept (since 2026-07-28)
+        opt cache_scope: CacheScope = "cacheScope",
+        /// What kind of result it is (since 2026-07-28); a server's engine adds it
+        opt result_type: ResultType = "resultType",
+        /// Metadata
+        opt meta: RawJson = "_meta",
+    }
+
+    /// The parameters of `tools/call` (TOOL-010)
+    CallToolParams<'a> {
+        /// Which tool
+        name: Cow<'a, str> as Text = "name",
+    } {
+        /// The arguments: a JSON object; none counts as an empty one
+        opt arguments: RawJson = "arguments",
+        /// Answers to what the server asked for (since 2026-07-28; TOOL-012); a client's engine adds them
+        opt input_responses: InputResponses<'a> = "inputResponses",
+        /// The state that the server gave along with its questions (since 2026-07-28; TOOL-012)
+        opt request_state: Cow<'a, str> as Text = "requestState",
+        /// Metadata
+        opt meta: RawJson = "_meta",
+    }
+
+    /// The result of `tools/call` (TOOL-013)
+    CallToolResult<'a> by form {
+        /// What the tool says, possibly nothing; must be there (TOOL-037)
+        content: Blocks<'a> = "content",
+    } {
+        /// The same as a value (since 2025-06-18)
+        ///
+        /// Any JSON value since 2026-07-28, an object before. Where a revision has no such member, or none for such a
+        /// value, it goes out as a text block unless there is one already.
+        any structured_content: RawJson = "structuredContent",
+        /// The tool failed, and `content` says why; absent means that it did not
+        opt is_error: bool = "isError",
+        /// What kind of result it is (since 2026-07-28); a server's engine adds it
+        opt result_type: ResultType = "resultType",
+        /// Metadata
+        opt meta: RawJson = "_meta",
+    }
 }
 
 impl Tool {
-    /// A tool with the members that every revision wants
+    /// The name to show: `title`, the title of the annotations, or the name (META-035)
     #[must_use]
-    pub fn new(name: impl Into<String>, input_schema: RawJson) -> Self {
-        Self {
-            name: name.into(),
-            title: None,
-            description: None,
-            input_schema,
-            output_schema: None,
-            annotations: None,
-        }
+    pub fn display_name(&self) -> &str {
+        let annotated = || self.annotations.as_ref().and_then(|a| a.title.as_deref());
+        self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
     }
 
-    /// Says what the tool does
-    #[must_use]
-    pub fn description(mut self, text: impl Into<String>) -> Self {
-        self.description = Some(text.into());
-        self
-    }
-
-    /// Says what its structured results look like
-    #[must_use]
-    pub fn output_schema(mut self, schema: RawJson) -> Self {
-        self.output_schema = Some(schema);
-        self
+    fn form(&self) -> &'static str {
+        // What does not say `object` at its root does not fit the older revisions.
+        let fits =
+            |schema: &RawJson| schema.member("type").is_some_and(|kind| kind.as_bytes() == b"\"object\"");
+        if self.output_schema.as_ref().is_none_or(fits) { "$mcp::Tool" } else { "$mcp::Tool+value" }
     }
 }
 
-/// Hints about a tool; untrusted unless the server is trusted (TOOL-026)
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ToolAnnotations {
-    /// Name for people
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// It changes nothing (taken as false when absent; TOOL-027)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_only_hint: Option<bool>,
-    /// It may destroy something (taken as true when absent)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destructive_hint: Option<bool>,
-    /// Calling it again with the same arguments changes nothing more (taken as false when absent)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idempotent_hint: Option<bool>,
-    /// It deals with things outside the server (taken as true when absent)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub open_world_hint: Option<bool>,
-}
-
-/// The result of `tools/list`: one page
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ListToolsResult {
-    /// The tools, in an order that does not change while they do not (TOOL-004)
-    pub tools: Vec<Tool>,
-    /// Where the next page begins; absent on the last (PAGE-003, PAGE-004)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
-}
-
-impl ListToolsResult {
-    /// All tools on one page
+impl ToolAnnotations {
+    /// Whether it says that it changes nothing (default no)
     #[must_use]
-    pub const fn new(tools: Vec<Tool>) -> Self {
-        Self { tools, next_cursor: None }
+    pub fn is_read_only(&self) -> bool {
+        self.read_only_hint.unwrap_or(false)
     }
-}
 
-/// The result of `tools/call` (TOOL-013)
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct CallToolResult<'a> {
-    /// What the tool says
-    #[serde(borrow)]
-    pub content: Blocks<'a>,
-    /// The same as a value (since 2025-06-18)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub structured_content: Option<RawJson>,
-    /// The tool failed, and `content` says why
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub is_error: bool,
+    /// Whether it may destroy something (default yes)
+    #[must_use]
+    pub fn is_destructive(&self) -> bool {
+        !self.is_read_only() && self.destructive_hint.unwrap_or(true)
+    }
+
+    /// Whether twice is the same as once (default no)
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        self.is_read_only() || self.idempotent_hint.unwrap_or(false)
+    }
+
+    /// Whether it deals with the world outside (default yes)
+    #[must_use]
+    pub fn is_open_world(&self) -> bool {
+        self.open_world_hint.unwrap_or(true)
+    }
 }
 
 impl<'a> CallToolResult<'a> {
     /// One block of text; allocates nothing
     #[must_use]
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        Self { content: Blocks::One([Content::text(text)]), structured_content: None, is_error: false }
+        Self::new(Content::text(text))
     }
 
     /// Several blocks, or none
     #[must_use]
-    pub const fn content(content: Vec<Content<'a>>) -> Self {
-        Self { content: Blocks::Many(content), structured_content: None, is_error: false }
+    pub fn content(content: Vec<Content<'a>>) -> Self {
+        Self::new(content)
     }
 
     /// A structured result, given as text too for peers that do not know structured results (TOOL-014)
     #[must_use]
     pub fn structured(value: RawJson) -> Self {
-        let text = Content::text(String::from(value.as_str()));
-        Self { content: Blocks::One([text]), structured_content: Some(value), is_error: false }
+        Self::text(String::from(value.as_str())).structured_content(value)
     }
 
     /// The tool failed: the text is for the model, which may try again (TOOL-023)
     #[must_use]
     pub fn error(text: impl Into<Cow<'a, str>>) -> Self {
-        Self { is_error: true, ..Self::text(text) }
+        Self::text(text).is_error(true)
     }
-}
 
-/// Content blocks: the one that most results have stands without an allocation
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blocks<'a> {
-    /// Exactly one
-    One([Content<'a>; 1]),
-    /// Any number
-    Many(Vec<Content<'a>>),
-}
+    /// Whether the tool says that it failed
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.is_error.unwrap_or(false)
+    }
 
-impl<'a> core::ops::Deref for Blocks<'a> {
-    type Target = [Content<'a>];
-
-    fn deref(&self) -> &[Content<'a>] {
-        match self {
-            Self::One(one) => one,
-            Self::Many(many) => many,
+    fn form(&self) -> &'static str {
+        match &self.structured_content {
+            None => "$mcp::CallToolResult",
+            Some(value) if value.is_object() => "$mcp::CallToolResult+object",
+            Some(_) => "$mcp::CallToolResult+value",
         }
-    }
-}
-
-impl Serialize for Blocks<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut seq = serializer.serialize_seq(Some(self.len()))?;
-        for block in &**self {
-            seq.serialize_element(block)?;
-        }
-        seq.end()
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Blocks<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::deserialize(deserializer).map(Self::Many)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // covers: TOOL-013, TOOL-014
-    #[test]
-    fn results_are_written_as_the_schema_wants_them_and_read_back() {
-        let text = serde_json::to_string(&CallToolResult::text("hi")).expect("JSON");
-        assert_eq!(text, r#"{"content":[{"type":"text","text":"hi"}]}"#);
-        let error = serde_json::to_string(&CallToolResult::error("no")).expect("JSON");
-        assert_eq!(error, r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#);
-        let sum = CallToolResult::structured(RawJson::new(r#"{"sum":42}"#).expect("JSON"));
-        let written = serde_json::to_string(&sum).expect("JSON");
-        let back: CallToolResult<'_> = serde_json::from_str(&written).expect("a result");
-        assert_eq!(back.content[0].as_text(), Some(r#"{"sum":42}"#));
-        assert_eq!(back.structured_content, sum.structured_content);
-        let odd: CallToolResult<'_> =
-            serde_json::from_str(r#"{"content":[{"type":"new","x":1}],"more":2}"#).expect("a result");
-        assert!(matches!(&odd.content[0], Content::Other(raw) if raw.as_str() == r#"{"type":"new","x":1}"#));
-    }
-}
+mod tests;

@@ -20,6 +20,12 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     /// Something unexpected went wrong
     pub const INTERNAL_ERROR: i64 = -32603;
+    /// The resource does not exist (until 2025-11-25; -32602 since; RES-015, RES-016)
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// The user must visit a web page first (2025-11-25 only; ERR-012)
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+    /// The user does not want the model to be used (until 2025-11-25; ERR-013)
+    pub const USER_REJECTED: i64 = -1;
     /// HTTP headers and body differ (2026-07-28)
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a capability that the client did not declare (2026-07-28)
@@ -77,6 +83,15 @@ impl RpcError {
     #[must_use]
     pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// The resource does not exist: the engine sends the code that the revision has for it (RES-015, RES-016)
+    #[must_use]
+    pub fn resource_not_found(uri: &str) -> Self {
+        let mut data = b"{\"uri\":".to_vec();
+        write_str(&mut data, uri);
+        data.push(b'}');
+        Self::new(code::RESOURCE_NOT_FOUND, "resource not found").with_data(RawJson::trusted(data.into()))
     }
 
     /// -32603: an unexpected failure; say nothing that should not leave the process (ERR-019)

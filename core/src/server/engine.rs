@@ -20,6 +20,7 @@ use crate::json::Serializer;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
+use crate::shape;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
@@ -247,21 +248,23 @@ impl Engine {
 
     /// Answers a call with a result, which must be written as a JSON object
     ///
-    /// Written straight into the outbox; the engine adds what the revision wants in every result (BASE-026,
-    /// META-018, CACHE-001). Refused, with the call still open, when the value cannot be written.
+    /// Written straight into the outbox, types of [`model`](crate::model) in the shape of the call's revision; the
+    /// engine adds what the revision wants in every result (BASE-026, META-018, CACHE-001). Refused, with the call
+    /// still open, when the value cannot be written, or not in this revision.
     pub fn complete<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
         call: CallId,
         result: &T,
     ) -> Result<(), UseError> {
-        self.answer(now, call, |out| Serializer::object(out, result))
+        self.answer(now, call, |out, table| Serializer::object(out, result, table))
     }
 
-    /// Answers a call with an error
+    /// Answers a call with an error, under the code that the call's revision has for it
     pub fn fail(&mut self, now: Instant, call: CallId, error: &RpcError) -> Result<(), UseError> {
         self.link.tick(now);
-        let record = self.link.fail(call.0, error).ok_or(UseError::Stale)?;
+        let version = self.link.inbound.calls.get(call.0).ok_or(UseError::Stale)?.version;
+        let record = self.link.fail(call.0, &shape::error(error, version)).ok_or(UseError::Stale)?;
         self.check_closed(record.channel);
         Ok(())
     }
@@ -284,7 +287,9 @@ impl Engine {
         params: Option<&T>,
     ) -> Result<(), UseError> {
         self.link.tick(now);
-        self.link.notify(channel.0, method, params)
+        let session = self.link.channels.get(channel.0).and_then(|c| c.extra.session.as_ref());
+        let table = session.and_then(|s| shape::table(s.version));
+        self.link.notify(channel.0, method, params, table)
     }
 
     /// Sends a request of the server's own to a client (legacy only: modern servers send none, BASE-019)
@@ -307,6 +312,7 @@ impl Engine {
         }
         // Before `initialized` only ping may be sent (LIFE-006).
         let Some(session) = c.extra.session.as_ref() else { return Err(UseError::NotReady) };
+        let table = shape::table(session.version);
         if !session.initialized && method != vocab::PING {
             return Err(UseError::NotReady);
         }
@@ -319,7 +325,7 @@ impl Engine {
         let call = OutCall::new(self.link.now, channel.0, Purpose::Application, options, &limits);
         let key = self.link.outbound.calls.insert(call);
         let ask = Ask { method, stamp: None, meta: options.meta.as_ref(), progress: options.progress };
-        let written = self.link.ask(key, &ask, |out| Serializer::object(out, params));
+        let written = self.link.ask(key, &ask, |out| Serializer::object(out, params, table));
         if let Err(e) = written {
             self.link.outbound.calls.remove(key);
             return Err(e);

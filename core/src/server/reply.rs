@@ -6,10 +6,11 @@ use super::config::Config;
 use super::engine::Engine;
 use crate::calls::inbound::CallId;
 use crate::error::UseError;
-use crate::json::{EncodeError, Noted, append_one_line, object_members};
+use crate::json::{EncodeError, Noted, Table, append_one_line, object_members};
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::encode;
+use crate::shape;
 use crate::time::Instant;
 use crate::version::Era;
 
@@ -17,12 +18,12 @@ use crate::version::Era;
 const LARGE: usize = 16 << 10;
 
 impl Engine {
-    /// Answers a call with the object that `write` appends
+    /// Answers a call with the object that `write` appends, in the shape that the table gives
     pub(super) fn answer(
         &mut self,
         now: Instant,
         call: CallId,
-        write: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+        write: impl FnOnce(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError>,
     ) -> Result<(), UseError> {
         let link = &mut self.link;
         link.tick(now);
@@ -31,7 +32,7 @@ impl Engine {
         let (channel, mark) = (record.channel, c.outbox.mark());
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
-        let written = write(out).and_then(|noted| match record.version.era() {
+        let written = write(out, shape::table(record.version)).and_then(|noted| match record.version.era() {
             Era::Modern => stamp(out, noted, record.cacheable, &self.config),
             Era::Legacy => Ok(()),
         });
@@ -57,7 +58,7 @@ impl Engine {
         let one_line = !text.iter().any(|b| matches!(b, b'\n' | b'\r'));
         let noted = Noted::of_text(text, 0);
         if text.len() < LARGE || !one_line || in_batch || self.link.has_tap() || noted.meta.is_some() {
-            return self.answer(now, call, |out| {
+            return self.answer(now, call, |out, _| {
                 let at = out.len();
                 append_one_line(out, text);
                 Ok(Noted::of_text(text, at))

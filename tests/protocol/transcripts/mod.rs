@@ -113,7 +113,7 @@ pub(crate) fn identity(told: &Value) -> Implementation {
     info.title = text("title");
     info.description = text("description");
     info.website_url = text("websiteUrl");
-    info.icons = told.get("icons").map(raw);
+    info.icons = told.get("icons").map_or_else(Vec::new, |icons| raw(icons).parse().expect("icons"));
     info
 }
 

@@ -53,7 +53,11 @@ impl Revision {
     }
 
     fn has(&self, type_name: &str) -> bool {
-        self.base[self.key].get(type_name).is_some()
+        self.definition(type_name).is_some()
+    }
+
+    pub(super) fn definition(&self, type_name: &str) -> Option<&Value> {
+        self.base[self.key].get(type_name)
     }
 
     /// The first of several names of one type, of which each revision knows some.

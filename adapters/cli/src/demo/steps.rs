@@ -88,7 +88,7 @@ pub(super) fn error(client: &mut Client, _: &Wire) -> Result<String, Wrong> {
     let result = client.call_tool("fail", &json!({}))?;
     let result: CallToolResult<'_> =
         result.parse().map_err(|error| format!("no result of a tool: {error}"))?;
-    check(result.is_error, || "the tool that always fails did not report an error".into())?;
+    check(result.failed(), || "the tool that always fails did not report an error".into())?;
 
     match client.call_tool("no-such-tool", &json!({})) {
         Err(Error::Call(CallError::Rpc(error))) if error.code == code::INVALID_PARAMS => {
@@ -210,7 +210,7 @@ fn start(
 fn only_text(result: &RawJson) -> Result<String, Wrong> {
     let read: CallToolResult<'_> = result.parse().map_err(|error| format!("no result of a tool: {error}"))?;
     match &*read.content {
-        [Content::Text(text)] if !read.is_error => Ok(text.clone().into_owned()),
+        [Content::Text(text)] if !read.failed() => Ok(text.text.clone().into_owned()),
         _ => Err(format!("the answer is not one text: {result}").into()),
     }
 }

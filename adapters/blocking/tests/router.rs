@@ -1,0 +1,125 @@
+//! A router on the blocking adapter, from client to handler.
+
+extern crate alloc;
+
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use mcp_blocking::{Client, Cx, Error, Router, serve};
+use mcp_proto::model::*;
+use mcp_proto::router::schema::{Typed, schemars};
+use mcp_proto::router::{Kind, suggest};
+use mcp_proto::{Progress, RpcError};
+use serde_json::json;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+struct Sum {
+    sum: i64,
+}
+
+#[derive(serde::Deserialize)]
+struct Trip {
+    days: u32,
+}
+
+fn router(seen: std::sync::mpsc::Sender<String>) -> Router {
+    let mut router = Router::new("calc", "1.0");
+    let later = router.later();
+    router.tool("add", "Adds two numbers", |_: &mut Cx<'_>, Add { a, b }: Add| a + b);
+    router.tool("sum", "Adds, typed", |_: &mut Cx<'_>, Add { a, b }: Add| Typed(Sum { sum: a + b }));
+    router.tool("div", "Divides", |cx: &mut Cx<'_>, Add { a, b }: Add| {
+        cx.progress(Progress::new(1.0)).ok();
+        a.checked_div(b).ok_or("division by zero")
+    });
+    router.tool("slow", "Reports", |cx: &mut Cx<'_>, _: Add| {
+        cx.progress(Progress::new(1.0))?;
+        Ok::<_, RpcError>("done")
+    });
+    router.tool("panics", "Panics", |_: &mut Cx<'_>, _: Add| -> &str { panic!("no") });
+    router.tool("forget", "Removes add", move |_: &mut Cx<'_>, _: serde_json::Value| {
+        later.change(|router| {
+            router.core().remove(Kind::Tool, "add");
+        });
+    });
+    router.resource(Resource::new("note://one", "one").mime_type("text/plain"), |_, read| read.uri.clone());
+    router.resource_template(ResourceTemplate::new("note://{id}/raw", "raw"), |_, read| {
+        read.variables.get("id").filter(|id| *id != "none").map(|id| id.as_bytes().to_vec())
+    });
+    router.prompt(
+        Prompt::new("plan").arguments([PromptArgument::new("days").required(true)]),
+        |_, trip: Trip| format!("Plan {} days", trip.days),
+    );
+    router.completion(PromptReference::new("plan"), "days", |_, c| suggest(["1", "10", "21"], c.value()));
+    router.report(move |_, what| drop(seen.send(what.to_string())));
+    let bad = Tool::new("liar", mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap())
+        .output_schema(mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap());
+    router.tool_with(bad, |_: &mut Cx<'_>, _: serde_json::Value| "no structure");
+    router
+}
+
+#[test]
+fn a_router_serves() -> Result<(), Error> {
+    let (near, far) = mcp_std::memory_pair(4096);
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = std::thread::spawn(move || {
+        let router = router(tell);
+        serve(router.config().unwrap(), near, router)
+    });
+    let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far)?;
+    let mut call = |name: &str, args: serde_json::Value| match client.call_tool(name, &args) {
+        Ok(r) => r.as_str().to_owned(),
+        Err(e) => e.to_string(),
+    };
+    assert!(call("add", json!({"a": 1, "b": 2})).contains(r#""text":"3""#));
+    assert!(call("add", json!({"a": 1})).contains("missing field `b`"));
+    assert!(call("sum", json!({"a": 1, "b": 2})).contains(r#""structuredContent":{"sum":3}"#));
+    assert!(call("div", json!({"a": 1, "b": 0})).contains(r#""isError":true"#));
+    assert!(call("slow", json!({"a": 1, "b": 0})).contains("done"));
+    assert!(call("panics", json!({"a": 1, "b": 0})).contains("panicked"));
+    assert!(call("panics", json!({"a": 1, "b": 0})).contains("panicked"));
+    assert!(call("liar", json!({})).contains("not what it promises"));
+    assert!(told.recv().unwrap().contains("no")); // the panics, too, are told
+    assert!(told.recv().unwrap().contains("no"));
+    assert!(told.recv().unwrap().contains("there is no structured result"));
+    call("forget", json!({}));
+    assert!(call("add", json!({"a": 1, "b": 2})).contains("unknown tool"));
+    let mut ask = |method: &str, params: serde_json::Value| match client.request(
+        method,
+        &params,
+        &mcp_proto::CallOptions::default(),
+    ) {
+        Ok(r) => r.as_str().to_owned(),
+        Err(e) => e.to_string(),
+    };
+    let one = ask("resources/read", json!({"uri": "note://one"}));
+    assert!(
+        one.contains(r#""contents":[{"uri":"note://one","text":"note://one","mimeType":"text/plain"}]"#),
+        "{one}"
+    );
+    assert!(ask("resources/read", json!({"uri": "note://x/raw"})).contains(r#""blob":"eA==""#));
+    assert!(ask("resources/read", json!({"uri": "note://none/raw"})).contains("not found"));
+    assert!(ask("prompts/get", json!({"name": "plan", "arguments": {"days": "3"}})).contains("Plan 3 days"));
+    assert!(ask("prompts/get", json!({"name": "plan", "arguments": {"days": "x"}})).contains("-32602"));
+    let completed =
+        json!({"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "days", "value": "1"}});
+    assert!(ask("completion/complete", completed).contains(r#""values":["1","10","21"]"#));
+    assert_eq!(client.list_tools()?.len(), 6);
+    client.close()?;
+    server.join().unwrap()
+}
+
+#[test]
+fn the_first_mistake_is_remembered() {
+    let mut router = Router::new("x", "1");
+    let count = Rc::new(RefCell::new(0));
+    router.tool("a b", "", move |_: &mut Cx<'_>, _: Add| *count.borrow_mut() += 1);
+    router.tool("ok", "", |_: &mut Cx<'_>, _: Add| ());
+    assert!(router.check().unwrap_err().to_string().contains("`a b`"));
+    assert!(router.config().is_err());
+}

@@ -1,0 +1,64 @@
+use super::super::for_tests::{missing, same};
+use super::*;
+use alloc::vec;
+
+/// A field of every kind, with everything that it can have
+pub(in crate::model) fn every_kind() -> Vec<PrimitiveSchemaDefinition> {
+    let strings = || vec![String::from("a"), "b".into()];
+    let options = || [EnumOption::new("a", "A"), EnumOption::new("b", "B")];
+    vec![
+        StringSchema::new()
+            .title("t")
+            .description("d")
+            .min_length(1u32)
+            .max_length(9u32)
+            .format(StringFormat::DateTime)
+            .default("x")
+            .into(),
+        NumberSchema::number().title("t").description("d").minimum(-1.5).maximum(99.25).default(0.5).into(),
+        NumberSchema::integer().into(),
+        BooleanSchema::new().title("t").description("d").default(false).into(),
+        UntitledSingleSelectEnumSchema::new(strings()).title("t").description("d").default("a").into(),
+        TitledSingleSelectEnumSchema::new(options()).title("t").description("d").default("a").into(),
+        UntitledMultiSelectEnumSchema::new(UntitledEnumItems::new(strings()))
+            .title("t")
+            .description("d")
+            .min_items(0u32)
+            .max_items(2u32)
+            .default(strings())
+            .into(),
+        TitledMultiSelectEnumSchema::new(TitledEnumItems::new(options()))
+            .title("t")
+            .description("d")
+            .min_items(0u32)
+            .max_items(2u32)
+            .default(vec![])
+            .into(),
+        LegacyTitledEnumSchema::new(strings(), strings()).title("t").description("d").default("a").into(),
+    ]
+}
+
+// covers: ELIC-013, ELIC-014, ELIC-015, ELIC-016
+#[test]
+fn every_kind_is_known_by_its_shape() {
+    for field in every_kind() {
+        same(&field);
+    }
+    same(&UntitledEnumItems::new([]));
+    same(&TitledEnumItems::new([EnumOption::new("a", "A")]));
+    same(&EnumOption::new("a", "A"));
+    let pattern: PrimitiveSchemaDefinition =
+        serde_json::from_str(r#"{"type":"string","pattern":"^a","format":"phone"}"#).expect("a text");
+    assert!(matches!(&pattern, PrimitiveSchemaDefinition::String(s)
+        if s.extra.get("pattern").is_some() && s.format == Some("phone".into())));
+    for odd in [r#"{"type":"object","x":1}"#, "{}", r#"{"type":["string","null"]}"#] {
+        let kept: PrimitiveSchemaDefinition = serde_json::from_str(odd).expect("kept");
+        assert!(matches!(kept, PrimitiveSchemaDefinition::Other(raw) if raw.as_str() == odd));
+    }
+    assert!(serde_json::from_str::<PrimitiveSchemaDefinition>("true").is_err());
+    missing::<PrimitiveSchemaDefinition>(r#"{"type":"array"}"#, "items");
+    missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","oneOf":[{"const":"a"}]}"#, "title");
+    missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","enumNames":[]}"#, "enum");
+    missing::<PrimitiveSchemaDefinition>(r#"{"type":"array","items":{"enum":[]}}"#, "type");
+    missing::<NumberSchema>("{}", "type");
+}

@@ -1,0 +1,191 @@
+//! JSON objects whose member names the protocol does not fix.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use serde::de::{self, Deserialize, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::message::{Name, within};
+use crate::raw::RawJson;
+use crate::rpc::clip;
+
+/// A JSON object from names to values, in the order in which they came
+///
+/// Looked up by walking: such objects are small. Two equal names in one object are refused when it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map<V>(Vec<(String, V)>);
+
+/// Members that a type does not know
+///
+/// They are written again behind the known ones (BASE-010, META-008).
+pub type Extra = Map<RawJson>;
+
+impl<V> Default for Map<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> Map<V> {
+    /// None
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The value of a member
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&V> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+    }
+
+    /// Sets a member; the old value, if there was one
+    pub fn insert(&mut self, name: impl Into<String>, value: V) -> Option<V> {
+        let name = name.into();
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => Some(core::mem::replace(old, value)),
+            None => {
+                self.0.push((name, value));
+                None
+            }
+        }
+    }
+
+    /// Takes a member out
+    pub fn remove(&mut self, name: &str) -> Option<V> {
+        let at = self.0.iter().position(|(n, _)| n == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// All members, in order
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &V)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// How many there are
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn map<W>(self, f: impl Fn(V) -> W) -> Map<W> {
+        Map(self.0.into_iter().map(|(name, value)| (name, f(value))).collect())
+    }
+
+    /// Refuses a member that stands twice; n log n, since a peer decides how many there are
+    pub(crate) fn distinct<E: de::Error>(self) -> Result<Self, E> {
+        if self.0.len() < 2 {
+            return Ok(self);
+        }
+        let mut names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find_map(|pair| match pair {
+            [a, b] if a == b => Some(*a),
+            _ => None,
+        });
+        match twice {
+            Some(name) => Err(E::custom(format_args!("duplicate field `{}`", clip(name)))),
+            None => Ok(self),
+        }
+    }
+}
+
+impl Extra {
+    pub(crate) fn read<'de, A: MapAccess<'de>>(
+        &mut self,
+        name: &Name<'_>,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        self.0.push((String::from(&*name.0), map.next_value()?));
+        Ok(())
+    }
+
+    /// Writes the members but those that were written already
+    pub(crate) fn write<M: SerializeMap>(&self, map: &mut M, known: &[&str]) -> Result<(), M::Error> {
+        let unknown = self.0.iter().filter(|(name, _)| !known.contains(&&**name));
+        unknown.into_iter().try_for_each(|(name, value)| map.serialize_entry(name, value))
+    }
+}
+
+impl<K: Into<String>, V> FromIterator<(K, V)> for Map<V> {
+    /// Of two equal names the later one counts
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
+        let mut map = Self::new();
+        for (name, value) in members {
+            map.insert(name, value);
+        }
+        map
+    }
+}
+
+impl<K: Into<String>, V, const N: usize> From<[(K, V); N]> for Map<V> {
+    fn from(members: [(K, V); N]) -> Self {
+        members.into_iter().collect()
+    }
+}
+
+impl<V: Serialize> Serialize for Map<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Map<V> {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Read<V> {
+            type Value = Map<V>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Map<V>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+                    let value = map.next_value().map_err(|e| within(&name, &e))?;
+                    members.push((name.into_owned(), value));
+                }
+                Map(members).distinct()
+            }
+        }
+        deserializer.deserialize_map(Read(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    // covers: BASE-010
+    #[test]
+    fn order_is_kept_and_equal_names_are_refused() {
+        let map: Map<u8> = serde_json::from_str(r#"{"b":1,"a":2}"#).expect("a map");
+        assert_eq!(serde_json::to_string(&map).expect("JSON"), r#"{"b":1,"a":2}"#);
+        let twice = serde_json::from_str::<Map<u8>>(r#"{"b":1,"a":2,"\u0062":3}"#).expect_err("twice");
+        assert!(twice.to_string().contains("duplicate field `b`"), "{twice}");
+        let wrong = serde_json::from_str::<Map<u8>>(r#"{"b":{}}"#).expect_err("no number");
+        assert!(wrong.to_string().starts_with("`b`: invalid type"), "{wrong}");
+        let mut map: Map<u8> = [("x", 1), ("y", 2)].into();
+        assert_eq!((map.insert("x", 3), map.remove("y"), map.len()), (Some(1), Some(2), 1));
+        assert_eq!(map.get("x"), Some(&3));
+    }
+
+    #[test]
+    fn a_known_member_is_never_written_twice() {
+        let mut tool = super::super::Tool::new("t", RawJson::new("{\"type\":\"object\"}").expect("JSON"));
+        tool.extra.insert("name", RawJson::new("1").expect("JSON"));
+        tool.extra.insert("x", RawJson::new("1").expect("JSON"));
+        let text = serde_json::to_string(&tool).expect("JSON");
+        assert_eq!(text, r#"{"name":"t","inputSchema":{"type":"object"},"x":1}"#);
+    }
+}

@@ -1,0 +1,107 @@
+use super::super::for_tests::{borrowed, missing, same};
+use super::*;
+use crate::json::Serializer;
+use alloc::string::ToString;
+
+fn raw(text: &'static str) -> RawJson {
+    RawJson::new(text).expect("JSON")
+}
+
+fn object() -> RawJson {
+    raw(r#"{"type":"object"}"#)
+}
+
+fn result(text: &str) -> serde_json::Result<CallToolResult<'static>> {
+    serde_json::from_str::<CallToolResult<'_>>(text).map(|r| r.into_owned())
+}
+
+// covers: TOOL-005, TOOL-006, TOOL-007, META-035
+#[test]
+fn tools_in_a_list() {
+    let mut tool = Tool::new("t", object())
+        .title("T")
+        .description("d")
+        .output_schema(raw("[1]"))
+        .annotations(ToolAnnotations::new().title("A").read_only_hint(false))
+        .icons([Icon::new("data:,")])
+        .execution(ToolExecution::new().task_support("sometimes"))
+        .meta(raw("{}"));
+    same(&tool);
+    same(&*tool.execution.clone().expect("execution"));
+    same(
+        &ListToolsResult::new(alloc::vec![tool.clone(), Tool::new("u", object())])
+            .next_cursor("c")
+            .ttl_ms(1000)
+            .cache_scope(CacheScope::Public)
+            .result_type(ResultType::Complete)
+            .meta(raw("{}")),
+    );
+    assert_eq!(tool.display_name(), "T");
+    tool.title = None;
+    assert_eq!(tool.display_name(), "A");
+    tool.annotations = None;
+    assert_eq!(tool.display_name(), "t");
+    missing::<Tool>(r#"{"name":"t"}"#, "inputSchema");
+    missing::<ListToolsResult>("{}", "tools");
+}
+
+// covers: TOOL-027
+#[test]
+fn hints_have_defaults() {
+    let none = ToolAnnotations::new();
+    assert!(!none.is_read_only() && none.is_destructive() && !none.is_idempotent() && none.is_open_world());
+    let reads = ToolAnnotations::new().read_only_hint(true).destructive_hint(true);
+    assert!(reads.is_read_only() && !reads.is_destructive() && reads.is_idempotent());
+    same(&reads.idempotent_hint(true).open_world_hint(false));
+}
+
+// covers: TOOL-010, TOOL-012
+#[test]
+fn calls() {
+    let read = |text: &str| serde_json::from_str::<CallToolParams<'_>>(text).map(|p| p.into_owned());
+    borrowed(
+        &CallToolParams::new("t").arguments(raw(r#"{"a":[1.50]}"#)).request_state("s").meta(raw("{}")),
+        read,
+    );
+    borrowed(&CallToolParams::new(""), read);
+    missing::<CallToolParams<'_>>("{}", "name");
+}
+
+// covers: TOOL-013, TOOL-014, TOOL-037
+#[test]
+fn results_are_written_as_the_schema_wants_them_and_read_back() {
+    let text = serde_json::to_string(&CallToolResult::text("hi")).expect("JSON");
+    assert_eq!(text, r#"{"content":[{"type":"text","text":"hi"}]}"#);
+    let error = serde_json::to_string(&CallToolResult::error("no")).expect("JSON");
+    assert_eq!(error, r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#);
+    let sum = CallToolResult::structured(raw(r#"{"sum":42}"#));
+    let written = borrowed(&sum, result);
+    let back: CallToolResult<'_> = serde_json::from_str(&written).expect("a result");
+    assert_eq!(back.content[0].as_text(), Some(r#"{"sum":42}"#));
+    assert!(!back.failed() && CallToolResult::error("").failed());
+    borrowed(
+        &CallToolResult::content(Vec::new()).is_error(false).result_type("complete").meta(raw("{}")),
+        result,
+    );
+    borrowed(&CallToolResult::content(super::super::content::tests::every_kind()), result);
+    // Any JSON is a value, `null` too.
+    for value in ["null", "1", "[]", "\"x\""] {
+        borrowed(&CallToolResult::structured(raw(value)), result);
+    }
+    missing::<CallToolResult<'_>>(r#"{"isError":true}"#, "content");
+    let wrong = result(r#"{"content":{}}"#).expect_err("wrong");
+    assert!(wrong.to_string().starts_with("`content`: invalid type: map, expected an array"), "{wrong}");
+    let odd = result(r#"{"content":[{"type":"new","x":1}],"more":2}"#).expect("a result");
+    assert!(matches!(&odd.content[0], Content::Other(raw) if raw.as_str() == r#"{"type":"new","x":1}"#));
+}
+
+#[test]
+fn a_text_is_written_without_a_copy_in_between() {
+    // All that is written goes straight into a buffer that is large enough: it stays where it is.
+    let mut out = Vec::with_capacity(256);
+    let at = out.as_ptr();
+    let table = crate::shape::table(crate::Version::V2025_11_25);
+    let noted = Serializer::object(&mut out, &CallToolResult::text("hi"), table).expect("JSON");
+    assert!(out.as_ptr() == at && noted.meta.is_none());
+    assert_eq!(out, br#"{"content":[{"type":"text","text":"hi"}]}"#);
+}

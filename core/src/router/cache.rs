@@ -1,0 +1,76 @@
+//! Pages of lists as they were written.
+
+use alloc::vec::Vec;
+
+use super::kinds::Kind;
+use super::page::{CacheHint, Page};
+use super::route::Answer;
+use crate::json::Serializer;
+use crate::raw::RawJson;
+use crate::shape;
+use crate::version::Version;
+
+/// Pages of the lists of one router, as text: what has not changed since is not written again
+///
+/// Apart from the router, so that threads which share one need no lock: each has a cache of its own. Give what comes out
+/// to [`Engine::complete_raw`](crate::server::Engine::complete_raw), which shares the bytes of large pages.
+#[derive(Debug, Default)]
+pub struct PageCache {
+    /// At most [`MOST`], the last used last
+    pages: Vec<(Key, RawJson)>,
+}
+
+/// All that a page is made of
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Key {
+    kind: Kind,
+    generation: u64,
+    after: u64,
+    size: usize,
+    hint: Option<CacheHint>,
+    version: Version,
+}
+
+/// How many pages are kept: every list in every revision, and some
+const MOST: usize = 32;
+
+impl PageCache {
+    /// Empty
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { pages: Vec::new() }
+    }
+
+    /// The text of a list in the shape of a revision; none for other answers
+    pub fn text(&mut self, version: Version, answer: &Answer<'_>) -> Option<RawJson> {
+        let key = match answer {
+            Answer::Tools(page) => Key::of(page, version),
+            Answer::Resources(page) => Key::of(page, version),
+            Answer::ResourceTemplates(page) => Key::of(page, version),
+            Answer::Prompts(page) => Key::of(page, version),
+            _ => return None,
+        };
+        if let Some(at) = self.pages.iter().position(|(k, _)| *k == key) {
+            // Moved to the end, which is the last place to be taken away.
+            let page = self.pages.remove(at);
+            self.pages.push(page);
+            return self.pages.last().map(|(_, text)| text.clone());
+        }
+        let mut text = Vec::new();
+        Serializer::object(&mut text, answer, shape::table(version)).ok()?;
+        let text = RawJson::trusted(text.into());
+        self.pages.retain(|(k, _)| k.kind != key.kind || k.generation == key.generation);
+        if self.pages.len() >= MOST {
+            self.pages.remove(0);
+        }
+        self.pages.push((key, text.clone()));
+        Some(text)
+    }
+}
+
+impl Key {
+    fn of<T>(page: &Page<'_, T>, version: Version) -> Self {
+        let Page { catalog, kind, after, size, hint, .. } = *page;
+        Self { kind, generation: catalog.generation(), after, size, hint, version }
+    }
+}

@@ -1,0 +1,133 @@
+//! Who is found for a call.
+
+use alloc::boxed::Box;
+
+use super::tests::*;
+use super::*;
+
+// covers: TOOL-010, TOOL-021, TOOL-024, RES-005, RES-015, RES-016, RES-017, PROMPT-004, PROMPT-010
+#[test]
+fn calls_find_their_handlers() {
+    let router = sample();
+    let mut b = Bench::new(&router);
+    let mut ask = |method: &str, params: Value| b.ask(&router, method, params);
+    assert_eq!(text(&ask("tools/call", json!({"name": "mid", "arguments": {"a": 1}}))), r#"mid({"a":1})"#);
+    assert_eq!(text(&ask("tools/call", json!({"name": "mid"}))), "mid({})");
+    let unknown = ask("tools/call", json!({"name": "nope"}));
+    assert_eq!((code(&unknown), &unknown["error"]["message"]), (-32602, &json!("unknown tool: nope")));
+    assert_eq!(code(&ask("tools/call", json!({"name": 1}))), -32602);
+    assert_eq!(code(&ask("tools/call", json!({"name": "mid", "arguments": []}))), -32602);
+
+    assert_eq!(text(&ask("resources/read", json!({"uri": "TEST://static"}))), "TEST://static []");
+    let read = ask("resources/read", json!({"uri": "test://template/1%202/data"}));
+    assert_eq!(text(&read), "test://template/1%202/data [id=1 2]");
+    assert_eq!(text(&ask("resources/read", json!({"uri": "test://x/y"}))), "test://x/y [rest=x/y]");
+    for (uri, with_uri) in [
+        (json!("none://here"), true),
+        (json!("file:///../etc/passwd"), true),
+        (json!("no uri"), true),
+        (json!(format!("test://{}", "a".repeat(1 << 20))), false),
+        (json!(7), false),
+        (Value::Null, false),
+    ] {
+        let answer = ask("resources/read", json!({"uri": uri}));
+        assert_eq!(code(&answer), -32602, "{uri}");
+        assert_eq!(answer["error"]["data"]["uri"].as_str().is_some(), with_uri, "{answer}");
+        assert!(answer.to_string().len() < 1_000);
+    }
+
+    let got = ask("prompts/get", json!({"name": "greet", "arguments": {"arg1": "x"}}));
+    assert_eq!(text(&got), r#"greet: [("arg1", "x")]"#);
+    for params in [
+        json!({"name": "nope"}),
+        json!({}),
+        json!({"name": "greet"}),
+        json!({"name": "greet", "arguments": {"arg2": "x"}}),
+        json!({"name": "greet", "arguments": {"arg1": 5}}),
+        json!({"name": "greet", "arguments": []}),
+    ] {
+        assert_eq!(code(&ask("prompts/get", params.clone())), -32602, "{params}");
+    }
+}
+
+// covers: RES-015
+#[test]
+fn a_missing_resource_is_told_as_the_revision_tells_it() {
+    let router = sample();
+    let mut b = Bench::new(&router);
+    let open = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    b.ask_in(&router, Version::V2025_06_18, "initialize", open);
+    b.server.handle_input(NOW, b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+    let (answer, _) =
+        b.ask_in(&router, Version::V2025_06_18, "resources/read", json!({"uri": "none://here"}));
+    assert_eq!((code(&answer), &answer["error"]["data"]["uri"]), (-32002, &json!("none://here")));
+}
+
+// covers: COMP-002, COMP-003, COMP-006, COMP-007
+#[test]
+fn completions_are_found_by_reference_and_argument() {
+    let router = sample();
+    let mut b = Bench::new(&router);
+    let mut ask = |reference: Value, name: &str| {
+        let argument = json!({"name": name, "value": "v"});
+        let context = json!({"arguments": {"other": "o"}});
+        b.ask(
+            &router,
+            "completion/complete",
+            json!({"ref": reference, "argument": argument, "context": context}),
+        )
+    };
+    let prompt = json!({"type": "ref/prompt", "name": "greet"});
+    let family = json!({"type": "ref/resource", "uri": "test://template/{id}/data"});
+    assert_eq!(text(&ask(prompt.clone(), "arg1")), r#"arg1~v with Some("o")"#);
+    assert_eq!(text(&ask(family.clone(), "id")), r#"id~v with Some("o")"#);
+    // Known, but nobody has suggestions.
+    for (reference, name) in
+        [(prompt.clone(), "arg2"), (json!({"type": "ref/resource", "uri": "test://static"}), "x")]
+    {
+        assert_eq!(ask(reference, name)["result"]["completion"]["values"], json!([]));
+    }
+    for (reference, name) in [
+        (prompt, "arg3"),
+        (family, "nope"),
+        (json!({"type": "ref/prompt", "name": "nope"}), "arg1"),
+        (json!({"type": "ref/resource", "uri": "none://{x}"}), "x"),
+        (json!({"type": "ref/tool", "name": "mid"}), "x"),
+        (json!("greet"), "arg1"),
+    ] {
+        assert_eq!(code(&ask(reference, name)), -32602);
+    }
+}
+
+#[test]
+fn methods_that_are_not_a_routers_are_left_to_the_application() {
+    let router = sample();
+    let mut server = Bench::new(&router);
+    let config = router.config().custom_method("x/own");
+    server.server = Server::new(Arc::new(config), NOW);
+    let (_, done) = server.ask_in(&router, Version::V2026_07_28, "x/own", json!({}));
+    assert_eq!(done, "other");
+}
+
+// covers: RES-009
+#[test]
+fn many_templates_cost_no_more_than_those_that_begin_alike() {
+    let mut router = TestRouter::new("many", "1");
+    for i in 0..1_000 {
+        router
+            .resource_template(ResourceTemplate::new(format!("r{i}://{{id}}"), "n"), told)
+            .expect("a template");
+    }
+    let mut b = Bench::new(&router);
+    let answer = b.ask(&router, "resources/read", json!({"uri": "r512://x"}));
+    assert_eq!(text(&answer), "r512://x [id=x]");
+    assert_eq!(router.beginnings.of("r512://x").len(), 1);
+}
+
+#[test]
+fn threads_can_share_a_router() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Router<Handler, Box<dyn Hook + Send + Sync>>>();
+    shared::<Route<'_, Handler>>();
+    shared::<PageCache>();
+}

@@ -1,0 +1,199 @@
+//! URIs as text: which characters may stand where, and one spelling for those that mean the same (RFC 3986).
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+
+/// Letters, digits, `-`, `.`, `_`, `~`
+pub(super) const UNRESERVED: u8 = 1;
+/// `!`, `$`, `&`, `'`, `(`, `)`, `*`, `+`, `,`, `;`, `=`
+pub(super) const SUB_DELIM: u8 = 2;
+/// `:` and `@`
+pub(super) const COLON_AT: u8 = 4;
+pub(super) const SLASH: u8 = 8;
+pub(super) const QUESTION: u8 = 16;
+pub(super) const HASH: u8 = 32;
+/// `%`, which two hexadecimal digits follow
+pub(super) const PERCENT: u8 = 64;
+/// `[` and `]`
+pub(super) const BRACKET: u8 = 128;
+
+pub(super) const RESERVED: u8 = SUB_DELIM | COLON_AT | SLASH | QUESTION | HASH | BRACKET;
+/// What a path segment may hold
+pub(super) const SEGMENT: u8 = UNRESERVED | SUB_DELIM | COLON_AT | PERCENT;
+/// What the query may hold
+pub(super) const QUERY: u8 = SEGMENT | SLASH | QUESTION;
+/// Everything that a URI may hold
+pub(super) const ANY: u8 = UNRESERVED | RESERVED | PERCENT;
+
+/// The class of a byte; none for what no URI may hold
+#[inline]
+pub(super) const fn class(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => UNRESERVED,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => SUB_DELIM,
+        b':' | b'@' => COLON_AT,
+        b'/' => SLASH,
+        b'?' => QUESTION,
+        b'#' => HASH,
+        b'[' | b']' => BRACKET,
+        b'%' => PERCENT,
+        _ => 0,
+    }
+}
+
+/// The value of a triplet such as `%2F` that `text` begins with
+pub(super) fn triplet(text: &[u8]) -> Option<u8> {
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'a'..=b'f' => Some(b - b'a' + 10),
+        b'A'..=b'F' => Some(b - b'A' + 10),
+        _ => None,
+    };
+    match text {
+        [b'%', high, low, ..] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    }
+}
+
+/// Appends a triplet
+pub(super) fn encode(out: &mut String, byte: u8) {
+    let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'A' + n - 10 });
+    out.push('%');
+    out.push(digit(byte >> 4));
+    out.push(digit(byte & 15));
+}
+
+/// The text behind the triplets; none when it is not UTF-8
+pub(super) fn decode(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(String::from(text));
+    }
+    let mut decoded = alloc::vec::Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        match triplet(rest) {
+            Some(byte) => {
+                decoded.push(byte);
+                rest = rest.get(3..).unwrap_or_default();
+            }
+            None => {
+                decoded.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// Why a text is no URI that is taken here (RES-019, RES-026)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// It does not begin with a scheme, such as `file:`
+    #[error("it does not begin with a scheme")]
+    Scheme,
+    /// A character that no URI may hold, or a `%` that two hexadecimal digits do not follow
+    #[error("the character at byte {at} does not belong there")]
+    Character {
+        /// Where
+        at: usize,
+    },
+    /// Longer than is looked at
+    #[error("it is longer than {limit} bytes")]
+    TooLong {
+        /// The limit
+        limit: usize,
+    },
+}
+
+/// Checks a URI, and gives it the spelling in which equal ones are equal bytes
+///
+/// The scheme in small letters, triplets in capitals, none of them for characters that need none, and all of them for
+/// those outside of ASCII (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: they are for who serves
+/// the URI to judge.
+pub(in crate::router) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
+    if uri.len() > limit {
+        return Err(UriError::TooLong { limit });
+    }
+    if scheme(uri).is_none() {
+        return Err(UriError::Scheme);
+    }
+    normalize_part(uri, true, 0)
+}
+
+/// The length of the scheme that `text` begins with, without its colon
+pub(super) fn scheme(text: &str) -> Option<usize> {
+    let end = text.find(':')?;
+    let scheme = text.as_bytes().get(..end)?;
+    let (first, rest) = scheme.split_first()?;
+    let fits = first.is_ascii_alphabetic()
+        && rest.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    fits.then_some(end)
+}
+
+/// The same for a piece of a URI: its beginning, or something further on
+pub(super) fn normalize_part(text: &str, begins: bool, offset: usize) -> Result<Cow<'_, str>, UriError> {
+    let scheme = if begins { scheme(text).unwrap_or(0) } else { 0 };
+    let bytes = text.as_bytes();
+    let plain =
+        |(at, b): (usize, &u8)| class(*b) & !PERCENT != 0 && (at >= scheme || !b.is_ascii_uppercase());
+    let Some(odd) = bytes.iter().enumerate().position(|b| !plain(b)) else { return Ok(Cow::Borrowed(text)) };
+    let mut out = String::with_capacity(text.len() + 16);
+    out.push_str(text.get(..odd).unwrap_or_default());
+    let mut at = odd;
+    while let Some(byte) = bytes.get(at).copied() {
+        match class(byte) {
+            PERCENT => {
+                let value = triplet(bytes.get(at..).unwrap_or_default());
+                let value = value.ok_or(UriError::Character { at: offset + at })?;
+                if class(value) == UNRESERVED {
+                    out.push(char::from(value));
+                } else {
+                    encode(&mut out, value);
+                }
+                at += 2;
+            }
+            0 if byte < 128 => return Err(UriError::Character { at: offset + at }),
+            0 => encode(&mut out, byte),
+            _ if at < scheme => out.push(char::from(byte.to_ascii_lowercase())),
+            _ => out.push(char::from(byte)),
+        }
+        at += 1;
+    }
+    Ok(Cow::Owned(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: RES-019, RES-026
+    #[test]
+    fn equal_uris_get_one_spelling() {
+        let same = |uri| normalize(uri, 100).expect("a URI").into_owned();
+        assert_eq!(same("file:///a/b"), "file:///a/b");
+        assert_eq!(same("FILE:///A/%7euser/%e9%2f"), "file:///A/~user/%E9%2F");
+        assert_eq!(same("note://é"), "note://%C3%A9");
+        assert_eq!(same("x:%2e%2e/%41"), "x:../A");
+        assert!(matches!(normalize("a:b", 9), Ok(Cow::Borrowed("a:b"))));
+    }
+
+    // covers: RES-019
+    #[test]
+    fn what_is_no_uri_is_refused() {
+        for (uri, at) in [("a:b c", 3), ("a:%2", 2), ("a:%zz", 2), ("a:\0", 2), ("a:<", 2), ("aB:\\", 3)] {
+            assert_eq!(normalize(uri, 100), Err(UriError::Character { at }), "{uri:?}");
+        }
+        for uri in ["", "plain", "/path", ":x", "1a:b", "ä:b", "a b:c"] {
+            assert_eq!(normalize(uri, 100), Err(UriError::Scheme), "{uri:?}");
+        }
+        assert_eq!(normalize("a:bcd", 4), Err(UriError::TooLong { limit: 4 }));
+    }
+
+    #[test]
+    fn triplets_are_read_as_utf_8() {
+        assert_eq!(decode("a%20b%C3%A9").as_deref(), Some("a bé"));
+        assert_eq!(decode("%C3"), None);
+        assert_eq!(decode("100%").as_deref(), Some("100%"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Routers behind a server, from request line to answer line.
+
+pub(super) use alloc::format;
+pub(super) use alloc::string::{String, ToString};
+pub(super) use alloc::sync::Arc;
+pub(super) use alloc::vec::Vec;
+
+pub(super) use serde_json::{Value, json};
+
+use super::*;
+pub(super) use crate::model::{
+    Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Tool,
+};
+pub(super) use crate::pipe::{Pipe, Server};
+pub(super) use crate::server::{Call, Event};
+pub(super) use crate::time::Instant;
+pub(super) use crate::version::Version;
+pub(super) use crate::{RawJson, RpcError};
+
+/// Handlers of these tests: what they are asked for, as text
+pub(super) type Handler = fn(&Target<'_>) -> String;
+pub(super) type TestRouter = Router<Handler>;
+
+pub(super) const NOW: Instant = Instant::ZERO;
+
+pub(super) fn raw(value: &Value) -> RawJson {
+    RawJson::new(value.to_string()).expect("JSON")
+}
+
+pub(super) fn tool(name: &str) -> Tool {
+    Tool::new(name, raw(&json!({"type": "object"}))).description("d")
+}
+
+pub(super) fn told(target: &Target<'_>) -> String {
+    match target {
+        Target::Tool(t) => format!("{}({})", t.tool.name, core::str::from_utf8(t.arguments).expect("UTF-8")),
+        Target::Resource(r) => {
+            let names = r
+                .variables
+                .iter()
+                .map(|(name, _)| format!("{name}={}", r.variables.get(name).unwrap_or("?")));
+            format!("{} [{}]", r.uri, names.collect::<Vec<_>>().join(","))
+        }
+        Target::Prompt(p) => format!("{}: {:?}", p.prompt.name, p.arguments.iter().collect::<Vec<_>>()),
+        Target::Completion(c) => format!("{}~{} with {:?}", c.argument(), c.value(), c.known("other")),
+    }
+}
+
+/// A server for one stream, driven by the router
+pub(super) struct Bench {
+    pub(super) server: Server,
+    pub(super) cache: PageCache,
+    id: u32,
+}
+
+impl Bench {
+    pub(super) fn new(router: &TestRouter) -> Self {
+        Self { server: Server::new(Arc::new(router.config()), NOW), cache: PageCache::new(), id: 0 }
+    }
+
+    pub(super) fn ask(&mut self, router: &TestRouter, method: &str, params: Value) -> Value {
+        let (answer, _) = self.ask_in(router, Version::V2026_07_28, method, params);
+        answer
+    }
+
+    /// The answer, and what was done with the call
+    pub(super) fn ask_in(
+        &mut self,
+        router: &TestRouter,
+        version: Version,
+        method: &str,
+        mut params: Value,
+    ) -> (Value, String) {
+        self.id += 1;
+        if version == Version::V2026_07_28 {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        let line = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
+        self.server.handle_input(NOW, format!("{line}\n").as_bytes());
+        let mut done = String::new();
+        while let Some(event) = self.server.poll_event(NOW) {
+            if let Event::Call(call) = event {
+                done = self.answer(router, &call);
+            }
+        }
+        let text = String::from_utf8(self.server.transmit().to_vec()).expect("UTF-8");
+        self.server.consume(text.len());
+        (serde_json::from_str(&text).unwrap_or(Value::Null), done)
+    }
+
+    pub(super) fn answer(&mut self, router: &TestRouter, call: &Call) -> String {
+        let route = router.route(call);
+        let (engine, id) = (self.server.engine(), call.id());
+        match route {
+            Route::Answer(answer) => {
+                match self.cache.text(call.version(), &answer) {
+                    Some(text) => engine.complete_raw(NOW, id, &text),
+                    None => engine.complete(NOW, id, &answer),
+                }
+                .expect("an open call");
+                "answered".into()
+            }
+            Route::Handle(work) => {
+                let result = (work.handler)(&work.target).into_tool_result().expect("text");
+                engine.complete(NOW, id, &result).expect("an open call");
+                router.done(work.asked(), Outcome::Completed);
+                "handled".into()
+            }
+            Route::Refuse(error) => {
+                engine.fail(NOW, id, &error).expect("an open call");
+                "refused".into()
+            }
+            Route::Other => {
+                engine.fail(NOW, id, &RpcError::method_not_found(call.method())).expect("an open call");
+                "other".into()
+            }
+        }
+    }
+}
+
+/// What a handler was asked for
+pub(super) fn text(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_default()
+}
+
+pub(super) fn code(answer: &Value) -> i64 {
+    answer["error"]["code"].as_i64().unwrap_or_default()
+}
+
+pub(super) fn sample() -> TestRouter {
+    let mut router = TestRouter::new("sample", "1");
+    for name in ["zeta", "alpha", "mid"] {
+        router.tool(tool(name), told).expect("a tool");
+    }
+    router
+        .resource(Resource::new("test://static", "static").mime_type("text/plain"), told)
+        .expect("a resource");
+    for template in ["test://template/{id}/data", "test://{+rest}", "file:///{+path}"] {
+        router.resource_template(ResourceTemplate::new(template, "t"), told).expect("a template");
+    }
+    let arguments = [PromptArgument::new("arg1").required(true), PromptArgument::new("arg2")];
+    router.prompt(Prompt::new("greet").arguments(arguments), told).expect("a prompt");
+    router.completion(PromptReference::new("greet"), "arg1", told).expect("a completion");
+    let family = ResourceTemplateReference::new("test://template/{id}/data");
+    router.completion(family, "id", told).expect("a completion");
+    router
+}
+
+pub(super) fn names(answer: &Value, list: &str) -> Vec<String> {
+    let entries = answer["result"][list].as_array().expect("a list");
+    let name = |e: &Value| {
+        ["uriTemplate", "uri", "name"].iter().find_map(|member| e[*member].as_str()).map(ToString::to_string)
+    };
+    entries.iter().map(|e| name(e).expect("a name")).collect()
+}

@@ -1,0 +1,213 @@
+//! Texts by name, read as a struct: the arguments of prompts and the variables of templates are never anything else.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+
+use super::template::{Value, Values};
+
+/// What is wrong with a text, and which one it is
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TextError(String);
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for TextError {}
+
+impl de::Error for TextError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self(message.to_string())
+    }
+}
+
+/// Reads a struct; numbers, booleans and names of variants are read from texts
+pub(super) fn read<'a, T: DeserializeOwned>(
+    texts: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<T, TextError> {
+    let texts = texts.map(|(name, text)| (name, Text { name, one: Some(text), many: &[] }));
+    T::deserialize(MapDeserializer::new(texts))
+}
+
+/// Reads a struct out of the variables of a template; lists are read as such
+pub(super) fn read_values<T: DeserializeOwned>(values: &Values<'_>) -> Result<T, TextError> {
+    let texts = values.iter().map(|(name, value)| {
+        let (one, many): (_, &[_]) = match value {
+            Value::Text(text) => (Some(&**text), &[]),
+            Value::List(list) => (None, list),
+            // Matching makes none of these.
+            Value::Pairs(_) => (None, &[]),
+        };
+        (name, Text { name, one, many })
+    });
+    T::deserialize(MapDeserializer::new(texts))
+}
+
+/// A text or several, and what they are called
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    name: &'a str,
+    one: Option<&'a str>,
+    many: &'a [Cow<'a, str>],
+}
+
+impl<'a> Text<'a> {
+    fn text(&self) -> Result<&'a str, TextError> {
+        self.one.ok_or_else(|| TextError(format!("`{}` is a list", self.name)))
+    }
+
+    fn named(&self, error: &TextError) -> TextError {
+        TextError(format!("`{}`: {error}", self.name))
+    }
+}
+
+impl<'de> IntoDeserializer<'de, TextError> for Text<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+macro_rules! parsed {
+    ($($method:ident $visit:ident $what:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+            match self.text()?.parse() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => Err(TextError(format!("`{}` is not {}", self.name, $what))),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Text<'_> {
+    type Error = TextError;
+
+    parsed! {
+        deserialize_bool visit_bool "`true` or `false`";
+        deserialize_i8 visit_i8 "an integer that fits";
+        deserialize_i16 visit_i16 "an integer that fits";
+        deserialize_i32 visit_i32 "an integer that fits";
+        deserialize_i64 visit_i64 "an integer that fits";
+        deserialize_u8 visit_u8 "an integer that fits";
+        deserialize_u16 visit_u16 "an integer that fits";
+        deserialize_u32 visit_u32 "an integer that fits";
+        deserialize_u64 visit_u64 "an integer that fits";
+        deserialize_f32 visit_f32 "a number";
+        deserialize_f64 visit_f64 "a number";
+        deserialize_char visit_char "a single character";
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        match self.one {
+            Some(text) => visitor.visit_str(text).map_err(|e| self.named(&e)),
+            None => self.deserialize_seq(visitor),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        visitor.visit_str(self.text()?).map_err(|e| self.named(&e))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, TextError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, TextError> {
+        let text = StrDeserializer::<TextError>::new(self.text()?);
+        text.deserialize_enum(name, variants, visitor).map_err(|e| self.named(&e))
+    }
+
+    /// A text where a list could be is a list of one
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        let Self { name, one, many } = self;
+        let texts = one.into_iter().chain(many.iter().map(|text| &**text));
+        SeqDeserializer::new(texts.map(|text| Text { name, one: Some(text), many: &[] }))
+            .deserialize_seq(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bytes byte_buf unit unit_struct tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use serde::Deserialize;
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(rename_all = "lowercase")]
+    enum Colour {
+        Red,
+        Blue,
+    }
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Order {
+        name: String,
+        count: Option<u32>,
+        price: Option<f64>,
+        gift: Option<bool>,
+        colour: Option<Colour>,
+        #[serde(default)]
+        tags: Vec<u8>,
+    }
+
+    // covers: PROMPT-011
+    #[test]
+    fn texts_are_read_as_what_is_wanted() {
+        let read = |pairs: &[(&'static str, &'static str)]| read::<Order>(pairs.iter().copied());
+        let order =
+            read(&[("name", "x"), ("count", "3"), ("price", "1.5"), ("gift", "true"), ("colour", "blue")]);
+        let order = order.expect("an order");
+        assert_eq!((order.count, order.price, order.gift), (Some(3), Some(1.5), Some(true)));
+        assert_eq!((order.colour, order.tags), (Some(Colour::Blue), Vec::new()));
+        for (wrong, says) in [
+            (&[("count", "3")][..], "missing field `name`"),
+            (&[("name", "x"), ("count", "-3")], "`count` is not an integer that fits"),
+            (&[("name", "x"), ("gift", "yes")], "`gift` is not `true` or `false`"),
+            (
+                &[("name", "x"), ("colour", "green")],
+                "`colour`: unknown variant `green`, expected `red` or `blue`",
+            ),
+        ] {
+            assert_eq!(read(wrong).expect_err(says).to_string(), says);
+        }
+    }
+
+    #[test]
+    fn lists_are_read_as_lists() {
+        let values = Values::new().text("name", "x").list("tags", ["1", "2"]);
+        assert_eq!(read_values::<Order>(&values).expect("an order").tags, [1, 2]);
+        let one = Values::new().text("name", "x").text("tags", "7");
+        assert_eq!(read_values::<Order>(&one).expect("an order").tags, [7]);
+        let wrong = Values::new().list("name", ["x"]);
+        assert_eq!(read_values::<Order>(&wrong).expect_err("a list").to_string(), "`name` is a list");
+    }
+}

@@ -1,0 +1,224 @@
+//! What stands in for what a revision lacks: made from JSON text that we have just written, in the shape of that
+//! revision, so that it is well-formed and its names have no escapes.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::json::{Scanner, object_members, write_str};
+
+/// The value of a member
+fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut found = None;
+    object_members(object, |n, value| {
+        if n == name.as_bytes() {
+            found = Some(value);
+        }
+    });
+    found
+}
+
+/// The text of a member that is a string
+fn text<'a>(object: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
+    string(member(object, name)?)
+}
+
+fn string(value: &[u8]) -> Option<Cow<'_, str>> {
+    Scanner::trusted(value).string().ok()?.into_str()
+}
+
+/// The elements of an array, or the one value that stands for an array of one
+fn elements(value: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    if value.first() != Some(&b'[') {
+        found.push(value);
+        return found;
+    }
+    let _ = Scanner::trusted(value).array(|s| {
+        found.push(s.value()?.of(value).unwrap_or_default());
+        Ok(())
+    });
+    found
+}
+
+/// Appends an object member by member: `change` writes a member anew and says so, or leaves it as it is
+fn rewrite(object: &[u8], out: &mut Vec<u8>, mut change: impl FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool) {
+    out.push(b'{');
+    let start = out.len();
+    object_members(object, |name, value| {
+        let before = out.len();
+        if before > start {
+            out.push(b',');
+        }
+        let comma = out.len();
+        if change(name, value, out) {
+            if out.len() == comma {
+                out.truncate(before); // It is left out.
+            }
+        } else {
+            member_name(name, out);
+            out.extend_from_slice(value);
+        }
+    });
+    out.push(b'}');
+}
+
+fn member_name(name: &[u8], out: &mut Vec<u8>) {
+    write_str(out, core::str::from_utf8(name).unwrap_or_default());
+    out.push(b':');
+}
+
+/// Appends a text block; what is said about the audience stays
+fn text_block(text: &str, instead_of: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+    write_str(out, text);
+    if let Some(annotations) = member(instead_of, "annotations") {
+        out.extend_from_slice(b",\"annotations\":");
+        out.extend_from_slice(annotations);
+    }
+    out.push(b'}');
+}
+
+/// A block in words
+fn described(block: &[u8]) -> String {
+    let part = |name| text(block, name).unwrap_or_default();
+    match &*part("type") {
+        "text" => part("text").into_owned(),
+        "image" | "audio" => {
+            let data = part("data");
+            let bytes = data.trim_end_matches('=').len() * 3 / 4;
+            format!("[{} left out: {}, {bytes} bytes]", part("type"), part("mimeType"))
+        }
+        "resource" => {
+            let resource = member(block, "resource").unwrap_or_default();
+            match text(resource, "text") {
+                Some(text) => text.into_owned(),
+                None => format!("[resource left out: {}]", text(resource, "uri").unwrap_or_default()),
+            }
+        }
+        "resource_link" => {
+            let name = text(block, "title").unwrap_or_else(|| part("name"));
+            let mut link = format!("{name}: {}", part("uri"));
+            if let Some(description) = text(block, "description") {
+                link.push('\n');
+                link.push_str(&description);
+            }
+            link
+        }
+        "tool_use" => {
+            let input = member(block, "input").and_then(|i| core::str::from_utf8(i).ok());
+            format!("[tool call {}: {} {}]", part("id"), part("name"), input.unwrap_or_default())
+        }
+        "tool_result" => {
+            let failed = member(block, "isError") == Some(b"true");
+            let mut result =
+                format!("[{} of tool call {}]", if failed { "error" } else { "result" }, part("toolUseId"));
+            for inner in elements(member(block, "content").unwrap_or(b"[]")) {
+                result.push('\n');
+                result.push_str(&described(inner));
+            }
+            result
+        }
+        other => format!("[{other} left out]"),
+    }
+}
+
+/// A block of a kind that the revision lacks: a text that says what it was
+pub(super) fn words(block: &[u8], out: &mut Vec<u8>) {
+    text_block(&described(block), block, out);
+}
+
+/// A structured result without its value, which becomes a text unless there is one (TOOL-014)
+pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
+    let value = member(result, "structuredContent").and_then(|v| core::str::from_utf8(v).ok());
+    rewrite(result, out, |name, content, out| match name {
+        b"structuredContent" => true,
+        b"content" => {
+            let blocks = elements(content);
+            let is_text = |block: &&[u8]| text(block, "type").as_deref() == Some("text");
+            let Some(value) = value.filter(|_| !blocks.iter().any(is_text)) else { return false };
+            member_name(name, out);
+            out.extend_from_slice(content.strip_suffix(b"]").unwrap_or(content));
+            if !blocks.is_empty() {
+                out.push(b',');
+            }
+            text_block(value, b"{}", out);
+            out.push(b']');
+            true
+        }
+        _ => false,
+    });
+}
+
+/// Messages of several blocks as several messages of one
+pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
+    rewrite(params, out, |name, messages, out| {
+        if name != b"messages" {
+            return false;
+        }
+        member_name(name, out);
+        out.push(b'[');
+        let start = out.len();
+        for message in elements(messages) {
+            for block in elements(member(message, "content").unwrap_or(b"[]")) {
+                if out.len() > start {
+                    out.push(b',');
+                }
+                rewrite(message, out, |name, _, out| {
+                    if name != b"content" {
+                        return false;
+                    }
+                    member_name(name, out);
+                    out.extend_from_slice(block);
+                    true
+                });
+            }
+        }
+        out.push(b']');
+        true
+    });
+}
+
+/// Several blocks as one: the only one, or all of them in words
+pub(super) fn one_block(result: &[u8], out: &mut Vec<u8>) {
+    rewrite(result, out, |name, content, out| {
+        if name != b"content" {
+            return false;
+        }
+        member_name(name, out);
+        match &*elements(content) {
+            [only] => out.extend_from_slice(only),
+            blocks => {
+                let words: Vec<String> = blocks.iter().map(|b| described(b)).collect();
+                text_block(&words.join("\n"), b"{}", out);
+            }
+        }
+        true
+    });
+}
+
+/// Choices with names, as the first revision that had forms wrote them (ELIC-015)
+pub(super) fn legacy_enum(field: &[u8], out: &mut Vec<u8>) {
+    rewrite(field, out, |name, options, out| {
+        if name != b"oneOf" {
+            return false;
+        }
+        let options = elements(options);
+        for (i, (list, part)) in [("enum", "const"), ("enumNames", "title")].into_iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            member_name(list.as_bytes(), out);
+            out.push(b'[');
+            for (i, option) in options.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_str(out, &text(option, part).unwrap_or_default());
+            }
+            out.push(b']');
+        }
+        true
+    });
+}
