@@ -78,6 +78,16 @@ pub struct Limits {
     ///
     /// Reached: the member whose answer would pass it is answered with an internal error instead.
     pub max_batch_bytes: usize,
+    /// Subscriptions of one client, per byte stream (default 64, small 4)
+    ///
+    /// Reached: further `subscriptions/listen` are refused with -32603.
+    pub max_subscriptions: usize,
+    /// Resources that one client may follow, per byte stream (default 1,024, small 16)
+    ///
+    /// Reached: the rest of a filter is not honoured (SUB-006); `resources/subscribe` is refused with -32603.
+    pub max_followed: usize,
+    /// Longest URI of a resource that is followed (default 8 KiB, small 256). Longer ones are not honoured.
+    pub max_uri: usize,
     /// What is remembered of a legacy peer's identity and capabilities (default 16 KiB, small 1 KiB)
     ///
     /// Reached: `initialize` is refused with -32602.
@@ -130,6 +140,9 @@ impl Default for Limits {
             outbox_mark: 1 << 20,
             max_batch: 100,
             max_batch_bytes: 16 << 20,
+            max_subscriptions: 64,
+            max_followed: 1_024,
+            max_uri: 8 << 10,
             max_peer_info: 16 << 10,
             max_meta_cache: 1 << 10,
             call_timeout: Duration::from_secs(60),
@@ -167,6 +180,9 @@ impl Limits {
             outbox_mark: 8 << 10,
             max_batch: 8,
             max_batch_bytes: 8 << 10,
+            max_subscriptions: 4,
+            max_followed: 16,
+            max_uri: 256,
             max_peer_info: 1 << 10,
             max_meta_cache: 0,
             tap_bytes: 2 << 10,

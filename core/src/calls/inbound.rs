@@ -78,22 +78,26 @@ pub(crate) struct InCall {
     pub(crate) progress: Option<Box<Reporting>>,
     pub(crate) expires: Instant,
     pub(crate) batch: Option<Key>,
+    /// The least serious log messages that it wants, as a number (modern)
+    pub(crate) log: u8,
 }
 
-/// The progress of one call on its way out
+/// The progress and the log messages of one call on their way out
 #[derive(Debug)]
 pub(crate) struct Reporting {
     pub(crate) last: f64,
     pub(crate) bucket: Bucket,
     pub(crate) held: Option<Progress>,
-    /// When the held report goes out
+    /// The latest log message that came too fast, as it will be sent
+    pub(crate) log: Option<Box<[u8]>>,
+    /// When what is held goes out
     pub(crate) due: Option<Instant>,
 }
 
 impl Reporting {
     pub(crate) fn new(now: Instant, limits: &Limits) -> Self {
         let bucket = Bucket::new(now, limits.progress_burst, limits.progress_rate);
-        Self { last: f64::NEG_INFINITY, bucket, held: None, due: None }
+        Self { last: f64::NEG_INFINITY, bucket, held: None, log: None, due: None }
     }
 }
 
@@ -160,6 +164,7 @@ mod tests {
             progress: None,
             expires: Instant::FAR,
             batch: None,
+            log: 0,
         }
     }
 

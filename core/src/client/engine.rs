@@ -146,7 +146,7 @@ impl Engine {
                         self.queue.shrink_to_fit();
                     }
                 }
-                Timer::Grace(_) => {}
+                Timer::News(_) | Timer::Grace(_) => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The engine: its channels, events and deadlines, and the commands of the application.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::channel::Extra;
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
+use super::subscriptions::Subscriptions;
 use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
 use crate::calls::ours::{self, Ask};
@@ -43,6 +45,8 @@ pub struct Engine {
     /// Channels with requests that wait for a free place, each once
     pub(super) backlog: VecDeque<Key>,
     pub(super) shutting_down: bool,
+    /// Made when the first client wants to be told of something
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl Engine {
@@ -50,7 +54,8 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let link = Link::new(Arc::clone(&config.limits), &config.hidden);
-        Self { config, link, events: VecDeque::new(), backlog: VecDeque::new(), shutting_down: false }
+        let (events, backlog) = (VecDeque::new(), VecDeque::new());
+        Self { config, link, events, backlog, shutting_down: false, subscriptions: None }
     }
 
     /// Opens a channel: a byte stream, or whatever else carries messages of one peer in order
@@ -96,6 +101,10 @@ impl Engine {
             for key in self.link.ours(channel) {
                 self.finish_out(key, Err(CallError::Closed(fault.clone())));
             }
+            if *fault == Fault::Closed {
+                self.end_subscriptions(now, ChannelId(channel));
+            }
+            self.end_listeners(channel);
             self.check_closed(channel);
         }
     }
@@ -134,6 +143,7 @@ impl Engine {
                     let reason = if ours { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.give_up(channel, &reason);
                 }
+                Timer::News(channel) => self.release_news(channel),
                 Timer::Trim => self.trim(),
                 Timer::Opening(_) => {}
             }
@@ -431,6 +441,9 @@ impl Engine {
         if self.link.trim() {
             self.events.shrink_to_fit();
             self.backlog.shrink_to_fit();
+            if let Some(subscriptions) = &mut self.subscriptions {
+                subscriptions.trim();
+            }
             for key in self.link.open_channels() {
                 if let Some(c) = self.link.channels.get_mut(key) {
                     c.extra.trim();

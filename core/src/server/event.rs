@@ -41,6 +41,14 @@ pub enum Event {
     },
     /// A notification that the engine does not handle itself
     Notification(Notification),
+    /// The first client subscribed to a resource, or the last one no longer does: what is said to
+    /// [`publish`](super::Engine::publish) about it reaches somebody, or nobody
+    Interest {
+        /// The resource, as clients spelt its URI
+        uri: String,
+        /// Whether somebody wants to be told
+        wanted: bool,
+    },
     /// The client answered a request of ours, or will not (legacy)
     Done {
         /// The key that [`request`](super::Engine::request) gave
