@@ -88,6 +88,19 @@ pub struct Limits {
     pub max_followed: usize,
     /// Longest URI of a resource that is followed (default 8 KiB, small 256). Longer ones are not honoured.
     pub max_uri: usize,
+    /// Rounds of input that one call may take (default 10; MRTR-026)
+    ///
+    /// Reached: a server's [`need_input`](crate::server::Engine::need_input) is refused
+    /// ([`UseError::Full`](crate::UseError)).
+    pub max_input_rounds: u32,
+    /// Answers that one call may come with, those of earlier rounds included (default 64, small 8)
+    ///
+    /// Reached: what is beyond is ignored, as surplus answers are (MRTR-028).
+    pub max_inputs: usize,
+    /// Longest `requestState` that is made or accepted (default 64 KiB, small 2 KiB)
+    ///
+    /// Reached: [`UseError::Full`](crate::UseError); one that comes is refused with -32602.
+    pub max_request_state: usize,
     /// What is remembered of a legacy peer's identity and capabilities (default 16 KiB, small 1 KiB)
     ///
     /// Reached: `initialize` is refused with -32602.
@@ -107,6 +120,8 @@ pub struct Limits {
     ///
     /// Stops: a handler that vanished. Reached: the call is answered with an internal error.
     pub max_call_age: Duration,
+    /// Time for the answer to what a handler needs (default 1 h: people may be asked); sealed state is good for as long
+    pub input_timeout: Duration,
     /// Time that live calls get to finish once the peer's input has ended (default 5 s)
     pub eof_grace: Duration,
     /// Quiet time after which buffers are given back (default 1 s)
@@ -140,6 +155,9 @@ impl Default for Limits {
             outbox_mark: 1 << 20,
             max_batch: 100,
             max_batch_bytes: 16 << 20,
+            max_input_rounds: 10,
+            max_inputs: 64,
+            max_request_state: 64 << 10,
             max_subscriptions: 64,
             max_followed: 1_024,
             max_uri: 8 << 10,
@@ -150,6 +168,7 @@ impl Default for Limits {
             probe_timeout: Duration::from_secs(10),
             init_timeout: Duration::from_secs(60),
             max_call_age: Duration::from_secs(3_600),
+            input_timeout: Duration::from_secs(3_600),
             eof_grace: Duration::from_secs(5),
             idle_trim: Duration::from_secs(1),
             progress_burst: 10,
@@ -180,6 +199,8 @@ impl Limits {
             outbox_mark: 8 << 10,
             max_batch: 8,
             max_batch_bytes: 8 << 10,
+            max_inputs: 8,
+            max_request_state: 2 << 10,
             max_subscriptions: 4,
             max_followed: 16,
             max_uri: 256,

@@ -182,6 +182,11 @@ pub(crate) fn is_spec_notification(name: &str) -> bool {
     NOTIFICATIONS.contains(&name)
 }
 
+/// Whether a call of this method may be answered with what is needed first (MRTR-002, DEC-018)
+pub(crate) fn may_need_input(method: &str) -> bool {
+    matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
+}
+
 /// The row of a request; none for a method that no revision has
 #[inline]
 pub(crate) fn request(name: &str) -> Option<&'static Rule> {

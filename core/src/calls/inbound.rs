@@ -8,7 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::bucket::Bucket;
+use crate::error::CallError;
 use crate::limits::Limits;
+use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
@@ -80,6 +82,25 @@ pub(crate) struct InCall {
     pub(crate) batch: Option<Key>,
     /// The least serious log messages that it wants, as a number (modern)
     pub(crate) log: u8,
+    /// It waits for answers of the peer's, and is delivered again then
+    pub(crate) parked: Option<Box<Parked>>,
+}
+
+/// What became of something that the peer was asked
+pub(crate) type Answer = Result<RawJson, CallError>;
+
+/// A call that waits for answers of the peer's
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// The request as it came
+    pub(crate) frame: Box<[u8]>,
+    pub(crate) attempt: u32,
+    /// What the application wants to have back
+    pub(crate) state: Box<[u8]>,
+    /// Answers so far, by keys of the application's choice
+    pub(crate) answers: Vec<(Box<str>, Answer)>,
+    /// Requests that have no answer yet
+    pub(crate) open: Vec<(Box<str>, Key)>,
 }
 
 /// The progress and the log messages of one call on their way out
@@ -141,6 +162,17 @@ impl Inbound {
         Some(key)
     }
 
+    /// Gives a call another key: the one that it had is stale from now on
+    pub(crate) fn rekey(&mut self, index: &mut Index, key: Key) -> Option<Key> {
+        let place = self.place(index, &self.calls.get(key)?.id).ok()?;
+        let call = self.calls.remove(key)?;
+        let key = self.calls.insert(call);
+        if let Some(kept) = index.get_mut(place) {
+            *kept = key;
+        }
+        Some(key)
+    }
+
     pub(crate) fn remove(&mut self, index: &mut Index, key: Key) -> Option<InCall> {
         let call = self.calls.get(key)?;
         if let Ok(place) = self.place(index, &call.id) {
@@ -165,6 +197,7 @@ mod tests {
             expires: Instant::FAR,
             batch: None,
             log: 0,
+            parked: None,
         }
     }
 

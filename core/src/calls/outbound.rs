@@ -87,6 +87,8 @@ pub(crate) enum Purpose {
     Probe,
     /// `initialize`
     Handshake,
+    /// An answer that a call of the peer's waits for
+    Input(Key),
 }
 
 #[derive(Debug)]

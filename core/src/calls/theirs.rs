@@ -44,6 +44,13 @@ impl<X> Link<X> {
         record
     }
 
+    /// Gives a call another key: the one that it had is stale from now on
+    pub(crate) fn rekey(&mut self, key: Key) -> Option<Key> {
+        let channel = self.inbound.calls.get(key)?.channel;
+        let c = self.channels.get_mut(channel)?;
+        self.inbound.rekey(&mut c.live, key)
+    }
+
     /// Ends a call with an error
     pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<InCall> {
         let record = self.end_call(key)?;

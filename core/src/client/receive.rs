@@ -265,8 +265,18 @@ impl Engine {
         }
         let again = id.clone();
         let expires = self.link.now + self.link.limits.max_call_age;
-        let call =
-            InCall { id, channel, version, cacheable: false, token, progress: None, expires, batch, log: 0 };
+        let call = InCall {
+            id,
+            channel,
+            version,
+            cacheable: false,
+            token,
+            progress: None,
+            expires,
+            batch,
+            log: 0,
+            parked: None,
+        };
         match self.link.begin(call) {
             None => self.diagnose(Diagnostic::DuplicateId(again)),
             Some(key) => {

@@ -7,6 +7,7 @@ use alloc::string::String;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::input::Round;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
@@ -97,6 +98,8 @@ pub struct Call {
     pub(super) method: Cow<'static, str>,
     pub(super) frame: Bytes,
     pub(super) params: Params,
+    /// What came with it, if it was delivered before
+    pub(super) round: Option<Box<Round>>,
 }
 
 impl Call {

@@ -5,6 +5,7 @@ mod config;
 mod engine;
 mod event;
 mod handshake;
+mod input;
 mod log;
 mod news;
 mod receive;

@@ -25,7 +25,7 @@ use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
-use crate::version::Version;
+use crate::version::{Era, Version};
 use crate::vocab::{self, Rule};
 
 /// A request that was found to be in order
@@ -174,17 +174,21 @@ impl Engine {
             expires: self.link.now + self.link.limits.max_call_age,
             batch: source.batch,
             log: params.meta.log_level.of(frame).and_then(log::threshold).unwrap_or(log::NONE),
+            parked: None,
         });
-        if let Some(key) = begun {
-            self.events.push_back(Event::Call(Call {
-                id: CallId(key),
-                channel: ChannelId(source.channel),
-                version,
-                method,
-                frame: frame.clone(),
-                params,
-            }));
+        let Some(key) = begun else { return };
+        let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
+        let mut call = Call { id, channel, version, method, frame, params, round: None };
+        if version.era() == Era::Modern {
+            match self.round(&call) {
+                Ok(round) => call.round = round,
+                Err(error) => {
+                    self.link.fail(key, &error);
+                    return;
+                }
+            }
         }
+        self.events.push_back(Event::Call(call));
     }
 
     /// The era of a request, whether it is in order, and whether it is for the application. `Ok(None)`: the engine
@@ -341,9 +345,13 @@ impl Engine {
         };
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         if let Some(key) = self.link.inbound.find(&c.live, &id) {
+            // Between two deliveries nobody works on it: then nobody has to be told, as in the modern era.
+            let parked = self.unpark(key, "the call was cancelled");
             self.link.drop_call(key);
-            self.events
-                .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
+            if !parked {
+                self.events
+                    .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
+            }
             self.check_closed(channel);
         } else if let Some(place) = c.extra.waiting.iter().position(|(waiting, _)| *waiting == id) {
             if let Some((_, frame)) = c.extra.waiting.remove(place) {
