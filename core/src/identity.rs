@@ -10,6 +10,8 @@ use crate::shape;
 use crate::version::Version;
 use crate::vocab::Capability;
 
+mod needs;
+
 impl Implementation {
     /// Appends the object with the members that `version` knows (LIFE-022)
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
@@ -26,18 +28,45 @@ pub struct Capabilities {
     extra: Vec<(String, RawJson, Version)>,
 }
 
-/// Every gating capability with the path that declares it
-const PATHS: [(Capability, &str, &str, Version); 9] = [
-    (Capability::Tools, "tools", "", Version::V2024_11_05),
-    (Capability::Resources, "resources", "", Version::V2024_11_05),
-    (Capability::ResourceSubscriptions, "resources", "subscribe", Version::V2024_11_05),
-    (Capability::Prompts, "prompts", "", Version::V2024_11_05),
-    (Capability::Completions, "completions", "", Version::V2025_03_26),
-    (Capability::Logging, "logging", "", Version::V2024_11_05),
-    (Capability::Roots, "roots", "", Version::V2024_11_05),
-    (Capability::Sampling, "sampling", "", Version::V2024_11_05),
-    (Capability::Elicitation, "elicitation", "", Version::V2025_06_18),
-];
+/// A capability, and how it is declared
+struct Declared {
+    capability: Capability,
+    member: &'static str,
+    /// A member of that member, with its value
+    inner: Option<(&'static str, &'static str)>,
+    since: Version,
+}
+
+const fn row(capability: Capability, member: &'static str, since: Version) -> Declared {
+    Declared { capability, member, inner: None, since }
+}
+
+impl Declared {
+    const fn by(self, inner: &'static str, value: &'static str) -> Self {
+        Self { inner: Some((inner, value)), ..self }
+    }
+}
+
+/// Every capability that gates something; what stands within another comes behind it
+static DECLARED: [Declared; 13] = {
+    use Capability as C;
+    use Version as V;
+    [
+        row(C::Tools, "tools", V::V2024_11_05),
+        row(C::Resources, "resources", V::V2024_11_05),
+        row(C::ResourceSubscriptions, "resources", V::V2024_11_05).by("subscribe", "true"),
+        row(C::Prompts, "prompts", V::V2024_11_05),
+        row(C::Completions, "completions", V::V2025_03_26),
+        row(C::Logging, "logging", V::V2024_11_05),
+        row(C::Roots, "roots", V::V2024_11_05),
+        row(C::Sampling, "sampling", V::V2024_11_05),
+        row(C::SamplingTools, "sampling", V::V2025_11_25).by("tools", "{}"),
+        row(C::SamplingContext, "sampling", V::V2025_11_25).by("context", "{}"),
+        row(C::Elicitation, "elicitation", V::V2025_06_18),
+        row(C::ElicitationForm, "elicitation", V::V2025_11_25).by("form", "{}"),
+        row(C::ElicitationUrl, "elicitation", V::V2025_11_25).by("url", "{}"),
+    ]
+};
 
 impl Capabilities {
     /// Nothing but the base protocol
@@ -46,13 +75,19 @@ impl Capabilities {
         Self::default()
     }
 
-    /// Declares `capability`
+    /// Declares `capability`, and what it is a part of
+    ///
+    /// [`Capability::Elicitation`] alone means forms, as it does on the wire (ELIC-003, ELIC-004).
     #[must_use]
     pub fn with(mut self, capability: Capability) -> Self {
-        self.flags |= 1 << capability as u16;
-        if capability == Capability::ResourceSubscriptions {
-            self.flags |= 1 << Capability::Resources as u16;
-        }
+        let whole = match capability {
+            Capability::ResourceSubscriptions => Capability::Resources,
+            Capability::SamplingTools | Capability::SamplingContext => Capability::Sampling,
+            Capability::ElicitationForm | Capability::ElicitationUrl => Capability::Elicitation,
+            Capability::Elicitation => Capability::ElicitationForm,
+            other => other,
+        };
+        self.flags |= bit(capability) | bit(whole);
         self
     }
 
@@ -67,28 +102,58 @@ impl Capabilities {
     /// Whether `capability` is declared
     #[must_use]
     pub const fn has(&self, capability: Capability) -> bool {
-        self.flags & 1 << capability as u16 != 0
+        self.flags & bit(capability) != 0
     }
 
-    /// Reads a peer's capability object; unknown members are ignored here (LIFE-015)
+    /// All that are declared and gate something
+    pub fn iter(&self) -> impl Iterator<Item = Capability> + use<'_> {
+        DECLARED.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
+    }
+
+    /// Whether none is declared that gates something
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.flags == 0
+    }
+
+    /// What of `needed` is not declared here; empty when everything is
+    #[must_use]
+    pub const fn missing(&self, needed: &Self) -> Self {
+        Self { flags: needed.flags & !self.flags, extra: Vec::new() }
+    }
+
+    /// Reads a peer's capability object; unknown members are ignored here (LIFE-015), as is what is not of the type that
+    /// it must have
+    #[must_use]
+    pub fn declared(object: &RawJson) -> Self {
+        Self::read(object.as_bytes())
+    }
+
+    /// The same for text that was checked
     pub(crate) fn read(text: &[u8]) -> Self {
         let mut read = Self::default();
-        object_members(text, |name, value| {
-            for (capability, member, inner, _) in PATHS {
-                if member.as_bytes() != name || value.first() != Some(&b'{') {
+        object_members(text, |member, value| {
+            if value.first() != Some(&b'{') {
+                return;
+            }
+            for row in DECLARED.iter().filter(|row| row.member.as_bytes() == member) {
+                let Some((inner, expected)) = row.inner else {
+                    read.flags |= bit(row.capability);
                     continue;
-                }
-                if inner.is_empty() {
-                    read.flags |= 1 << capability as u16;
-                } else {
-                    object_members(value, |name, value| {
-                        if name == inner.as_bytes() && value == b"true" {
-                            read.flags |= 1 << capability as u16;
-                        }
-                    });
-                }
+                };
+                object_members(value, |name, value| {
+                    let fits =
+                        if expected == "true" { value == b"true" } else { value.first() == Some(&b'{') };
+                    if name == inner.as_bytes() && fits {
+                        read.flags |= bit(row.capability);
+                    }
+                });
             }
         });
+        // ELIC-003; also of a client that speaks a revision without modes, and names one nevertheless.
+        if read.has(Capability::Elicitation) && !read.has(Capability::ElicitationUrl) {
+            read.flags |= bit(Capability::ElicitationForm);
+        }
         read
     }
 
@@ -96,35 +161,56 @@ impl Capabilities {
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
         out.push(b'{');
         let start = out.len();
-        let comma = |out: &mut Vec<u8>| {
-            if out.len() > start {
-                out.push(b',');
+        let known = |row: &&Declared| version >= row.since && self.is_said(row.capability, version);
+        for row in DECLARED.iter().filter(|row| row.inner.is_none()).filter(known) {
+            comma(out, start);
+            write_str(out, row.member);
+            out.extend_from_slice(b":{");
+            let start = out.len();
+            for part in DECLARED.iter().filter(|part| part.member == row.member).filter(known) {
+                let Some((inner, value)) = part.inner else { continue };
+                comma(out, start);
+                write_str(out, inner);
+                out.push(b':');
+                out.extend_from_slice(value.as_bytes());
             }
-        };
-        for (capability, member, inner, since) in PATHS {
-            if !inner.is_empty() || !self.has(capability) || version < since {
-                continue;
-            }
-            comma(out);
-            write_str(out, member);
-            out.push(b':');
-            out.extend_from_slice(
-                if capability == Capability::Resources && self.has(Capability::ResourceSubscriptions) {
-                    b"{\"subscribe\":true}"
-                } else {
-                    b"{}"
-                },
-            );
+            out.push(b'}');
         }
         for (name, value, since) in &self.extra {
             if version >= *since {
-                comma(out);
+                comma(out, start);
                 write_str(out, name);
                 out.push(b':');
                 append_one_line(out, value.as_bytes());
             }
         }
         out.push(b'}');
+    }
+
+    /// Whether a capability that is declared stands in the object
+    fn is_said(&self, capability: Capability, version: Version) -> bool {
+        let url = self.has(Capability::ElicitationUrl);
+        self.has(capability)
+            && match capability {
+                // Where there are no modes it would mean forms.
+                Capability::Elicitation => {
+                    version >= Version::V2025_11_25 || self.has(Capability::ElicitationForm)
+                }
+                // Forms alone are said as every revision understands it.
+                Capability::ElicitationForm => url,
+                _ => true,
+            }
+    }
+}
+
+const fn bit(capability: Capability) -> u16 {
+    1 << capability as u16
+}
+
+/// Before every member but the first
+fn comma(out: &mut Vec<u8>, start: usize) {
+    if out.len() > start {
+        out.push(b',');
     }
 }
 
@@ -170,5 +256,64 @@ mod tests {
         assert!(back.has(Capability::ResourceSubscriptions) && back.has(Capability::Resources));
         assert!(back.has(Capability::Completions) && !back.has(Capability::Tools));
         assert!(!Capabilities::read(b"{\"tools\":true}").has(Capability::Tools));
+    }
+
+    // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001
+    #[test]
+    fn modes_and_parts_are_written_where_they_are_known() {
+        use Capability::{
+            Elicitation, ElicitationForm, ElicitationUrl, Roots, SamplingContext, SamplingTools,
+        };
+        for (declared, v2025_03, v2025_06, v2025_11) in [
+            (&[Elicitation][..], "{}", r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#),
+            (&[ElicitationForm], "{}", r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#),
+            (&[ElicitationUrl], "{}", "{}", r#"{"elicitation":{"url":{}}}"#),
+            (
+                &[ElicitationUrl, ElicitationForm],
+                "{}",
+                r#"{"elicitation":{}}"#,
+                r#"{"elicitation":{"form":{},"url":{}}}"#,
+            ),
+            (&[SamplingTools], r#"{"sampling":{}}"#, r#"{"sampling":{}}"#, r#"{"sampling":{"tools":{}}}"#),
+            (
+                &[SamplingContext, SamplingTools, Roots],
+                r#"{"roots":{},"sampling":{}}"#,
+                r#"{"roots":{},"sampling":{}}"#,
+                r#"{"roots":{},"sampling":{"tools":{},"context":{}}}"#,
+            ),
+        ] {
+            let c = declared.iter().fold(Capabilities::new(), |c, capability| c.with(*capability));
+            assert_eq!(written(|o| c.write(o, Version::V2025_03_26)), v2025_03, "{declared:?}");
+            assert_eq!(written(|o| c.write(o, Version::V2025_06_18)), v2025_06, "{declared:?}");
+            assert_eq!(written(|o| c.write(o, Version::V2025_11_25)), v2025_11, "{declared:?}");
+            let modern = written(|o| c.write(o, Version::V2026_07_28));
+            assert_eq!(modern, v2025_11, "{declared:?}");
+            assert_eq!(Capabilities::read(modern.as_bytes()), c, "{declared:?}");
+        }
+    }
+
+    // covers: ELIC-003
+    #[test]
+    fn elicitation_is_read_by_its_modes() {
+        use Capability::{Elicitation, ElicitationForm, ElicitationUrl};
+        for (text, any, form, url) in [
+            ("{}", false, false, false),
+            (r#"{"elicitation":true}"#, false, false, false),
+            (r#"{"elicitation":null}"#, false, false, false),
+            (r#"{"elicitation":{}}"#, true, true, false),
+            (r#"{"elicitation":{"schemaValidation":true}}"#, true, true, false),
+            (r#"{"elicitation":{"form":{}}}"#, true, true, false),
+            (r#"{"elicitation":{"form":{"x":1},"url":{}}}"#, true, true, true),
+            (r#"{"elicitation":{"url":{}}}"#, true, false, true),
+            (r#"{"elicitation":{"url":true}}"#, true, true, false),
+        ] {
+            let read = Capabilities::declared(&RawJson::new(text).expect("JSON"));
+            let has = [Elicitation, ElicitationForm, ElicitationUrl].map(|c| read.has(c));
+            assert_eq!(has, [any, form, url], "{text}");
+        }
+        let parts = Capabilities::read(br#"{"sampling":{"tools":{},"context":1},"elicitation":{}}"#);
+        let all: Vec<_> = parts.iter().collect();
+        let expected = [Capability::Sampling, Capability::SamplingTools, Elicitation, ElicitationForm];
+        assert_eq!(all, expected);
     }
 }

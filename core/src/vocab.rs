@@ -54,8 +54,16 @@ pub enum Capability {
     Roots,
     /// Client: `sampling`
     Sampling,
-    /// Client: `elicitation`
+    /// Client: `sampling.tools` (since 2025-11-25)
+    SamplingTools,
+    /// Client: `sampling.context` (since 2025-11-25; older clients with `sampling` may be asked for context)
+    SamplingContext,
+    /// Client: `elicitation`, in one mode at least
     Elicitation,
+    /// Client: `elicitation` by a form, which is also what `elicitation` means that names no mode (ELIC-003)
+    ElicitationForm,
+    /// Client: `elicitation.url` (since 2025-11-25)
+    ElicitationUrl,
 }
 
 impl core::fmt::Display for Capability {
@@ -69,7 +77,11 @@ impl core::fmt::Display for Capability {
             Self::Logging => "logging",
             Self::Roots => "roots",
             Self::Sampling => "sampling",
+            Self::SamplingTools => "sampling.tools",
+            Self::SamplingContext => "sampling.context",
             Self::Elicitation => "elicitation",
+            Self::ElicitationForm => "elicitation.form",
+            Self::ElicitationUrl => "elicitation.url",
         })
     }
 }
