@@ -75,6 +75,7 @@ impl Call {
     }
 
     /// What the call is about: the name of a tool or prompt, the URI of a resource
+    #[cfg(feature = "crypto")]
     fn target(&self) -> String {
         let named = self.part(self.params.name);
         let target = named.or_else(|| self.params()?.member("uri"));
