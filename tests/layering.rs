@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("deadlines", "time"),
     ("outbox", "json"),
     ("raw", "json"),
+    ("seal", "json raw"),
     // Names of the protocol, as data.
     ("version", "json"),
     ("vocab", "version"),
