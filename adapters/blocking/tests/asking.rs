@@ -102,7 +102,8 @@ fn modern(id: u32, tool: &str, capabilities: &Value, more: Value) -> Value {
     let mut params = json!({"name": tool, "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": capabilities}});
-    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let Value::Object(more) = more else { panic!("an object") };
+    params.as_object_mut().unwrap().extend(more);
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 
