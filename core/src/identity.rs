@@ -106,7 +106,7 @@ impl Capabilities {
     }
 
     /// All that are declared and gate something
-    pub fn iter(&self) -> impl Iterator<Item = Capability> + use<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = Capability> {
         DECLARED.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
     }
 
