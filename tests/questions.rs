@@ -203,6 +203,72 @@ fn answers_fit_exactly_when_a_validator_says_so() {
     }
 }
 
+/// Whatever comes in, reading and judging it ends, and what is taken can be written again
+#[test]
+fn mutilated_questions_and_answers_are_survived() {
+    let mut dice = Rng::new(11);
+    let questions: Vec<InputRequest<'static>> = forms()
+        .into_iter()
+        .map(|form| InputRequest::Elicit(ElicitParams::form("m", form)))
+        .chain([
+            InputRequest::Elicit(ElicitParams::url("m", "https://u@tide.example:80/%20?q#f")),
+            InputRequest::CreateMessage(
+                CreateMessageParams::new(
+                    [
+                        SamplingMessage::user("a"),
+                        SamplingMessage::assistant(ToolUseContent::new("1", "t", raw(&json!({})))),
+                        SamplingMessage::user(ToolResultContent::text("1", "x")),
+                    ],
+                    9u32,
+                )
+                .metadata(raw(&json!({})))
+                .model_preferences(ModelPreferences::new().cost_priority(0.5)),
+            ),
+            InputRequest::ListRoots(Some(EmptyParams::new())),
+        ])
+        .collect();
+    let answers = [
+        r#"{"action":"accept","content":{"short":"\ud83d\ude00","mail":"a@b","date":"2028-02-29","whole":1e2}}"#,
+        r#"{"action":"accept","content":{"untitledMulti":["option1"],"moment":"2026-07-28T12:00:00.5+02:00"}}"#,
+        r#"{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"t","input":{}}]}"#,
+        r#"{"roots":[{"uri":"file:///a"},{"uri":"file://é","name":"n"}]}"#,
+    ];
+    let mut mutilate = |text: &str| {
+        let mut bytes = text.as_bytes().to_vec();
+        for _ in 0..=dice.below(3) {
+            let at = dice.below(bytes.len().max(1));
+            match dice.below(3) {
+                _ if bytes.is_empty() => break,
+                0 => bytes[at] = *dice.pick(b"\"{}[],:0192-eE.tfn@/ZT\\\xc3\xff"),
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, *dice.pick(b"0-9:\"[]{}@.")),
+            }
+        }
+        RawJson::new(bytes).ok()
+    };
+    let (mut asked, mut answered) = (0, 0);
+    for question in &questions {
+        let method = question.method().expect("a method");
+        let params = RawJson::encode(question).expect("JSON").member("params").expect("parameters");
+        for _ in 0..2_000 {
+            let params = mutilate(params.as_str());
+            if let Some(Ok(read)) = params.as_ref().map(|params| InputRequest::of(method, Some(params))) {
+                let _ = read.validate();
+                let _ = read.needs(Version::V2026_07_28);
+                RawJson::encode(&read).expect("written again");
+                asked += 1;
+            }
+            let Some(answer) = mutilate(answers[asked % answers.len()]) else { continue };
+            if let Ok(read) = question.read(&answer) {
+                assert_eq!(question.check(&read), Ok(()));
+                RawJson::encode(&read).expect("written again");
+                answered += 1;
+            }
+        }
+    }
+    assert!(asked > 1_000 && answered > 100, "{asked} questions and {answered} answers were still some");
+}
+
 struct Line {
     place: String,
     version: Version,
