@@ -86,15 +86,17 @@ mod drive;
 mod error;
 mod handler;
 mod link;
+mod memory;
 mod options;
 mod router;
 mod server;
 
 pub use client::{Client, ClientHandler};
 pub use cx::{Answered, Cx};
-pub use error::{Closed, Error};
+pub use error::{BadResult, Closed, Error};
 pub use handler::{Failure, Handler};
 pub use mcp_proto::server::Call;
+pub use mcp_std::SharedCache;
 pub use mcp_std::child::{Program, Stderr};
 pub use options::Options;
 pub use router::{Later, Router};

@@ -31,7 +31,6 @@ struct Schema {
 
 /// Why a result was not found to be what its tool promised
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Misfit {
     /// Not the result's fault: the schema cannot be used; told once for each schema (SCHEMA-004, SCHEMA-005)
     Schema(SchemaError),
