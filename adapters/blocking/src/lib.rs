@@ -65,6 +65,8 @@
 //! - A server that reads the end of its input answers what came before, as far as it can within
 //!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
 //! - A handler that panics answers with an internal error, and nothing else breaks.
+//! - Lists and contents of resources are asked for again when their server says so, and not before
+//!   ([`Options::no_cache`]).
 //! - When a server process dies, the [error](Error) has its exit status and, if stderr is
 //!   [captured](mcp_std::child::Stderr::Capture), its last words. No process outlives its [`Client`].
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.

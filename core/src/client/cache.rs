@@ -25,7 +25,8 @@ use crate::vocab::{self, Kind};
 /// What is kept is what the server allows: a modern result for its `ttlMs`, for its principal alone unless `cacheScope`
 /// says `public` (CACHE-012, CACHE-013); a legacy one, which says nothing of the kind, only if
 /// [asked for](Asker::keep_legacy). News from the server end it at once (CACHE-014), even while a result is on its way.
-/// Nothing is given out beyond its time, whatever happens.
+/// Nothing is given out beyond its time, whatever happens. Of a call in which the server asked for input first, no result
+/// is to be put in (CACHE-011).
 ///
 /// Bounded in entries and bytes: what has expired goes first, then what was not used for longest.
 #[derive(Debug)]

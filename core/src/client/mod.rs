@@ -1,4 +1,8 @@
 //! The client: finds out what the server speaks, makes calls, hands out their outcomes. No bytes, no I/O.
+//!
+//! The [`Engine`] does all of the protocol. Beside it stands what not every client wants, each usable alone: [`Pages`]
+//! follows a list to its end, a [`Cache`] keeps results that need not be asked for again, [`OutputSchemas`] holds results
+//! against what their tools promised. [`model::Request`](crate::model::Request) knows what a result is read as.
 
 mod cache;
 mod config;
