@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 use mcp_blocking::{Client, Error, Options, SharedCache};
-use mcp_proto::client::Kind;
+use mcp_proto::client::{Cache, Kind, Pages};
 use mcp_proto::model::ReadResourceParams;
 use mcp_proto::{CallOptions, Era};
 use serde_json::{Value, json};
@@ -313,6 +313,28 @@ fn legacy_lists_are_kept_if_asked_for_until_they_change() {
         client.call_tool("x", &json!({})).unwrap();
         names(&mut client);
         assert_eq!(state.asked(), ["tools/call ", "tools/list ", "tools/list 1/2"]);
+        finish(client, serving);
+    });
+}
+
+// covers: PAGE-012
+#[test]
+fn a_list_without_end_fills_no_cache() {
+    in_time(|| {
+        let cache = SharedCache::new(Cache::with_limits(10, 1 << 20));
+        let shared = cache.clone();
+        let options = move |o: Options| o.cache(&shared, "endless", "");
+        let (mut client, serving) = by_hand(Era::Modern, options, |_, params| {
+            let n: u64 = params["cursor"].as_str().map_or(0, |n| n.parse().unwrap());
+            let tool = json!({"name": n.to_string(), "inputSchema": {}});
+            let next = (n + 1).to_string();
+            Reply::from(json!({"tools": [tool], "nextCursor": next, "ttlMs": LONG, "cacheScope": "public"}))
+        });
+        for _ in 0..2 {
+            let names = names(&mut client);
+            assert!(names.len() == Pages::MAX && names[999] == "999", "each page once");
+            assert_eq!(format!("{cache:?}"), "SharedCache { len: 10, .. }");
+        }
         finish(client, serving);
     });
 }

@@ -6,9 +6,9 @@ use mcp_proto::{CallKey, Diagnostic, Progress, RawJson, RpcError};
 
 /// What a client does with what comes from the server, other than answers
 ///
-/// All methods run on the thread that is in a call of [`Client`](crate::Client)'s, and none of them may take long: nothing else moves
-/// while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is answered with an
-/// internal error.
+/// All methods run on the thread that is in a call of [`Client`](crate::Client)'s, and none of them may take long:
+/// nothing else moves while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is
+/// answered with an internal error.
 pub trait ClientHandler {
     /// Answers a request of the server (legacy servers only), with a JSON object
     ///
