@@ -164,11 +164,17 @@ impl Entry<'_> {
         };
         let between = |value: &Value| value.as_f64().is_some_and(|n| (0.0..=1.0).contains(&n));
         let time = |value: &Value| value.as_str().is_some_and(is_time);
-        let rows: [(&str, &dyn Fn(&Value) -> bool); 3] =
-            [("audience", &roles), ("priority", &between), ("lastModified", &time)];
+        let rows = [
+            ("audience", annotations.get("audience").is_none_or(roles)),
+            ("priority", annotations.get("priority").is_none_or(between)),
+            ("lastModified", annotations.get("lastModified").is_none_or(time)),
+        ];
         for (member, right) in rows {
-            if let Some(other) = annotations.get(member).filter(|value| !right(value)) {
-                self.add(rules::ANNOTATION_VALUE, format!("`annotations.{member}` is {other}"));
+            if !right {
+                self.add(
+                    rules::ANNOTATION_VALUE,
+                    format!("`annotations.{member}` is {}", annotations[member]),
+                );
             }
         }
     }

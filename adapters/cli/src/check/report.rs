@@ -62,9 +62,7 @@ impl Report {
 
     fn insert(&self, new: Finding) {
         let mut findings = self.findings.borrow_mut();
-        let same = |old: &Finding| {
-            core::ptr::eq(old.rule, new.rule) && old.place == new.place && old.what == new.what
-        };
+        let same = |old: &Finding| old.rule == new.rule && old.place == new.place && old.what == new.what;
         if let Some(at) = findings.iter().position(same) {
             let known = &mut findings[at].revisions;
             let more: Vec<_> = new.revisions.into_iter().filter(|version| !known.contains(version)).collect();
@@ -76,7 +74,7 @@ impl Report {
 
     /// How often a rule was found to be broken
     pub(super) fn count(&self, rule: &'static Rule) -> usize {
-        self.findings.borrow().iter().filter(|finding| core::ptr::eq(finding.rule, rule)).count()
+        self.findings.borrow().iter().filter(|finding| finding.rule == rule).count()
     }
 
     /// Takes over what another one has gathered
@@ -89,7 +87,7 @@ impl Report {
     /// All that was found: the worst first, then as in the table of rules, then as it came
     pub(super) fn finish(self) -> Findings {
         let mut findings = self.findings.into_inner();
-        let row = |rule: &'static Rule| rules::ALL.iter().position(|other| core::ptr::eq(*other, rule));
+        let row = |rule: &'static Rule| rules::ALL.iter().position(|other| *other == rule);
         findings.sort_by_key(|finding| (finding.rule.severity, row(finding.rule)));
         for finding in &mut findings {
             finding.revisions.sort_unstable();
@@ -124,7 +122,7 @@ impl Findings {
         let mut out = String::new();
         let mut before: Option<&Finding> = None;
         for finding in &self.0 {
-            let same = before.is_some_and(|before| core::ptr::eq(before.rule, finding.rule));
+            let same = before.is_some_and(|before| before.rule == finding.rule);
             if !same {
                 if before.is_some() {
                     out.push('\n');

@@ -59,11 +59,11 @@ fn validity(report: &Report, version: Version, place: &str, raw: &RawJson, schem
                 format!("it was not looked at, as it is beyond a limit: {what}"),
             );
         }
-        _ if compiles(without_patterns(schema.clone())) => {
+        _ if compiles(&without_patterns(schema.clone())) => {
             let what = format!("a pattern is wrong, or has to be matched by trying: {error}");
             report.add(rules::SCHEMA_UNCHECKED, place, what);
         }
-        _ if schema.get("$schema").is_none() && compiles(as_draft_07(schema.clone())) => {
+        _ if schema.get("$schema").is_none() && compiles(&as_draft_07(schema.clone())) => {
             // Only then there is a dialect that schemas have by default.
             if version >= Version::V2025_11_25 {
                 report.add(rules::SCHEMA_DRAFT_07, place, format!("it is valid in draft-07 only: {error}"));
@@ -73,8 +73,8 @@ fn validity(report: &Report, version: Version, place: &str, raw: &RawJson, schem
     }
 }
 
-fn compiles(schema: Value) -> bool {
-    RawJson::encode(&schema).is_ok_and(|raw| Schemas::new().compile(&raw).is_ok())
+fn compiles(schema: &Value) -> bool {
+    RawJson::encode(schema).is_ok_and(|raw| Schemas::new().compile(&raw).is_ok())
 }
 
 fn as_draft_07(mut schema: Value) -> Value {
