@@ -1,5 +1,7 @@
 //! What is in the lists: names, texts, URIs, annotations, icons
 
+use alloc::collections::BTreeSet;
+
 use mcp_proto::router::check_tool_name;
 use mcp_proto::router::template::{Mismatch, Screen, Template};
 use mcp_proto::{RawJson, Version};
@@ -111,12 +113,14 @@ impl Entry<'_> {
         if let Some(text) = self.text("mimeType").filter(|text| !is_mime_type(text)) {
             self.add(rules::MIME_TYPE, format!("`mimeType` is {text:?}"));
         }
-        if let Some(meta) = self.value.get("_meta") {
+        if let Some(meta) = self.value.get("_meta").filter(|_| self.version >= Version::V2025_06_18) {
             meta_keys(self.report, &self.place, meta);
         }
         icons_of(self.report, self.version, &self.place, self.value.get("icons"));
         match annotations {
             None => {}
+            // They came later, and mean nothing there.
+            Some(_) if kind == Kind::Tools && self.version < Version::V2025_03_26 => {}
             Some(Value::Object(annotations)) if kind == Kind::Tools => self.tool_annotations(annotations),
             Some(Value::Object(annotations)) => self.annotations(annotations),
             Some(other) => {
@@ -126,8 +130,14 @@ impl Entry<'_> {
     }
 
     fn tool(&self, raw: &RawJson) {
-        if let Some(Err(why)) = self.value.get("name").and_then(Value::as_str).map(check_tool_name) {
-            self.add(rules::TOOL_NAME, why);
+        let name = self.value.get("name").and_then(Value::as_str);
+        // Earlier revisions do not say what a name may be.
+        if self.version >= Version::V2025_11_25 {
+            if let Some(Err(why)) = name.map(check_tool_name) {
+                self.add(rules::TOOL_NAME, why);
+            }
+        } else if let Some(why) = name.and_then(odd_name) {
+            self.add(rules::PLAIN_NAME, why);
         }
         schemas::check(
             self.report,
@@ -136,7 +146,7 @@ impl Entry<'_> {
             "inputSchema",
             raw.member("inputSchema").as_ref(),
         );
-        if let Some(output) = raw.member("outputSchema") {
+        if let Some(output) = raw.member("outputSchema").filter(|_| self.version >= Version::V2025_06_18) {
             schemas::check(self.report, self.version, &self.place, "outputSchema", Some(&output));
         }
     }
@@ -217,7 +227,7 @@ impl Entry<'_> {
                     .add(rules::ENTRY, format!("`arguments` is {}, and has to be an array", kind_of(other)));
             }
         };
-        let mut names = Vec::new();
+        let mut names = BTreeSet::new();
         let mut bare = Vec::new();
         for (index, argument) in arguments.iter().enumerate() {
             let Some(name) = argument["name"].as_str() else {
@@ -225,10 +235,9 @@ impl Entry<'_> {
                 self.add(rules::ENTRY, what);
                 continue;
             };
-            if names.contains(&name) {
+            if !names.insert(name) {
                 self.add(rules::DUPLICATE_ARGUMENT, format!("there are two arguments `{name}`"));
             }
-            names.push(name);
             if let Some(why) = odd_name(name) {
                 self.add(rules::PLAIN_NAME, format!("argument `{name}`: {why}"));
             }

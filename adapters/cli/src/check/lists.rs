@@ -1,5 +1,7 @@
 //! Lists: their pages, cursors and order
 
+use alloc::collections::BTreeMap;
+
 use mcp_proto::RawJson;
 use serde_json::{Value, json};
 
@@ -145,6 +147,8 @@ fn walk(talk: &mut Talk<'_>, kind: Kind, first: bool) -> Option<Walk> {
         let params = cursors.last().map_or(Value::Null, |cursor| json!({"cursor": cursor}));
         let raw = match talk.request(kind.method(), params) {
             Answer::Result(raw) => raw,
+            // It needs something of its client, and says so: there is nothing to be looked at for one that has nothing.
+            Answer::Error(failed) if is(&failed, -32021) => return None,
             Answer::Error(failed) => {
                 if let Some(cursor) = cursors.last() {
                     let what = format!("its own cursor {cursor:?} gets the error {}", failed.text());
@@ -206,19 +210,19 @@ fn keys(kind: Kind, walk: &Walk) -> Vec<String> {
 }
 
 fn duplicates(talk: &Talk<'_>, kind: Kind, walk: &Walk) {
-    let mut seen: Vec<(String, usize)> = Vec::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for (page, entries) in walk.pages.iter().enumerate() {
         for key in entries.iter().filter_map(|entry| entry.member(kind.key())?.string()) {
             let place = format!("{} `{key}`", kind.singular());
-            match seen.iter().find(|(other, _)| *other == key) {
-                Some((_, before)) if *before == page => {
+            match seen.get(&key) {
+                Some(before) if *before == page => {
                     talk.report.add(rules::DUPLICATE, &place, "it is listed more than once");
                 }
-                Some((_, before)) => {
+                Some(before) => {
                     let what = format!("it is on page {} and again on page {}", before + 1, page + 1);
                     talk.report.add(rules::DUPLICATE_PAGES, &place, what);
                 }
-                None => seen.push((key, page)),
+                None => _ = seen.insert(key, page),
             }
         }
     }

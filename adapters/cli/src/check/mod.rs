@@ -2,6 +2,7 @@
 //!
 //! Tools are never called, as that may have effects.
 
+mod answer;
 mod entries;
 mod handshake;
 mod lists;

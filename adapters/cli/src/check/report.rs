@@ -1,5 +1,6 @@
 //! What was found, and how it is shown
 
+use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 
 use mcp_proto::{RawJson, Version};
@@ -15,6 +16,8 @@ use crate::paint::Paint;
 #[derive(Default)]
 pub(super) struct Report {
     findings: RefCell<Vec<Finding>>,
+    /// How many findings were left out, by the name of the rule
+    more: RefCell<BTreeMap<&'static str, usize>>,
     /// The revision that is being checked
     revision: Cell<Option<Version>>,
 }
@@ -67,8 +70,10 @@ impl Report {
             let known = &mut findings[at].revisions;
             let more: Vec<_> = new.revisions.into_iter().filter(|version| !known.contains(version)).collect();
             known.extend(more);
-        } else if findings.len() < MOST {
+        } else if findings.iter().filter(|old| old.rule == new.rule).count() < MOST {
             findings.push(new);
+        } else {
+            *self.more.borrow_mut().entry(new.rule.check).or_default() += 1;
         }
     }
 
@@ -82,11 +87,23 @@ impl Report {
         for finding in other.findings.into_inner() {
             self.insert(finding);
         }
+        for (check, more) in other.more.into_inner() {
+            *self.more.borrow_mut().entry(check).or_default() += more;
+        }
     }
 
     /// All that was found: the worst first, then as in the table of rules, then as it came
     pub(super) fn finish(self) -> Findings {
         let mut findings = self.findings.into_inner();
+        for (check, more) in self.more.into_inner() {
+            let rule = rules::ALL.iter().copied().find(|rule| rule.check == check);
+            findings.extend(rule.map(|rule| Finding {
+                rule,
+                revisions: Vec::new(),
+                place: "elsewhere".into(),
+                what: format!("{more} more of that kind"),
+            }));
+        }
         let row = |rule: &'static Rule| rules::ALL.iter().position(|other| *other == rule);
         findings.sort_by_key(|finding| (finding.rule.severity, row(finding.rule)));
         for finding in &mut findings {
@@ -214,8 +231,8 @@ pub(super) fn clip(text: &str, most: usize) -> String {
     }
 }
 
-/// Findings that are kept
-const MOST: usize = 1_000;
+/// Findings of one rule that are kept
+const MOST: usize = 50;
 /// Characters of a place that are shown
 const PLACE: usize = 160;
 /// Characters of what was found that are shown

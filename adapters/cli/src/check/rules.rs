@@ -284,7 +284,7 @@ rules! {
         "names of tools have 1 to 128 characters out of letters, digits, `_`, `-` and `.`"
         "rename it"
     PLAIN_NAME "plain-name" Note ["PROMPT-005"]
-        "names of prompts and arguments have 1 to 128 characters, none of them a control character"
+        "names have 1 to 128 characters, none of them a control character"
         "rename it"
     NO_DESCRIPTION "no-description" Note ["TOOL-006" "RES-008" "RES-009" "PROMPT-005"]
         "what is offered is described"

@@ -4,10 +4,11 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::Error;
-use mcp_proto::{Era, RawJson, Version};
+use mcp_proto::{Era, Version};
 use mcp_std::child::{Ended, Patience, Program};
 use serde_json::{Map, Value, json};
 
+pub(super) use super::answer::{Answer, Failed, Provoked, Waited};
 use super::modern;
 use super::peer::{Got, Peer};
 use super::report::Report;
@@ -44,46 +45,6 @@ pub(super) struct Talk<'a> {
     /// Lines that nobody waited for
     unasked: u32,
     gave_up: bool,
-}
-
-/// An answer, if there was one
-#[derive(Clone, Debug)]
-pub(super) enum Answer {
-    Result(RawJson),
-    Error(Failed),
-    /// None that could be used; the report says why
-    None,
-}
-
-/// An error answer
-#[derive(Clone, Debug)]
-pub(super) struct Failed {
-    pub(super) code: i64,
-    pub(super) message: String,
-    pub(super) data: Value,
-    /// Whether there was an `id`, be it null
-    pub(super) has_id: bool,
-}
-
-/// What came of waiting for an answer
-pub(super) enum Waited {
-    Answer(Answer),
-    /// Nothing in time
-    Silent,
-    /// The stream has ended
-    Gone,
-    /// It floods, or is no server: the report says so
-    Spoiled,
-}
-
-/// What came of a line that is wrong
-pub(super) struct Provoked {
-    /// The answer with the id that was in the line
-    pub(super) answer: Option<Answer>,
-    /// Errors that name no request
-    pub(super) loose: Vec<Failed>,
-    /// Whether there was a result that names no request
-    pub(super) loose_result: bool,
 }
 
 impl<'a> Talk<'a> {
@@ -404,19 +365,28 @@ impl<'a> Talk<'a> {
 
     /// Sorts what came in
     fn take(&mut self, line: &[u8]) {
-        for message in stream::messages(self.report, self.version, line) {
+        let messages = stream::messages(self.report, self.version, line);
+        if messages.is_empty() {
+            self.unasked += 1;
+        }
+        for message in messages {
             match message {
                 Message::Answer { id, answer } => self.answered(&id, answer),
-                Message::Loose(failed) => match &mut self.loose {
-                    Some(loose) => loose.push(failed),
-                    None => {
+                Message::Loose(failed) => {
+                    self.unasked += 1;
+                    if let Some(loose) = &mut self.loose {
+                        loose.push(failed);
+                    } else {
                         let what = format!("an error for no request: {}", failed.text());
                         self.report.add(rules::STRAY_ANSWER, "stdout", what);
                     }
-                },
-                Message::LooseResult if self.loose.is_some() => self.loose_results += 1,
+                }
                 Message::LooseResult => {
-                    self.report.add(rules::STRAY_ANSWER, "stdout", "a result with null for an id");
+                    self.unasked += 1;
+                    self.loose_results += 1;
+                    if self.loose.is_none() {
+                        self.report.add(rules::STRAY_ANSWER, "stdout", "a result with null for an id");
+                    }
                 }
                 Message::Request { id, method } => {
                     self.unasked += 1;
@@ -463,23 +433,6 @@ impl<'a> Talk<'a> {
 fn same_number(asked: &Value, id: &Value, text: impl Fn(&Value) -> String) -> bool {
     let number = |id: &Value| text(id).parse::<f64>().ok();
     text(asked) == text(id) || number(asked).is_some_and(|asked| Some(asked) == number(id))
-}
-
-impl Answer {
-    /// The result as a value, when there is one
-    pub(super) fn result(&self) -> Option<Value> {
-        match self {
-            Self::Result(raw) => raw.parse().ok(),
-            _ => None,
-        }
-    }
-}
-
-impl Failed {
-    /// The error in a few words
-    pub(super) fn text(&self) -> String {
-        format!("{} ({:?})", self.code, super::report::clip(&self.message, 120))
-    }
 }
 
 /// What a client without any capability says at first

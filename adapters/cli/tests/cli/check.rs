@@ -364,7 +364,7 @@ fn good_servers_have_nothing_to_be_found() {
     }
 }
 
-// covers: TOOL-028, TOOL-004, PAGE-011, ERR-002, ERR-023, BASE-016, VER-003, VER-004, VER-009, META-014, PING-006
+// covers: PAGE-011, ERR-002, ERR-018, ERR-023, BASE-016, VER-003, VER-004, VER-009, META-014, PING-006, STDIO-021
 #[test]
 fn our_own_server_has_neither_errors_nor_warnings() {
     for (revision, _) in REVISIONS {
@@ -404,7 +404,8 @@ fn what_is_no_server_is_called_that() {
         "read -r l; printf '%s\\n' '{}'; exec yes '{valid}'",
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#
     );
-    let done = against(&flood).code(1);
+    let waits = ["check", "--json", "--timeout", "1s", "--era", "legacy"];
+    let done = probe(&[&waits[..], &["--", "sh", "-c", &flood]].concat()).code(1);
     assert!(found(&done).contains("flood"), "{done}");
     assert!(done.took < Duration::from_secs(50), "{done}");
     let done = probe(&["check", "--", "no-such-program-anywhere"]).code(3);
@@ -437,6 +438,25 @@ fn findings_decide_how_it_ends() {
     assert_eq!(done.json(), finding);
     probe(&["check"]).code(2).complains(&["CMD"]);
     probe(&["check", "--timeout", "0", "--", "true"]).code(2);
+}
+
+#[test]
+fn what_is_found_very_often_does_not_hide_the_rest() {
+    let entry = |n: usize| json!({"name": format!("tool {n}"), "title": "T", "description": "D"});
+    let tools: Vec<_> = (0..60).map(entry).collect();
+    let done = Server::legacy().result("tools/list", &json!({"tools": tools})).check(&["--json"]).code(1);
+    let findings = done.json();
+    let of = |check: &str| -> Vec<&str> {
+        let findings = findings.as_array().into_iter().flatten().filter(|finding| finding["check"] == check);
+        findings.map(|finding| finding["what"].as_str().expect("a text")).collect()
+    };
+    for check in ["tool-name", "input-schema"] {
+        assert_eq!(
+            (of(check).len(), of(check).last()),
+            (51, Some(&"10 more of that kind")),
+            "{check}: {done}"
+        );
+    }
 }
 
 /// What is found in both eras is told once; what is found in one says in which
