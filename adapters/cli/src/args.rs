@@ -102,7 +102,7 @@ pub(crate) struct Check {
     #[arg(long)]
     pub(crate) trace: bool,
     /// What becomes of the server's stderr; bad requests make it complain there, as it may
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t = StderrChoice::Null)]
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = StderrChoice::Capture)]
     pub(crate) stderr: StderrChoice,
     /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
     /// repeated)

@@ -19,6 +19,8 @@ pub(super) enum Greeting {
     Refused(Failed),
     /// It does not, or cannot be understood
     Missed(String),
+    /// It means to, and its answer is of no use; the report says why
+    Broken(String),
 }
 
 /// The legacy handshake
@@ -54,14 +56,14 @@ pub(super) fn initialize(talk: &mut Talk<'_>, version: Version) -> Greeting {
         Some(agreed) if agreed.era() == Era::Legacy => agreed,
         Some(_) => {
             report.add(rules::VERSION_MODERN, place, format!("it was answered with {named}"));
-            return Greeting::Missed(format!("was answered with {named}, which has no handshake"));
+            return Greeting::Broken(format!("was answered with {named}, which has no handshake"));
         }
         None => {
             // Without any, the result was complained about already.
             if !named.is_empty() {
                 report.add(rules::VERSION_ECHOED, place, format!("{version} was answered with {named:?}"));
             }
-            return Greeting::Missed(format!("was answered with the revision {named:?}"));
+            return Greeting::Broken(format!("was answered with the revision {named:?}"));
         }
     };
     report.revision(Some(agreed));

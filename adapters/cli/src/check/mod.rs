@@ -83,6 +83,7 @@ fn look(
     let unspoken = Report::default();
     let mut patience = setup.connect_timeout;
     let mut session = None;
+    let mut broken = false;
     let (legacy_report, modern_report) = (Report::default(), Report::default());
     if let Some(version) = legacy {
         legacy_report.revision(Some(version));
@@ -104,6 +105,11 @@ fn look(
                 misses.push(format!("`initialize`: {why}"));
                 talk.end();
             }
+            Greeting::Broken(why) => {
+                misses.push(format!("`initialize` {why}"));
+                broken = true;
+                talk.end();
+            }
         }
     }
     let modern_talk = match modern {
@@ -117,7 +123,7 @@ fn look(
                     talk.end();
                     None
                 }
-                Greeting::Missed(why) => {
+                Greeting::Missed(why) | Greeting::Broken(why) => {
                     misses.push(format!("`server/discover`: {why}"));
                     talk.end();
                     None
@@ -131,6 +137,8 @@ fn look(
         spoken.push(talk.version());
         legacy_report.revision(Some(talk.version()));
         era(talk, legacy, dual);
+        report.absorb(legacy_report);
+    } else if broken {
         report.absorb(legacy_report);
     } else {
         unspoken.absorb(legacy_report);

@@ -11,6 +11,7 @@ use mcp_proto::tap::Direction;
 use mcp_std::child::{Child, ChildIo, Ended, Life, Patience, Program};
 use mcp_std::{Duplex, Interest};
 
+use super::report::clip;
 use crate::paint::Paint;
 use crate::session;
 use crate::trace;
@@ -120,11 +121,15 @@ impl Peer {
 
     /// How it ended, in words, when it has
     pub(super) fn fate(&mut self) -> String {
-        match self.child.wait_ended(Duration::from_millis(300)) {
+        let mut fate = match self.child.wait_ended(Duration::from_millis(300)) {
             Life::Ended(Some(status)) => format!("it ended ({status})"),
             Life::Ended(None) => "it ended".into(),
             Life::Running => "it closed its stdout".into(),
+        };
+        if let Some(line) = self.child.last_words().lines().next_back() {
+            fate += &format!(", with {:?} on stderr,", clip(line, 160));
         }
+        fate
     }
 
     /// Closes its stdin and sees to it that it goes

@@ -103,6 +103,10 @@ fn introductions() -> Vec<(Vec<&'static str>, Server)> {
         (vec!["initialize-result"], answer(&nameless)),
         (vec!["capabilities"], answer(&crate::fixture::welcome("2025-11-25", &odd))),
         (vec!["version-unknown"], good().on(unknown, &welcome("1999-12-31"))),
+        (
+            vec!["not-a-server", "version-unknown"],
+            good().on(&method("initialize"), &ok(&crate::fixture::welcome("1.0", &all))),
+        ),
         (vec!["version-refused"], good().on(unknown, &err(-32603))),
         (vec!["version-unstable"], good().on(unknown, &welcome("2025-06-18"))),
         (vec!["version-modern"], good().on(unknown, &welcome("2026-07-28"))),
@@ -162,6 +166,12 @@ fn modern() -> Vec<(Vec<&'static str>, Server)> {
             ),
         ),
         (vec!["order"], good().on(made_up, &err(-32602)).on(&method("tools/list"), &alternating)),
+        (
+            vec!["version-modern"],
+            good()
+                .on(&method("initialize"), &ok(&welcome("2026-07-28", &capabilities())))
+                .args(&["--era", "auto"]),
+        ),
         (
             vec!["initialize-unnamed"],
             good().on(&method("initialize"), &err(-32601)).args(&["--era", "auto"]),
@@ -398,7 +408,9 @@ fn what_is_no_server_is_called_that() {
         assert!(done.took < Duration::from_secs(30), "{done}");
         assert_eq!(found(&done), wanted.iter().map(|name| (*name).to_owned()).collect(), "{script}: {done}");
     }
-    assert!(against("exit 3").stdout.contains("exit status: 3"));
+    let done = against("echo 'no \u{1b}file' >&2; exit 3");
+    assert!(done.stdout.contains("exit status: 3") && done.stdout.contains("file"), "{done}");
+    assert!(!done.stdout.contains('\u{1b}'), "{done}");
     // One that is a server at first.
     let flood = format!(
         "read -r l; printf '%s\\n' '{}'; exec yes '{valid}'",
