@@ -30,6 +30,13 @@ pub(crate) enum Command {
     /// The answer goes to stdout, progress and everything else to stderr.
     #[command(after_help = CALL_HELP, after_long_help = CALL_HELP)]
     Call(Call),
+    /// Inspect a server as a reviewer would, and say what it does wrong
+    ///
+    /// Lists what it offers, sends it bad requests, and looks at how it begins and ends, in each era that it speaks,
+    /// in fresh processes where that is needed. Tools are never called: they may have effects. The findings go to
+    /// stdout.
+    #[command(after_help = CHECK_HELP, after_long_help = CHECK_HELP)]
+    Check(Check),
     /// Measure round trips: whether the server is alive and how fast it answers
     Ping(Ping),
     /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
@@ -70,6 +77,40 @@ pub(crate) struct Call {
     pub(crate) total: Option<Duration>,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Print a JSON array instead, an object for each finding: severity, check, rules, revisions, where, what, fix
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Let warnings fail, too
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print what is checked and nothing else (a JSON array with --json)
+    #[arg(long, conflicts_with = "server")]
+    pub(crate) rules: bool,
+    #[command(flatten)]
+    pub(crate) revisions: Revisions,
+    /// Longest wait for one answer, such as 2s, 500ms or 0.5
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Longest wait for the first answer of a server that was just started
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Show every line on stderr as it passes: → to the server, ← from it
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// What becomes of the server's stderr; bad requests make it complain there, as it may
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = StderrChoice::Capture)]
+    pub(crate) stderr: StderrChoice,
+    /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
+    /// repeated)
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
+    #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
+    pub(crate) server: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -292,6 +333,16 @@ Examples:
   mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
   mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server";
+
+const CHECK_HELP: &str = "\
+An error is a MUST of the specification that is broken, a warning a SHOULD, a note good practice. The exit code is 1 when
+there are errors, or warnings with --strict.
+
+Examples:
+  mcp-probe check -- python my_server.py
+  mcp-probe check --json --strict -- my-server | jq -r '.[].what'
+  mcp-probe check --protocol-version 2025-06-18 -- my-server
+  mcp-probe check --rules";
 
 const SERVE_HELP: &str = "\
 Examples:

@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod args;
 mod call;
+mod check;
 mod demo;
 mod escape;
 mod failure;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),

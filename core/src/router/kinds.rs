@@ -122,8 +122,10 @@ pub enum RegisterError {
     },
 }
 
-/// Names are short and plain, since models, headers and other programs have to spell them (TOOL-028)
-pub(super) fn check_tool_name(name: &str) -> Result<(), &'static str> {
+/// Whether a tool can have this name: 1 to 128 letters, digits, `_`, `-` and `.` (TOOL-028)
+///
+/// Names are short and plain, since models, headers and other programs have to spell them. The error says why not.
+pub fn check_tool_name(name: &str) -> Result<(), &'static str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
     match name.len() {
         0 => Err("a name is not empty"),

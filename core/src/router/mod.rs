@@ -70,7 +70,7 @@ mod texts;
 pub use cache::PageCache;
 pub use check::{BadArguments, BadResult};
 pub use hooks::{Asked, Hook, Outcome, Subject};
-pub use kinds::{Changed, RegisterError};
+pub use kinds::{Changed, RegisterError, check_tool_name};
 pub use page::{CacheHint, Page};
 pub use registry::Router;
 pub use results::{

@@ -91,6 +91,10 @@ impl Handler for Tools {
                     unknown => Err(RpcError::invalid_params(format!("unknown tool: {}", clip(unknown)))),
                 }
             }
+            // There is one page, so no cursor was ever given out (PAGE-011).
+            "tools/list" if call.params().is_some_and(|params| params.member("cursor").is_some()) => {
+                Err(RpcError::invalid_params("unknown cursor"))
+            }
             "tools/list" => cx.complete(&self.list),
             // The engine refuses what was not declared before it comes here.
             other => Err(RpcError::method_not_found(other)),
