@@ -1,5 +1,6 @@
 //! Schemas of Rust types, by `schemars` (feature `schemars`).
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::results::{IntoToolResult, Json, NoResult};
-use crate::model::CallToolResult;
+use crate::model::{CallToolResult, Tool};
 use crate::raw::RawJson;
 
 pub use schemars;
@@ -36,6 +37,22 @@ pub fn arguments<T: JsonSchema>(profile: Profile) -> RawJson {
         schema.insert("type".into(), "object".into());
     }
     raw(&schema)
+}
+
+/// A tool whose arguments are read as `T`, to be described further
+///
+/// ```
+/// use mcp_proto::router::schema::{self, schemars};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// let tool = schema::tool::<Add>("add").title("Addition").description("Adds two numbers");
+/// assert!(tool.input_schema.as_str().contains(r#""required":["a","b"]"#));
+/// ```
+#[must_use]
+pub fn tool<T: JsonSchema>(name: impl Into<String>) -> Tool {
+    Tool::new(name, arguments::<T>(Profile::Standard))
 }
 
 /// The schema of a type that structured results are written from
