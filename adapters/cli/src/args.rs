@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Ping(Ping),
     /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
     ///
-    /// For trying out clients. Ends when its input ends.
+    /// For trying out clients. Ends when its input ends. With --everything it offers something of every kind.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(Serve),
     /// A tour: our client and our server, in both eras, with the wire in view
@@ -89,6 +89,9 @@ pub(crate) struct Ping {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
+    /// Offer something of every kind: the fixtures of the conformance suite, and things to try by hand
+    #[arg(long)]
+    pub(crate) everything: bool,
     #[command(flatten)]
     pub(crate) revisions: Revisions,
     /// Longest message that is taken, in bytes
