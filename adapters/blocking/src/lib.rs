@@ -41,19 +41,19 @@
 //!
 //! ```no_run
 //! use mcp_blocking::{Client, Program, Stderr};
-//! use mcp_proto::model::CallToolResult;
 //!
 //! let program = Program::new("my-server").arg("--stdio").stderr(Stderr::Capture);
 //! let mut client = Client::spawn(program)?;
 //! for tool in client.list_tools()? {
-//!     println!("{tool}");
+//!     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
 //! }
 //! let answer = client.call_tool("greet", &serde_json::json!({"name": "you"}))?;
-//! println!("{:?}", answer.parse::<CallToolResult>().unwrap().content);
+//! println!("{:?}", answer.content[0].as_text());
 //! let ended = client.close()?; // and how the server ended
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
+//! [`Client::send`] makes any typed request, [`Client::request`] any at all with the result as it came.
 //! [`Client::start`] and [`Client::wait`] are for several calls at once, [`Client::poll`] for the time between calls,
 //! [`ClientHandler`] for what the server says and asks on its own account.
 //!

@@ -73,7 +73,7 @@ fn a_router_serves() -> Result<(), Error> {
     });
     let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far)?;
     let mut call = |name: &str, args: serde_json::Value| match client.call_tool(name, &args) {
-        Ok(r) => r.as_str().to_owned(),
+        Ok(r) => serde_json::to_string(&r).unwrap(),
         Err(e) => e.to_string(),
     };
     assert!(call("add", json!({"a": 1, "b": 2})).contains(r#""text":"3""#));

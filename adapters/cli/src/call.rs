@@ -23,9 +23,11 @@ pub(crate) fn run(args: &args::Call) -> Result<(), Failure> {
         options = options.total(total);
     }
     let mut ticker = Ticker::new(args.target.trace);
-    let called = session.client.call_tool_with(&args.tool, &args.args, &options, &mut |progress| {
-        ticker.show(progress);
-    });
+    // As it came: `--json` is to show that and nothing else.
+    let client = &mut session.client;
+    let called = client
+        .start_tool(&args.tool, &args.args, &options.with_progress())
+        .and_then(|call| client.wait_with(call, &mut |progress| ticker.show(progress)));
     ticker.end();
     let outcome = match called {
         Ok(result) => answer(&result, args.json),
@@ -43,7 +45,7 @@ fn refused(session: &mut Session, tool: &str, error: &Error) -> Failure {
         return failure;
     }
     let Ok(tools) = session.client.list_tools() else { return failure };
-    let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.member("name")?.string()).collect();
+    let mut names: Vec<_> = tools.into_iter().map(|tool| tool.name).collect();
     if names.iter().any(|name| name == tool) {
         return failure;
     }

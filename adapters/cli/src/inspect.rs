@@ -1,7 +1,7 @@
 //! `inspect`: what a server says about itself
 
 use mcp_blocking::Error;
-use mcp_proto::client::{List, Peer};
+use mcp_proto::client::{Kind, Peer};
 use mcp_proto::model::ToolAnnotations;
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, RawJson};
@@ -52,15 +52,15 @@ fn look(session: &mut Session) -> Result<Report, Failure> {
         server: peer.info.clone(),
         capabilities: peer.capabilities.clone(),
         instructions: peer.instructions.clone(),
-        tools: list(session, List::Tools)?,
-        resources: list(session, List::Resources)?,
-        resource_templates: list(session, List::ResourceTemplates)?,
-        prompts: list(session, List::Prompts)?,
+        tools: list(session, Kind::Tool)?,
+        resources: list(session, Kind::Resource)?,
+        resource_templates: list(session, Kind::ResourceTemplate)?,
+        prompts: list(session, Kind::Prompt)?,
     })
 }
 
 /// A list; empty when the server does not declare that it has it
-fn list(session: &mut Session, list: List) -> Result<Vec<RawJson>, Failure> {
+fn list(session: &mut Session, list: Kind) -> Result<Vec<RawJson>, Failure> {
     if !session.client.peer().has(list.capability()) {
         return Ok(Vec::new());
     }
@@ -88,11 +88,11 @@ impl Report {
         if let Some(text) = &self.instructions {
             head(&mut out, "instructions", text);
         }
-        let lists: [(List, &str, &[RawJson], Show); 4] = [
-            (List::Tools, "tools", &self.tools, tool),
-            (List::Resources, "resources", &self.resources, resource),
-            (List::ResourceTemplates, "resource templates", &self.resource_templates, resource),
-            (List::Prompts, "prompts", &self.prompts, prompt),
+        let lists: [(Kind, &str, &[RawJson], Show); 4] = [
+            (Kind::Tool, "tools", &self.tools, tool),
+            (Kind::Resource, "resources", &self.resources, resource),
+            (Kind::ResourceTemplate, "resource templates", &self.resource_templates, resource),
+            (Kind::Prompt, "prompts", &self.prompts, prompt),
         ];
         for (list, name, entries, show) in lists {
             if !peer.has(list.capability()) {

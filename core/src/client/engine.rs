@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::config::Config;
 use super::event::{Event, Peer};
-use super::list::List;
 use super::negotiate::Stage;
 use crate::calls::forms::Forms;
 use crate::calls::inbound::{CallId, Progress, Sent};
@@ -28,7 +27,7 @@ use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, Verdict, Version};
-use crate::vocab;
+use crate::vocab::{self, Kind};
 
 /// A client without bytes: messages in, messages and events out
 ///
@@ -357,7 +356,7 @@ impl Engine {
     pub fn list(
         &mut self,
         now: Instant,
-        list: List,
+        kind: Kind,
         cursor: Option<&str>,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
@@ -366,7 +365,7 @@ impl Engine {
             #[serde(skip_serializing_if = "Option::is_none")]
             cursor: Option<&'a str>,
         }
-        self.call(now, list.method(), &Page { cursor }, options)
+        self.call(now, kind.list(), &Page { cursor }, options)
     }
 
     /// Asks for a page of the tools
@@ -376,7 +375,7 @@ impl Engine {
         cursor: Option<&str>,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
-        self.list(now, List::Tools, cursor, options)
+        self.list(now, Kind::Tool, cursor, options)
     }
 
     /// Gives a call up; it ends with [`CallError::Cancelled`] (CANC-003, CANC-012, CANC-016)

@@ -10,6 +10,7 @@ mod receive;
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Event, Notification, Peer, Request};
-pub use list::{List, Page};
+pub use list::{NoList, Page, Pages};
 
 pub use crate::version::{UnknownVerdict, Verdict};
+pub use crate::vocab::Kind;

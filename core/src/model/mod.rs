@@ -135,6 +135,7 @@ mod meta;
 mod notifications;
 pub(crate) mod own;
 mod prompts;
+mod request;
 mod resources;
 mod roots;
 mod sampling;
@@ -178,6 +179,7 @@ pub use notifications::{
 pub use prompts::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
+pub use request::{Listed, Request};
 pub use resources::{
     BlobResourceContents, ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams,
     ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,

@@ -5,12 +5,15 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::de::{self, Deserialize};
+
 use super::base::{CacheScope, Cursor, Icon, ResultType};
 use super::content::{Blocks, Content};
 use super::input::InputResponses;
 use super::message::message;
 use super::words::words;
 use crate::raw::RawJson;
+use crate::rpc::clip;
 
 words! {
     /// Whether a tool may be called as a task (2025-11-25 only)
@@ -194,6 +197,30 @@ impl<'a> CallToolResult<'a> {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.is_error.unwrap_or(false)
+    }
+
+    /// Reads the structured result as `T`, which may borrow from it
+    ///
+    /// Where there is none, because the revision has no such member for instance, the only block of text is read as
+    /// JSON, as servers give structured results besides (TOOL-014).
+    ///
+    /// # Errors
+    ///
+    /// The tool failed ([`failed`](Self::failed)), there is neither, or it does not fit `T`.
+    pub fn parse_structured<'s, T: Deserialize<'s>>(&'s self) -> Result<T, serde_json::Error> {
+        let only_text = || match &self.content[..] {
+            [Content::Text(only)] => Some(&*only.text),
+            _ => None,
+        };
+        if self.failed() {
+            let said = self.content.first().and_then(Content::as_text).unwrap_or_default();
+            return Err(de::Error::custom(format_args!("the tool failed: {}", clip(said))));
+        }
+        match (&self.structured_content, only_text()) {
+            (Some(value), _) => value.parse(),
+            (None, Some(text)) => serde_json::from_str(text),
+            (None, None) => Err(de::Error::custom("there is no structured result")),
+        }
     }
 
     fn form(&self) -> &'static str {

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use super::kinds::Kind;
 use super::page::{CacheHint, Page};
 use super::route::Answer;
 use crate::json::Serializer;
 use crate::raw::RawJson;
 use crate::shape;
 use crate::version::Version;
+use crate::vocab::Kind;
 
 /// Pages of the lists of one router, as text: what has not changed since is not written again
 ///

@@ -70,10 +70,12 @@ mod texts;
 pub use cache::PageCache;
 pub use check::{BadArguments, BadResult, SchemaError, SchemaValidator, Validate, Violations};
 pub use hooks::{Asked, Hook, Outcome, Subject};
-pub use kinds::{Changed, Kind, RegisterError};
+pub use kinds::{Changed, RegisterError};
 pub use page::{CacheHint, Page};
 pub use registry::Router;
 pub use results::{
     IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, Json, NoResult, suggest,
 };
 pub use route::{Answer, CompletionTarget, PromptTarget, ResourceTarget, Route, Target, ToolTarget, Work};
+
+pub use crate::vocab::Kind;

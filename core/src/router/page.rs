@@ -9,9 +9,9 @@ use core::time::Duration;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::entries::Catalog;
-use super::kinds::Kind;
 use super::template::{START, hash};
 use crate::model::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
+use crate::vocab::Kind;
 
 /// How long a client may keep a result, and for whom (since 2026-07-28; CACHE-001)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

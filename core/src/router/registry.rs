@@ -8,13 +8,13 @@ use core::fmt;
 use super::check::{Checks, SchemaValidator};
 use super::entries::Entries;
 use super::hooks::{Hook, Scopes};
-use super::kinds::{Changed, Kind, RegisterError, check_prompt_name, check_tool_name};
+use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
 use super::page::{CacheHint, Cursors};
 use super::template::{Beginnings, MAX_URI, Screen, Template, normalize};
 use crate::identity::{Capabilities, Implementation};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
-use crate::vocab::Capability;
+use crate::vocab::{Capability, Kind};
 
 /// Tools, resources, templates, prompts and completions by name, each with a handler
 ///

@@ -10,7 +10,6 @@ use serde::ser::{Serialize, Serializer};
 use super::check::{BadArguments, BadResult, Checks};
 use super::entries::Catalog;
 use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
-use super::kinds::Kind;
 use super::page::{CacheHint, Page};
 use super::registry::Router;
 use super::template::{MAX_URI, Mismatch, UriError, Values, normalize};
@@ -21,7 +20,7 @@ use crate::model::{
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
 use crate::server::Call;
-use crate::vocab;
+use crate::vocab::{self, Kind};
 
 /// What is to be done about a call
 #[derive(Debug)]

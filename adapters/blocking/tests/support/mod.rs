@@ -4,7 +4,7 @@
 
 mod tools;
 
-pub use tools::{Tools, text};
+pub use tools::{Tools, raw_text, text};
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -95,6 +95,29 @@ fn results_are_written_as_the_schema_wants_them_and_read_back() {
     assert!(matches!(&odd.content[0], Content::Other(raw) if raw.as_str() == r#"{"type":"new","x":1}"#));
 }
 
+// covers: TOOL-013, TOOL-014
+#[test]
+fn structured_results_are_read_as_types() {
+    #[derive(serde::Deserialize, PartialEq, Debug)]
+    struct Sum<'a> {
+        sum: i32,
+        unit: &'a str,
+    }
+    let value = r#"{"sum":42,"unit":"m"}"#;
+    let expected = Sum { sum: 42, unit: "m" };
+    let structured = CallToolResult::text("forty-two").structured_content(raw(value));
+    assert_eq!(structured.parse_structured::<Sum<'_>>().expect("a sum"), expected);
+    // As a revision without structured results has it.
+    assert_eq!(CallToolResult::text(value).parse_structured::<Sum<'_>>().expect("a sum"), expected);
+    let why =
+        |result: &CallToolResult<'_>| result.parse_structured::<i32>().expect_err("no number").to_string();
+    assert!(why(&structured).starts_with("invalid type: map"));
+    assert!(why(&CallToolResult::text("forty-two")).starts_with("expected"));
+    let two = CallToolResult::content(alloc::vec![Content::text("1"), Content::text("2")]);
+    assert_eq!(why(&two), "there is no structured result");
+    assert_eq!(why(&CallToolResult::error("1")), "the tool failed: 1");
+}
+
 #[test]
 fn a_text_is_written_without_a_copy_in_between() {
     // All that is written goes straight into a buffer that is large enough: it stays where it is.
