@@ -3,7 +3,7 @@
 use mcp_blocking::Router;
 use mcp_proto::RpcError;
 use mcp_proto::model::{
-    Annotations, CallToolResult, Content, Prompt, PromptArgument, PromptMessage, PromptReference,
+    Annotations, CallToolResult, Content, Icon, Prompt, PromptArgument, PromptMessage, PromptReference,
     ResourceLink, ResourceTemplate, ResourceTemplateReference, Role,
 };
 use mcp_proto::router::schema::{self, Typed, schemars};
@@ -51,6 +51,9 @@ impl City {
 }
 
 const ATLAS: &str = "atlas://";
+/// A dot on the map
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' \
+                    cy='4' r='3.5' fill='%23c81e1e'/%3E%3C/svg%3E";
 const TEMPLATE: &str = "atlas://{country}/{city}";
 
 #[derive(Deserialize, JsonSchema)]
@@ -116,7 +119,10 @@ struct Trip {
 
 pub(super) fn register(router: &mut Router) {
     let tool = harmless(schema::tool::<FindCities>("find_cities"));
-    let tool = tool.title("Find cities").description("Cities of the atlas, as a structured result");
+    let tool = tool
+        .title("Find cities")
+        .description("Cities of the atlas, as a structured result")
+        .icons([Icon::new(ICON).mime_type("image/svg+xml").sizes(["any".into()])]);
     router.tool_with(tool, |_, asked: FindCities| Typed(asked.answer()));
 
     let tool = harmless(schema::tool::<Place>("city_link"));

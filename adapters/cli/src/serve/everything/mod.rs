@@ -10,14 +10,11 @@ mod visits;
 use core::time::Duration;
 
 use mcp_blocking::Router;
-use mcp_proto::model::{Icon, Implementation};
+use mcp_proto::model::Implementation;
 use mcp_proto::router::{CacheHint, Kind};
 
 /// Registers all of it
 pub(super) fn register(router: &mut Router, info: Implementation) {
-    let info = info
-        .description("Offers something of every kind, to try clients on")
-        .icons([Icon::new(ICON).mime_type("image/svg+xml").sizes(["any".into()])]);
     let hint = CacheHint::public(Duration::from_secs(300));
     router.core().info(info).instructions(INSTRUCTIONS).page_size_of(Kind::Resource, 10);
     // Not for resources: notes come and go.
@@ -40,7 +37,3 @@ variables complete, the second one by the first; the prompt travel_plan complete
 - whoami says what the server knows of its client, and visits://calls what was called how often.
 - The resources fill several pages, text.… come from a router mounted in another.
 - echo, add, count and fail are those of the plain `mcp-probe serve`.";
-
-/// A dot, as the pictures of the fixtures
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' \
-                    cy='4' r='3.5' fill='%23c81e1e'/%3E%3C/svg%3E";
