@@ -84,6 +84,7 @@ fn root<T: JsonSchema>(generator: SchemaGenerator, profile: Profile) -> Schema {
 
 fn standard(schema: &mut Schema) {
     format(schema);
+    members(schema);
     transform_subschemas(&mut standard, schema);
 }
 
@@ -98,8 +99,18 @@ fn format(schema: &mut Schema) {
     }
 }
 
+/// A member that may be anything is `{}` rather than `true`: until 2025-11-25 a schema of a tool has objects there, and
+/// clients refuse the whole list otherwise
+fn members(schema: &mut Schema) {
+    let Some(Value::Object(members)) = schema.get_mut("properties") else { return };
+    for member in members.values_mut().filter(|member| **member == Value::Bool(true)) {
+        *member = Value::Object(serde_json::Map::new());
+    }
+}
+
 fn plain(schema: &mut Schema) {
     format(schema);
+    members(schema);
     if let Some(Value::Array(kinds)) = schema.get_mut("type") {
         kinds.retain(|kind| kind != "null");
         if let [only] = &**kinds {
@@ -199,6 +210,12 @@ mod tests {
         left: Option<Box<Self>>,
     }
 
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only its schema matters")]
+    struct Anything {
+        value: Value,
+    }
+
     #[derive(Deserialize, JsonSchema)]
     #[serde(tag = "kind", rename_all = "lowercase")]
     #[allow(dead_code, reason = "only its schema matters")]
@@ -221,6 +238,10 @@ mod tests {
             ),
             (arguments::<NoArguments>(Profile::Plain), r#"{"additionalProperties":false,"type":"object"}"#),
             (arguments::<Tree>(Profile::Plain), r##"{"properties":{"left":{"$ref":"#"}},"type":"object"}"##),
+            (
+                arguments::<Anything>(Profile::Standard),
+                r#"{"properties":{"value":{}},"required":["value"],"type":"object"}"#,
+            ),
             (
                 arguments::<Shape>(Profile::Plain),
                 r#"{"oneOf":[{"properties":{"kind":{"enum":["dot"],"type":"string"}},"required":["kind"],"type":"object"},{"properties":{"kind":{"enum":["disc"],"type":"string"},"radius":{"type":"number"}},"required":["kind","radius"],"type":"object"}],"type":"object"}"#,

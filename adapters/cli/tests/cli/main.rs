@@ -2,6 +2,7 @@
 
 mod answers;
 mod demo;
+mod everything;
 mod failures;
 #[cfg(unix)]
 mod strangers;
