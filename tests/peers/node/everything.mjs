@@ -4,10 +4,13 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Whether a value has all that is wanted of it: objects may have more members, `"*"` is any text that is not empty.
+ * Whether a value has all that is wanted of it: objects may have more members, a text may go on where `*` stands.
  */
 const fits = (value, wanted) => {
-    if (wanted === '*') return typeof value === 'string' && value !== '';
+    if (typeof wanted === 'string' && wanted.endsWith('*')) {
+        const beginning = wanted.slice(0, -1);
+        return typeof value === 'string' && value.startsWith(beginning) && value.length > beginning.length;
+    }
     if (wanted === null || typeof wanted !== 'object') return value === wanted;
     if (value === null || typeof value !== 'object' || Array.isArray(value) !== Array.isArray(wanted)) return false;
     if (Array.isArray(wanted)) {
