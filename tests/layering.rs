@@ -27,6 +27,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("deadlines", "time"),
     ("outbox", "json"),
     ("raw", "json"),
+    // What a validator has to offer; nothing here is one.
+    ("validate", "raw"),
     // Names of the protocol, as data.
     ("version", "json"),
     ("vocab", "version"),
@@ -49,13 +51,13 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // What applications register by name; it makes answers to calls and runs nothing.
-    ("router", "identity json model raw rpc server shape vocab version"),
+    ("router", "identity json model raw rpc server shape validate vocab version"),
     // Bytes meet engines; nothing below knows of it.
     ("pipe", "client diagnostic error frame server tap time"),
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame json limits meta outbox raw rpc shape slab tap time version vocab";
-const ENGINES: &str = "budget calls diagnostic error frame identity json limits meta outbox raw rpc shape slab tap time version vocab";
+const ENGINES: &str = "budget calls diagnostic error frame identity json limits meta outbox raw rpc shape slab tap time validate version vocab";
 
 /// Modules for tests and measurements, which may use everything
 const OUTSIDE: &[&str] = &["bench", "fuzzing"];

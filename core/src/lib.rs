@@ -139,6 +139,7 @@ mod shape;
 mod slab;
 pub mod tap;
 mod time;
+mod validate;
 mod version;
 mod vocab;
 

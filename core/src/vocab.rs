@@ -26,6 +26,11 @@ pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
 pub(crate) const ELICIT: &str = "elicitation/create";
 pub(crate) const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
+pub(crate) const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+
 /// Who may send a method
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sender {
@@ -199,10 +204,10 @@ const NOTIFICATIONS: &[&str] = &[
     PROGRESS,
     INITIALIZED,
     "notifications/message",
-    "notifications/tools/list_changed",
-    "notifications/prompts/list_changed",
-    "notifications/resources/list_changed",
-    "notifications/resources/updated",
+    TOOLS_CHANGED,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    RESOURCE_UPDATED,
     "notifications/roots/list_changed",
     ELICITATION_COMPLETE,
     "notifications/tasks/status",

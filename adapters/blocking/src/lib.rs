@@ -65,6 +65,8 @@
 //! - A server that reads the end of its input answers what came before, as far as it can within
 //!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
 //! - A handler that panics answers with an internal error, and nothing else breaks.
+//! - Lists and contents of resources are asked for again when their server says so, and not before
+//!   ([`Options::no_cache`]).
 //! - When a server process dies, the [error](Error) has its exit status and, if stderr is
 //!   [captured](mcp_std::child::Stderr::Capture), its last words. No process outlives its [`Client`].
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.
@@ -86,15 +88,17 @@ mod drive;
 mod error;
 mod handler;
 mod link;
+mod memory;
 mod options;
 mod router;
 mod server;
 
 pub use client::{Client, ClientHandler};
 pub use cx::{Answered, Cx};
-pub use error::{Closed, Error};
+pub use error::{BadResult, Closed, Error};
 pub use handler::{Failure, Handler};
 pub use mcp_proto::server::Call;
+pub use mcp_std::SharedCache;
 pub use mcp_std::child::{Program, Stderr};
 pub use options::Options;
 pub use router::{Later, Router};

@@ -3,7 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::error::CallError;
 use crate::raw::RawJson;
+use crate::rpc::code;
 use crate::vocab::Kind;
 
 /// One page of a list
@@ -40,6 +42,9 @@ pub struct Pages {
     entries: Vec<RawJson>,
     /// Bytes that results may still have
     left: usize,
+    max_bytes: usize,
+    /// One of the pages was asked for before (CACHE-018)
+    kept: bool,
 }
 
 impl Pages {
@@ -49,7 +54,7 @@ impl Pages {
     /// From the beginning, over results of `max_bytes` together; the one that goes beyond is the last
     #[must_use]
     pub const fn new(kind: Kind, max_bytes: usize) -> Self {
-        Self { kind, cursors: Vec::new(), entries: Vec::new(), left: max_bytes }
+        Self { kind, cursors: Vec::new(), entries: Vec::new(), left: max_bytes, max_bytes, kept: false }
     }
 
     /// Which list it is
@@ -62,6 +67,30 @@ impl Pages {
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursors.last().map(|cursor| &**cursor)
+    }
+
+    /// Takes a result for [`cursor`](Self::cursor) that was kept from before ([`Cache`](super::Cache)); otherwise as
+    /// [`take`](Self::take)
+    ///
+    /// # Errors
+    ///
+    /// The result holds no such list.
+    pub fn take_kept(&mut self, result: &RawJson) -> Result<bool, NoList> {
+        self.kept = true;
+        self.take(result)
+    }
+
+    /// Whether to begin anew after the request for a page has failed: its cursor is refused, and it may be so because
+    /// pages were kept for too long (CACHE-018)
+    ///
+    /// Then everything taken so far is gone, what is kept of this list is of no use, and it is true once.
+    pub fn start_over(&mut self, error: &CallError) -> bool {
+        let refused = matches!(error, CallError::Rpc(error) if error.code == code::INVALID_PARAMS);
+        let again = refused && self.kept && !self.cursors.is_empty();
+        if again {
+            *self = Self::new(self.kind, self.max_bytes);
+        }
+        again
     }
 
     /// Takes the result for [`cursor`](Self::cursor); whether there is another page to ask for
@@ -99,7 +128,22 @@ pub struct NoList(pub Kind);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::RpcError;
     use alloc::format;
+
+    // covers: PAGE-011, CACHE-018
+    #[test]
+    fn a_cursor_that_was_kept_for_too_long_is_no_end() {
+        let page = raw(r#"{"tools":[1],"nextCursor":"a"}"#);
+        let refused = CallError::Rpc(RpcError::invalid_params("no such cursor"));
+        let mut pages = Pages::new(Kind::Tool, 1 << 20);
+        assert_eq!(pages.take_kept(&page), Ok(true));
+        assert!(!pages.start_over(&CallError::TimedOut) && pages.start_over(&refused));
+        assert_eq!((pages.cursor(), pages.clone().into_entries().len()), (None, 0));
+        assert!(!pages.start_over(&refused), "once");
+        assert_eq!(pages.take(&page), Ok(true));
+        assert!(!pages.start_over(&refused), "the server has just given it");
+    }
 
     fn raw(text: impl Into<String>) -> RawJson {
         RawJson::new(text.into()).expect("JSON")

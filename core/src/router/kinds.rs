@@ -3,8 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::check::SchemaError;
 use super::template::{TemplateError, UriError};
+use crate::validate::SchemaError;
 use crate::vocab::Kind;
 
 /// Which lists of a router have changed, so that clients can be told (TOOL-019, RES-012, PROMPT-009)

@@ -68,7 +68,7 @@ mod tests;
 mod texts;
 
 pub use cache::PageCache;
-pub use check::{BadArguments, BadResult, SchemaError, SchemaValidator, Validate, Violations};
+pub use check::{BadArguments, BadResult};
 pub use hooks::{Asked, Hook, Outcome, Subject};
 pub use kinds::{Changed, RegisterError};
 pub use page::{CacheHint, Page};
@@ -78,4 +78,5 @@ pub use results::{
 };
 pub use route::{Answer, CompletionTarget, PromptTarget, ResourceTarget, Route, Target, ToolTarget, Work};
 
+pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};
 pub use crate::vocab::Kind;

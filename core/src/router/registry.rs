@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::check::{Checks, SchemaValidator};
+use super::check::Checks;
 use super::entries::Entries;
 use super::hooks::{Hook, Scopes};
 use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
@@ -14,6 +14,7 @@ use super::template::{Beginnings, MAX_URI, Screen, Template, normalize};
 use crate::identity::{Capabilities, Implementation};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
+use crate::validate::SchemaValidator;
 use crate::vocab::{Capability, Kind};
 
 /// Tools, resources, templates, prompts and completions by name, each with a handler

@@ -1,14 +1,14 @@
 //! What a client does with what comes from the server
 
-use mcp_proto::client::{Kind, Notification, Request};
+use mcp_proto::client::{Kind, Notification, Request, SchemaError};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallKey, Diagnostic, Progress, RawJson, RpcError};
 
 /// What a client does with what comes from the server, other than answers
 ///
-/// All methods run on the thread that is in a call of [`Client`]'s, and none of them may take long: nothing else moves
-/// while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is answered with an
-/// internal error.
+/// All methods run on the thread that is in a call of [`Client`](crate::Client)'s, and none of them may take long:
+/// nothing else moves while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is
+/// answered with an internal error.
 pub trait ClientHandler {
     /// Answers a request of the server (legacy servers only), with a JSON object
     ///
@@ -39,6 +39,13 @@ pub trait ClientHandler {
     /// Only by those methods that read lists as types ([`Client::list_tools`](crate::Client::list_tools), …).
     fn unreadable(&mut self, kind: Kind, entry: &RawJson, why: &str) {
         let _ = (kind, entry, why);
+    }
+
+    /// Takes note of an output schema that results are not held against, since it cannot be used; once for each
+    ///
+    /// Only if there is a [validator](crate::Options::validator).
+    fn unusable_schema(&mut self, tool: &str, why: &SchemaError) {
+        let _ = (tool, why);
     }
 
     /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, Peer, Verdict};
+use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, Verdict};
 use mcp_proto::{CallError, CallKey, CallOptions, Instant, Progress, RawJson, UseError};
 use mcp_std::Duplex;
 use mcp_std::child::{Ended, Program};
@@ -90,6 +90,18 @@ impl Client {
     /// Says who handles what comes from the server from now on
     pub fn set_handler(&mut self, handler: impl ClientHandler + Send + 'static) {
         self.connection.handler = Box::new(handler);
+    }
+
+    /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
+    /// [`Options::validator`]
+    pub fn set_validator(&mut self, validator: impl SchemaValidator + 'static) {
+        self.connection.memory.schemas = Some(OutputSchemas::new(validator));
+    }
+
+    /// Asks for lists and contents of resources anew, when they are wanted next: forgets what is kept of this server,
+    /// for other clients with the same cache, too
+    pub fn forget_kept(&mut self) {
+        self.connection.memory.forget();
     }
 
     /// The server: revision in use, identity, capabilities, instructions

@@ -1,11 +1,13 @@
 //! Calls whose results are read as the types of the model
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use mcp_proto::client::{Kind, Pages};
+use mcp_proto::client::{Kind, Misfit, Pages, Question, Ticket};
 use mcp_proto::model::{
     CallToolParams, CallToolResult, CompleteParams, CompleteResult, CompletionArgument, CompletionReference,
     GetPromptParams, GetPromptResult, Listed, Map, Prompt, ReadResourceParams, ReadResourceResult, Request,
@@ -16,7 +18,7 @@ use mcp_std::catch;
 use serde::Serialize;
 
 use super::Client;
-use crate::error::Error;
+use crate::error::{BadResult, Error};
 
 impl Client {
     // ---- typed calls -------------------------------------------------------------------------------------------
@@ -40,7 +42,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Call`] when the server answers with an error, or not in time; [`Error::Answer`] when its result cannot be
-    /// read; [`Error::Use`] when the call cannot be made; [`Error::Closed`] when the connection is over.
+    /// read, [`Error::BadResult`] when it is not what the tool promises (with a
+    /// [validator](crate::Options::validator)); [`Error::Use`] when the call cannot be made; [`Error::Closed`] when the connection is over.
     pub fn call_tool<T: Serialize + ?Sized>(
         &mut self,
         name: &str,
@@ -48,7 +51,7 @@ impl Client {
     ) -> Result<CallToolResult<'static>, Error> {
         let call = self.start_tool(name, arguments, &CallOptions::new())?;
         let result = self.wait(call)?;
-        read::<CallToolParams<'_>>(&result)
+        self.checked(name, &result)
     }
 
     /// Calls a tool as [`call_tool`](Self::call_tool) does, with options, and with progress told to `on_progress`
@@ -65,10 +68,29 @@ impl Client {
     ) -> Result<CallToolResult<'static>, Error> {
         let call = self.start_tool(name, arguments, &options.clone().with_progress())?;
         let result = self.wait_with(call, on_progress)?;
-        read::<CallToolParams<'_>>(&result)
+        self.checked(name, &result)
+    }
+
+    /// The result of a tool, if it is what the tool promised, as far as that is known
+    fn checked(&mut self, name: &str, result: &RawJson) -> Result<CallToolResult<'static>, Error> {
+        let read = read::<CallToolParams<'_>>(result)?;
+        match self.connection.memory.check(name, result) {
+            Ok(()) => {}
+            Err(Misfit::Schema(why)) => {
+                let handler = &mut self.connection.handler;
+                let _ = catch(|| handler.unusable_schema(name, &why));
+            }
+            Err(Misfit::Result(violations)) => {
+                let bad = BadResult { tool: name.into(), result: read, violations };
+                return Err(Error::BadResult(Box::new(bad)));
+            }
+        }
+        Ok(read)
     }
 
     /// Reads a resource
+    ///
+    /// As [`send`](Self::send) does, it gives a result that was kept, if the server allows that.
     ///
     /// # Errors
     ///
@@ -134,19 +156,31 @@ impl Client {
 
     /// Makes a request that knows its method and its result, and waits for the latter
     ///
+    /// A result that the server said may be kept, and which is still fresh, is not asked for again
+    /// ([`Options::cache`](crate::Options::cache)).
+    ///
     /// # Errors
     ///
-    /// As [`call_tool`](Self::call_tool).
+    /// As [`call_tool`](Self::call_tool), but for [`Error::BadResult`]: only those methods know what tools promise.
     pub fn send<R: Request>(&mut self, params: &R) -> Result<R::Result, Error> {
+        let ticket = match Question::of(R::METHOD, params).map(|question| self.kept(question)).transpose()? {
+            Some(Ok(kept)) => return read::<R>(&kept),
+            Some(Err(ticket)) => ticket,
+            None => None,
+        };
         let result = self.request(R::METHOD, params, &CallOptions::new())?;
-        read::<R>(&result)
+        let read = read::<R>(&result)?;
+        self.connection.memory.keep(ticket, &result);
+        Ok(read)
     }
 
     /// Makes a request as [`send`](Self::send) does, with options, and with progress told to `on_progress`
     ///
+    /// It is always the server that answers, and the answer is not kept: it may depend on the options.
+    ///
     /// # Errors
     ///
-    /// As [`call_tool`](Self::call_tool).
+    /// As [`send`](Self::send).
     pub fn send_with<R: Request>(
         &mut self,
         params: &R,
@@ -163,7 +197,7 @@ impl Client {
     ///
     /// A tool that cannot be read as one is left out, and told to the handler
     /// ([`ClientHandler::unreadable`](super::ClientHandler::unreadable)): one bad tool does not lose the others.
-    /// [`list`](Self::list) says when it ends at a list without end.
+    /// [`list`](Self::list) says when it ends at a list without end, and when it asks the server at all.
     ///
     /// # Errors
     ///
@@ -217,6 +251,10 @@ impl Client {
     /// Ends at what looks endless: a cursor that comes again, [`Pages::MAX`] pages, or more bytes than
     /// [`Limits::max_frame`](mcp_proto::Limits) four times over; what came before is returned (PAGE-012).
     ///
+    /// Pages that the server said may be kept, and which are still fresh, are not asked for again
+    /// ([`Options::cache`](crate::Options::cache)); when it refuses the cursor that such a page ended with, all are
+    /// (CACHE-018).
+    ///
     /// # Errors
     ///
     /// As [`call_tool`](Self::call_tool), and [`Error::Answer`] when an answer holds no such list.
@@ -224,16 +262,53 @@ impl Client {
         let bytes = self.connection.pipe.engine().config().get_limits().max_frame.saturating_mul(4);
         let mut pages = Pages::new(kind, bytes);
         loop {
-            let options = CallOptions::new();
-            let call =
-                self.connection.start(|engine, now| engine.list(now, kind, pages.cursor(), &options))?;
-            let result = self.wait(call)?;
-            if !pages.take(&result).map_err(|error| Error::Answer(format!("{error}")))? {
-                return Ok(pages.into_entries());
+            let taken = match self.kept(Question::List(kind, pages.cursor().map(String::from)))? {
+                Ok(kept) => pages.take_kept(&kept),
+                Err(ticket) => match self.page(kind, pages.cursor()) {
+                    Ok(result) => {
+                        let taken = pages.take(&result);
+                        self.connection.memory.keep(ticket.filter(|_| taken.is_ok()), &result);
+                        taken
+                    }
+                    Err(Error::Call(error)) if pages.start_over(&error) => {
+                        self.connection.memory.forget_list(kind);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            };
+            if !taken.map_err(|error| Error::Answer(format!("{error}")))? {
+                let entries = pages.into_entries();
+                self.connection.memory.learn(kind, &entries);
+                return Ok(entries);
             }
         }
     }
+
+    fn page(&mut self, kind: Kind, cursor: Option<&str>) -> Result<RawJson, Error> {
+        let options = CallOptions::new();
+        let call = self.connection.start(|engine, now| engine.list(now, kind, cursor, &options))?;
+        self.wait(call)
+    }
+
+    /// A result that need not be asked for, or leave to keep the one that is
+    fn kept(&mut self, question: Question) -> Result<Result<RawJson, Option<Ticket>>, Error> {
+        let found = self.connection.memory.look(question.clone());
+        if found.is_err() {
+            return Ok(found);
+        }
+        // News that say otherwise may have come and not been read yet.
+        for _ in 0..CATCH_UP {
+            if !self.poll(Duration::ZERO)? {
+                break;
+            }
+        }
+        Ok(self.connection.memory.look(question))
+    }
 }
+
+/// How often it is looked for news at most, before a result is given that was kept
+const CATCH_UP: u32 = 64;
 
 fn read<R: Request>(result: &RawJson) -> Result<R::Result, Error> {
     R::read(result)
