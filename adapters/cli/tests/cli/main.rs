@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod answers;
+mod asks;
 mod demo;
 mod everything;
 mod failures;
