@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod our_both;
 mod our_client;
 mod our_typed_client;
 mod peers;

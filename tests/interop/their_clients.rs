@@ -124,7 +124,7 @@ fn their_clients_in_the_era_that_our_server_lacks() {
 }
 
 /// What `serve --everything` offers and what comes of it; our own client is held to the same.
-fn everything() -> PathBuf {
+pub(crate) fn everything() -> PathBuf {
     ["..", "adapters", "cli", "tests", "cli", "everything.json"]
         .iter()
         .fold(package().to_owned(), |path, part| path.join(part))

@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// A list, read as the model's types and written again
-    fn list(&mut self, of: &str) -> Vec<Value> {
+    pub(crate) fn list(&mut self, of: &str) -> Vec<Value> {
         fn values<T: Serialize>(entries: Result<Vec<T>, Error>) -> Vec<Value> {
             let entries = entries.expect("a list");
             entries.iter().map(|entry| serde_json::to_value(entry).expect("JSON")).collect()
@@ -84,6 +84,27 @@ impl Session {
         Ok(serde_json::to_value(&result).expect("JSON"))
     }
 
+    /// Asks what a step asks
+    pub(crate) fn ask(&mut self, step: &Value, progress: &mut Vec<Value>) -> Result<Value, Error> {
+        let given = step.get("arguments");
+        if let Some(name) = step["tool"].as_str() {
+            self.used.insert(format!("tools {name}"));
+            let mut params = CallToolParams::new(name);
+            params.arguments = given.map(|given| RawJson::encode(given).expect("JSON"));
+            self.send(&params, progress)
+        } else if let Some(uri) = step["read"].as_str() {
+            self.used.insert(format!("resources {uri}"));
+            self.send(&ReadResourceParams::new(uri), progress)
+        } else if let Some(name) = step["prompt"].as_str() {
+            self.used.insert(format!("prompts {name}"));
+            let mut params = GetPromptParams::new(name);
+            params.arguments = given.map(texts);
+            self.send(&params, progress)
+        } else {
+            self.send(&completion(step), progress)
+        }
+    }
+
     fn step(&mut self, step: &Value) {
         if let Some(left_out) = step["leave"].as_str() {
             assert!(step["why"].is_string(), "{step}");
@@ -101,23 +122,7 @@ impl Session {
             return;
         }
         let mut progress = Vec::new();
-        let given = step.get("arguments");
-        let outcome = if let Some(name) = step["tool"].as_str() {
-            self.used.insert(format!("tools {name}"));
-            let mut params = CallToolParams::new(name);
-            params.arguments = given.map(|given| RawJson::encode(given).expect("JSON"));
-            self.send(&params, &mut progress)
-        } else if let Some(uri) = step["read"].as_str() {
-            self.used.insert(format!("resources {uri}"));
-            self.send(&ReadResourceParams::new(uri), &mut progress)
-        } else if let Some(name) = step["prompt"].as_str() {
-            self.used.insert(format!("prompts {name}"));
-            let mut params = GetPromptParams::new(name);
-            params.arguments = given.map(texts);
-            self.send(&params, &mut progress)
-        } else {
-            self.send(&completion(step), &mut progress)
-        };
+        let outcome = self.ask(step, &mut progress);
         match (outcome, step.get("error")) {
             (Ok(result), None) => assert!(fits(&result, &step["result"]), "{step}: {result}"),
             (Err(Error::Call(CallError::Rpc(error))), Some(codes)) => {

@@ -17,8 +17,10 @@ const ROOM: usize = 100;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Note {
+    /// Lower-case letters, digits and hyphens
     #[schemars(extend("pattern" = TITLE))]
     title: String,
+    /// What to note
     #[schemars(length(max = 10_000))]
     text: String,
 }
@@ -26,6 +28,7 @@ struct Note {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Title {
+    /// Lower-case letters, digits and hyphens
     #[schemars(extend("pattern" = TITLE))]
     title: String,
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Text {
+    /// The text to look at
     text: String,
 }
 
