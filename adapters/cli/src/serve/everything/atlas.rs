@@ -25,7 +25,7 @@ const fn city(country: &'static str, name: &'static str, population: u32) -> Cit
     City { name, country, population }
 }
 
-const CITIES: [City; 12] = [
+static CITIES: [City; 12] = [
     city("france", "brest", 139_000),
     city("france", "lyon", 522_000),
     city("france", "paris", 2_103_000),
@@ -42,7 +42,7 @@ const CITIES: [City; 12] = [
 
 impl City {
     fn find(country: &str, name: &str) -> Option<&'static Self> {
-        const { &CITIES }.iter().find(|city| city.country == country && city.name == name)
+        CITIES.iter().find(|city| city.country == country && city.name == name)
     }
 
     fn uri(&self) -> String {
