@@ -6,9 +6,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
 use mcp_blocking::{Client, ClientHandler, Options};
-use mcp_proto::client::Config;
+use mcp_proto::client::{Config, Kind};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, Era, Limits, VersionSet};
+use mcp_proto::{Diagnostic, Era, Limits, RawJson, VersionSet};
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
 
 use crate::args::{StderrChoice, Target};
@@ -157,6 +157,10 @@ impl ClientHandler for Notes {
             other if self.trace => note(&format!("the server did something odd: {other}")),
             _ => {}
         }
+    }
+
+    fn unreadable(&mut self, kind: Kind, _: &RawJson, why: &str) {
+        self.noise.note(&format!("an entry of the server's {} cannot be read: {why}", kind.member()));
     }
 
     fn tap(&mut self, record: &TapRecord) {

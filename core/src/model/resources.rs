@@ -187,6 +187,13 @@ impl<'a> ResourceContents<'a> {
         Self::Blob(BlobResourceContents::new(uri, blob))
     }
 
+    /// Bytes at `uri`, given as such
+    #[cfg(feature = "base64")]
+    #[must_use]
+    pub fn blob_bytes(uri: impl Into<Cow<'a, str>>, bytes: &[u8]) -> Self {
+        Self::blob(uri, super::content::base64(bytes))
+    }
+
     /// The URI
     #[must_use]
     pub fn uri(&self) -> &str {

@@ -210,9 +210,7 @@ impl IntoReadResult for &[u8] {
         uri: &str,
         mime: Option<&str>,
     ) -> Result<ReadResourceResult<'static>, NoResult> {
-        use base64::Engine as _;
-        let blob = base64::engine::general_purpose::STANDARD.encode(self);
-        contents(ResourceContents::blob(String::from(uri), blob), mime)
+        contents(ResourceContents::blob_bytes(String::from(uri), self), mime)
     }
 }
 

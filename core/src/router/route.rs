@@ -268,7 +268,8 @@ impl<H, M: Hook> Router<H, M> {
             Err(error) => return Found::list(kind, Way::Refuse(error)),
         };
         let hint = self.hints.get(kind as usize).copied().flatten();
-        let (size, cursors) = (self.page_size, self.cursors);
+        let size = self.page_sizes.get(kind as usize).copied().unwrap_or(usize::MAX);
+        let cursors = self.cursors;
         Found::list(kind, Way::Answer(answer(Page { catalog, kind, after, size, cursors, hint })))
     }
 

@@ -3,12 +3,15 @@
 extern crate alloc;
 
 mod answers;
+mod asks;
 #[cfg(unix)]
 mod check;
 mod demo;
+mod everything;
 mod failures;
 #[cfg(unix)]
 mod fixture;
+mod steps;
 #[cfg(unix)]
 mod strangers;
 mod support;
