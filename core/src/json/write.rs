@@ -278,15 +278,16 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
     #[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
     fn serialize_f64(self, v: f64) -> Result<(), EncodeError> {
-        if !v.is_finite() {
+        let whole = v as i64;
+        if whole.unsigned_abs() < 1 << 53 && whole as f64 == v && !(v == 0.0 && v.is_sign_negative()) {
+            // `1`, as other languages write it, and not `1.0`.
+            write_int(self.out, whole);
+        } else if let Some(number) = serde_json::Number::from_f64(v) {
+            // The shortest text that reads back as the same number; a float's own `Display` is far larger.
+            self.text(number);
+        } else {
             // JSON has no word for it.
             self.out.extend_from_slice(b"null");
-        } else if v.abs() < 9_007_199_254_740_992.0 && v % 1.0 == 0.0 && !(v == 0.0 && v.is_sign_negative()) {
-            // `1`, as other languages write it, and not `1.0`.
-            write_int(self.out, v as i64);
-        } else {
-            // The shortest text that reads back as the same number.
-            self.text(format_args!("{v:?}"));
         }
         Ok(())
     }
