@@ -10,6 +10,7 @@ mod shape;
 mod swar;
 mod write;
 
+pub(crate) use members::twice;
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members, unescape};
 pub(crate) use shape::{Revisions, Rule, Substitute, Table};
 pub(crate) use swar::{check_utf8, find_newline};

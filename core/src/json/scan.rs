@@ -438,11 +438,15 @@ impl<'a> Scanner<'a> {
 
 /// The members of a checked object, in order; nothing for any other value
 pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) {
-    let _ = Scanner::trusted(text).members(&mut |s, name| {
-        let span = s.value()?;
-        each(&name.bytes(), span.of(text).unwrap_or_default());
-        Ok(())
-    });
+    /// Compiled once
+    fn walk<'a>(text: &'a [u8], each: &mut dyn FnMut(&[u8], &'a [u8])) {
+        let _ = Scanner::trusted(text).members(&mut |s, name| {
+            let span = s.value()?;
+            each(&name.bytes(), span.of(text).unwrap_or_default());
+            Ok(())
+        });
+    }
+    walk(text, &mut each);
 }
 
 /// Resolves the escapes of a checked string

@@ -37,7 +37,24 @@ pub(crate) fn plain_prefix(text: &[u8]) -> usize {
             0 => text.len(),
             hit => text.len() - 8 + (hit.trailing_zeros() / 8) as usize,
         },
-        None => rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(text.len()),
+        None => short(text),
+    }
+}
+
+/// The same for less than eight bytes, as most names are that we write
+#[inline(always)]
+fn short(text: &[u8]) -> usize {
+    let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) else {
+        return text.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(text.len());
+    };
+    // The first four bytes and the last four, some of them twice: those of the first half come first.
+    let both = u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
+    match special(both) {
+        0 => text.len(),
+        hit => match (hit.trailing_zeros() / 8) as usize {
+            at @ 0..4 => at,
+            at => at + text.len() - 8,
+        },
     }
 }
 
@@ -69,6 +86,9 @@ mod tests {
                     let want = text.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(40);
                     assert_eq!(plain_prefix(&text), want, "{byte:#x} at {at} in {filler:#x}");
                     assert_eq!(find_newline(&text), text.iter().position(|b| *b == b'\n'));
+                    let few = &text[..at % 8];
+                    let want = few.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(at % 8);
+                    assert_eq!(plain_prefix(few), want);
                 }
             }
         }

@@ -109,15 +109,25 @@ impl<T: Serialize> Serialize for Members<'_, '_, T> {
         let (items, last) = page.catalog.page(page.after, page.size);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(self.member, &items)?;
-        if let Some(number) = last {
-            map.serialize_entry("nextCursor", &page.cursors.write(page.kind, number))?;
-        }
-        if let Some(hint) = page.hint {
-            map.serialize_entry("ttlMs", &hint.ttl_ms)?;
-            map.serialize_entry("cacheScope", &hint.scope())?;
-        }
+        members(&mut map, last.map(|number| page.cursors.write(page.kind, number)), page.hint)?;
         map.end()
     }
+}
+
+/// What pages of all kinds have
+fn members<M: SerializeMap>(
+    map: &mut M,
+    next_cursor: Option<String>,
+    hint: Option<CacheHint>,
+) -> Result<(), M::Error> {
+    if let Some(cursor) = next_cursor {
+        map.serialize_entry("nextCursor", &cursor)?;
+    }
+    if let Some(hint) = hint {
+        map.serialize_entry("ttlMs", &hint.ttl_ms)?;
+        map.serialize_entry("cacheScope", &hint.scope())?;
+    }
+    Ok(())
 }
 
 /// What makes cursors of one server those of no other

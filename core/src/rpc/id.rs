@@ -118,7 +118,7 @@ fn integral(text: &str) -> Option<i64> {
     for digit in whole.bytes().chain(fraction.bytes()).map(|b| u64::from(b.wrapping_sub(b'0'))) {
         zeros += 1;
         if digit != 0 {
-            value = shifted(value, zeros)? + digit;
+            value = shifted(value, zeros)? + digit; // cannot overflow: at most 2^53 and a digit
             zeros = 0;
         }
     }
@@ -131,8 +131,13 @@ fn integral(text: &str) -> Option<i64> {
 }
 
 /// A value with so many zeros behind it; none beyond 2^53
-fn shifted(value: u64, zeros: u32) -> Option<u64> {
-    let value = if value == 0 { 0 } else { value.checked_mul(10u64.checked_pow(zeros)?)? };
+fn shifted(mut value: u64, zeros: u32) -> Option<u64> {
+    for _ in 0..if value == 0 { 0 } else { zeros } {
+        if value > 1 << 53 {
+            return None;
+        }
+        value *= 10;
+    }
     (value <= 1 << 53).then_some(value)
 }
 

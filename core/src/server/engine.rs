@@ -257,7 +257,7 @@ impl Engine {
         call: CallId,
         result: &T,
     ) -> Result<(), UseError> {
-        self.answer(now, call, |out, table| Serializer::object(out, result, table))
+        self.answer(now, call, &mut |out, table| Serializer::object(out, result, table))
     }
 
     /// Answers a call with an error, under the code that the call's revision has for it

@@ -19,11 +19,13 @@ const LARGE: usize = 16 << 10;
 
 impl Engine {
     /// Answers a call with the object that `write` appends, in the shape that the table gives
+    ///
+    /// Compiled once: of every type of results there is but what writes it.
     pub(super) fn answer(
         &mut self,
         now: Instant,
         call: CallId,
-        write: impl FnOnce(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError>,
+        write: &mut dyn FnMut(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError>,
     ) -> Result<(), UseError> {
         let link = &mut self.link;
         link.tick(now);
@@ -58,10 +60,10 @@ impl Engine {
         let one_line = !text.iter().any(|b| matches!(b, b'\n' | b'\r'));
         let noted = Noted::of_text(text, 0);
         if text.len() < LARGE || !one_line || in_batch || self.link.has_tap() || noted.meta.is_some() {
-            return self.answer(now, call, |out, _| {
-                let at = out.len();
+            return self.answer(now, call, &mut |out, _| {
+                let noted = noted.behind(out.len());
                 append_one_line(out, text);
-                Ok(Noted::of_text(text, at))
+                Ok(noted)
             });
         }
         self.link.tick(now);
