@@ -248,7 +248,7 @@ impl<'a> Serializer<'a> {
 }
 
 /// serde_json's own name for "this text is JSON already"
-const RAW: &str = "$serde_json::private::RawValue";
+pub(crate) const RAW: &str = "$serde_json::private::RawValue";
 
 impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     type Ok = ();

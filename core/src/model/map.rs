@@ -88,7 +88,10 @@ impl<V> Map<V> {
             return Ok(self);
         }
         match twice(self.0.iter().map(|(name, _)| name.as_bytes())) {
-            Some(name) => Err(E::custom(format_args!("duplicate field `{}`", clip(core::str::from_utf8(name).unwrap_or_default())))),
+            Some(name) => Err(E::custom(format_args!(
+                "duplicate field `{}`",
+                clip(core::str::from_utf8(name).unwrap_or_default())
+            ))),
             None => Ok(self),
         }
     }

@@ -58,8 +58,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<'de, A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         let Some(value) = self.value.take() else { return self.map.next_value_seed(seed) };
-        // From bytes, as all else is read, so that no code is made twice.
-        seed.deserialize(&mut serde_json::Deserializer::from_slice(value.get().as_bytes()))
+        // From `str`, as all else is read, so that no code is made twice.
+        seed.deserialize(&mut serde_json::Deserializer::from_str(value.get()))
             .map_err(|e| de::Error::custom(e.to_string()))
     }
 }

@@ -83,7 +83,7 @@ pub struct ToolTarget<'a> {
 impl<'a> ToolTarget<'a> {
     /// Reads the arguments; the error becomes the result to complete the call with (TOOL-022)
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, BadArguments> {
-        serde_json::from_slice(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
+        crate::json::read(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
     }
 
     /// Whether a result is what the tool promises with its output schema (TOOL-015)

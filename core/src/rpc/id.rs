@@ -125,7 +125,8 @@ fn integral(text: &str) -> Option<i64> {
     if value == 0 {
         return Some(0);
     }
-    let shift = i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - i64::try_from(fraction.len()).ok()?;
+    let shift =
+        i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - i64::try_from(fraction.len()).ok()?;
     let value = i64::try_from(shifted(value, shift.try_into().ok()?)?).ok()?;
     Some(if negative { -value } else { value })
 }
@@ -220,7 +221,8 @@ mod tests {
     #[test]
     fn equal_by_meaning_and_ordered() {
         assert_eq!(id("1"), id("1.0"));
-        for (text, int) in [("-1200e-2", -12), ("0.120e3", 120), ("0e-9", 0), ("9007199254740992.0", 1 << 53)] {
+        for (text, int) in [("-1200e-2", -12), ("0.120e3", 120), ("0e-9", 0), ("9007199254740992.0", 1 << 53)]
+        {
             assert_eq!(id(text).and_then(|id| id.as_int()), Some(int), "{text}");
         }
         for text in ["9007199254740993.0", "1.0000000000000000001", "0.5e0", "12e-2", "1e99999999999"] {

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::json::{Scanner, object_members, write_str};
+use crate::json::{Scanner, object_members, string, write_str};
 
 /// The value of a member
 fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
@@ -22,10 +22,6 @@ fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
 /// The text of a member that is a string
 fn text<'a>(object: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     string(member(object, name)?)
-}
-
-fn string(value: &[u8]) -> Option<Cow<'_, str>> {
-    Scanner::trusted(value).string().ok()?.into_str()
 }
 
 /// The elements of an array, or the one value that stands for an array of one
