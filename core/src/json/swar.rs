@@ -61,7 +61,6 @@ fn short(text: &[u8]) -> usize {
 }
 
 /// Position of the first newline
-#[inline]
 pub(crate) fn find_newline(text: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', text)
 }

@@ -47,7 +47,6 @@ impl ser::Error for EncodeError {
 const LARGE: usize = 16 << 10;
 
 /// Appends a string with its quotes
-#[inline]
 pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let plain = plain_prefix(bytes);

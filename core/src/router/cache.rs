@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::kinds::Kind;
-use super::page::{CacheHint, Page};
+use super::page::{CacheHint, Page, Place};
 use super::route::Answer;
 use crate::json::Serializer;
 use crate::raw::RawJson;
@@ -70,7 +70,7 @@ impl PageCache {
 
 impl Key {
     fn of<T>(page: &Page<'_, T>, version: Version) -> Self {
-        let Page { catalog, kind, after, size, hint, .. } = *page;
+        let Page { catalog, place: Place { kind, after, size, hint, .. } } = *page;
         Self { kind, generation: catalog.generation(), after, size, hint, version }
     }
 }

@@ -11,7 +11,7 @@ use super::check::{BadArguments, BadResult, Checks};
 use super::entries::Catalog;
 use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
 use super::kinds::Kind;
-use super::page::{CacheHint, Page};
+use super::page::{CacheHint, Page, Place};
 use super::registry::Router;
 use super::template::{MAX_URI, Mismatch, UriError, Values, normalize};
 use crate::model::{
@@ -264,22 +264,24 @@ impl<H, M: Hook> Router<H, M> {
         catalog: &'a Catalog<T>,
         answer: impl FnOnce(Page<'a, T>) -> Answer<'a>,
     ) -> Found<'a, H> {
-        let after = match self.cursor(call, kind, catalog) {
-            Ok(after) => after,
-            Err(error) => return Found::list(kind, Way::Refuse(error)),
-        };
-        let hint = self.hints.get(kind as usize).copied().flatten();
-        let (size, cursors) = (self.page_size, self.cursors);
-        Found::list(kind, Way::Answer(answer(Page { catalog, kind, after, size, cursors, hint })))
+        match self.place(call, kind, catalog.last()) {
+            Ok(place) => Found::list(kind, Way::Answer(answer(Page { catalog, place }))),
+            Err(error) => Found::list(kind, Way::Refuse(error)),
+        }
     }
 
-    /// Behind which entry the page begins that is asked for (PAGE-008, PAGE-011)
-    fn cursor<T>(&self, call: &Call, kind: Kind, catalog: &Catalog<T>) -> Result<u64, RpcError> {
-        let Some(cursor) = member(call, "cursor").filter(|c| c.as_bytes() != b"null") else { return Ok(0) };
-        let text =
-            cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
-        let number = self.cursors.read(kind, &text).filter(|number| catalog.was_given(*number));
-        number.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: begin again without one"))
+    /// Which page is asked for (PAGE-008, PAGE-011), of a list in which no number above `last` was given out
+    fn place(&self, call: &Call, kind: Kind, last: u64) -> Result<Place, RpcError> {
+        let mut after = 0;
+        if let Some(cursor) = member(call, "cursor").filter(|c| c.as_bytes() != b"null") {
+            let text =
+                cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
+            let number = self.cursors.read(kind, &text).filter(|number| *number <= last);
+            let wrong = || RpcError::invalid_params("the cursor is not valid: begin again without one");
+            after = number.ok_or_else(wrong)?;
+        }
+        let hint = self.hints.get(kind as usize).copied().flatten();
+        Ok(Place { kind, after, size: self.page_size, cursors: self.cursors, hint })
     }
 
     fn find_tool<'a>(&'a self, call: &'a Call) -> Found<'a, H> {

@@ -110,13 +110,21 @@ fn small(text: &[u8]) -> Option<i64> {
 /// By hand, since reading a float takes tables as large as all of the router.
 fn integral(text: &str) -> Option<i64> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let split = text.bytes().position(|b| matches!(b, b'e' | b'E'));
+    let (number, exponent) =
+        split.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))).unwrap_or((text, "0"));
     let mut value = 0u64;
     // Zeros are counted until a digit follows them, so that those at the end are none of the value.
     let mut zeros = 0u32;
-    for digit in whole.bytes().chain(fraction.bytes()).map(|b| u64::from(b.wrapping_sub(b'0'))) {
+    let mut fraction = None;
+    for byte in number.bytes() {
+        if byte == b'.' {
+            fraction = Some(0i64);
+            continue;
+        }
+        fraction = fraction.map(|digits| digits + 1);
         zeros += 1;
+        let digit = u64::from(byte.wrapping_sub(b'0'));
         if digit != 0 {
             value = shifted(value, zeros)? + digit; // cannot overflow: at most 2^53 and a digit
             zeros = 0;
@@ -125,8 +133,7 @@ fn integral(text: &str) -> Option<i64> {
     if value == 0 {
         return Some(0);
     }
-    let shift =
-        i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - i64::try_from(fraction.len()).ok()?;
+    let shift = i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - fraction.unwrap_or(0);
     let value = i64::try_from(shifted(value, shift.try_into().ok()?)?).ok()?;
     Some(if negative { -value } else { value })
 }

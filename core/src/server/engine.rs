@@ -397,7 +397,6 @@ impl Engine {
     }
 
     /// Says that a channel is over once nothing is left to be done on it
-    #[inline]
     pub(super) fn check_closed(&mut self, channel: Key) {
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         let Some(fault) = &c.ended else { return };

@@ -39,7 +39,7 @@ fn elements(value: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Appends an object member by member: `change` writes a member anew and says so, or leaves it as it is
-fn rewrite(object: &[u8], out: &mut Vec<u8>, mut change: impl FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool) {
+fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut dyn FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool) {
     out.push(b'{');
     let start = out.len();
     object_members(object, |name, value| {
@@ -128,7 +128,7 @@ pub(super) fn words(block: &[u8], out: &mut Vec<u8>) {
 /// A structured result without its value, which becomes a text unless there is one (TOOL-014)
 pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
     let value = member(result, "structuredContent").and_then(|v| core::str::from_utf8(v).ok());
-    rewrite(result, out, |name, content, out| match name {
+    rewrite(result, out, &mut |name, content, out| match name {
         b"structuredContent" => true,
         b"content" => {
             let blocks = elements(content);
@@ -149,7 +149,7 @@ pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
 
 /// Messages of several blocks as several messages of one
 pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
-    rewrite(params, out, |name, messages, out| {
+    rewrite(params, out, &mut |name, messages, out| {
         if name != b"messages" {
             return false;
         }
@@ -161,7 +161,7 @@ pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
                 if out.len() > start {
                     out.push(b',');
                 }
-                rewrite(message, out, |name, _, out| {
+                rewrite(message, out, &mut |name, _, out| {
                     if name != b"content" {
                         return false;
                     }
@@ -178,7 +178,7 @@ pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
 
 /// Several blocks as one: the only one, or all of them in words
 pub(super) fn one_block(result: &[u8], out: &mut Vec<u8>) {
-    rewrite(result, out, |name, content, out| {
+    rewrite(result, out, &mut |name, content, out| {
         if name != b"content" {
             return false;
         }
@@ -196,7 +196,7 @@ pub(super) fn one_block(result: &[u8], out: &mut Vec<u8>) {
 
 /// Choices with names, as the first revision that had forms wrote them (ELIC-015)
 pub(super) fn legacy_enum(field: &[u8], out: &mut Vec<u8>) {
-    rewrite(field, out, |name, options, out| {
+    rewrite(field, out, &mut |name, options, out| {
         if name != b"oneOf" {
             return false;
         }
