@@ -162,8 +162,8 @@ fn router() {
         let engine = server.engine();
         let id = call.id();
         let done = match router.route(&call) {
-            Route::Answer(answer) => match pages.text(call.version(), &answer) {
-                Some(text) => engine.complete_raw(now, id, &text),
+            Route::Answer(answer) => match pages.page(call.version(), &answer) {
+                Some(page) => engine.complete_prepared(now, id, page),
                 None => engine.complete(now, id, &answer),
             },
             Route::Handle(work) => match &work.target {
