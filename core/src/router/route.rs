@@ -12,13 +12,13 @@ use super::entries::Catalog;
 use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
 use super::kinds::Kind;
 use super::page::{CacheHint, Page, Place};
+use super::params::{completion_params, member, prompt_arguments, text};
 use super::registry::Router;
 use super::template::{MAX_URI, Mismatch, UriError, Values, normalize};
 use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
 };
-use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
 use crate::server::Call;
 use crate::vocab;
@@ -136,7 +136,7 @@ impl ResourceTarget<'_> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompletionTarget<'a> {
-    /// What was asked
+    /// What was asked; members that this version does not know are in [`Call::params`] only
     pub params: CompleteParams<'a>,
 }
 
@@ -357,7 +357,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     fn find_completion<'a>(&'a self, call: &'a Call) -> Found<'a, H> {
-        let params: CompleteParams<'a> = match call.parse() {
+        let params = match completion_params(call) {
             Ok(params) => params,
             Err(error) => return Found::refuse(error),
         };
@@ -416,33 +416,6 @@ fn checked<'a, H>(way: Way<'a, H>) -> Way<'a, H> {
 
 fn refuse_reference<'a, H>(what: &str, name: &str) -> Found<'a, H> {
     Found::refuse(RpcError::invalid_params(format!("unknown {what}: {}", clip(name))))
-}
-
-fn member(call: &Call, name: &str) -> Option<RawJson> {
-    call.params()?.member(name)
-}
-
-fn text(call: &Call, name: &'static str) -> Result<String, RpcError> {
-    let Some(value) = member(call, name) else {
-        return Err(RpcError::invalid_params(format!("`params.{name}` is missing")));
-    };
-    value.string().ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` is not a string")))
-}
-
-fn prompt_arguments(call: &Call, prompt: &Prompt) -> Result<Map<String>, RpcError> {
-    let given = member(call, "arguments").filter(|a| a.as_bytes() != b"null");
-    let arguments: Map<String> = match &given {
-        Some(given) => {
-            given.parse().map_err(|e| RpcError::invalid_params(format!("`params.arguments`: {e}")))?
-        }
-        None => Map::new(),
-    };
-    let missing =
-        |a: &&crate::model::PromptArgument| a.required == Some(true) && arguments.get(&a.name).is_none();
-    match prompt.arguments.iter().find(missing) {
-        Some(a) => Err(RpcError::invalid_params(format!("the argument `{}` is missing", a.name))),
-        None => Ok(arguments),
-    }
 }
 
 fn bad_uri(uri: &str, why: UriError) -> RpcError {

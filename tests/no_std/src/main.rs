@@ -89,7 +89,6 @@ fn receive() -> &'static [u8] {
 #[cfg(feature = "server")]
 fn server() {
     use alloc::sync::Arc;
-    use mcp_proto::model::CallToolResult;
     use mcp_proto::pipe::{Pipe, Server};
     use mcp_proto::server::{Config, Event};
     use mcp_proto::{Capabilities, Capability, Instant, Limits, RpcError};
@@ -107,9 +106,16 @@ fn server() {
         let Event::Call(call) = event else { continue };
         let tool = call.tool().and_then(|tool| tool.parse::<Echo<'_>>());
         let done = match (call.method(), tool) {
+            #[cfg(feature = "model")]
             ("tools/call", Ok(echo)) => {
-                server.engine().complete(now, call.id(), &CallToolResult::text(echo.text))
+                let result = mcp_proto::model::CallToolResult::text(echo.text);
+                server.engine().complete(now, call.id(), &result)
             }
+            #[cfg(not(feature = "model"))]
+            ("tools/call", Ok(echo)) => match mcp_proto::RawJson::new(alloc::string::String::from(echo.text)) {
+                Ok(result) => server.engine().complete_raw(now, call.id(), &result),
+                Err(_) => server.engine().fail(now, call.id(), &RpcError::internal("not JSON")),
+            },
             ("tools/call", Err(error)) => server.engine().fail(now, call.id(), &error),
             (method, _) => server.engine().fail(now, call.id(), &RpcError::method_not_found(method)),
         };
@@ -132,16 +138,27 @@ fn router() {
         IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, PageCache, Route, Router, Target,
     };
     use mcp_proto::server::Event;
-    use mcp_proto::{Instant, Limits, RawJson};
+    #[cfg(not(feature = "schemars"))]
+    use mcp_proto::RawJson;
+    use mcp_proto::{Instant, Limits};
+
+    #[cfg(feature = "schemars")]
+    use mcp_proto::router::schema::{self, Profile, schemars};
 
     #[derive(serde::Deserialize)]
+    #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
     struct Echo<'a> {
         text: &'a str,
     }
 
+    #[cfg(feature = "schemars")]
+    let schema = Some(schema::arguments::<Echo<'_>>(Profile::Standard));
+    #[cfg(not(feature = "schemars"))]
+    let schema = RawJson::new(black_box("{}")).ok();
+
     let now = Instant::from_micros(black_box(0));
     let mut router = Router::<fn(&str) -> String>::new("device", "1");
-    if let Ok(schema) = RawJson::new(black_box("{}")) {
+    if let Some(schema) = schema {
         let added = router.tool(Tool::new("echo", schema).description("Says it again"), |text| text.into());
         black_box(added.is_ok());
     }
