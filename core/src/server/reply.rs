@@ -19,6 +19,9 @@ use crate::version::{Era, Version};
 /// From this size on a result travels as a segment of its own
 const LARGE: usize = 16 << 10;
 
+/// Appends an object; says what was seen of it
+type Write<'a> = dyn FnMut(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError> + 'a;
+
 impl Engine {
     /// Answers a call with the object that `write` appends, in the shape that the table gives
     ///
@@ -27,7 +30,7 @@ impl Engine {
         &mut self,
         now: Instant,
         call: CallId,
-        write: &mut dyn FnMut(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError>,
+        write: &mut Write<'_>,
     ) -> Result<(), UseError> {
         let link = &mut self.link;
         link.tick(now);

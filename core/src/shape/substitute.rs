@@ -38,8 +38,11 @@ fn elements(value: &[u8]) -> Vec<&[u8]> {
     found
 }
 
+/// Writes a member (name, value) anew and says so, or leaves it as it is
+type Change<'a> = dyn FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool + 'a;
+
 /// Appends an object member by member: `change` writes a member anew and says so, or leaves it as it is
-fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut dyn FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool) {
+fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut Change<'_>) {
     out.push(b'{');
     let start = out.len();
     object_members(object, |name, value| {

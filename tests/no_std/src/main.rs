@@ -112,7 +112,8 @@ fn server() {
                 server.engine().complete(now, call.id(), &result)
             }
             #[cfg(not(feature = "model"))]
-            ("tools/call", Ok(echo)) => match mcp_proto::RawJson::new(alloc::string::String::from(echo.text)) {
+            ("tools/call", Ok(echo)) => match mcp_proto::RawJson::new(alloc::string::String::from(echo.text))
+            {
                 Ok(result) => server.engine().complete_raw(now, call.id(), &result),
                 Err(_) => server.engine().fail(now, call.id(), &RpcError::internal("not JSON")),
             },
@@ -132,14 +133,14 @@ fn server() {
 fn router() {
     use alloc::string::String;
     use alloc::sync::Arc;
+    #[cfg(not(feature = "schemars"))]
+    use mcp_proto::RawJson;
     use mcp_proto::model::{Prompt, PromptReference, Resource, ResourceTemplate, Tool};
     use mcp_proto::pipe::{Pipe, Server};
     use mcp_proto::router::{
         IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, PageCache, Route, Router, Target,
     };
     use mcp_proto::server::Event;
-    #[cfg(not(feature = "schemars"))]
-    use mcp_proto::RawJson;
     use mcp_proto::{Instant, Limits};
 
     #[cfg(feature = "schemars")]
