@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use mcp_proto::server::{Call, CancelReason, Engine, Event, Peer};
+use mcp_proto::server::{Call, CancelReason, Engine, Event, Peer, Prepared};
 use mcp_proto::{CallId, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use mcp_std::Duplex;
 use serde::Serialize;
@@ -89,6 +89,17 @@ impl<'a> Cx<'a> {
     pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
         let now = self.state.drive.now();
         let outcome = self.state.pipe.engine().complete_raw(now, self.call.id(), result);
+        self.answered(outcome)
+    }
+
+    /// Answers the call with a result that was written before, in the shape of its revision
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
+        let now = self.state.drive.now();
+        let outcome = self.state.pipe.engine().complete_prepared(now, self.call.id(), result);
         self.answered(outcome)
     }
 

@@ -105,6 +105,6 @@ pub use router::{Later, Router};
 pub use server::{Server, serve, serve_stdio};
 
 /// The examples of the README, compiled
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "schemars"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

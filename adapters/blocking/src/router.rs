@@ -299,8 +299,8 @@ impl Handler for Router {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         let outcome = match self.core.route(call) {
             // Written once per revision for as long as nothing changes.
-            Route::Answer(answer) => match self.cache.text(call.version(), &answer) {
-                Some(text) => cx.complete_raw(&text),
+            Route::Answer(answer) => match self.cache.page(call.version(), &answer) {
+                Some(page) => cx.complete_prepared(page),
                 None => cx.complete(&answer),
             },
             Route::Handle(work) => run(&self.core, cx, work),

@@ -5,13 +5,16 @@
 
 mod members;
 mod name;
+mod read;
 mod scan;
 mod shape;
 mod swar;
 mod write;
 
+pub(crate) use members::twice;
+pub(crate) use read::{read, string};
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members, unescape};
 pub(crate) use shape::{Revisions, Rule, Substitute, Table};
 pub(crate) use swar::{check_utf8, find_newline};
 pub use write::EncodeError;
-pub(crate) use write::{Noted, Serializer, append_one_line, write_int, write_str};
+pub(crate) use write::{Noted, RAW, Serializer, append_one_line, write_int, write_str};

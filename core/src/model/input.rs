@@ -218,11 +218,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputResponse<'a> {
             b"roots" => roots = true,
             _ => {}
         });
-        let text = raw.get().as_bytes();
+        let text = raw.get();
         match (action, model, roots) {
-            (true, ..) => serde_json::from_slice(text).map(Self::Elicit),
-            (_, true, _) => serde_json::from_slice(text).map(Self::CreateMessage),
-            (.., true) => serde_json::from_slice(text).map(Self::ListRoots),
+            (true, ..) => serde_json::from_str(text).map(Self::Elicit),
+            (_, true, _) => serde_json::from_str(text).map(Self::CreateMessage),
+            (.., true) => serde_json::from_str(text).map(Self::ListRoots),
             _ => return Ok(Self::Other(whole)),
         }
         .map_err(de::Error::custom)

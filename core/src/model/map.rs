@@ -9,6 +9,7 @@ use serde::de::{self, Deserialize, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::message::{Name, within};
+use crate::json::twice;
 use crate::raw::RawJson;
 use crate::rpc::clip;
 
@@ -86,14 +87,11 @@ impl<V> Map<V> {
         if self.0.len() < 2 {
             return Ok(self);
         }
-        let mut names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
-        names.sort_unstable();
-        let twice = names.windows(2).find_map(|pair| match pair {
-            [a, b] if a == b => Some(*a),
-            _ => None,
-        });
-        match twice {
-            Some(name) => Err(E::custom(format_args!("duplicate field `{}`", clip(name)))),
+        match twice(self.0.iter().map(|(name, _)| name.as_bytes())) {
+            Some(name) => Err(E::custom(format_args!(
+                "duplicate field `{}`",
+                clip(core::str::from_utf8(name).unwrap_or_default())
+            ))),
             None => Ok(self),
         }
     }

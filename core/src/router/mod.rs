@@ -55,6 +55,7 @@ mod kinds;
 mod lists_tests;
 mod nest;
 mod page;
+mod params;
 mod registry;
 #[cfg(test)]
 mod registry_tests;

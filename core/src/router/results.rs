@@ -285,13 +285,13 @@ impl IntoPromptResult for PromptMessage<'_> {
 
 impl IntoPromptResult for String {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
-        PromptMessage::user(Content::text(self)).into_prompt_result()
+        Ok(GetPromptResult::new([PromptMessage::user(Content::text(self))]))
     }
 }
 
 impl IntoPromptResult for &str {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
-        PromptMessage::user(self).into_prompt_result()
+        String::from(self).into_prompt_result()
     }
 }
 

@@ -11,3 +11,4 @@ mod reply;
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
+pub use reply::Prepared;

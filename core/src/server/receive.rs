@@ -17,6 +17,7 @@ use crate::calls::outbound::Match;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
+use crate::json::string;
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
@@ -244,7 +245,7 @@ impl Engine {
             // A modern key without the version is a modern request with missing metadata, not a legacy one.
             return if parts.reserved { Err(missing(parts)) } else { Ok(Modern::No) };
         };
-        let Ok(name) = serde_json::from_slice::<Cow<'_, str>>(version) else {
+        let Some(name) = string(version) else {
             return Err(RpcError::invalid_params(format!(
                 "`_meta` member `{}` is not a string",
                 meta::PROTOCOL_VERSION
@@ -262,7 +263,7 @@ impl Engine {
             return Err(wrong(meta::CLIENT_INFO, "an object"));
         }
         if let Some(level) = parts.log_level.of(frame) {
-            let level = serde_json::from_slice::<Cow<'_, str>>(level).unwrap_or_default();
+            let level = string(level).unwrap_or_default();
             if !LEVELS.contains(&&*level) {
                 return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
             }
