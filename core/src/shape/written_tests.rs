@@ -115,9 +115,13 @@ fn types() -> String {
                 None => spans.push((*lives, [*member].into())),
             }
         }
-        for (lives, members) in spans.iter().filter(|(lives, _)| *lives != rule.lives) {
+        for (lives, members) in spans {
+            // What stands in for the type may have members of its own.
+            if lives == rule.lives && rule.instead.is_empty() {
+                continue;
+            }
             let members: Vec<_> = members.iter().map(|m| format!("`{m}`")).collect();
-            out += &format!("| {head} | {} | {} | left out |\n", members.join(", "), span(*lives));
+            out += &format!("| {head} | {} | {} | left out |\n", members.join(", "), span(lives));
         }
     }
     out
