@@ -370,6 +370,7 @@ fn values_are_valid_in_every_revision_and_survive() {
         ResourceNotFound ["JSONRPCErrorResponse" "JSONRPCError"] Error(-32602);
     }
     every_type_was_seen(&tally);
+    assert_eq!(tally.published.unseen(), [""; 0], "rows of the table without a value");
 }
 
 /// Where the schema has the type, values of it went out; where it is not there, each was refused or replaced

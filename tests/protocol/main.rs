@@ -8,6 +8,7 @@ mod calls_out;
 mod cancel;
 mod classify;
 mod common;
+mod downgrade;
 mod errors;
 mod flow;
 mod hostile;

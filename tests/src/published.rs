@@ -1,7 +1,8 @@
 //! What an older revision makes of a value, by the table that users read (`core/src/model/revisions.md`): written
 //! apart from the code that shapes, so that the two can be compared.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::cell::RefCell;
 
 use mcp_proto::Version;
 use serde_json::{Map, Value, json};
@@ -28,6 +29,8 @@ pub struct Published {
     types: BTreeMap<String, Vec<Row>>,
     methods: BTreeMap<String, Vec<Version>>,
     errors: BTreeMap<i64, (Vec<Version>, i64)>,
+    /// Types that no value was of so far
+    unseen: RefCell<BTreeSet<String>>,
 }
 
 /// The table says that the revision has no form for a value
@@ -42,8 +45,12 @@ impl Published {
     /// When it cannot be understood.
     #[must_use]
     pub fn read() -> Self {
-        let mut published =
-            Self { types: BTreeMap::new(), methods: BTreeMap::new(), errors: BTreeMap::new() };
+        let mut published = Self {
+            types: BTreeMap::new(),
+            methods: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            unseen: RefCell::default(),
+        };
         let mut head = "";
         for line in TABLE.lines().filter(|line| line.starts_with("| ")) {
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -72,6 +79,7 @@ impl Published {
             Some((name, with)) => (name.trim_start_matches("[`"), Some(with.to_owned())),
             None => (name.trim_start_matches("[`").trim_end_matches("`]"), None),
         };
+        self.unseen.get_mut().insert(name.into());
         let members = members.split(", ").filter(|m| !m.is_empty());
         self.types.entry(name.into()).or_default().push(Row {
             with,
@@ -81,9 +89,10 @@ impl Published {
         });
     }
 
-    /// The types that the table is about
-    pub fn types(&self) -> impl Iterator<Item = &str> {
-        self.types.keys().map(String::as_str)
+    /// The types of the table that no value was of that was [lowered](Self::lower), at any depth
+    #[must_use]
+    pub fn unseen(&self) -> Vec<String> {
+        self.unseen.borrow().iter().cloned().collect()
     }
 
     /// Whether a revision has a method
@@ -108,6 +117,7 @@ impl Published {
     /// The table says that it is refused.
     pub fn lower(&self, version: Version, name: &str, value: &Value) -> Result<Value, Refused> {
         let name = parts::kind(name, value);
+        self.unseen.borrow_mut().remove(name);
         let rows = self.types.get(name).map_or(&[][..], Vec::as_slice);
         let concerned = |row: &&Row| row.with.as_deref().is_none_or(|with| parts::is_with(with, value));
         let lacking = |row: &&Row| concerned(row) && !row.exists.contains(&version);
