@@ -122,6 +122,8 @@ fn declared(schemas: &Schemas, revision: &str, row: &Row, name: &str) -> Option<
 
 struct Tally {
     published: Published,
+    /// Members that some wrong value was tried in, and whether none was refused so far
+    tolerant: BTreeMap<(&'static str, String), bool>,
     /// Values that went out, and refusals, by type and revision
     seen: BTreeMap<(&'static str, &'static str), (u32, u32)>,
 }
@@ -138,7 +140,8 @@ impl Tally {
         assert_eq!(&read(&full_text).expect("a value"), value, "{full_text}");
         let exact: Value = serde_json::from_str(&full_text).expect("JSON");
         let full = plain(&exact);
-        spoil(row, &full, read);
+        spoil(row, &full, read, &mut self.tolerant);
+        twice(row, &full_text, read);
         for version in Version::ALL {
             let counts = self.seen.entry((row.name, version.as_str())).or_default();
             let told = self.published.lower(version, row.name, &exact);
@@ -184,7 +187,12 @@ impl Tally {
 }
 
 /// A member that is missing, or is of another type, is named or does not matter; nothing panics
-fn spoil<T: Debug>(row: &Row, full: &Value, read: &impl Fn(&str) -> serde_json::Result<T>) {
+fn spoil<T: Debug>(
+    row: &Row,
+    full: &Value,
+    read: &impl Fn(&str) -> serde_json::Result<T>,
+    tolerant: &mut BTreeMap<(&'static str, String), bool>,
+) {
     for (member, value) in full.as_object().expect("an object") {
         let mut without = full.clone();
         without.as_object_mut().expect("an object").remove(member);
@@ -192,15 +200,32 @@ fn spoil<T: Debug>(row: &Row, full: &Value, read: &impl Fn(&str) -> serde_json::
             let error = error.to_string();
             assert!(error.contains(&format!("missing field `{member}`")), "{}: {error}", row.name);
         }
+        let tolerant = tolerant.entry((row.name, member.clone())).or_insert(true);
         for wrong in [json!(null), json!(true), json!(-1.5), json!("x"), json!([[]]), json!({ "x": {} })] {
             let mut spoilt = full.clone();
             spoilt[member] = wrong.clone();
             if let Err(error) = read(&spoilt.to_string()) {
                 let error = error.to_string();
+                *tolerant = false;
                 let named = error.starts_with(&format!("`{member}"));
                 assert!(named, "{}: {member}: {wrong} instead of {value}: {error}", row.name);
             }
         }
+    }
+}
+
+/// An object that has a member twice is refused, whatever the member, and the member is named: readers that take the
+/// first and readers that take the last must not see two messages
+fn twice<T: Debug>(row: &Row, text: &str, read: &impl Fn(&str) -> serde_json::Result<T>) {
+    let full: Value = serde_json::from_str(text).expect("JSON");
+    for (member, value) in full.as_object().expect("an object") {
+        let name = json!(member).to_string();
+        let doubled = match text.strip_suffix('}') {
+            Some(open) => format!("{open},{name}:{value}}}"),
+            None => panic!("{text}"),
+        };
+        let error = read(&doubled).expect_err(&doubled).to_string();
+        assert!(error.contains(member.as_str()), "{}: {member}: {error}", row.name);
     }
 }
 
@@ -272,7 +297,7 @@ macro_rules! rows {
 #[test]
 fn values_are_valid_in_every_revision_and_survive() {
     let schemas = Schemas::from_env();
-    let mut tally = Tally { published: Published::read(), seen: BTreeMap::new() };
+    let mut tally = Tally { published: Published::read(), tolerant: BTreeMap::new(), seen: BTreeMap::new() };
     rows! { tally schemas
         Implementation ["Implementation"] Alone;
         Icon ["Icon"] Alone;
@@ -371,6 +396,15 @@ fn values_are_valid_in_every_revision_and_survive() {
     }
     every_type_was_seen(&tally);
     assert_eq!(tally.published.unseen(), [""; 0], "rows of the table without a value");
+    let unknown = ["x-odd", "é\"", "org.example/a"];
+    let free = tally.tolerant.iter().filter(|((_, member), free)| **free && !unknown.contains(&&**member));
+    let free: Vec<_> = free.map(|((name, member), _)| format!("{name}.{member}")).collect();
+    let any = [
+        "CallToolResult.structuredContent",
+        "LoggingMessageParams.data",
+        "ToolResultContent.structuredContent",
+    ];
+    assert_eq!(free, any, "members that take anything");
 }
 
 /// Where the schema has the type, values of it went out; where it is not there, each was refused or replaced
@@ -387,6 +421,65 @@ fn every_type_was_seen(tally: &Tally) {
     assert_eq!((sent("DiscoverResult", "2025-11-25"), sent("InitializeParams", "2026-07-28")), (0, 0));
     assert_eq!((sent("ElicitUrlParams", "2025-06-18"), sent("ElicitFormParams", "2025-03-26")), (0, 0));
     assert!(sent("ElicitFormParams", "2025-06-18") > 0 && sent("ElicitUrlParams", "2025-11-25") > 0);
+}
+
+/// Words that nobody knows are kept, whatever the type (they may be of a revision to come)
+#[test]
+fn unknown_words_are_kept() {
+    macro_rules! kept {
+        ($($type:ident)*) => {$(
+            for word in ["x-unknown", "", "User ", "q\"\u{e9}"] {
+                let text = json!(word).to_string();
+                let read: $type = serde_json::from_str(&text).expect(stringify!($type));
+                assert_eq!(serde_json::to_string(&read).expect("JSON"), text, stringify!($type));
+                for version in Version::ALL {
+                    assert_eq!(parsed(&encode_for(version, &read).expect("a word")), word);
+                }
+            }
+        )*};
+    }
+    kept! {
+        Role CacheScope IconTheme TaskSupport LoggingLevel IncludeContext ToolChoiceMode StopReason ElicitAction
+        StringFormat NumberKind ResultType
+    }
+    // Kinds of content are words, too, with something around them.
+    for odd in [r#"{"type":"hologram","x":1}"#, r#"{"type":"hologram"}"#] {
+        let read: Content<'_> = serde_json::from_str(odd).expect("kept");
+        assert_eq!(serde_json::to_string(&read).expect("JSON"), odd);
+    }
+}
+
+/// Every public type of the model is a row above, or a part of one
+#[test]
+fn no_type_of_the_model_is_left_out() {
+    let source = include_str!("../core/src/model/mod.rs");
+    let rows = include_str!("model_round_trip.rs");
+    let named = |text: &str, name: &str| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
+    // What is drawn as a part of rows, by the generator of values; and what is no message.
+    let parts = include_str!("model_round_trip/values.rs");
+    let apart = [
+        "Blocks",
+        "Cursor",
+        "Extra",
+        "ElicitMode",
+        "InputRequests",
+        "InputResponses",
+        "Map",
+        "NotificationMeta",
+        "ProgressToken",
+        "RequestMeta",
+        "ResultMeta",
+        "TraceContext",
+    ];
+    let uses = source.split("pub use ").skip(1).map(|part| part.split(';').next().unwrap_or_default());
+    let names: Vec<&str> = uses
+        .flat_map(|part| part.split(|c: char| !c.is_alphanumeric()))
+        .filter(|name| name.starts_with(char::is_uppercase))
+        .collect();
+    assert!(names.len() > 100, "{}", names.len());
+    for name in names {
+        assert!(named(rows, name) || named(parts, name) || apart.contains(&name), "{name} is never drawn");
+    }
 }
 
 /// What the rows above cannot say: forms and unions went without a name of their own at first; tools need a revision

@@ -34,7 +34,7 @@ message! {
         /// To be sent back with the answers, unread (MRTR-010, MRTR-011)
         opt request_state: String = "requestState",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 
