@@ -49,6 +49,8 @@ mod threaded;
 pub mod validate;
 #[cfg(feature = "validate")]
 mod validate_bounds;
+#[cfg(all(test, feature = "validate"))]
+mod validate_steps;
 
 pub use catch::{Panic, catch};
 pub use clock::Clock;
