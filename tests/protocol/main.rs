@@ -26,3 +26,4 @@ mod timeouts;
 mod tolerance;
 mod transcripts;
 mod verdict;
+mod vocabulary;

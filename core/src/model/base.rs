@@ -136,7 +136,7 @@ mod tests {
     use super::super::for_tests::{missing, same};
     use super::*;
 
-    // covers: META-026, META-027, META-035
+    // covers: META-026, META-027, META-031, META-035
     #[test]
     fn identities_have_icons() {
         let icon = Icon::new("https://x.example/i.png")
