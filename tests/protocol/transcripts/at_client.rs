@@ -129,7 +129,7 @@ fn call(
     params: &Value,
     options: &CallOptions,
 ) -> Result<CallKey, UseError> {
-    typed! { method, params, |params| engine.call(now, method, params, options),
+    typed! { method, params, |typed| engine.call(now, method, typed, options),
         "tools/list" PaginatedParams;
         "tools/call" CallToolParams<'_>;
         "resources/list" PaginatedParams;

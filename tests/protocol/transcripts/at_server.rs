@@ -110,7 +110,7 @@ impl Replay {
 
 /// Answers a call with the result that belongs to its method
 fn complete(engine: &mut Engine, now: Instant, call: &Call, result: &Value) -> Result<(), UseError> {
-    typed! { call.method(), result, |result| engine.complete(now, call.id(), result),
+    typed! { call.method(), result, |typed| engine.complete(now, call.id(), typed),
         "tools/list" ListToolsResult;
         "tools/call" CallToolResult<'_>;
         "resources/list" ListResourcesResult;

@@ -184,8 +184,8 @@ macro_rules! typed {
         let text = mcp_tests::harness::build::raw($json);
         match $method {
             $( $name => {
-                let typed: $type $(<$life>)? = text.parse().unwrap_or_else(|e| panic!("{}: {e}", $method));
-                let $read = &typed;
+                let read: $type $(<$life>)? = text.parse().unwrap_or_else(|e| panic!("{}: {e}", $method));
+                let $read = &read;
                 $use
             } )*
             _ => {
