@@ -7,8 +7,10 @@
 //! Only the dialects' own folders are run: `optional` holds formats, which are not enforced here, and what validators may
 //! leave out.
 
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
 use core::fmt::Write as _;
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
