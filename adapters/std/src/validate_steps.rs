@@ -73,3 +73,68 @@ fn no_check_takes_more_steps_than_the_survey_allows() {
     assert!(long <= 4 * short + 100, "{short} steps, then {long}");
     assert!(most > 10_000, "{most}: hostile enough");
 }
+
+/// A small generator (xorshift64*), repeated by its seed
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
+    }
+
+    /// A schema of any keywords, with references to each of four definitions
+    fn schema(&mut self, depth: u64) -> Value {
+        let mut schema = Map::new();
+        for _ in 0..1 + self.below(3) {
+            let inner = |dice: &mut Self| dice.schema(depth + 1);
+            let (keyword, value) = match self.below(if depth > 3 { 4 } else { 12 }) {
+                0 => ("format", json!("counted")),
+                1 => ("type", json!(["string", "array", "object", "number"][self.below(4) as usize])),
+                2 => ("$ref", json!(format!("#/$defs/d{}", self.below(4)))),
+                3 => ("minItems", json!(self.below(4))),
+                4 => ("items", inner(self)),
+                5 => ("additionalProperties", inner(self)),
+                6 => ("not", inner(self)),
+                7 => ("properties", json!({"a": inner(self), "b": inner(self)})),
+                8 => ("allOf", json!([inner(self), inner(self)])),
+                9 => ("oneOf", json!([inner(self), inner(self), inner(self)])),
+                10 => ("unevaluatedProperties", inner(self)),
+                _ => ("anyOf", json!([inner(self), inner(self)])),
+            };
+            schema.insert(keyword.into(), value);
+        }
+        Value::Object(schema)
+    }
+
+    fn value(&mut self, depth: u64) -> Value {
+        match self.below(if depth > 7 { 2 } else { 6 }) {
+            0 => json!("x"),
+            1 => json!(self.below(9)),
+            2 | 3 => (0..self.below(4)).map(|_| self.value(depth + 1)).collect(),
+            _ => json!({"a": self.value(depth + 1), "b": self.value(depth + 1)}),
+        }
+    }
+}
+
+// covers: SCHEMA-009
+#[test]
+fn schemas_by_chance_take_no_more_steps_either() {
+    let (mut ran, mut recursive, mut most) = (0, 0, 0);
+    for seed in 1..400 {
+        let mut dice = Dice(seed);
+        let mut schema = dice.schema(0);
+        schema["$defs"] = (0..4).map(|i| (format!("d{i}"), dice.schema(1))).collect::<Map<_, _>>().into();
+        let value = dice.value(0);
+        // Beyond the bounds, or a definition that means only itself.
+        let Ok(survey) = Survey::of(&schema, &Bounds::default()) else { continue };
+        let (taken, allowed) = steps(&schema, &value);
+        assert!(taken <= allowed, "{schema} with {value}: {taken} steps of {allowed}");
+        ran += 1;
+        recursive += usize::from(survey.recursive);
+        most = most.max(taken);
+    }
+    assert!(ran > 300 && recursive > 30 && most > 20, "{ran} ran, {recursive} recursive, {most} steps");
+}
