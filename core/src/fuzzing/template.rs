@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use super::dice::Dice;
-use crate::router::template::{MAX_URI, Screen, Template, Value, Values};
+use crate::router::template::{MAX_URI, Mismatch, Screen, Template, Value, Values};
 
 /// Matching takes no more steps than both lengths multiplied; what was found makes a URI again in which the same is
 /// found; nothing that the screen lets through leads elsewhere; and any values expand or are refused
@@ -46,6 +46,11 @@ fn again(template: &Template, uri: &str, found: &Values<'_>) {
         return;
     }
     let second = template.matches(&made, Screen::dangerously_off());
+    // A value that stands for a part of the scheme is encoded, which no scheme can be.
+    let fixed = template.as_str().split('{').next().is_some_and(|text| text.contains(':'));
+    if !fixed && matches!(second, Err(Mismatch::Uri(_))) {
+        return;
+    }
     let second = second.unwrap_or_else(|e| panic!("{template:?} with {uri}, then {made}: {e}"));
     assert_eq!(template.expand(&second).as_deref(), Ok(&*made), "{template:?} with {uri}");
 }
