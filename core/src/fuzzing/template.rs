@@ -41,6 +41,12 @@ pub fn template(data: &[u8]) {
 
 /// What was found means the same once more
 fn again(template: &Template, uri: &str, found: &Values<'_>) {
+    // Pairs of one name are written twice and read once.
+    let mut names: alloc::vec::Vec<&str> = template.variables().collect();
+    names.sort_unstable();
+    if names.windows(2).any(|two| two[0] == two[1]) {
+        return;
+    }
     let made = template.expand(found).unwrap_or_else(|e| panic!("{template:?} with {uri}: {e}"));
     if made.len() > MAX_URI {
         return;
