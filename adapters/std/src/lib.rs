@@ -51,6 +51,8 @@ mod threaded;
 pub mod validate;
 #[cfg(feature = "validate")]
 mod validate_bounds;
+#[cfg(all(test, feature = "validate"))]
+mod validate_steps;
 
 pub use cache::SharedCache;
 pub use catch::{Panic, catch};

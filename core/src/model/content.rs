@@ -23,7 +23,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A picture (CONT-001)
@@ -36,7 +36,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Sound (since 2025-03-26; CONT-001)
@@ -51,7 +51,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Where a resource can be read; it need not stand in the list of resources (since 2025-06-18; TOOL-018)
@@ -76,7 +76,7 @@ message! {
         /// Pictures for it (since 2025-11-25; META-026)
         list icons: Vec<Icon> = "icons",
         /// Metadata (CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A resource, there and then (CONT-003)
@@ -87,7 +87,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 

@@ -33,7 +33,7 @@ message! {
         /// Name for programs, unique within the server: 1 to 128 of `A-Za-z0-9_.-` (TOOL-028)
         name: String = "name",
         /// JSON Schema of the arguments; its root is of type `object` (TOOL-007)
-        input_schema: RawJson = "inputSchema",
+        input_schema: RawJson as Object = "inputSchema",
     } {
         /// Name for people (since 2025-06-18; META-035)
         opt title: String = "title",
@@ -42,7 +42,7 @@ message! {
         /// JSON Schema of structured results (since 2025-06-18; TOOL-015)
         ///
         /// Until 2025-11-25 its root is of type `object`; another one is left out there (TOOL-009).
-        opt output_schema: RawJson = "outputSchema",
+        opt output_schema: RawJson as Object = "outputSchema",
         /// Hints about what it does (since 2025-03-26)
         opt annotations: ToolAnnotations = "annotations",
         /// Pictures for it (since 2025-11-25; META-026)
@@ -50,7 +50,7 @@ message! {
         /// How it may be called (2025-11-25 only)
         opt execution: Box<ToolExecution> = "execution",
         /// Metadata (since 2025-06-18)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Hints about a tool (since 2025-03-26); untrusted unless the server is trusted (TOOL-026)
@@ -89,7 +89,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `tools/call` (TOOL-010)
@@ -98,13 +98,13 @@ message! {
         name: Cow<'a, str> as Text = "name",
     } {
         /// The arguments: a JSON object; none counts as an empty one
-        opt arguments: RawJson = "arguments",
+        opt arguments: RawJson as Object = "arguments",
         /// Answers to what the server asked for (since 2026-07-28; TOOL-012); a client's engine adds them
         opt input_responses: InputResponses<'a> = "inputResponses",
         /// The state that the server gave along with its questions (since 2026-07-28; TOOL-012)
         opt request_state: Cow<'a, str> as Text = "requestState",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `tools/call` (TOOL-013)
@@ -122,7 +122,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 

@@ -39,8 +39,12 @@ impl Engine {
         let (channel, mark) = (record.channel, c.outbox.mark());
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
+        let start = out.len();
         let written = write(out, shape::table(record.version)).and_then(|noted| match record.version.era() {
-            Era::Modern => stamp(out, noted, record.cacheable, &self.config),
+            Era::Modern => {
+                let cacheable = record.cacheable && !asks(noted, out.get(start..).unwrap_or_default());
+                stamp(out, noted, cacheable, &self.config)
+            }
             Era::Legacy => Ok(()),
         });
         if let Err(e) = written {
@@ -97,7 +101,8 @@ impl Engine {
         let out = c.outbox.tail();
         if record.version.era() == Era::Modern {
             let empty = body.iter().skip(1).all(u8::is_ascii_whitespace);
-            append_stamps(out, *noted, record.cacheable, &self.config.stamp, empty);
+            let cacheable = record.cacheable && !asks(*noted, text.as_bytes());
+            append_stamps(out, *noted, cacheable, &self.config.stamp, empty);
         }
         out.push(b'}');
         encode::end(out);
@@ -142,6 +147,15 @@ impl Prepared {
     pub const fn text(&self) -> &RawJson {
         &self.text
     }
+}
+
+/// Whether a result asks for input, and so is not one that can be kept (CACHE-004)
+fn asks(noted: Noted, object: &[u8]) -> bool {
+    let mut asks = false;
+    if noted.has(Noted::RESULT_TYPE) {
+        object_members(object, |name, value| asks |= name == b"resultType" && value == b"\"input_required\"");
+    }
+    asks
 }
 
 /// Adds what every modern result has to the object at the end of `out` (BASE-026, BASE-027, META-018, CACHE-001)

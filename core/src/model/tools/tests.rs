@@ -21,7 +21,7 @@ fn tools_in_a_list() {
     let mut tool = Tool::new("t", object())
         .title("T")
         .description("d")
-        .output_schema(raw("[1]"))
+        .output_schema(raw("{}"))
         .annotations(ToolAnnotations::new().title("A").read_only_hint(false))
         .icons([Icon::new("data:,")])
         .execution(ToolExecution::new().task_support("sometimes"))
