@@ -104,6 +104,8 @@
 //!
 //! | feature | default | what it turns on |
 //! |---|---|---|
+//! | `base64` | yes | results that are made of bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and pictures |
+//! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy`: session ids and sealed state (HMAC-SHA-256 by RustCrypto) |
 
 extern crate alloc;

@@ -75,7 +75,10 @@
 //!
 //! | feature | default | what it turns on |
 //! |---|---|---|
+//! | `base64` | yes | resources that are bytes |
 //! | `crypto` | yes | the feature of that name in `mcp-proto`; nothing here needs it yet |
+//! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `validate` | no | arguments and results checked against their schemas: `mcp_std::validate` |
 
 #![forbid(unsafe_code)]
 

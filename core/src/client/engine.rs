@@ -18,7 +18,7 @@ use crate::calls::ours::{self, Ask};
 use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose, Queued};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::{Noted, Serializer};
+use crate::json::{Noted, OBJECT, Serializer};
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Calls a tool; `arguments` is written as a JSON object (TOOL-010)
+    /// Calls a tool; refused when `arguments` is not written as a JSON object (TOOL-010)
     pub fn call_tool<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -347,9 +347,15 @@ impl Engine {
         #[derive(Serialize)]
         struct Params<'a, T: ?Sized> {
             name: &'a str,
-            arguments: &'a T,
+            arguments: Arguments<'a, T>,
         }
-        self.call(now, vocab::TOOLS_CALL, &Params { name, arguments }, options)
+        struct Arguments<'a, T: ?Sized>(&'a T);
+        impl<T: Serialize + ?Sized> Serialize for Arguments<'_, T> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_newtype_struct(OBJECT, self.0)
+            }
+        }
+        self.call(now, vocab::TOOLS_CALL, &Params { name, arguments: Arguments(arguments) }, options)
     }
 
     /// Asks for a page of a list; which one, the cursor of the page before says (PAGE-005, PAGE-008)

@@ -17,4 +17,4 @@ pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members,
 pub(crate) use shape::{Revisions, Rule, Substitute, Table};
 pub(crate) use swar::{check_utf8, find_newline};
 pub use write::EncodeError;
-pub(crate) use write::{Noted, RAW, Serializer, append_one_line, write_int, write_str};
+pub(crate) use write::{Noted, OBJECT, RAW, Serializer, append_one_line, write_int, write_str};

@@ -151,6 +151,9 @@ impl Noted {
     }
 }
 
+/// What is written as a newtype of this name has to be an object
+pub(crate) const OBJECT: &str = "$object";
+
 pub(crate) struct Serializer<'a> {
     out: &'a mut Vec<u8>,
     depth: u32,
@@ -366,6 +369,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         let substitute = self.shape(name)?;
         let start = self.out.len();
         v.serialize(&mut *self)?;
+        if name == OBJECT && self.out.get(start) != Some(&b'{') {
+            return Err(EncodeError::NotAnObject);
+        }
         if let Some(substitute) = substitute {
             self.replace(start, substitute);
         }

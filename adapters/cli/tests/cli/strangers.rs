@@ -165,12 +165,13 @@ fn odd_answers_are_failures_with_a_reason() {
     odd(&["complete", "a:{b}", "b"], r#"{"completion":{"values":"x"}}"#, "completion.values");
     run(&["inspect"], &[WELCOME, r#"{"tools":5}"#]).code(1).complains(&["listing tools", "no list `tools`"]);
     // Entries that make no sense are shown as far as they do.
-    let list = r#"{"tools":[5,{},{"name":"odd","inputSchema":7}]}"#;
+    let list = r#"{"tools":[5,{},{"name":"bad","inputSchema":7},{"name":"odd","inputSchema":{}}]}"#;
     let done = run(&["inspect"], &[WELCOME, list]).ok();
     done.says(&[
-        "tools (3)",
+        "tools (4)",
         "  (unreadable)  5\n",
         "  (unreadable)  {}\n      missing field `name`",
+        "`inputSchema`",
         "  odd\n",
     ]);
     // A server without tools is not asked.
