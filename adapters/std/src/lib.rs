@@ -16,7 +16,7 @@
 //! | anything with `Read` and `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
-//! With the feature `validate` (off by default) there is [`validate::Schemas`] besides, which checks values against JSON
+//! With the feature `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
 //! Schemas for a [`Router`](mcp_proto::router::Router).
 //!
 //! # Platforms
