@@ -7,14 +7,33 @@ use mcp_benches::scenario::named;
 
 /// What is small is measured as it is, what is large as bytes per second
 fn scenarios(c: &mut Criterion) {
-    for kind in ["floor-envelope", "envelope", "floor-core", "core", "round-trip"] {
+    for kind in [
+        "floor-envelope",
+        "envelope",
+        "floor-core",
+        "core",
+        "round-trip",
+        "raw-call",
+        "typed-call",
+        "typed-list",
+    ] {
         for era in ["legacy", "modern"] {
             let name = format!("{kind}-{era}");
             let mut scenario = named(&name).expect("a scenario of this name");
             c.bench_function(&name, |b| b.iter(|| scenario.op()));
         }
     }
-    for name in ["seal", "open"] {
+    for name in [
+        "floor-read-list",
+        "read-list",
+        "floor-write-list",
+        "write-list",
+        "match-10-4",
+        "match-1000-4",
+        "match-1000-400",
+        "seal",
+        "open",
+    ] {
         let mut scenario = named(name).expect("a scenario of this name");
         c.bench_function(name, |b| b.iter(|| scenario.op()));
     }

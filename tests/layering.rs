@@ -29,6 +29,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("outbox", "json"),
     ("raw", "json"),
     ("seal", "json raw"),
+    // What a validator has to offer; nothing here is one.
+    ("validate", "raw"),
     // Names of the protocol, as data.
     ("version", "json"),
     ("vocab", "version"),
@@ -53,13 +55,13 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // What applications register by name; it makes answers to calls and runs nothing.
-    ("router", "identity json model raw rpc server shape uri vocab version"),
+    ("router", "identity json model raw rpc server shape uri validate vocab version"),
     // Bytes meet engines; nothing below knows of it.
     ("pipe", "client diagnostic error frame server tap time"),
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame json limits meta outbox raw rpc shape slab tap time version vocab";
-const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta model outbox raw rpc seal shape slab tap time version vocab";
+const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta model outbox raw rpc seal shape slab tap time validate version vocab";
 
 /// Modules for tests and measurements, which may use everything
 const OUTSIDE: &[&str] = &["bench", "fuzzing"];

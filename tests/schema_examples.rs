@@ -270,3 +270,23 @@ fn batches_exist_in_one_revision() {
     let problems = check("2025-03-26", json!([ping, call])).unwrap_err();
     assert!(problems[0].starts_with("[1]: 2025-03-26 CallToolRequest: /params: \"name\""), "{problems:?}");
 }
+
+// covers: SCHEMA-012
+#[test]
+fn each_schema_is_of_the_dialect_that_the_map_names() {
+    if Schemas::from_env().is_none() {
+        return;
+    }
+    let dir = std::env::var_os(mcp_tests::schema::SCHEMA_DIR).expect("they were read");
+    for revision in mcp_tests::schema::REVISIONS {
+        let text = fs::read_to_string(Path::new(&dir).join(revision).join("schema.json")).expect("a schema");
+        let schema: Value = serde_json::from_str(&text).expect("JSON");
+        let (dialect, types, others) = match revision {
+            "2024-11-05" | "2025-03-26" | "2025-06-18" => ("draft-07/schema", "definitions", "$defs"),
+            _ => ("draft/2020-12/schema", "$defs", "definitions"),
+        };
+        let named = schema["$schema"].as_str().expect("a dialect").trim_end_matches('#');
+        assert!(named.ends_with(dialect), "{revision}: {named}");
+        assert!(schema[types]["Tool"].is_object() && schema.get(others).is_none(), "{revision}");
+    }
+}

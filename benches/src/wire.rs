@@ -37,6 +37,12 @@ const ID_AT: usize = r#"{"jsonrpc":"2.0","id":"#.len();
 
 const META: &str = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"mcpdrive","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 
+/// The `_meta` of a modern request, as a member
+#[must_use]
+pub fn modern() -> &'static str {
+    META.trim_start_matches(',')
+}
+
 /// Text without a character that JSON escapes
 #[must_use]
 pub fn text(len: usize) -> String {

@@ -104,6 +104,8 @@
 //!
 //! | feature | default | what it turns on |
 //! |---|---|---|
+//! | `base64` | yes | results that are made of bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and pictures |
+//! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy`: session ids; [`seal`]: state that a client keeps (HMAC-SHA-256 by RustCrypto); turns on `base64` |
 
 extern crate alloc;
@@ -143,6 +145,7 @@ mod slab;
 pub mod tap;
 mod time;
 mod uri;
+mod validate;
 mod version;
 mod vocab;
 

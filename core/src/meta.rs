@@ -40,6 +40,16 @@ pub fn is_free_key(key: &str) -> bool {
     labels().all(is_label) && !second && !before_last
 }
 
+/// Whether `identifier` can name an extension in `capabilities.extensions`: spelt as a key of `_meta` that has a prefix
+/// (EXT-002)
+///
+/// Whether the prefix is yours is for you to know: official extensions are under `io.modelcontextprotocol/` (EXT-008).
+#[must_use]
+pub fn is_extension_id(identifier: &str) -> bool {
+    let Some((prefix, name)) = identifier.split_once('/') else { return false };
+    !name.is_empty() && is_name(name) && prefix.split('.').all(is_label)
+}
+
 fn is_name(name: &str) -> bool {
     let b = name.as_bytes();
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
@@ -85,6 +95,28 @@ mod tests {
             "a/b/c",
         ] {
             assert!(!is_free_key(taken), "{taken}");
+        }
+    }
+
+    // covers: EXT-002, EXT-008
+    #[test]
+    fn extensions_are_named_with_a_prefix() {
+        for official in ["tasks", "ui", "oauth-client-credentials", "enterprise-managed-authorization"] {
+            assert!(is_extension_id(&alloc::format!("{PREFIX}{official}")), "{official}");
+        }
+        assert!(is_extension_id("com.example/a_b.c-1"));
+        for bad in [
+            "",
+            "tasks",
+            "/x",
+            "com.example/",
+            "com.example/-x",
+            "com..example/x",
+            "1.example/x",
+            "a/b/c",
+            "a b/c",
+        ] {
+            assert!(!is_extension_id(bad), "{bad}");
         }
     }
 }

@@ -1,15 +1,16 @@
 //! JSON text that was checked once and is passed on as it is.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;
 use serde::de::{self, Deserialize};
-use serde::ser::{self, Serialize};
+use serde::ser::{self, Serialize, SerializeStruct as _};
 use serde_json::value::RawValue;
 
-use crate::json::{EncodeError, MAX_DEPTH, Scanner, Serializer, Span, check_utf8};
+use crate::json::{EncodeError, MAX_DEPTH, RAW, Scanner, Serializer, Span, check_utf8};
 
 /// One valid JSON text: the unit in which payloads pass through the engines
 ///
@@ -47,7 +48,7 @@ impl RawJson {
 
     /// Reads the text as `T`, which may borrow from it
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.0)
+        crate::json::read(&self.0)
     }
 
     /// The text
@@ -110,7 +111,7 @@ impl RawJson {
     /// The text of a JSON string; none for other values
     #[must_use]
     pub fn string(&self) -> Option<String> {
-        self.parse().ok()
+        crate::json::string(&self.0).map(Cow::into_owned)
     }
 }
 
@@ -128,8 +129,10 @@ impl fmt::Display for RawJson {
 
 impl Serialize for RawJson {
     fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = self.parse().map_err(ser::Error::custom)?;
-        raw.serialize(serializer)
+        // As `RawValue` writes itself, but for reading the text once more to make one.
+        let mut raw = serializer.serialize_struct(RAW, 1)?;
+        raw.serialize_field(RAW, self.as_str())?;
+        raw.end()
     }
 }
 

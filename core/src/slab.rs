@@ -67,12 +67,10 @@ impl<T> Slab<T> {
         key
     }
 
-    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         self.slots.get(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_ref()
     }
 
-    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_mut()
     }

@@ -105,6 +105,67 @@ impl core::fmt::Display for Capability {
     }
 }
 
+/// What a server offers by name or URI; each kind is a list of its own (PAGE-001)
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A tool, by its name
+    Tool,
+    /// A resource, by its URI
+    Resource,
+    /// A family of resources, by its template
+    ResourceTemplate,
+    /// A prompt, by its name
+    Prompt,
+}
+
+impl Kind {
+    /// All of them
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt];
+
+    /// The method that lists them
+    pub(crate) const fn list(self) -> &'static str {
+        match self {
+            Self::Tool => TOOLS_LIST,
+            Self::Resource => RESOURCES_LIST,
+            Self::ResourceTemplate => TEMPLATES_LIST,
+            Self::Prompt => PROMPTS_LIST,
+        }
+    }
+
+    /// The capability that a server with such a list declares
+    #[must_use]
+    pub const fn capability(self) -> Capability {
+        match self {
+            Self::Tool => Capability::Tools,
+            Self::Resource | Self::ResourceTemplate => Capability::Resources,
+            Self::Prompt => Capability::Prompts,
+        }
+    }
+
+    /// The name under which the result of a list carries the entries
+    #[must_use]
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Resource => "resources",
+            Self::ResourceTemplate => "resourceTemplates",
+            Self::Prompt => "prompts",
+        }
+    }
+}
+
+impl core::fmt::Display for Kind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::ResourceTemplate => "resource template",
+            Self::Prompt => "prompt",
+        })
+    }
+}
+
 /// One row
 #[derive(Debug)]
 pub(crate) struct Rule {

@@ -350,3 +350,22 @@ fn an_answer_beyond_the_limit_ends_its_call_as_too_large() {
         });
     }
 }
+
+#[test]
+fn arguments_of_a_tool_are_an_object_or_nothing_is_sent() {
+    let mut ready = modern(Chunker::Whole);
+    let mut early = LoneClient::client(client(VersionSet::ALL), Chunker::Whole);
+    early.pump();
+    early.sent();
+    for lone in [&mut ready, &mut early] {
+        for odd in [json!(7), json!(null), json!(["a"]), json!("{}")] {
+            let now = lone.now;
+            let refused = lone.pipe.engine().call_tool(now, "book", &odd, &plain());
+            assert!(matches!(refused, Err(UseError::Encode(_))), "{odd}: {refused:?}");
+        }
+        lone.pump();
+        lone.silent();
+    }
+    let now = ready.now;
+    ready.pipe.engine().call_tool(now, "book", &json!({}), &plain()).expect("an object");
+}

@@ -3,11 +3,13 @@
 extern crate alloc;
 
 mod batches;
+mod caching;
 mod calls_in;
 mod calls_out;
 mod cancel;
 mod classify;
 mod common;
+mod downgrade;
 mod errors;
 mod flow;
 mod hostile;
@@ -28,3 +30,4 @@ mod timeouts;
 mod tolerance;
 mod transcripts;
 mod verdict;
+mod vocabulary;

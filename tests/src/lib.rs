@@ -9,5 +9,6 @@
 extern crate alloc;
 
 pub mod harness;
+pub mod published;
 pub mod requirements;
 pub mod schema;

@@ -28,8 +28,10 @@ mod targets;
 mod tokens;
 
 /// The areas in which each requirement of the core or an adapter needs a test or a reason.
-pub const WATCHED: [&str; 11] =
-    ["BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING"];
+pub const WATCHED: [&str; 20] = [
+    "BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING", "TOOL", "RES",
+    "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT",
+];
 
 /// A row of `spec-map.tsv`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,8 +310,8 @@ mod tests {
         assert_eq!(
             found.text,
             "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  HTTP       1/1\n\n\
-             without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING): 1\n  \
-             BASE-003   later\n"
+             without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING TOOL RES PROMPT COMP \
+             PAGE CONT CACHE SCHEMA EXT): 1\n  BASE-003   later\n"
         );
     }
 

@@ -8,9 +8,10 @@ fn main() -> Result<(), Error> {
     let program = command.next().unwrap_or_else(|| "target/debug/examples/echo".into());
     let mut client = Client::spawn(Program::new(program).args(command).stderr(Stderr::Capture))?;
     for tool in client.list_tools()? {
-        println!("{tool}");
+        println!("{}: {}", tool.name, tool.description.unwrap_or_default());
     }
-    println!("{}", client.call_tool("echo", &serde_json::json!({"text": "hello"}))?);
+    let result = client.call_tool("echo", &serde_json::json!({"text": "hello"}))?;
+    println!("{:?}", result.content.iter().filter_map(|block| block.as_text()).collect::<Vec<_>>());
     if let Some(ended) = client.close()? {
         println!("the server {ended}");
     }

@@ -17,6 +17,7 @@ use crate::client::ClientHandler;
 use crate::drive::{Drive, Opening};
 use crate::error::{Closed, Error};
 use crate::link::Link;
+use crate::memory::Memory;
 
 /// Who is told of the progress of one call
 pub(crate) type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
@@ -26,6 +27,7 @@ pub(crate) struct Connection {
     pub(crate) pipe: pipe::Client,
     pub(crate) drive: Drive,
     pub(crate) handler: Box<dyn ClientHandler + Send>,
+    pub(crate) memory: Memory,
     link: Link,
     patience: Patience,
     /// Calls whose outcome nobody has taken yet, with it once it is there
@@ -58,6 +60,7 @@ impl Connection {
             pipe,
             drive,
             handler,
+            memory: Memory::default(),
             link,
             patience,
             calls: Vec::new(),
@@ -145,7 +148,10 @@ impl Connection {
                 self.answer(&request);
                 Ok(())
             }
-            Event::Notification(notification) => catch(|| handler.notification(&notification)),
+            Event::Notification(notification) => {
+                self.memory.notice(&notification);
+                catch(|| handler.notification(&notification))
+            }
             Event::Diagnostic(diagnostic) => {
                 if let Diagnostic::Noise { line, .. } = &diagnostic {
                     self.noise.get_or_insert_with(|| line.clone());

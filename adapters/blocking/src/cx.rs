@@ -8,7 +8,7 @@ use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitSchema, InputRequest,
     InputResponse, ListRootsResult, LoggingLevel,
 };
-use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Peer};
+use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Peer, Prepared};
 use mcp_proto::{CallId, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use mcp_std::Duplex;
 use serde::Serialize;
@@ -106,6 +106,17 @@ impl<'a> Cx<'a> {
         self.unasked()?;
         let now = self.state.drive.now();
         let outcome = self.state.pipe.engine().complete_raw(now, self.call.id(), result);
+        self.answered(outcome)
+    }
+
+    /// Answers the call with a result that was written before, in the shape of its revision
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
+        let now = self.state.drive.now();
+        let outcome = self.state.pipe.engine().complete_prepared(now, self.call.id(), result);
         self.answered(outcome)
     }
 

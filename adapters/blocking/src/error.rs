@@ -6,6 +6,8 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
+use mcp_proto::client::Violations;
+use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterError;
 use mcp_proto::{CallError, Fault, UseError};
 use mcp_std::child::SpawnError;
@@ -27,10 +29,34 @@ pub enum Error {
     Use(UseError),
     /// The answer to a call is valid, but not what was asked for; the text says what is missing
     Answer(String),
+    /// A tool answered with another structured result than it promises by its output schema (TOOL-016)
+    BadResult(Box<BadResult>),
     /// Something could not be registered at a [`Router`](crate::Router); nothing was served
     Register(RegisterError),
     /// The connection is over
     Closed(Box<Closed>),
+}
+
+/// A structured result that is not what its tool promises, and why
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BadResult {
+    /// The tool
+    pub tool: String,
+    /// All of its result, which is well-formed otherwise
+    pub result: CallToolResult<'static>,
+    /// What is wrong, and where
+    pub violations: Violations,
+}
+
+impl fmt::Display for BadResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the structured result of the tool `{}` is not what its outputSchema promises: {}",
+            self.tool, self.violations
+        )
+    }
 }
 
 /// The end of a connection, with what is known about it
@@ -86,6 +112,7 @@ impl fmt::Display for Error {
             Self::Call(error) => write!(Escaped(f), "{error}"),
             Self::Use(error) => write!(Escaped(f), "{error}"),
             Self::Answer(text) => write!(Escaped(f), "{text}"),
+            Self::BadResult(bad) => write!(Escaped(f), "{bad}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Closed(closed) => closed.fmt(f),
         }
@@ -171,6 +198,7 @@ impl core::error::Error for Error {
             | Self::Call(_)
             | Self::Use(_)
             | Self::Answer(_)
+            | Self::BadResult(_)
             | Self::Register(_)
             | Self::Closed(_) => None,
         }

@@ -41,19 +41,19 @@
 //!
 //! ```no_run
 //! use mcp_blocking::{Client, Program, Stderr};
-//! use mcp_proto::model::CallToolResult;
 //!
 //! let program = Program::new("my-server").arg("--stdio").stderr(Stderr::Capture);
 //! let mut client = Client::spawn(program)?;
 //! for tool in client.list_tools()? {
-//!     println!("{tool}");
+//!     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
 //! }
 //! let answer = client.call_tool("greet", &serde_json::json!({"name": "you"}))?;
-//! println!("{:?}", answer.parse::<CallToolResult>().unwrap().content);
+//! println!("{:?}", answer.content[0].as_text());
 //! let ended = client.close()?; // and how the server ended
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
+//! [`Client::send`] makes any typed request, [`Client::request`] any at all with the result as it came.
 //! [`Client::start`] and [`Client::wait`] are for several calls at once, [`Client::poll`] for the time between calls,
 //! [`ClientHandler`] for what the server says and asks on its own account.
 //!
@@ -65,6 +65,8 @@
 //! - A server that reads the end of its input answers what came before, as far as it can within
 //!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
 //! - A handler that panics answers with an internal error, and nothing else breaks.
+//! - Lists and contents of resources are asked for again when their server says so, and not before
+//!   ([`Options::no_cache`]).
 //! - When a server process dies, the [error](Error) has its exit status and, if stderr is
 //!   [captured](mcp_std::child::Stderr::Capture), its last words. No process outlives its [`Client`].
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.
@@ -73,7 +75,10 @@
 //!
 //! | feature | default | what it turns on |
 //! |---|---|---|
+//! | `base64` | yes | resources that are bytes |
 //! | `crypto` | yes | the feature of that name in `mcp-proto`; nothing here needs it yet |
+//! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `validate` | no | arguments and results checked against their schemas: `mcp_std::validate` |
 
 #![forbid(unsafe_code)]
 
@@ -86,21 +91,23 @@ mod drive;
 mod error;
 mod handler;
 mod link;
+mod memory;
 mod options;
 mod router;
 mod server;
 
 pub use client::{Client, ClientHandler};
 pub use cx::{Answered, Cx};
-pub use error::{Closed, Error};
+pub use error::{BadResult, Closed, Error};
 pub use handler::{Failure, Handler};
 pub use mcp_proto::server::{Call, NoAnswer};
+pub use mcp_std::SharedCache;
 pub use mcp_std::child::{Program, Stderr};
 pub use options::Options;
 pub use router::{Later, Router};
 pub use server::{Server, serve, serve_stdio};
 
 /// The examples of the README, compiled
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "schemars"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

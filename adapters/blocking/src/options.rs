@@ -1,17 +1,22 @@
 //! How a client comes to its server
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use core::borrow::Borrow;
 use core::fmt;
+use core::time::Duration;
 
-use mcp_proto::client::Config;
-use mcp_std::Duplex;
+#[cfg(doc)]
+use mcp_proto::client::Asker;
+use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
 use mcp_std::child::{Patience, Program};
+use mcp_std::{Duplex, SharedCache};
 
 use crate::client::{Client, ClientHandler};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::link::Link;
+use crate::memory::Caching;
 
 /// A client that is about to connect: its configuration, and what is to be there from the first message on
 ///
@@ -36,13 +41,21 @@ pub struct Options {
     config: Config,
     handler: Box<dyn ClientHandler + Send>,
     patience: Patience,
+    caching: Option<Caching>,
+    schemas: Option<OutputSchemas>,
 }
 
 impl Options {
-    /// No callbacks, and the default patience with a server that is to end
+    /// No callbacks, the default patience with a server that is to end, a cache of its own, and no validator
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { config, handler: Box::new(()), patience: Patience::default() }
+        Self {
+            config,
+            handler: Box::new(()),
+            patience: Patience::default(),
+            caching: Some(Caching::default()),
+            schemas: None,
+        }
     }
 
     /// Says who handles what comes from the server
@@ -59,6 +72,50 @@ impl Options {
         self
     }
 
+    /// Keeps lists and contents of resources in `cache`, along with other clients
+    ///
+    /// `server` is the name by which the application knows the server, an address or a command line for instance: what
+    /// is kept of one server is never given for another. `principal` is on whose behalf the client acts, in a spelling
+    /// of the application's: what a server gave to one is given to another only if it said so (CACHE-012).
+    #[must_use]
+    pub fn cache(
+        mut self,
+        cache: &SharedCache,
+        server: impl Into<String>,
+        principal: impl Into<String>,
+    ) -> Self {
+        let legacy = self.caching.and_then(|caching| caching.legacy);
+        let (server, principal) = (server.into(), principal.into());
+        self.caching = Some(Caching { cache: cache.clone(), server, principal, legacy });
+        self
+    }
+
+    /// Keeps no result: everything is asked for each time
+    #[must_use]
+    pub fn no_cache(mut self) -> Self {
+        self.caching = None;
+        self
+    }
+
+    /// Keeps the lists of legacy servers too, until they say that a list has changed, or for `time`
+    ///
+    /// Legacy revisions do not say how long a list may be kept; see [`Asker::keep_legacy`].
+    #[must_use]
+    pub fn cache_legacy(mut self, time: Duration) -> Self {
+        self.caching.get_or_insert_default().legacy = Some(time);
+        self
+    }
+
+    /// Checks structured results against the output schemas that the client has seen in lists of tools (TOOL-016)
+    ///
+    /// `mcp_std::validate::Schemas`, behind the feature `validate`, is a validator. A tool whose schema was not seen
+    /// ([`Client::list_tools`], [`Client::list`]), or cannot be used, is not checked.
+    #[must_use]
+    pub fn validator(mut self, validator: impl SchemaValidator + 'static) -> Self {
+        self.schemas = Some(OutputSchemas::new(validator));
+        self
+    }
+
     /// Starts a server and waits until it is ready; see [`Client::spawn_with`]
     ///
     /// The hook of [`Program::before_spawn`] is asked again when the server has to be started a second time.
@@ -67,11 +124,12 @@ impl Options {
     ///
     /// As [`Client::spawn_with`].
     pub fn spawn(self, program: impl Borrow<Program>) -> Result<Client, Error> {
-        let Self { config, mut handler, patience } = self;
+        let Self { config, mut handler, patience, caching, schemas } = self;
+        let memory = (caching, schemas);
         let link = Link::spawn(program.borrow())?;
         let mut first = Connection::new(config.clone(), link, handler, patience);
         let error = match first.open() {
-            Ok(peer) => return Ok(Client::new(first, peer)),
+            Ok(peer) => return Ok(ready(first, peer, memory)),
             Err(error) => error,
         };
         let Error::Closed(closed) = &error else { return Err(error) };
@@ -82,7 +140,7 @@ impl Options {
         let link = Link::spawn(program.borrow())?;
         let mut second = Connection::new(config.verdict(Some(verdict)), link, handler, patience);
         let peer = second.open()?;
-        Ok(Client::new(second, peer))
+        Ok(ready(second, peer, memory))
     }
 
     /// Speaks over any byte stream, and waits until the server is ready
@@ -91,11 +149,18 @@ impl Options {
     ///
     /// As [`Client::connect`].
     pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<Client, Error> {
-        let Self { config, handler, patience } = self;
+        let Self { config, handler, patience, caching, schemas } = self;
         let mut connection = Connection::new(config, Link::Stream(Box::new(stream)), handler, patience);
         let peer = connection.open()?;
-        Ok(Client::new(connection, peer))
+        Ok(ready(connection, peer, (caching, schemas)))
     }
+}
+
+fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Client {
+    let (caching, schemas) = memory;
+    connection.memory.open(caching, connection.pipe.engine().config(), &peer);
+    connection.memory.schemas = schemas;
+    Client::new(connection, peer)
 }
 
 impl fmt::Debug for Options {

@@ -12,10 +12,11 @@ use mcp_proto::model::{
     CallToolResult, CompletionReference, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
 #[cfg(feature = "schemars")]
-use mcp_proto::router::schema::{self, Profile, schemars::JsonSchema};
+use mcp_proto::router::schema::{self, schemars::JsonSchema};
 use mcp_proto::router::{
     self, Asked, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult,
-    NoResult, Outcome, PageCache, RegisterError, ResourceTarget, Route, Target, ToolTarget, Work,
+    NoResult, Outcome, PageCache, RegisterError, ResourceTarget, Route, SchemaValidator, Target, ToolTarget,
+    Work,
 };
 use mcp_proto::server::Call;
 use mcp_std::Duplex;
@@ -115,11 +116,10 @@ impl Router {
         A: DeserializeOwned + JsonSchema + 'static,
         R: IntoToolResult + 'static,
     {
-        let tool = Tool::new(name, schema::arguments::<A>(Profile::Standard)).description(description);
-        self.tool_with(tool, handler)
+        self.tool_with(schema::tool::<A>(name).description(description), handler)
     }
 
-    /// A tool that is described by hand; its arguments are read as any type, `serde_json::Value` for instance
+    /// A tool that is described further, or by hand; its arguments are read as any type, `serde_json::Value` for instance
     ///
     /// The schema of results comes with the type of the results, if `tool` has none.
     pub fn tool_with<A, R>(
@@ -210,6 +210,12 @@ impl Router {
         self.noted(added)
     }
 
+    /// Has arguments and results checked against the schemas of tools: see [`router::Router::validator`]
+    pub fn validator(&mut self, validator: impl SchemaValidator + 'static) -> &mut Self {
+        let added = self.core.validator(validator).map(drop);
+        self.noted(added)
+    }
+
     /// Adds a hook that sees all calls
     pub fn hook(&mut self, hook: impl Hook + 'static) -> &mut Self {
         self.core.hook(Box::new(hook));
@@ -239,7 +245,7 @@ impl Router {
         self.later.clone()
     }
 
-    /// The router itself: pages, cache hints, validators, removal, and all else that takes no handler
+    /// The router itself: identity, pages, cache hints, removal, and all else that takes no handler
     pub const fn core(&mut self) -> &mut router::Router<impl Sized + use<>> {
         &mut self.core
     }
@@ -293,8 +299,8 @@ impl Handler for Router {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         let outcome = match self.core.route(call) {
             // Written once per revision for as long as nothing changes.
-            Route::Answer(answer) => match self.cache.text(call.version(), &answer) {
-                Some(text) => cx.complete_raw(&text),
+            Route::Answer(answer) => match self.cache.page(call.version(), &answer) {
+                Some(page) => cx.complete_prepared(page),
                 None => cx.complete(&answer),
             },
             Route::Handle(work) => run(&self.core, cx, work),

@@ -51,7 +51,7 @@ pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
 /// });
 /// let mut client = mcp_blocking::Client::connect(mcp_proto::client::Config::new("me", "1.0"), far)?;
 /// let result = client.call_tool("any", &serde_json::json!({}))?;
-/// assert_eq!(result.parse::<CallToolResult>().unwrap().content[0].as_text(), Some("any"));
+/// assert_eq!(result.content[0].as_text(), Some("any"));
 /// client.close()?;
 /// server.join().unwrap()?;
 /// # Ok::<(), mcp_blocking::Error>(())

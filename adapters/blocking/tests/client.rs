@@ -252,6 +252,7 @@ fn a_client_may_move_to_another_thread() {
     moves::<Client>();
     moves::<mcp_blocking::Options>();
     moves::<Error>();
+    moves::<&mcp_blocking::SharedCache>();
 }
 
 // covers: VER-024

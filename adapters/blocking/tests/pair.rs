@@ -7,11 +7,11 @@ mod support;
 use core::time::Duration;
 
 use mcp_blocking::Error;
-use mcp_proto::{CallError, CallKey, CallOptions, RawJson, UseError};
+use mcp_proto::{CallError, CallKey, CallOptions, UseError};
 use serde_json::json;
-use support::{DEADLINE, ERAS, Tools, in_time, pair, text};
+use support::{DEADLINE, ERAS, Tools, in_time, pair, raw_text, text};
 
-fn rpc_code(outcome: Result<RawJson, Error>) -> i64 {
+fn rpc_code<T: core::fmt::Debug>(outcome: Result<T, Error>) -> i64 {
     match outcome {
         Err(Error::Call(CallError::Rpc(error))) => error.code,
         other => panic!("no error of the server: {other:?}"),
@@ -135,7 +135,7 @@ fn calls_that_come_while_a_handler_runs_are_answered_after_it() {
             client.cancel(endless, None).unwrap();
             // Fetched in another order than they come in.
             for (n, call) in calls.iter().enumerate().rev().filter(|(n, _)| *n != 7) {
-                assert_eq!(text(&client.wait(*call).unwrap()), format!("{n}{long}"));
+                assert_eq!(raw_text(&client.wait(*call).unwrap()), format!("{n}{long}"));
             }
             assert!(matches!(client.wait(calls[0]), Err(Error::Use(UseError::Stale))));
             client.close().unwrap();
@@ -188,7 +188,7 @@ fn full_pipes_both_ways() {
             let calls = [0; 3]
                 .map(|_| client.start_tool("echo", &json!({"text": large}), &CallOptions::new()).unwrap());
             for call in calls {
-                assert!(text(&client.wait(call).unwrap()) == large);
+                assert!(raw_text(&client.wait(call).unwrap()) == large);
             }
             client.close().unwrap();
             server.join().unwrap().unwrap();

@@ -14,7 +14,7 @@ use mcp_proto::client::Verdict;
 use mcp_proto::{CallError, CallOptions, Era, Fault, Limits, UseError, VersionSet};
 use mcp_std::child::{How, Patience, Program, SpawnErrorKind, Stderr};
 use serde_json::json;
-use support::{DEADLINE, ERAS, example, hasty, in_time, odd, only, short_client, speaks, text};
+use support::{DEADLINE, ERAS, example, hasty, in_time, odd, only, raw_text, short_client, speaks, text};
 
 fn closed(outcome: Result<impl Sized, Error>) -> (Closed, String) {
     let error = outcome.err().expect("an end");
@@ -36,12 +36,11 @@ fn a_server_of_ours() {
             let mut client = Client::spawn_with(speaks(only(era)), &program).unwrap();
             assert_eq!(client.peer().era(), era);
             let tools = client.list_tools().unwrap();
-            let names: Vec<_> =
-                tools.iter().map(|tool| tool.member("name").unwrap().string().unwrap()).collect();
+            let names: Vec<_> = tools.into_iter().map(|tool| tool.name).collect();
             assert_eq!(names, ["echo", "add"]);
             assert_eq!(text(&client.call_tool("echo", &json!({"text": "\"hello\""})).unwrap()), "\"hello\"");
             let sum = client.call_tool("add", &json!({"a": 20, "b": 22.5})).unwrap();
-            assert_eq!(sum.member("structuredContent").unwrap().as_str(), r#"{"sum":42.5}"#);
+            assert_eq!(sum.structured_content.unwrap().as_str(), r#"{"sum":42.5}"#);
             let ended = client.close().unwrap().unwrap();
             assert_eq!((ended.how, &*ended.last_words), (How::Exited, ""));
             assert!(ended.status.unwrap().success());
@@ -61,7 +60,7 @@ fn large_messages_through_real_pipes() {
         let calls =
             [0; 3].map(|_| client.start_tool("echo", &json!({"text": large}), &CallOptions::new()).unwrap());
         for call in calls {
-            assert!(text(&client.wait(call).unwrap()) == large);
+            assert!(raw_text(&client.wait(call).unwrap()) == large);
         }
         client.close().unwrap();
     });

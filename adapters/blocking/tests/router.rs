@@ -7,9 +7,9 @@ use core::cell::RefCell;
 
 use mcp_blocking::{Client, Cx, Error, Router, serve};
 use mcp_proto::model::*;
-use mcp_proto::router::schema::{Typed, schemars};
-use mcp_proto::router::{Kind, suggest};
-use mcp_proto::{Progress, RpcError};
+use mcp_proto::router::schema::{self, Typed, schemars};
+use mcp_proto::router::{Kind, SchemaError, SchemaValidator, Validate, Violations, suggest};
+use mcp_proto::{Progress, RawJson, RpcError};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -57,8 +57,8 @@ fn router(seen: std::sync::mpsc::Sender<String>) -> Router {
     );
     router.completion(PromptReference::new("plan"), "days", |_, c| suggest(["1", "10", "21"], c.value()));
     router.report(move |_, what| drop(seen.send(what.to_string())));
-    let bad = Tool::new("liar", mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap())
-        .output_schema(mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap());
+    let bad = Tool::new("liar", RawJson::new(r#"{"type":"object"}"#).unwrap())
+        .output_schema(RawJson::new(r#"{"type":"object"}"#).unwrap());
     router.tool_with(bad, |_: &mut Cx<'_>, _: serde_json::Value| "no structure");
     router
 }
@@ -73,7 +73,7 @@ fn a_router_serves() -> Result<(), Error> {
     });
     let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far)?;
     let mut call = |name: &str, args: serde_json::Value| match client.call_tool(name, &args) {
-        Ok(r) => r.as_str().to_owned(),
+        Ok(r) => serde_json::to_string(&r).unwrap(),
         Err(e) => e.to_string(),
     };
     assert!(call("add", json!({"a": 1, "b": 2})).contains(r#""text":"3""#));
@@ -122,4 +122,59 @@ fn the_first_mistake_is_remembered() {
     router.tool("ok", "", |_: &mut Cx<'_>, _: Add| ());
     assert!(router.check().unwrap_err().to_string().contains("`a b`"));
     assert!(router.config().is_err());
+}
+
+/// Takes no schema with a member `no`
+struct Picky;
+
+impl SchemaValidator for Picky {
+    fn compile(&self, schema: &RawJson) -> Result<Box<dyn Validate>, SchemaError> {
+        struct Fits;
+        impl Validate for Fits {
+            fn validate(&self, value: &[u8]) -> Result<(), Violations> {
+                let mut wrong = Violations::new();
+                if value == b"{}" {
+                    wrong.push("/a", "is missing");
+                }
+                if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+            }
+        }
+        match schema.member("no") {
+            Some(_) => Err(SchemaError::Shape("says no")),
+            None => Ok(Box::new(Fits)),
+        }
+    }
+}
+
+// covers: TOOL-022, SCHEMA-005
+#[test]
+fn a_validator_is_asked_before_the_handler() {
+    let (near, far) = mcp_std::memory_pair(4096);
+    let server = std::thread::spawn(move || {
+        let mut router = Router::new("picky", "1");
+        router.validator(Picky);
+        router.tool_with(schema::tool::<Add>("add"), |_: &mut Cx<'_>, _: serde_json::Value| "asked");
+        router.serve(near)
+    });
+    let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far).unwrap();
+    let result = client.call_tool("add", &json!({})).unwrap();
+    assert!(result.failed() && result.content[0].as_text().unwrap().contains("/a: is missing"));
+    let result = client.call_tool("add", &json!({"a": 1})).unwrap();
+    assert_eq!(result.content[0].as_text(), Some("asked"));
+    client.close().unwrap();
+    server.join().unwrap().unwrap();
+
+    // Before or after the tool: what cannot be checked cannot be served.
+    for first in [true, false] {
+        let mut router = Router::new("picky", "1");
+        let bad = Tool::new("bad", RawJson::new(r#"{"type":"object","no":1}"#).unwrap());
+        if first {
+            router.validator(Picky);
+        }
+        router.tool_with(bad, |_: &mut Cx<'_>, _: serde_json::Value| ());
+        if !first {
+            router.validator(Picky);
+        }
+        assert!(router.check().unwrap_err().to_string().contains("inputSchema says no"));
+    }
 }

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use mcp_proto::{Era, RawJson, Version, VersionSet};
 
 use crate::demo::Step;
+use crate::ordered;
 
 /// Looks at servers of the Model Context Protocol (MCP): what they offer, what they answer, what goes over the wire.
 #[derive(Debug, Parser)]
@@ -30,11 +31,29 @@ pub(crate) enum Command {
     /// The answer goes to stdout, progress and everything else to stderr.
     #[command(after_help = CALL_HELP, after_long_help = CALL_HELP)]
     Call(Call),
+    /// Inspect a server as a reviewer would, and say what it does wrong
+    ///
+    /// Lists what it offers, sends it bad requests, and looks at how it begins and ends, in each era that it speaks,
+    /// in fresh processes where that is needed. Tools are never called: they may have effects. The findings go to
+    /// stdout.
+    #[command(after_help = CHECK_HELP, after_long_help = CHECK_HELP)]
+    Check(Check),
+    /// Read a resource and print what it holds
+    ///
+    /// A text is printed as it is, bytes are described; --json has them in Base64.
+    #[command(after_help = READ_HELP, after_long_help = READ_HELP)]
+    Read(Read),
+    /// Fill in a prompt and print its messages
+    #[command(after_help = PROMPT_HELP, after_long_help = PROMPT_HELP)]
+    Prompt(Prompt),
+    /// Ask how an argument of a prompt, or a variable of a resource template, could go on
+    #[command(after_help = COMPLETE_HELP, after_long_help = COMPLETE_HELP)]
+    Complete(Complete),
     /// Measure round trips: whether the server is alive and how fast it answers
     Ping(Ping),
     /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
     ///
-    /// For trying out clients. Ends when its input ends.
+    /// For trying out clients. Ends when its input ends. With --everything it offers something of every kind.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(Serve),
     /// A tour: our client and our server, in both eras, with the wire in view
@@ -61,6 +80,61 @@ pub(crate) struct Call {
     /// The arguments, a JSON object
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object)]
     pub(crate) args: RawJson,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Read {
+    /// The resource's URI: one that `inspect` shows, or one that a template makes
+    pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Prompt {
+    /// The prompt's name, as `inspect` shows it
+    pub(crate) name: String,
+    /// The arguments, a JSON object of strings
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_texts)]
+    pub(crate) args: Texts,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Complete {
+    /// What is being filled in: `prompt:NAME`, or a resource template as `inspect` shows it
+    #[arg(value_name = "OF", value_parser = reference)]
+    pub(crate) reference: Reference,
+    /// The name of the argument or variable
+    pub(crate) argument: String,
+    /// What was typed so far
+    #[arg(default_value = "")]
+    pub(crate) value: String,
+    /// An argument or variable that is filled in already (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) with: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+/// What is being completed
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reference {
+    /// An argument of this prompt
+    Prompt(String),
+    /// A variable of this template
+    Template(String),
+}
+
+/// Members of a JSON object that are all strings
+pub(crate) type Texts = Vec<(String, String)>;
+
+/// What all commands have that ask for one thing
+#[derive(Debug, Args)]
+pub(crate) struct Asking {
     /// Print the result object as JSON instead
     #[arg(long)]
     pub(crate) json: bool,
@@ -70,6 +144,40 @@ pub(crate) struct Call {
     pub(crate) total: Option<Duration>,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Print a JSON array instead, an object for each finding: severity, check, rules, revisions, where, what, fix
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Let warnings fail, too
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print what is checked and nothing else (a JSON array with --json)
+    #[arg(long, conflicts_with = "server")]
+    pub(crate) rules: bool,
+    #[command(flatten)]
+    pub(crate) revisions: Revisions,
+    /// Longest wait for one answer, such as 2s, 500ms or 0.5
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Longest wait for the first answer of a server that was just started
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Show every line on stderr as it passes: → to the server, ← from it
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// What becomes of the server's stderr; bad requests make it complain there, as it may
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = StderrChoice::Capture)]
+    pub(crate) stderr: StderrChoice,
+    /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
+    /// repeated)
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
+    #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
+    pub(crate) server: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +197,9 @@ pub(crate) struct Ping {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
+    /// Offer something of every kind: the fixtures of the conformance suite, and things to try by hand
+    #[arg(long)]
+    pub(crate) everything: bool,
     #[command(flatten)]
     pub(crate) revisions: Revisions,
     /// Longest message that is taken, in bytes
@@ -252,6 +363,32 @@ fn json_object(text: &str) -> Result<RawJson, String> {
     }
 }
 
+fn json_texts(text: &str) -> Result<Vec<(String, String)>, String> {
+    let members =
+        ordered::members(&json_object(text)?).into_iter().map(|(name, value)| match value.string() {
+            Some(text) => Ok((name, text)),
+            None => Err(format!("`{name}` has to be a string: prompts take texts only, \"3\" rather than 3")),
+        });
+    members.collect()
+}
+
+fn reference(text: &str) -> Result<Reference, String> {
+    match text.split_once(':') {
+        None | Some(("", _) | ("prompt", "")) => {
+            Err("is neither prompt:NAME nor a template such as file:///{path}".into())
+        }
+        Some(("prompt", name)) if !name.starts_with("//") => Ok(Reference::Prompt(name.into())),
+        Some(_) => Ok(Reference::Template(text.into())),
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("has to be NAME=VALUE".into()),
+    }
+}
+
 fn frame_size(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(size) if size >= SMALLEST_FRAME => Ok(size),
@@ -293,8 +430,33 @@ Examples:
   mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
   mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server";
 
+const CHECK_HELP: &str = "\
+An error is a MUST of the specification that is broken, a warning a SHOULD, a note good practice. The exit code is 1 when
+there are errors, or warnings with --strict.
+
+Examples:
+  mcp-probe check -- python my_server.py
+  mcp-probe check --json --strict -- my-server | jq -r '.[].what'
+  mcp-probe check --protocol-version 2025-06-18 -- my-server
+  mcp-probe check --rules";
+
+const READ_HELP: &str = "\
+Examples:
+  mcp-probe read test://static-text -- mcp-probe serve --everything
+  mcp-probe read --json file:///etc/hostname -- my-server | jq -r .contents[0].blob | base64 -d";
+
+const PROMPT_HELP: &str = "\
+Examples:
+  mcp-probe prompt travel_plan --args '{\"country\": \"norway\", \"days\": \"5\"}' -- mcp-probe serve --everything";
+
+const COMPLETE_HELP: &str = "\
+Examples:
+  mcp-probe complete prompt:travel_plan country n -- mcp-probe serve --everything
+  mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- mcp-probe serve --everything";
+
 const SERVE_HELP: &str = "\
 Examples:
+  mcp-probe inspect -- mcp-probe serve --everything
   mcp-probe inspect -- mcp-probe serve
   mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18";
 
@@ -331,6 +493,23 @@ mod tests {
                 (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
                 (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn what_is_completed_is_told_by_its_form() {
+        let prompt = |name: &str| Ok(Reference::Prompt(name.into()));
+        let template = |text: &str| Ok(Reference::Template(text.into()));
+        for (text, want) in [
+            ("prompt:plan", prompt("plan")),
+            ("prompt:a:b", prompt("a:b")),
+            ("file:///{path}", template("file:///{path}")),
+            ("prompt://{id}", template("prompt://{id}")),
+        ] {
+            assert_eq!(reference(text), want, "{text}");
+        }
+        for text in ["plan", "", ":x", "prompt:"] {
+            assert!(reference(text).is_err_and(|error| error.contains("prompt:NAME")), "{text}");
         }
     }
 

@@ -7,7 +7,11 @@
 extern crate alloc;
 
 mod args;
+mod ask;
 mod call;
+mod check;
+mod complete;
+mod content;
 mod demo;
 mod escape;
 mod failure;
@@ -16,6 +20,9 @@ mod ordered;
 mod output;
 mod paint;
 mod ping;
+mod progress;
+mod prompt;
+mod read;
 mod schema;
 mod serve;
 mod session;
@@ -31,6 +38,10 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Read(args) => read::run(&args),
+        Command::Prompt(args) => prompt::run(&args),
+        Command::Complete(args) => complete::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -12,7 +12,6 @@ pub(crate) struct Paint {
 
 impl Paint {
     /// Without any
-    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { on: false };
 
     /// For stdout: only when a person looks at it, and has not asked for plain text (<https://no-color.org>)

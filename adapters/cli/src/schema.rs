@@ -16,34 +16,74 @@ pub(crate) struct Member {
     pub(crate) description: String,
 }
 
-/// The members of an object schema in the order of the schema; empty when it says nothing about them
+/// The members of an object schema in the order of the schema, and theirs under them: `address`, `address.city`,
+/// `lines[].text`; empty when it says nothing about them
 ///
 /// A schema comes from a peer and may be anything: what is not understood is left out. The texts are not escaped.
 pub(crate) fn members(schema: &RawJson) -> Vec<Member> {
-    let Some(properties) = schema.member("properties") else { return Vec::new() };
+    let mut all = Vec::new();
+    gather(&mut all, schema, schema, "", NESTING);
+    if all.len() > MEMBERS {
+        all.truncate(MEMBERS);
+        all.push(Member { name: "…".into(), kind: "and more".into(), description: String::new() });
+    }
+    all
+}
+
+fn gather(all: &mut Vec<Member>, root: &RawJson, schema: &RawJson, path: &str, nesting: u32) {
+    let Some(properties) = schema.member("properties") else { return };
     let required: Vec<String> = schema.member("required").and_then(|r| r.parse().ok()).unwrap_or_default();
-    let member = |(name, schema): (String, RawJson)| {
-        let schema: Value = schema.parse().unwrap_or_default();
-        Member {
-            kind: match schema.get("default") {
-                Some(default) => format!("{} = {default}", kind(&schema, NESTING)),
-                None => kind(&schema, NESTING),
-            },
-            description: [&schema["description"], &schema["title"]]
+    for (name, schema) in ordered::members(&properties) {
+        if all.len() > MEMBERS {
+            return;
+        }
+        let schema = resolved(root, schema);
+        let value: Value = schema.parse().unwrap_or_default();
+        let default = value.get("default").filter(|default| !default.is_object() && !default.is_array());
+        let kind = kind(root, &value, NESTING);
+        let optional = if required.contains(&name) { "" } else { "?" };
+        all.push(Member {
+            name: format!("{path}{name}{optional}"),
+            kind: default.map_or_else(|| kind.clone(), |default| format!("{kind} = {default}")),
+            description: [&value["description"], &value["title"]]
                 .into_iter()
                 .find_map(Value::as_str)
                 .unwrap_or_default()
                 .to_owned(),
-            name: if required.contains(&name) { name } else { name + "?" },
+        });
+        if nesting > 0 {
+            gather(all, root, &schema, &format!("{path}{name}."), nesting - 1);
+            if let Some(items) = schema.member("items") {
+                gather(all, root, &resolved(root, items), &format!("{path}{name}[]."), nesting - 1);
+            }
         }
-    };
-    ordered::members(&properties).into_iter().map(member).collect()
+    }
+}
+
+/// What a `$ref` within the schema leads to; the rest stays as it is
+fn resolved(root: &RawJson, mut schema: RawJson) -> RawJson {
+    for _ in 0..NESTING {
+        let pointer = schema.member("$ref").and_then(|to| to.string());
+        let Some(pointer) = pointer.as_deref().and_then(|to| to.strip_prefix('#')) else { break };
+        let mut target = Some(root.clone());
+        for part in pointer.split('/').skip(1) {
+            target = target.and_then(|at| at.member(&part.replace("~1", "/").replace("~0", "~")));
+        }
+        let Some(target) = target.filter(|_| pointer.is_empty() || pointer.starts_with('/')) else { break };
+        schema = target;
+    }
+    schema
 }
 
 /// What a schema allows, in a few words
-fn kind(schema: &Value, nesting: u32) -> String {
+fn kind(root: &RawJson, schema: &Value, nesting: u32) -> String {
     if nesting == 0 {
         return "…".into();
+    }
+    if schema.get("$ref").is_some() {
+        let target = RawJson::encode(schema).map(|raw| resolved(root, raw).parse().unwrap_or_default());
+        let target = target.ok().filter(|target: &Value| target.get("$ref").is_none());
+        return target.map_or_else(|| "any".into(), |target| kind(root, &target, nesting - 1));
     }
     let list = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
     if let Some(value) = schema.get("const") {
@@ -54,12 +94,12 @@ fn kind(schema: &Value, nesting: u32) -> String {
     }
     for word in ["anyOf", "oneOf"] {
         if let Some(Value::Array(schemas)) = schema.get(word) {
-            return schemas.iter().map(|s| kind(s, nesting - 1)).collect::<Vec<_>>().join(" | ");
+            return schemas.iter().map(|s| kind(root, s, nesting - 1)).collect::<Vec<_>>().join(" | ");
         }
     }
     match &schema["type"] {
         Value::String(name) if name == "array" => match schema.get("items") {
-            Some(items @ Value::Object(_)) => format!("array of {}", kind(items, nesting - 1)),
+            Some(items @ Value::Object(_)) => format!("array of {}", kind(root, items, nesting - 1)),
             _ => name.clone(),
         },
         Value::String(name) => format!("{name}{}", bounds(schema)),
@@ -80,6 +120,8 @@ fn bounds(schema: &Value) -> String {
 
 /// How deep a schema is described
 const NESTING: u32 = 4;
+/// How many members are shown
+const MEMBERS: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +155,27 @@ mod tests {
         ];
         assert_eq!(shown, want);
         assert_eq!(members[0].description, "last first");
+    }
+
+    #[test]
+    fn members_of_members_are_shown_too() {
+        let schema = r##"{"properties":{
+            "home":{"$ref":"#/$defs/address"},
+            "edits":{"type":"array","items":{"properties":{"old":{"type":"string"},"new":{"type":"string"}},"required":["old"]}},
+            "list":{"type":"array","items":{"$ref":"#/$defs/address"}},
+            "next":{"$ref":"#"},"odd":{"$ref":"#/nowhere"},"loop":{"$ref":"#/$defs/loop"}
+        },"$defs":{"address":{"type":"object","properties":{"city":{"type":"string"}}},"loop":{"$ref":"#/$defs/loop"}}}"##;
+        let shown = members(&RawJson::new(schema).expect("JSON"));
+        let kind_of = |name: &str| shown.iter().find(|m| m.name == name).map(|m| m.kind.as_str());
+        assert_eq!(kind_of("home?"), Some("object"));
+        assert_eq!(kind_of("home.city?"), Some("string"));
+        assert_eq!(kind_of("edits?"), Some("array of object"));
+        assert_eq!((kind_of("edits[].old"), kind_of("edits[].new?")), (Some("string"), Some("string")));
+        assert_eq!((kind_of("list?"), kind_of("list[].city?")), (Some("array of object"), Some("string")));
+        assert_eq!((kind_of("odd?"), kind_of("loop?")), (Some("any"), Some("any")));
+        assert_eq!((kind_of("next?"), kind_of("next.next?")), (Some("object"), Some("object")));
+        // A schema that contains itself ends.
+        assert!(shown.len() <= MEMBERS + 1, "{}", shown.len());
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
 use mcp_blocking::{Client, ClientHandler, Options};
-use mcp_proto::client::Config;
+use mcp_proto::client::{Config, Kind};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, Era, Limits, VersionSet};
+use mcp_proto::{Diagnostic, Era, Limits, RawJson, VersionSet};
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
 
 use crate::args::{StderrChoice, Target};
@@ -38,7 +38,11 @@ impl Session {
             config = config.hide_in_tap(member);
         }
         let notes = Notes { trace: target.trace, paint: Paint::for_stderr(), noise: Few(NOISE) };
-        let client = Options::new(config).handler(notes).patience(PATIENCE).spawn(program(target)?);
+        let client = Options::new(config).handler(notes).patience(PATIENCE).spawn(program(
+            &target.server,
+            target.stderr,
+            &target.env,
+        )?);
         let client = client.map_err(|error| Failure::of(&error, &asked))?;
         Ok(Self { client, asked })
     }
@@ -105,9 +109,10 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn program(target: &Target) -> Result<Program, Failure> {
-    let (program, args) = target.server.split_first().ok_or_else(|| Failure::usage("no server was named"))?;
-    let stderr = match target.stderr {
+/// What to start
+pub(crate) fn program(server: &[OsString], stderr: StderrChoice, env: &[String]) -> Result<Program, Failure> {
+    let (program, args) = server.split_first().ok_or_else(|| Failure::usage("no server was named"))?;
+    let stderr = match stderr {
         StderrChoice::Show => {
             let paint = Paint::for_stderr();
             Stderr::lines(move |line| say(&format!("{} {}", paint.dim("server:"), escape::line(line))))
@@ -117,7 +122,7 @@ fn program(target: &Target) -> Result<Program, Failure> {
         StderrChoice::Null => Stderr::Null,
     };
     let mut program = Program::new(own(program)).args(args).stderr(stderr);
-    for variable in &target.env {
+    for variable in env {
         program = match variable.split_once('=') {
             Some((name, value)) => program.env(name, value),
             None => program.inherit_env([variable]),
@@ -152,6 +157,10 @@ impl ClientHandler for Notes {
             other if self.trace => note(&format!("the server did something odd: {other}")),
             _ => {}
         }
+    }
+
+    fn unreadable(&mut self, kind: Kind, _: &RawJson, why: &str) {
+        self.noise.note(&format!("an entry of the server's {} cannot be read: {why}", kind.member()));
     }
 
     fn tap(&mut self, record: &TapRecord) {

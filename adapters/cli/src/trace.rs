@@ -22,10 +22,14 @@ pub(crate) fn short_line(record: &TapRecord, paint: Paint, width: usize) -> Stri
 }
 
 fn show(record: &TapRecord, paint: Paint, text: &str) -> String {
-    let micros = record.at.as_micros();
+    line_of(record.at.as_micros(), record.direction, text, paint)
+}
+
+/// A line of text on one line: when, which way, what
+pub(crate) fn line_of(micros: u64, direction: Direction, text: &str, paint: Paint) -> String {
     let time = paint.dim(format!("{:>4}.{:03}s", micros / 1_000_000, micros / 1_000 % 1_000));
     let text = escape::line(text);
-    match record.direction {
+    match direction {
         Direction::Out => format!("{time} {} {}", paint.name("→"), paint.name(text)),
         Direction::In => format!("{time} {} {}", paint.good("←"), paint.good(text)),
     }

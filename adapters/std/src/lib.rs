@@ -3,7 +3,8 @@
 //! The core reads no clock, draws no randomness and touches no handle; on a machine with `std` somebody must.
 //! This crate is that somebody, once for all adapters: a [`Clock`], [`entropy`], byte streams that can wait
 //! for both directions at once ([`Duplex`] and its implementations), server processes ([`child`]), the guard
-//! that keeps a stray `println!` out of the stream ([`guard_stdout`]), and [`catch`] for handlers that panic.
+//! that keeps a stray `println!` out of the stream ([`guard_stdout`]), [`catch`] for handlers that panic, and a
+//! [cache](SharedCache) that clients can share.
 //!
 //! It knows no protocol: no message, method or error code is named here. It moves bytes and minds processes.
 //!
@@ -15,7 +16,7 @@
 //! | anything with `Read` and `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
-//! With the feature `validate` (off by default) there is [`validate::Schemas`] besides, which checks values against JSON
+//! With the feature `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
 //! Schemas for a [`Router`](mcp_proto::router::Router).
 //!
 //! # Platforms
@@ -28,6 +29,7 @@
 
 extern crate alloc;
 
+mod cache;
 mod catch;
 pub mod child;
 mod clock;
@@ -49,7 +51,10 @@ mod threaded;
 pub mod validate;
 #[cfg(feature = "validate")]
 mod validate_bounds;
+#[cfg(all(test, feature = "validate"))]
+mod validate_steps;
 
+pub use cache::SharedCache;
 pub use catch::{Panic, catch};
 pub use clock::Clock;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};

@@ -108,7 +108,7 @@ impl SchemaValidator for Schemas {
     }
 }
 
-fn options(draft: Draft) -> ValidationOptions<'static> {
+pub(crate) fn options(draft: Draft) -> ValidationOptions<'static> {
     jsonschema::options()
         .with_draft(draft)
         .offline()

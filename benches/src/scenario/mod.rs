@@ -1,16 +1,20 @@
 //! The work that is measured, one `op` at a time.
 
 mod large;
+mod lists;
 mod memory;
 mod pair;
 mod parts;
+mod router;
 mod seal;
 mod server;
 
 pub use large::{FloorLarge, Large};
+pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
 pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
 pub use pair::RoundTrip;
 pub use parts::{FloorEnvelope, FrameEnvelope};
+pub use router::{Match, RawCall, RawList, TypedCall, TypedList};
 pub use seal::{Open, Seal};
 pub use server::{Core, FloorCore};
 
@@ -27,13 +31,21 @@ pub trait Scenario {
     fn op(&mut self);
 }
 
-/// The scenario of a name as `core-legacy`, or `seal` where eras make no difference
+/// The scenario of a name as `core-legacy`, or as `read-list` where it has no era
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
         "seal" => return Some(Box::new(Seal::new())),
         "open" => return Some(Box::new(Open::new())),
+        "read-list" => return Some(Box::new(ReadList::new())),
+        "floor-read-list" => return Some(Box::new(FloorReadList::new())),
+        "write-list" => return Some(Box::new(WriteList::new())),
+        "floor-write-list" => return Some(Box::new(FloorWriteList::new())),
         _ => {}
+    }
+    if let Some(("match", rest)) = name.split_once('-') {
+        let (templates, value) = rest.split_once('-')?;
+        return Some(Box::new(Match::new(templates.parse().ok()?, value.parse().ok()?)));
     }
     let (kind, era) = name.rsplit_once('-')?;
     let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
@@ -43,6 +55,10 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
         "floor-core" => Box::new(FloorCore::new(era)),
         "core" => Box::new(Core::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
+        "typed-call" => Box::new(TypedCall::new(era)),
+        "raw-call" => Box::new(RawCall::new(era)),
+        "typed-list" => Box::new(TypedList::new(era)),
+        "raw-list" => Box::new(RawList::new(era)),
         "floor-large" => Box::new(FloorLarge::new(era)),
         "large" => Box::new(Large::new(era)),
         _ => return None,

@@ -136,7 +136,6 @@ impl Inbound {
     }
 
     /// Where `id` stands in `index`, or would
-    #[inline]
     fn place(&self, index: &Index, id: &RequestId) -> Result<usize, usize> {
         // Most peers count upwards: the newest id belongs at the end.
         match index.last().and_then(|k| self.calls.get(*k)) {

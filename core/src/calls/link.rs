@@ -108,13 +108,11 @@ impl<X> Link<X> {
     // ---- time ------------------------------------------------------------------------------------------------
 
     /// Time only moves forward: an older `now` counts as the last one seen
-    #[inline]
     pub(crate) fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
     /// Notes that something was received, so that buffers are kept for a while
-    #[inline]
     pub(crate) fn touch(&mut self) {
         self.last_active = self.now;
         if self.trim_at.is_none() {
@@ -242,7 +240,6 @@ impl<X> Link<X> {
     // ---- sending ---------------------------------------------------------------------------------------------
 
     /// Appends a message to the outbox of a channel
-    #[inline]
     pub(crate) fn send(&mut self, channel: Key, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(c) = self.channels.get_mut(channel).filter(|c| !c.closed) else { return };
         let mark = c.outbox.mark();
@@ -251,7 +248,6 @@ impl<X> Link<X> {
     }
 
     /// Accounts for a message that was appended to the outbox of a channel, and shows it to the tap
-    #[inline]
     pub(crate) fn sent(&mut self, channel: Key, mark: usize) {
         let Some(c) = self.channels.get_mut(channel) else { return };
         c.outbox.wrote(mark);

@@ -1,5 +1,6 @@
 //! Calls of ours: asked, answered, given up.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -8,7 +9,7 @@ use super::link::{Link, Timer};
 use super::outbound::{Match, Outbound};
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
-use crate::json::{EncodeError, Noted, append_one_line, object_members, write_int, write_str};
+use crate::json::{EncodeError, Noted, append_one_line, object_members, read, string, write_int, write_str};
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, encode};
@@ -150,9 +151,9 @@ impl<X> Link<X> {
         let (mut token, mut progress, mut total, mut message) = (None, None, None, None);
         object_members(params, |name, value| match name {
             b"progressToken" => token = RequestId::from_json(value, self.limits.max_id),
-            b"progress" => progress = serde_json::from_slice::<f64>(value).ok(),
-            b"total" => total = serde_json::from_slice::<f64>(value).ok(),
-            b"message" => message = serde_json::from_slice::<String>(value).ok(),
+            b"progress" => progress = read::<f64>(value).ok(),
+            b"total" => total = read::<f64>(value).ok(),
+            b"message" => message = string(value).map(Cow::into_owned),
             _ => {}
         });
         let (Some(token), Some(progress)) = (token, progress) else {

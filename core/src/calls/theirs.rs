@@ -1,5 +1,6 @@
 //! Calls of the peer: begun, reported on, ended.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +9,7 @@ use core::time::Duration;
 use super::inbound::{InCall, Progress, Reporting, Sent};
 use super::link::{Link, Timer};
 use crate::error::UseError;
-use crate::json::{Serializer, object_members, write_str};
+use crate::json::{Serializer, object_members, string, write_str};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
 use crate::time::Instant;
@@ -95,7 +96,7 @@ impl<X> Link<X> {
         let (mut id, mut reason) = (None, None);
         object_members(params, |name, value| match name {
             b"requestId" => id = RequestId::from_json(value, self.limits.max_id),
-            b"reason" => reason = serde_json::from_slice::<String>(value).ok(),
+            b"reason" => reason = string(value).map(Cow::into_owned),
             _ => {}
         });
         Some((id?, reason))

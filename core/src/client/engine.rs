@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::config::Config;
 use super::event::{Event, Peer};
-use super::list::List;
 use super::negotiate::Stage;
 use crate::calls::forms::Forms;
 use crate::calls::inbound::{CallId, Progress, Sent};
@@ -19,7 +18,7 @@ use crate::calls::ours::{self, Ask};
 use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose, Queued};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::{Noted, Serializer};
+use crate::json::{Noted, OBJECT, Serializer};
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
@@ -28,7 +27,7 @@ use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, Verdict, Version};
-use crate::vocab;
+use crate::vocab::{self, Kind};
 
 /// A client without bytes: messages in, messages and events out
 ///
@@ -337,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Calls a tool; `arguments` is written as a JSON object (TOOL-010)
+    /// Calls a tool; refused when `arguments` is not written as a JSON object (TOOL-010)
     pub fn call_tool<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -348,16 +347,22 @@ impl Engine {
         #[derive(Serialize)]
         struct Params<'a, T: ?Sized> {
             name: &'a str,
-            arguments: &'a T,
+            arguments: Arguments<'a, T>,
         }
-        self.call(now, vocab::TOOLS_CALL, &Params { name, arguments }, options)
+        struct Arguments<'a, T: ?Sized>(&'a T);
+        impl<T: Serialize + ?Sized> Serialize for Arguments<'_, T> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_newtype_struct(OBJECT, self.0)
+            }
+        }
+        self.call(now, vocab::TOOLS_CALL, &Params { name, arguments: Arguments(arguments) }, options)
     }
 
     /// Asks for a page of a list; which one, the cursor of the page before says (PAGE-005, PAGE-008)
     pub fn list(
         &mut self,
         now: Instant,
-        list: List,
+        kind: Kind,
         cursor: Option<&str>,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
@@ -366,7 +371,7 @@ impl Engine {
             #[serde(skip_serializing_if = "Option::is_none")]
             cursor: Option<&'a str>,
         }
-        self.call(now, list.method(), &Page { cursor }, options)
+        self.call(now, kind.list(), &Page { cursor }, options)
     }
 
     /// Asks for a page of the tools
@@ -376,7 +381,7 @@ impl Engine {
         cursor: Option<&str>,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
-        self.list(now, List::Tools, cursor, options)
+        self.list(now, Kind::Tool, cursor, options)
     }
 
     /// Gives a call up; it ends with [`CallError::Cancelled`] (CANC-003, CANC-012, CANC-016)

@@ -68,6 +68,11 @@ impl Peer {
         self.version.era()
     }
 
+    /// Whether results say how long they may be kept (CACHE-001)
+    pub(super) const fn hints_at_caching(&self) -> bool {
+        matches!(self.era(), Era::Modern)
+    }
+
     /// Whether the server declared `capability`
     #[must_use]
     pub const fn has(&self, capability: crate::Capability) -> bool {

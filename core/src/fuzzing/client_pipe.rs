@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::dice::{Cut, Dice, Random};
 use super::wire;
-use crate::client::{Config, Event, List, Verdict};
+use crate::client::{Config, Event, Kind, Verdict};
 use crate::pipe::{Client, Pipe};
 use crate::{
     CallId, CallKey, CallOptions, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError,
@@ -157,7 +157,7 @@ impl Play<'_> {
         let made = [
             engine.call_tool(now, "a\n\"b\"", &BTreeMap::from([("x", 1)]), &asking),
             engine.call(now, "x/z", &BTreeMap::from([("y", "z")]), &CallOptions::new().with_meta(meta)),
-            engine.list(now, List::Resources, Some("c"), &CallOptions::new()),
+            engine.list(now, Kind::Resource, Some("c"), &CallOptions::new()),
             engine.ping(now, &asking),
         ];
         for made in &made {

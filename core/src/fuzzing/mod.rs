@@ -7,21 +7,27 @@
 mod client_pipe;
 mod dice;
 mod line;
+mod model;
 mod pair_ops;
+mod router;
 mod scanner;
 #[cfg(feature = "crypto")]
 mod seal;
 mod server_ops;
 mod server_pipe;
+mod template;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use client_pipe::client_pipe;
 pub use line::line;
+pub use model::model;
 pub use pair_ops::pair_ops;
+pub use router::router;
 pub use scanner::scanner;
 #[cfg(feature = "crypto")]
 pub use seal::seal;
 pub use server_ops::server_ops;
 pub use server_pipe::server_pipe;
+pub use template::template;

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use super::dice::Dice;
 use super::wire;
-use crate::client::{self, List};
+use crate::client::{self, Kind};
 use crate::pipe::{Client, Pipe, Server};
 use crate::server;
 use crate::{
@@ -157,7 +157,7 @@ impl Play {
         let (now, engine) = (self.now, self.client.engine());
         let made = match how >> 1 & 3 {
             0 => engine.call_tool(now, "t", &BTreeMap::from([("x", how)]), &options),
-            1 => engine.list(now, [List::Tools, List::Prompts][usize::from(how >> 7)], None, &options),
+            1 => engine.list(now, [Kind::Tool, Kind::Prompt][usize::from(how >> 7)], None, &options),
             2 => engine.ping(now, &options),
             _ => engine.call(now, "x/z", &BTreeMap::from([("x", how)]), &options),
         };

@@ -102,7 +102,7 @@ fn fractions(value: &mut Value) {
 }
 
 /// The names in an object, in order, repeated ones too
-struct Names(Vec<String>);
+pub(super) struct Names(pub(super) Vec<String>);
 
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -126,7 +126,7 @@ impl<'de> Deserialize<'de> for Names {
     }
 }
 
-fn all_differ(names: &[String]) -> bool {
+pub(super) fn all_differ(names: &[String]) -> bool {
     let mut sorted: Vec<&String> = names.iter().collect();
     sorted.sort_unstable();
     sorted.windows(2).all(|w| w[0] != w[1])

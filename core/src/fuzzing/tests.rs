@@ -76,6 +76,21 @@ fn pair_ops() {
 }
 
 #[test]
+fn model() {
+    run("model", super::model);
+}
+
+#[test]
+fn template() {
+    run("template", super::template);
+}
+
+#[test]
+fn router() {
+    run("router", super::router);
+}
+
+#[test]
 fn cuts_lose_nothing() {
     let text: String = "abcdefghij".repeat(100);
     for cut in super::dice::Cut::all(7) {

@@ -7,6 +7,7 @@
 mod canon;
 mod members;
 mod name;
+mod read;
 mod scan;
 mod shape;
 mod swar;
@@ -14,8 +15,10 @@ mod write;
 
 #[cfg(feature = "crypto")]
 pub(crate) use canon::canonical;
+pub(crate) use members::twice;
+pub(crate) use read::{read, string};
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members, unescape};
 pub(crate) use shape::{Revisions, Rule, Substitute, Table};
 pub(crate) use swar::{check_utf8, find_newline};
 pub use write::EncodeError;
-pub(crate) use write::{Noted, Serializer, append_one_line, write_int, write_str};
+pub(crate) use write::{Noted, OBJECT, RAW, Serializer, append_one_line, write_int, write_str};

@@ -137,7 +137,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips white space; the next byte, or zero at the end (which no JSON token starts with)
-    #[inline(always)]
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn peek(&mut self) -> u8 {
         match self.text.get(self.pos) {
             Some(b) if *b > b' ' => *b,
@@ -156,12 +156,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn byte(&self) -> u8 {
         self.text.get(self.pos).copied().unwrap_or(0)
     }
 
-    #[inline(always)]
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn eat(&mut self, byte: u8) -> Result<()> {
         if self.peek() != byte {
             return self.fail();
@@ -177,7 +177,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string; the position is after its closing quote
-    #[inline(always)]
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn string(&mut self) -> Result<Text<'a>> {
         self.eat(b'"')?;
         let rest = self.rest();
@@ -444,11 +444,15 @@ impl<'a> Scanner<'a> {
 
 /// The members of a checked object, in order; nothing for any other value
 pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) {
-    let _ = Scanner::trusted(text).members(&mut |s, name| {
-        let span = s.value()?;
-        each(&name.bytes(), span.of(text).unwrap_or_default());
-        Ok(())
-    });
+    /// Compiled once
+    fn walk<'a>(text: &'a [u8], each: &mut dyn FnMut(&[u8], &'a [u8])) {
+        let _ = Scanner::trusted(text).members(&mut |s, name| {
+            let span = s.value()?;
+            each(&name.bytes(), span.of(text).unwrap_or_default());
+            Ok(())
+        });
+    }
+    walk(text, &mut each);
 }
 
 /// Resolves the escapes of a checked string

@@ -1,4 +1,6 @@
 //! Searches in string bytes, eight at a time in one register: exact, and without `unsafe`.
+//!
+//! What is small and asked for all the time is inlined by force, here and in the scanner, where there is room: on 64 bits.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -9,7 +11,7 @@ const fn zero_bytes(x: u64) -> u64 {
 }
 
 /// High bit set where a string byte needs attention: a quote, a backslash, a control character
-#[inline(always)]
+#[cfg_attr(target_pointer_width = "64", inline(always))]
 const fn special(x: u64) -> u64 {
     // Flipping bit 1 swaps the quote (0x22) with the space (0x20) and leaves control characters below it: one
     // comparison with 0x21 finds both. The high bit is untouched, so bytes of other alphabets stay out.
@@ -18,7 +20,7 @@ const fn special(x: u64) -> u64 {
 }
 
 /// Length of the longest prefix of `text` without quote, backslash or control character
-#[inline(always)]
+#[cfg_attr(target_pointer_width = "64", inline(always))]
 pub(crate) fn plain_prefix(text: &[u8]) -> usize {
     let mut rest = text;
     while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
@@ -37,12 +39,28 @@ pub(crate) fn plain_prefix(text: &[u8]) -> usize {
             0 => text.len(),
             hit => text.len() - 8 + (hit.trailing_zeros() / 8) as usize,
         },
-        None => rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(text.len()),
+        None => short(text),
+    }
+}
+
+/// The same for less than eight bytes, as most names are that we write
+#[inline(never)]
+fn short(text: &[u8]) -> usize {
+    let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) else {
+        return text.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(text.len());
+    };
+    // The first four bytes and the last four, some of them twice: those of the first half come first.
+    let both = u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
+    match special(both) {
+        0 => text.len(),
+        hit => match (hit.trailing_zeros() / 8) as usize {
+            at @ 0..4 => at,
+            at => at + text.len() - 8,
+        },
     }
 }
 
 /// Position of the first newline
-#[inline]
 pub(crate) fn find_newline(text: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', text)
 }
@@ -69,6 +87,10 @@ mod tests {
                     let want = text.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(40);
                     assert_eq!(plain_prefix(&text), want, "{byte:#x} at {at} in {filler:#x}");
                     assert_eq!(find_newline(&text), text.iter().position(|b| *b == b'\n'));
+                    let few = &text[..at % 8];
+                    let want =
+                        few.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(at % 8);
+                    assert_eq!(plain_prefix(few), want);
                 }
             }
         }

@@ -11,7 +11,7 @@ use serde::ser::{self, Serialize};
 
 use super::name::Named;
 use super::scan::object_members;
-use super::shape::{Table, Without};
+use super::shape::{Substitute, Table, Without};
 use super::swar::plain_prefix;
 
 /// A value could not be written as JSON
@@ -47,7 +47,6 @@ impl ser::Error for EncodeError {
 const LARGE: usize = 16 << 10;
 
 /// Appends a string with its quotes
-#[inline]
 pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let plain = plain_prefix(bytes);
@@ -129,6 +128,15 @@ impl Noted {
         };
     }
 
+    /// The same of an object that stands so many bytes further behind
+    pub(crate) const fn behind(self, by: usize) -> Self {
+        let meta = match self.meta {
+            Some(at) => Some(at + by),
+            None => None,
+        };
+        Self { meta, ..self }
+    }
+
     /// Looks at an object that stands in `text` already, `at` being its offset in the buffer
     pub(crate) fn of_text(text: &[u8], at: usize) -> Self {
         let mut noted = Self::default();
@@ -142,6 +150,9 @@ impl Noted {
         noted
     }
 }
+
+/// What is written as a newtype of this name has to be an object
+pub(crate) const OBJECT: &str = "$object";
 
 pub(crate) struct Serializer<'a> {
     out: &'a mut Vec<u8>,
@@ -208,6 +219,28 @@ impl<'a> Serializer<'a> {
         write_str(self.out, name);
     }
 
+    /// Looks up how the type of this name is shaped; what stands in for it, if something has to
+    fn shape(&mut self, name: &str) -> Result<Option<Substitute>, EncodeError> {
+        let Some(table) = self.table else { return Ok(None) };
+        let Some(rule) = table.rule(name) else { return Ok(None) };
+        self.without = Without { members: rule.members, bit: table.bit };
+        if rule.lives & table.bit != 0 {
+            return Ok(None);
+        }
+        let missing = EncodeError::NotInVersion { what: rule.what, revision: table.revision };
+        rule.substitute(table.bit).ok_or(missing).map(Some)
+    }
+
+    /// Puts what stands in for a value in its place
+    #[cold]
+    fn replace(&mut self, start: usize, substitute: Substitute) {
+        let full = self.out.split_off(start);
+        substitute(&full, self.out);
+        if self.depth == 0 {
+            self.noted = Noted::of_text(self.out.get(start..).unwrap_or_default(), start);
+        }
+    }
+
     fn text(&mut self, value: impl core::fmt::Display) {
         let mut text = String::new();
         // Writing into a `String` cannot fail.
@@ -217,7 +250,7 @@ impl<'a> Serializer<'a> {
 }
 
 /// serde_json's own name for "this text is JSON already"
-const RAW: &str = "$serde_json::private::RawValue";
+pub(crate) const RAW: &str = "$serde_json::private::RawValue";
 
 impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     type Ok = ();
@@ -278,15 +311,16 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
     #[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
     fn serialize_f64(self, v: f64) -> Result<(), EncodeError> {
-        if !v.is_finite() {
+        let whole = v as i64;
+        if whole.unsigned_abs() < 1 << 53 && whole as f64 == v && !(v == 0.0 && v.is_sign_negative()) {
+            // `1`, as other languages write it, and not `1.0`.
+            write_int(self.out, whole);
+        } else if let Some(number) = serde_json::Number::from_f64(v) {
+            // The shortest text that reads back as the same number; a float's own `Display` is far larger.
+            self.text(number);
+        } else {
             // JSON has no word for it.
             self.out.extend_from_slice(b"null");
-        } else if v.abs() < 9_007_199_254_740_992.0 && v % 1.0 == 0.0 && !(v == 0.0 && v.is_sign_negative()) {
-            // `1`, as other languages write it, and not `1.0`.
-            write_int(self.out, v as i64);
-        } else {
-            // The shortest text that reads back as the same number.
-            self.text(format_args!("{v:?}"));
         }
         Ok(())
     }
@@ -332,22 +366,14 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         name: &'static str,
         v: &T,
     ) -> Result<(), EncodeError> {
-        let Some((table, rule)) = self.table.and_then(|table| Some((table, table.rule(name)?))) else {
-            return v.serialize(self);
-        };
-        self.without = Without { members: rule.members, bit: table.bit };
-        if rule.lives & table.bit != 0 {
-            return v.serialize(self);
-        }
-        let Some(substitute) = rule.substitute(table.bit) else {
-            return Err(EncodeError::NotInVersion { what: rule.what, revision: table.revision });
-        };
+        let substitute = self.shape(name)?;
         let start = self.out.len();
         v.serialize(&mut *self)?;
-        let full = self.out.split_off(start);
-        substitute(&full, self.out);
-        if self.depth == 0 {
-            self.noted = Noted::of_text(self.out.get(start..).unwrap_or_default(), start);
+        if name == OBJECT && self.out.get(start) != Some(&b'{') {
+            return Err(EncodeError::NotAnObject);
+        }
+        if let Some(substitute) = substitute {
+            self.replace(start, substitute);
         }
         Ok(())
     }
@@ -442,6 +468,16 @@ impl<'s, 'a> Compound<'s, 'a> {
         }
     }
 
+    /// The name of a member, unless that is left out
+    fn key(&mut self, name: &str) {
+        self.skip = self.without.has(name);
+        if !self.skip {
+            self.comma();
+            self.ser.name(name);
+            self.ser.out.push(b':');
+        }
+    }
+
     fn element<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
         self.comma();
         v.serialize(&mut *self.ser)
@@ -530,14 +566,7 @@ impl ser::SerializeMap for Compound<'_, '_> {
     type Ok = ();
     type Error = EncodeError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
-        key.serialize(Named(|name: &str| {
-            self.skip = self.without.has(name);
-            if !self.skip {
-                self.comma();
-                self.ser.name(name);
-                self.ser.out.push(b':');
-            }
-        }))
+        key.serialize(Named(|name: &str| self.key(name)))
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
         if self.skip {
@@ -608,8 +637,13 @@ mod tests {
     #[test]
     fn whole_numbers_are_written_as_such() {
         let mut out = Vec::new();
-        Serializer::any(&mut out, &[1.0, -3.0, 0.0, -0.0, 1e15, 1e16]).expect("numbers");
-        assert_eq!(out, b"[1,-3,0,-0.0,1000000000000000,1e16]");
+        Serializer::any(&mut out, &[1.0, -3.0, 0.0, -0.0, 1e15, 0.1]).expect("numbers");
+        assert_eq!(out, b"[1,-3,0,-0.0,1000000000000000,0.1]");
+        for large in [9_007_199_254_740_992.0, -1e16, 5e-324, f64::MAX] {
+            out.clear();
+            Serializer::any(&mut out, &large).expect("a number");
+            assert_eq!(serde_json::from_slice(&out).ok(), Some(large));
+        }
     }
 
     #[test]

@@ -99,7 +99,7 @@ message! {
     /// notifications that only say that something happened
     EmptyParams {} {
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of a list method (PAGE-008)
@@ -107,7 +107,7 @@ message! {
         /// The cursor of the page before; none for the first page
         opt cursor: Cursor = "cursor",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A result that says only that the request is done
@@ -115,7 +115,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::super::for_tests::{missing, same};
     use super::*;
 
-    // covers: META-026, META-027, META-035
+    // covers: META-026, META-027, META-031, META-035
     #[test]
     fn identities_have_icons() {
         let icon = Icon::new("https://x.example/i.png")

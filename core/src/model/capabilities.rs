@@ -19,7 +19,7 @@ message! {
         /// It asks its user (since 2025-06-18; ELIC-001)
         opt elicitation: ElicitationCapability = "elicitation",
         /// It knows tasks (2025-11-25 only)
-        opt tasks: RawJson = "tasks",
+        opt tasks: RawJson as Object = "tasks",
         /// Extensions with their settings, by identifier (since 2026-07-28; EXT-001)
         opt extensions: Map<RawJson> = "extensions",
     }
@@ -63,7 +63,7 @@ message! {
         /// It has tools (TOOL-001)
         opt tools: ListCapability = "tools",
         /// It knows tasks (2025-11-25 only)
-        opt tasks: RawJson = "tasks",
+        opt tasks: RawJson as Object = "tasks",
         /// Extensions with their settings, by identifier (since 2026-07-28; EXT-001)
         opt extensions: Map<RawJson> = "extensions",
     }

@@ -8,6 +8,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
 use serde::ser::{self, Serialize, Serializer};
 
 use super::message::Name;
+use crate::raw::RawJson;
 
 /// Reads a `T`
 pub(crate) trait Read<'de, T> {
@@ -49,6 +50,26 @@ impl<'de: 'a, 'a> Read<'de, Cow<'a, str>> for Text {
 impl Write<Cow<'_, str>> for Text {
     fn write<S: Serializer>(value: &Cow<'_, str>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(value)
+    }
+}
+
+/// JSON text that is an object
+pub(crate) enum Object {}
+
+impl<'de> Read<'de, RawJson> for Object {
+    fn read<D: Deserializer<'de>>(deserializer: D) -> Result<RawJson, D::Error> {
+        let value = RawJson::deserialize(deserializer)?;
+        if value.is_object() { Ok(value) } else { Err(de::Error::custom("is not a JSON object")) }
+    }
+}
+
+impl Write<RawJson> for Object {
+    fn write<S: Serializer>(value: &RawJson, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_object() {
+            value.serialize(serializer)
+        } else {
+            Err(ser::Error::custom("there is something else where a JSON object has to be"))
+        }
     }
 }
 

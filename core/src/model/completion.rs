@@ -21,7 +21,7 @@ message! {
         /// What else is known (since 2025-06-18; COMP-006)
         opt context: CompletionContext = "context",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A prompt, by its name (COMP-003)
@@ -61,7 +61,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// What could be meant (COMP-004)

@@ -23,7 +23,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A picture (CONT-001)
@@ -36,7 +36,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Sound (since 2025-03-26; CONT-001)
@@ -51,7 +51,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Where a resource can be read; it need not stand in the list of resources (since 2025-06-18; TOOL-018)
@@ -76,7 +76,7 @@ message! {
         /// Pictures for it (since 2025-11-25; META-026)
         list icons: Vec<Icon> = "icons",
         /// Metadata (CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A resource, there and then (CONT-003)
@@ -87,7 +87,7 @@ message! {
         /// For whom it is and how much it matters
         opt annotations: Box<Annotations> = "annotations",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 
@@ -120,6 +120,12 @@ impl<'a> Content<'a> {
         Self::Image(ImageContent::new(data, mime_type))
     }
 
+    /// Sound, given in Base64
+    #[must_use]
+    pub fn audio(data: impl Into<Cow<'a, str>>, mime_type: impl Into<Cow<'a, str>>) -> Self {
+        Self::Audio(AudioContent::new(data, mime_type))
+    }
+
     /// The text, if this is a text block
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
@@ -128,6 +134,28 @@ impl<'a> Content<'a> {
             _ => None,
         }
     }
+}
+
+#[cfg(feature = "base64")]
+impl Content<'static> {
+    /// A picture, given as bytes
+    #[must_use]
+    pub fn image_bytes(bytes: &[u8], mime_type: impl Into<Cow<'static, str>>) -> Self {
+        Self::image(base64(bytes), mime_type)
+    }
+
+    /// Sound, given as bytes
+    #[must_use]
+    pub fn audio_bytes(bytes: &[u8], mime_type: impl Into<Cow<'static, str>>) -> Self {
+        Self::audio(base64(bytes), mime_type)
+    }
+}
+
+/// Bytes as the protocol spells them (CONT-002, RES-020)
+#[cfg(feature = "base64")]
+pub(crate) fn base64(bytes: &[u8]) -> alloc::string::String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 impl<'a> From<&'a str> for Content<'a> {

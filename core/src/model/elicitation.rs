@@ -48,7 +48,7 @@ message! {
         /// `form`, or absent (since 2025-11-25; ELIC-011)
         opt mode: ElicitMode = "mode",
         /// Metadata (until 2025-11-25)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A web page for the user (since 2025-11-25; ELIC-009)
@@ -61,7 +61,7 @@ message! {
         /// By which the end of the matter is told (2025-11-25 only, where it must be there; ELIC-025, ELIC-032)
         opt elicitation_id: String = "elicitationId",
         /// Metadata (2025-11-25 only)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// What is to be filled in: a flat object (ELIC-012)
@@ -83,7 +83,7 @@ message! {
         /// The fields by name: only with `accept`, and only for a form
         opt content: Map<ElicitValue> = "content",
         /// Metadata (until 2025-11-25)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `notifications/elicitation/complete` (2025-11-25 only; ELIC-025)
@@ -92,7 +92,7 @@ message! {
         elicitation_id: String = "elicitationId",
     } {
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 

@@ -82,6 +82,13 @@ impl RpcError {
     }
 }
 
+/// For handlers that write JSON themselves: the details are not for the peer
+impl From<EncodeError> for RpcError {
+    fn from(_: EncodeError) -> Self {
+        Self::internal("the answer cannot be written as JSON")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::RootsCapability;

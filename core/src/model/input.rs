@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de};
 
 use super::base::EmptyParams;
 use super::elicitation::{ElicitParams, ElicitResult};
-use super::map::Map;
+use super::map::{Extra, Map};
 use super::message::{Name, message, within};
 use super::own::Own;
 use super::roots::ListRootsResult;
@@ -36,7 +36,7 @@ message! {
         /// To be sent back with the answers, unread (MRTR-010, MRTR-011)
         opt request_state: String = "requestState",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 
@@ -133,14 +133,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputRequest<'a> {
 /// The parameters among what else may stand beside a method
 fn params<'de, T: Deserialize<'de>, A: de::MapAccess<'de>>(mut map: A) -> Result<Option<T>, A::Error> {
     let mut params = None;
-    while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
-        match &*name {
+    let mut others = Extra::new();
+    while let Some(name) = map.next_key::<Name<'de>>()? {
+        match &*name.0 {
             "method" => return Err(de::Error::duplicate_field("method")),
             "params" if params.is_some() => return Err(de::Error::duplicate_field("params")),
             "params" => params = Some(map.next_value::<Option<T>>().map_err(|e| within("params", &e))?),
-            _ => drop(map.next_value::<de::IgnoredAny>()?),
+            _ => others.read(&name, &mut map)?,
         }
     }
+    others.distinct()?;
     Ok(params.flatten())
 }
 
@@ -223,12 +225,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputResponse<'a> {
             b"roots" => roots = true,
             _ => {}
         });
-        let text = raw.get().as_bytes();
+        let text = raw.get();
         match (action, model, roots) {
-            (true, ..) => serde_json::from_slice(text).map(Self::Elicit),
-            (_, true, _) => serde_json::from_slice(text).map(Self::CreateMessage),
-            (.., true) => serde_json::from_slice(text).map(Self::ListRoots),
-            _ => return Ok(Self::Other(whole)),
+            (true, ..) => serde_json::from_str(text).map(Self::Elicit),
+            (_, true, _) => serde_json::from_str(text).map(Self::CreateMessage),
+            (.., true) => serde_json::from_str(text).map(Self::ListRoots),
+            _ => {
+                // Kept as it is, but not if it means two things.
+                if whole.is_object() {
+                    serde_json::from_str::<Map<de::IgnoredAny>>(text).map_err(de::Error::custom)?;
+                }
+                return Ok(Self::Other(whole));
+            }
         }
         .map_err(de::Error::custom)
     }

@@ -19,7 +19,7 @@ message! {
         client_info: Implementation = "clientInfo",
     } {
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `initialize` (until 2025-11-25; LIFE-003)
@@ -34,7 +34,7 @@ message! {
         /// How to use the server, for a model to read: untrusted text (LIFE-016)
         opt instructions: String = "instructions",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `server/discover` (since 2026-07-28; VER-013)
@@ -53,7 +53,7 @@ message! {
         /// What kind of result it is; a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata; says who the server is ([`ResultMeta`](super::ResultMeta); META-018)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 

@@ -9,6 +9,7 @@ use serde::de::{self, Deserialize, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::message::{Name, within};
+use crate::json::twice;
 use crate::raw::RawJson;
 use crate::rpc::clip;
 
@@ -98,21 +99,14 @@ impl<V> Map<V> {
         if self.0.len() < 2 {
             return Ok(self);
         }
-        match twice(self.0.iter().map(|(name, _)| &**name)) {
-            Some(name) => Err(E::custom(format_args!("duplicate field `{}`", clip(name)))),
+        match twice(self.0.iter().map(|(name, _)| name.as_bytes())) {
+            Some(name) => Err(E::custom(format_args!(
+                "duplicate field `{}`",
+                clip(core::str::from_utf8(name).unwrap_or_default())
+            ))),
             None => Ok(self),
         }
     }
-}
-
-/// Something that stands there twice; n log n, since a peer may decide how much there is
-pub(super) fn twice<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    names.windows(2).find_map(|pair| match pair {
-        [a, b] if a == b => Some(*a),
-        _ => None,
-    })
 }
 
 /// The members of a [`Map`] in the order of their names

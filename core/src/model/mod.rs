@@ -88,53 +88,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What older revisions lack
+//! # What each revision has
 //!
-//! An application makes one value for all revisions; this is what becomes of it. "Left out" means that the member is
-//! not written; a refusal is [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent.
+//! An application makes one value for all revisions; this is what becomes of it. What is not listed exists in all of
+//! them, and a type "with" something is like the type but for what is said there. "Left out" means that the member is not written, also where it stands in something that is written in place of
+//! its type. "Refused" is [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent.
+//! `initialize` is written for the revision that it asks for, whatever comes of it.
 //!
-//! | What | Exists | Elsewhere |
-//! |---|---|---|
-//! | [`Content::Audio`] | since 2025-03-26 | a text that names type and size |
-//! | [`Content::ResourceLink`] | since 2025-06-18 | a text: name (or title), URI, description |
-//! | [`SamplingContent::ToolUse`], [`SamplingContent::ToolResult`] | since 2025-11-25 | a text that says what was called, or what came of it |
-//! | several blocks in a [`SamplingMessage`] | since 2025-11-25 | several messages of one block each |
-//! | several blocks in a [`CreateMessageResult`] | since 2025-11-25 | one text |
-//! | `tools`, `toolChoice` of [`CreateMessageParams`] | since 2025-11-25 | refused |
-//! | `structuredContent` that is an object | since 2025-06-18 | left out; goes into a text block if there is none |
-//! | `structuredContent` that is no object | since 2026-07-28 | the same |
-//! | `outputSchema` | since 2025-06-18; with a root other than `object` since 2026-07-28 | left out |
-//! | `annotations` of [`Tool`] | since 2025-03-26 | left out |
-//! | `title` of tools, prompts and their arguments, resources, templates, [`Implementation`], [`PromptReference`] | since 2025-06-18 | left out |
-//! | `icons`; `description` and `websiteUrl` of [`Implementation`] | since 2025-11-25 | left out |
-//! | `execution` of [`Tool`]; `task`, `tasks` in `extra` | 2025-11-25 only | left out |
-//! | `lastModified` of [`Annotations`] | since 2025-06-18 | left out |
-//! | `_meta` of content, contents, tools, prompts, resources, templates, roots | since 2025-06-18 | left out |
-//! | `_meta` of [`SamplingMessage`] | since 2025-11-25 | left out |
-//! | `_meta` of [`CreateMessageParams`], [`ElicitParams`], [`ElicitResult`], [`ListRootsResult`] | until 2025-11-25 | left out |
-//! | `resultType`, `ttlMs`, `cacheScope` | since 2026-07-28 | left out |
-//! | `inputResponses`, `requestState`; [`InputRequiredResult`] | since 2026-07-28 | left out; refused |
-//! | `context` of [`CompleteParams`] | since 2025-06-18 | left out |
-//! | `message` of [`ProgressParams`] | since 2025-03-26 | left out |
-//! | [`ElicitParams::Form`], [`ElicitResult`] | since 2025-06-18 | refused |
-//! | [`ElicitParams::Url`] | since 2025-11-25, there only with `elicitationId` | refused |
-//! | `mode` of a form, `$schema` of [`ElicitSchema`], `default` of fields but [`BooleanSchema`] | since 2025-11-25 | left out |
-//! | `elicitationId`, [`ElicitationCompleteParams`] | 2025-11-25 only | left out; refused |
-//! | [`TitledSingleSelectEnumSchema`] | since 2025-11-25 | `enum` with `enumNames` |
-//! | fields with several choices, and answers to them | since 2025-11-25 | refused |
-//! | capabilities: `completions` | since 2025-03-26 | left out |
-//! | … `elicitation` | since 2025-06-18; for web pages alone since 2025-11-25 | left out |
-//! | … `elicitation.form`, `elicitation.url`, `sampling.context`, `sampling.tools` | since 2025-11-25 | left out |
-//! | … `roots.listChanged` | until 2025-11-25 | left out |
-//! | … `extensions` | since 2026-07-28 | left out |
-//! | parameters and results of a method | as the method | refused |
-//!
-//! | Error | Exists | Elsewhere |
-//! |---|---|---|
-//! | -32002 resource not found | until 2025-11-25 | -32602 |
-//! | -32042 URL elicitation required | 2025-11-25 only | -32600 |
-//! | -32020 header mismatch, -32021 missing client capability | since 2026-07-28 | -32600 |
-//! | -32022 unsupported protocol version | since 2026-07-28 | -32602 |
+#![doc = include_str!("revisions.md")]
 
 use alloc::vec::Vec;
 
@@ -165,6 +126,7 @@ mod misfit;
 mod notifications;
 pub(crate) mod own;
 mod prompts;
+mod request;
 mod resources;
 mod roots;
 mod sampling;
@@ -212,6 +174,7 @@ pub use notifications::{
 pub use prompts::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
+pub use request::{Listed, Request};
 pub use resources::{
     BlobResourceContents, ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams,
     ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,

@@ -68,7 +68,7 @@ message! {
         level: LoggingLevel = "level",
     } {
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `notifications/message` (LOG-003)
@@ -81,7 +81,7 @@ message! {
         /// What part of the server speaks
         opt logger: String = "logger",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `notifications/progress` (PROG-006)
@@ -96,7 +96,7 @@ message! {
         /// A sentence for people (since 2025-03-26; PROG-009)
         opt message: String = "message",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `notifications/cancelled` (CANC-005)
@@ -106,7 +106,7 @@ message! {
         /// Why, for people
         opt reason: String = "reason",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `subscriptions/listen` (since 2026-07-28; SUB-001)
@@ -115,7 +115,7 @@ message! {
         notifications: SubscriptionFilter = "notifications",
     } {
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// What a subscription is about (since 2026-07-28; SUB-002)
@@ -136,13 +136,13 @@ message! {
         notifications: SubscriptionFilter = "notifications",
     } {
         /// Metadata; names the subscription ([`NotificationMeta`](super::NotificationMeta))
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `subscriptions/listen`, with which the server ends it (since 2026-07-28; SUB-013)
     SubscriptionsListenResult {
         /// Metadata; names the subscription ([`ResultMeta`](super::ResultMeta); SUB-014)
-        meta: RawJson = "_meta",
+        meta: RawJson as Object = "_meta",
     } {
         /// What kind of result it is; a server's engine adds it
         opt result_type: ResultType = "resultType",

@@ -26,7 +26,7 @@ message! {
         /// Pictures for it (since 2025-11-25; META-026)
         list icons: Vec<Icon> = "icons",
         /// Metadata (since 2025-06-18)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Something that a prompt lets fill in (PROMPT-005)
@@ -56,7 +56,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `prompts/get` (PROMPT-004)
@@ -71,7 +71,7 @@ message! {
         /// The state that the server gave along with its questions (since 2026-07-28; MRTR-014)
         opt request_state: Cow<'a, str> as Text = "requestState",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `prompts/get` (PROMPT-004)
@@ -84,7 +84,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A message of a prompt (PROMPT-006)

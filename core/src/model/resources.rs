@@ -33,7 +33,7 @@ message! {
         /// Pictures for it (since 2025-11-25; META-026)
         list icons: Vec<Icon> = "icons",
         /// Metadata (since 2025-06-18)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A family of resources (RES-009)
@@ -54,7 +54,7 @@ message! {
         /// Pictures for them (since 2025-11-25; META-026)
         list icons: Vec<Icon> = "icons",
         /// Metadata (since 2025-06-18)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `resources/list`: one page (RES-003)
@@ -71,7 +71,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `resources/templates/list`: one page (RES-004)
@@ -88,7 +88,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `resources/read` (RES-005)
@@ -101,7 +101,7 @@ message! {
         /// The state that the server gave along with its questions (since 2026-07-28; MRTR-014)
         opt request_state: Cow<'a, str> as Text = "requestState",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `resources/read` (RES-005)
@@ -116,7 +116,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// What a resource holds, as text (CONT-003)
@@ -129,7 +129,7 @@ message! {
         /// Its media type
         opt mime_type: Cow<'a, str> as Text = "mimeType",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// What a resource holds, as bytes (CONT-003, RES-020)
@@ -142,7 +142,7 @@ message! {
         /// Its media type
         opt mime_type: Cow<'a, str> as Text = "mimeType",
         /// Metadata (since 2025-06-18; CONT-006)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `resources/subscribe` and `resources/unsubscribe` (until 2025-11-25; RES-010)
@@ -151,7 +151,7 @@ message! {
         uri: String = "uri",
     } {
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `notifications/resources/updated` (RES-011, RES-013)
@@ -160,7 +160,7 @@ message! {
         uri: String = "uri",
     } {
         /// Metadata; since 2026-07-28 it names the subscription ([`NotificationMeta`](super::NotificationMeta))
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 
@@ -185,6 +185,13 @@ impl<'a> ResourceContents<'a> {
     #[must_use]
     pub fn blob(uri: impl Into<Cow<'a, str>>, blob: impl Into<Cow<'a, str>>) -> Self {
         Self::Blob(BlobResourceContents::new(uri, blob))
+    }
+
+    /// Bytes at `uri`, given as such
+    #[cfg(feature = "base64")]
+    #[must_use]
+    pub fn blob_bytes(uri: impl Into<Cow<'a, str>>, bytes: &[u8]) -> Self {
+        Self::blob(uri, super::content::base64(bytes))
     }
 
     /// The URI
@@ -269,7 +276,7 @@ mod either {
             /// As in both
             opt mime_type: Cow<'a, str> as Text = "mimeType",
             /// As in both
-            opt meta: RawJson = "_meta",
+            opt meta: RawJson as Object = "_meta",
         }
     }
 }

@@ -13,7 +13,7 @@ message! {
         roots: Vec<Root> as List = "roots",
     } {
         /// Metadata (until 2025-11-25)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A place where a server may work: information, not access control (ROOT-013)
@@ -24,7 +24,7 @@ message! {
         /// Name for people
         opt name: String = "name",
         /// Metadata (since 2025-06-18)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 

@@ -74,13 +74,13 @@ message! {
         /// Texts at which the model stops
         opt stop_sequences: Vec<String> = "stopSequences",
         /// Settings for the model's provider: a JSON object
-        opt metadata: RawJson = "metadata",
+        opt metadata: RawJson as Object = "metadata",
         /// Tools that the model may use (since 2025-11-25; SAMP-008)
         opt tools: Vec<Tool> = "tools",
         /// Whether it uses them (since 2025-11-25)
         opt tool_choice: ToolChoice = "toolChoice",
         /// Metadata (until 2025-11-25)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// A message for the model, or of it (SAMP-006)
@@ -91,7 +91,7 @@ message! {
         content: SamplingBlocks<'a> = "content",
     } {
         /// Metadata (since 2025-11-25)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `sampling/createMessage` (SAMP-005)
@@ -108,7 +108,7 @@ message! {
         /// Why it stopped
         opt stop_reason: StopReason = "stopReason",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Which model would do: advice, not an order (SAMP-019)
@@ -144,10 +144,10 @@ message! {
         /// Which tool
         name: Cow<'a, str> as Text = "name",
         /// The arguments: a JSON object
-        input: RawJson = "input",
+        input: RawJson as Object = "input",
     } {
         /// Metadata, to be kept in later requests (SAMP-025)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// What a tool said (since 2025-11-25; SAMP-012)
@@ -164,7 +164,7 @@ message! {
         /// The tool failed; absent means that it did not
         opt is_error: bool = "isError",
         /// Metadata, to be kept in later requests (SAMP-025)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 

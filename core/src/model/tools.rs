@@ -5,12 +5,15 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::de::{self, Deserialize};
+
 use super::base::{CacheScope, Cursor, Icon, ResultType};
 use super::content::{Blocks, Content};
 use super::input::InputResponses;
 use super::message::message;
 use super::words::words;
 use crate::raw::RawJson;
+use crate::rpc::clip;
 
 words! {
     /// Whether a tool may be called as a task (2025-11-25 only)
@@ -30,7 +33,7 @@ message! {
         /// Name for programs, unique within the server: 1 to 128 of `A-Za-z0-9_.-` (TOOL-028)
         name: String = "name",
         /// JSON Schema of the arguments; its root is of type `object` (TOOL-007)
-        input_schema: RawJson = "inputSchema",
+        input_schema: RawJson as Object = "inputSchema",
     } {
         /// Name for people (since 2025-06-18; META-035)
         opt title: String = "title",
@@ -39,7 +42,7 @@ message! {
         /// JSON Schema of structured results (since 2025-06-18; TOOL-015)
         ///
         /// Until 2025-11-25 its root is of type `object`; another one is left out there (TOOL-009).
-        opt output_schema: RawJson = "outputSchema",
+        opt output_schema: RawJson as Object = "outputSchema",
         /// Hints about what it does (since 2025-03-26)
         opt annotations: ToolAnnotations = "annotations",
         /// Pictures for it (since 2025-11-25; META-026)
@@ -47,7 +50,7 @@ message! {
         /// How it may be called (2025-11-25 only)
         opt execution: Box<ToolExecution> = "execution",
         /// Metadata (since 2025-06-18)
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// Hints about a tool (since 2025-03-26); untrusted unless the server is trusted (TOOL-026)
@@ -86,7 +89,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The parameters of `tools/call` (TOOL-010)
@@ -95,13 +98,13 @@ message! {
         name: Cow<'a, str> as Text = "name",
     } {
         /// The arguments: a JSON object; none counts as an empty one
-        opt arguments: RawJson = "arguments",
+        opt arguments: RawJson as Object = "arguments",
         /// Answers to what the server asked for (since 2026-07-28; TOOL-012); a client's engine adds them
         opt input_responses: InputResponses<'a> = "inputResponses",
         /// The state that the server gave along with its questions (since 2026-07-28; TOOL-012)
         opt request_state: Cow<'a, str> as Text = "requestState",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 
     /// The result of `tools/call` (TOOL-013)
@@ -119,7 +122,7 @@ message! {
         /// What kind of result it is (since 2026-07-28); a server's engine adds it
         opt result_type: ResultType = "resultType",
         /// Metadata
-        opt meta: RawJson = "_meta",
+        opt meta: RawJson as Object = "_meta",
     }
 }
 
@@ -194,6 +197,30 @@ impl<'a> CallToolResult<'a> {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.is_error.unwrap_or(false)
+    }
+
+    /// Reads the structured result as `T`, which may borrow from it
+    ///
+    /// Where there is none, because the revision has no such member for instance, the only block of text is read as
+    /// JSON, as servers give structured results besides (TOOL-014).
+    ///
+    /// # Errors
+    ///
+    /// The tool failed ([`failed`](Self::failed)), there is neither, or it does not fit `T`.
+    pub fn parse_structured<'s, T: Deserialize<'s>>(&'s self) -> Result<T, serde_json::Error> {
+        let only_text = || match &self.content[..] {
+            [Content::Text(only)] => Some(&*only.text),
+            _ => None,
+        };
+        if self.failed() {
+            let said = self.content.first().and_then(Content::as_text).unwrap_or_default();
+            return Err(de::Error::custom(format_args!("the tool failed: {}", clip(said))));
+        }
+        match (&self.structured_content, only_text()) {
+            (Some(value), _) => value.parse(),
+            (None, Some(text)) => serde_json::from_str(text),
+            (None, None) => Err(de::Error::custom("there is no structured result")),
+        }
     }
 
     fn form(&self) -> &'static str {

@@ -1,6 +1,5 @@
 //! The macro that unions are written in: kinds of objects that a member tells apart.
 
-use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::{self, Vec};
 
@@ -8,7 +7,7 @@ use serde::de::{self, DeserializeSeed, MapAccess};
 use serde_json::value::RawValue;
 
 use super::message::Name;
-use crate::json::{MAX_DEPTH, Scanner};
+use crate::json::{MAX_DEPTH, Scanner, write_str};
 use crate::raw::RawJson;
 
 /// A type that can be read from members alone
@@ -58,8 +57,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<'de, A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         let Some(value) = self.value.take() else { return self.map.next_value_seed(seed) };
-        // From bytes, as all else is read, so that no code is made twice.
-        seed.deserialize(&mut serde_json::Deserializer::from_slice(value.get().as_bytes()))
+        // From `str`, as all else is read, so that no code is made twice.
+        seed.deserialize(&mut serde_json::Deserializer::from_str(value.get()))
             .map_err(|e| de::Error::custom(e.to_string()))
     }
 }
@@ -70,8 +69,14 @@ pub(crate) fn unknown<'de, A: MapAccess<'de>>(
     kind: &Name<'_>,
     mut map: Rest<'de, A>,
 ) -> Result<RawJson, A::Error> {
-    let quoted = |text: &str| RawJson::encode(text).map_err(de::Error::custom);
-    let mut text = format!("{{{}:{}", quoted(tag)?, quoted(&kind.0)?);
+    let mut text = Vec::new();
+    let member = |text: &mut Vec<u8>, name: &str| {
+        text.push(if text.is_empty() { b'{' } else { b',' });
+        write_str(text, name);
+        text.push(b':');
+    };
+    member(&mut text, tag);
+    write_str(&mut text, &kind.0);
     let mut members = super::Extra::new();
     while let Some(name) = map.next_key::<Name<'de>>()? {
         members.read(&name, &mut map)?;
@@ -80,12 +85,10 @@ pub(crate) fn unknown<'de, A: MapAccess<'de>>(
         if name == tag {
             return Err(de::Error::custom(format_args!("duplicate field `{tag}`")));
         }
-        text.push(',');
-        text.push_str(quoted(name)?.as_str());
-        text.push(':');
-        text.push_str(value.as_str());
+        member(&mut text, name);
+        text.extend_from_slice(value.as_bytes());
     }
-    text.push('}');
+    text.push(b'}');
     RawJson::new(text).map_err(de::Error::custom)
 }
 

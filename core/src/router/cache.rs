@@ -2,22 +2,20 @@
 
 use alloc::vec::Vec;
 
-use super::kinds::Kind;
-use super::page::{CacheHint, Page};
+use super::page::{CacheHint, Page, Place};
 use super::route::Answer;
-use crate::json::Serializer;
-use crate::raw::RawJson;
-use crate::shape;
+use crate::server::Prepared;
 use crate::version::Version;
+use crate::vocab::Kind;
 
 /// Pages of the lists of one router, as text: what has not changed since is not written again
 ///
 /// Apart from the router, so that threads which share one need no lock: each has a cache of its own. Give what comes out
-/// to [`Engine::complete_raw`](crate::server::Engine::complete_raw), which shares the bytes of large pages.
+/// to [`Engine::complete_prepared`](crate::server::Engine::complete_prepared), which shares the bytes of large pages.
 #[derive(Debug, Default)]
 pub struct PageCache {
     /// At most [`MOST`], the last used last
-    pages: Vec<(Key, RawJson)>,
+    pages: Vec<(Key, Prepared)>,
 }
 
 /// All that a page is made of
@@ -41,8 +39,8 @@ impl PageCache {
         Self { pages: Vec::new() }
     }
 
-    /// The text of a list in the shape of a revision; none for other answers
-    pub fn text(&mut self, version: Version, answer: &Answer<'_>) -> Option<RawJson> {
+    /// A list in the shape of a revision; none for other answers
+    pub fn page(&mut self, version: Version, answer: &Answer<'_>) -> Option<&Prepared> {
         let key = match answer {
             Answer::Tools(page) => Key::of(page, version),
             Answer::Resources(page) => Key::of(page, version),
@@ -50,27 +48,25 @@ impl PageCache {
             Answer::Prompts(page) => Key::of(page, version),
             _ => return None,
         };
-        if let Some(at) = self.pages.iter().position(|(k, _)| *k == key) {
+        match self.pages.iter().position(|(k, _)| *k == key) {
             // Moved to the end, which is the last place to be taken away.
-            let page = self.pages.remove(at);
-            self.pages.push(page);
-            return self.pages.last().map(|(_, text)| text.clone());
+            Some(at) => self.pages.get_mut(at..)?.rotate_left(1),
+            None => {
+                let page = Prepared::new(version, answer).ok()?;
+                self.pages.retain(|(k, _)| k.kind != key.kind || k.generation == key.generation);
+                if self.pages.len() >= MOST {
+                    self.pages.remove(0);
+                }
+                self.pages.push((key, page));
+            }
         }
-        let mut text = Vec::new();
-        Serializer::object(&mut text, answer, shape::table(version)).ok()?;
-        let text = RawJson::trusted(text.into());
-        self.pages.retain(|(k, _)| k.kind != key.kind || k.generation == key.generation);
-        if self.pages.len() >= MOST {
-            self.pages.remove(0);
-        }
-        self.pages.push((key, text.clone()));
-        Some(text)
+        self.pages.last().map(|(_, page)| page)
     }
 }
 
 impl Key {
     fn of<T>(page: &Page<'_, T>, version: Version) -> Self {
-        let Page { catalog, kind, after, size, hint, .. } = *page;
+        let Page { catalog, place: Place { kind, after, size, hint, .. } } = *page;
         Self { kind, generation: catalog.generation(), after, size, hint, version }
     }
 }

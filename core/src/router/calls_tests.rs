@@ -124,6 +124,38 @@ fn many_templates_cost_no_more_than_those_that_begin_alike() {
     assert_eq!(router.beginnings.of("r512://x").len(), 1);
 }
 
+// covers: RES-009, RES-019
+#[test]
+fn what_matching_costs_depends_on_the_uri_and_not_on_the_number_of_templates() {
+    // Each family begins in its own way; a few begin like nothing else does, and one like everything.
+    let with = |families: usize| {
+        let mut router = TestRouter::new("many", "1");
+        for i in 0..families {
+            let template = format!("fam{i}://{{id}}/{{+rest}}{{?q,r*}}");
+            router.resource_template(ResourceTemplate::new(template, "n"), told).expect("a template");
+        }
+        router.resource_template(ResourceTemplate::new("{+any}!", "n"), told).expect("a template");
+        router
+    };
+    let steps = |router: &TestRouter, uri: &str| {
+        let tried = router.beginnings.of(uri);
+        let cost = |number| router.templates.numbered(number)?.extra.template.steps(uri);
+        (tried.len(), tried.into_iter().filter_map(cost).sum::<usize>())
+    };
+    let (few, many) = (with(10), with(2_000));
+    let mut last = 0;
+    for length in [10, 100, 1_000, 8_000] {
+        for (unit, end) in [("a", ""), ("%2F", ""), ("../", "!"), ("?q=1&", "#"), ("A/", "?q=1&r=2")] {
+            let uri = format!("fam7://{}{end}", unit.repeat(length / unit.len()));
+            assert_eq!(steps(&few, &uri), steps(&many, &uri), "{unit} {length}");
+        }
+        let (tried, cost) = steps(&many, &format!("fam7://{}", "a".repeat(length)));
+        assert_eq!(tried, 2);
+        assert!(last == 0 || cost <= 11 * last, "{length} bytes: {cost} steps after {last}");
+        last = cost;
+    }
+}
+
 #[test]
 fn threads_can_share_a_router() {
     fn shared<T: Send + Sync>() {}

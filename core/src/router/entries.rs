@@ -12,7 +12,7 @@ use super::hooks::ROOT;
 /// Every item gets a number when it is registered, keeps it when it is replaced, and no number is used twice. So an order
 /// that holds while items come and go is had for nothing, and a place in it, too (PAGE-010).
 pub(super) struct Catalog<T> {
-    items: BTreeMap<u64, Item<T>>,
+    items: Numbered<Item<T>>,
     last: u64,
     /// Counts changes of what is shown
     generation: u64,
@@ -28,20 +28,60 @@ impl<T> Catalog<T> {
         self.generation
     }
 
-    /// Whether a number was ever given away
-    pub(super) const fn was_given(&self, number: u64) -> bool {
-        number <= self.last
+    /// The last number that was given away
+    pub(super) const fn last(&self) -> u64 {
+        self.last
     }
 
     /// Up to `size` of those behind a number, and the number of the last one when there are more
     pub(super) fn page(&self, after: u64, size: usize) -> (Vec<&T>, Option<u64>) {
-        let mut shown = self.items.range(after.saturating_add(1)..).filter(|(_, item)| item.enabled);
+        let mut shown = self.items.behind(after).iter().filter(|(_, item)| item.enabled);
         let (mut items, mut last) = (Vec::new(), None);
         for (number, item) in shown.by_ref().take(size) {
             items.push(&item.item);
             last = Some(*number);
         }
         (items, last.filter(|_| shown.next().is_some()))
+    }
+}
+
+/// Values by number, in order
+///
+/// A list and not a tree: numbers only grow, so that what is new comes last, and a tree for every type that is kept would
+/// be the largest part of a small program. Boxed, so that taking one out moves little.
+struct Numbered<V>(Vec<(u64, Box<V>)>);
+
+impl<V> Numbered<V> {
+    fn find(&self, number: u64) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&number, |(n, _)| *n)
+    }
+
+    fn get(&self, number: u64) -> Option<&V> {
+        self.0.get(self.find(number).ok()?).map(|(_, value)| &**value)
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut V> {
+        let at = self.find(number).ok()?;
+        self.0.get_mut(at).map(|(_, value)| &mut **value)
+    }
+
+    fn set(&mut self, number: u64, value: V) {
+        let value = Box::new(value);
+        match self.find(number) {
+            Ok(at) => drop(self.0.get_mut(at).map(|place| place.1 = value)),
+            Err(at) => self.0.insert(at, (number, value)),
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<V> {
+        let at = self.find(number).ok()?;
+        Some(*self.0.remove(at).1)
+    }
+
+    /// All with larger numbers
+    fn behind(&self, number: u64) -> &[(u64, Box<V>)] {
+        let at = self.0.partition_point(|(n, _)| *n <= number);
+        self.0.get(at..).unwrap_or_default()
     }
 }
 
@@ -65,14 +105,14 @@ pub(super) struct Entry<'a, T, H, X> {
 /// All of one kind
 pub(super) struct Entries<T, H, X> {
     pub(super) catalog: Catalog<T>,
-    rests: BTreeMap<u64, Rest<H, X>>,
+    rests: Numbered<Rest<H, X>>,
     numbers: BTreeMap<Box<str>, u64>,
 }
 
 impl<T, H, X> Default for Entries<T, H, X> {
     fn default() -> Self {
-        let catalog = Catalog { items: BTreeMap::new(), last: 0, generation: 0 };
-        Self { catalog, rests: BTreeMap::new(), numbers: BTreeMap::new() }
+        let catalog = Catalog { items: Numbered(Vec::new()), last: 0, generation: 0 };
+        Self { catalog, rests: Numbered(Vec::new()), numbers: BTreeMap::new() }
     }
 }
 
@@ -96,7 +136,7 @@ impl<T, H, X> Entries<T, H, X> {
         extra: impl FnOnce(Option<X>) -> X,
     ) -> (u64, bool) {
         let number = self.number(name);
-        let old = self.rests.remove(&number);
+        let old = self.rests.remove(number);
         let new = old.is_none();
         let (old, scope) = old.map_or((None, ROOT), |old| (Some(old.extra), old.scope));
         self.set(number, item, true, Rest { handler, extra: extra(old), scope });
@@ -119,22 +159,22 @@ impl<T, H, X> Entries<T, H, X> {
     }
 
     fn set(&mut self, number: u64, item: T, enabled: bool, rest: Rest<H, X>) {
-        self.catalog.items.insert(number, Item { item, enabled });
+        self.catalog.items.set(number, Item { item, enabled });
         self.catalog.generation += 1;
-        self.rests.insert(number, rest);
+        self.rests.set(number, rest);
     }
 
     /// Takes something out: its number, whether it was shown, and what belonged to it
     pub(super) fn remove(&mut self, name: &str) -> Option<(u64, bool, Rest<H, X>)> {
         let number = self.numbers.remove(name)?;
         self.catalog.generation += 1;
-        let item = self.catalog.items.remove(&number)?;
-        self.rests.remove(&number).map(|rest| (number, item.enabled, rest))
+        let item = self.catalog.items.remove(number)?;
+        self.rests.remove(number).map(|rest| (number, item.enabled, rest))
     }
 
     /// Shows or hides something; none when there is none, false when nothing has changed
     pub(super) fn enable(&mut self, name: &str, enabled: bool) -> Option<bool> {
-        let item = self.catalog.items.get_mut(self.numbers.get(name)?)?;
+        let item = self.catalog.items.get_mut(*self.numbers.get(name)?)?;
         let changed = item.enabled != enabled;
         item.enabled = enabled;
         self.catalog.generation += u64::from(changed);
@@ -143,7 +183,7 @@ impl<T, H, X> Entries<T, H, X> {
 
     /// The item of a name, hidden or not, and what its kind needs
     pub(super) fn extra_mut(&mut self, name: &str) -> Option<(&T, &mut X)> {
-        let number = self.numbers.get(name)?;
+        let number = *self.numbers.get(name)?;
         let rest = self.rests.get_mut(number)?;
         Some((&self.catalog.items.get(number)?.item, &mut rest.extra))
     }
@@ -155,8 +195,8 @@ impl<T, H, X> Entries<T, H, X> {
 
     /// What is shown under a number
     pub(super) fn numbered(&self, number: u64) -> Option<Entry<'_, T, H, X>> {
-        let item = self.catalog.items.get(&number).filter(|item| item.enabled)?;
-        let rest = self.rests.get(&number)?;
+        let item = self.catalog.items.get(number).filter(|item| item.enabled)?;
+        let rest = self.rests.get(number)?;
         Some(Entry { item: &item.item, handler: &rest.handler, extra: &rest.extra, scope: rest.scope })
     }
 
@@ -167,23 +207,26 @@ impl<T, H, X> Entries<T, H, X> {
 
     /// All items, hidden or not, in order
     pub(super) fn items(&self) -> impl Iterator<Item = &T> {
-        self.catalog.items.values().map(|item| &item.item)
+        self.catalog.items.0.iter().map(|(_, item)| &item.item)
     }
 
     /// What the kind needs of all, in order
     pub(super) fn extras(&self) -> impl Iterator<Item = &X> {
-        self.rests.values().map(|rest| &rest.extra)
+        self.rests.0.iter().map(|(_, rest)| &rest.extra)
     }
 
     pub(super) fn extras_mut(&mut self) -> impl Iterator<Item = &mut X> {
-        self.rests.values_mut().map(|rest| &mut rest.extra)
+        self.rests.0.iter_mut().map(|(_, rest)| &mut rest.extra)
     }
 
     /// All with their names, in order: the item, whether it is shown, what belongs to it
     pub(super) fn into_ordered(self) -> impl Iterator<Item = (Box<str>, T, bool, Rest<H, X>)> {
-        let mut names: BTreeMap<u64, Box<str>> = self.numbers.into_iter().map(|(n, i)| (i, n)).collect();
-        let both = self.catalog.items.into_iter().zip(self.rests.into_values());
-        both.filter_map(move |((i, item), rest)| Some((names.remove(&i)?, item.item, item.enabled, rest)))
+        let mut names: Vec<(u64, Box<str>)> = self.numbers.into_iter().map(|(n, i)| (i, n)).collect();
+        names.sort_unstable_by_key(|(number, _)| *number);
+        // The same numbers stand in all three.
+        let both = self.catalog.items.0.into_iter().zip(self.rests.0);
+        let all = names.into_iter().zip(both);
+        all.map(|((_, name), ((_, item), (_, rest)))| (name, item.item, item.enabled, *rest))
     }
 }
 
@@ -215,7 +258,7 @@ mod tests {
         assert_eq!(e.catalog.page(5, 2), (vec![&"f"], None));
         assert_eq!(e.catalog.page(u64::MAX, 2), (Vec::new(), None));
         assert!(e.find("c").is_none() && e.has("c"));
-        assert!(e.catalog.was_given(6) && !e.catalog.was_given(7));
+        assert_eq!(e.catalog.last(), 6);
         assert_eq!(e.catalog.generation(), 9);
         let ordered: Vec<_> = e.into_ordered().map(|(name, _, shown, _)| (name, shown)).collect();
         let names = [("d", true), ("c", false), ("a", true), ("e", true), ("f", true)];

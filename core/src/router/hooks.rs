@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::kinds::Kind;
 use crate::rpc::RpcError;
 use crate::server::Call;
+use crate::vocab::Kind;
 
 /// Something that sees calls before and after they are handled: to log, to measure, to refuse
 ///

@@ -1,35 +1,11 @@
-//! What is registered in a router, what of it has changed, and why something was not registered.
+//! What of a router has changed, and why something was not registered.
 
 use alloc::string::String;
 use core::fmt;
 
-use super::check::SchemaError;
 use super::template::{TemplateError, UriError};
-
-/// What is registered by name or URI; each kind is a list of its own (PAGE-001)
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A tool, by its name
-    Tool,
-    /// A resource, by its URI
-    Resource,
-    /// A family of resources, by its template
-    ResourceTemplate,
-    /// A prompt, by its name
-    Prompt,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tool => "tool",
-            Self::Resource => "resource",
-            Self::ResourceTemplate => "resource template",
-            Self::Prompt => "prompt",
-        })
-    }
-}
+use crate::validate::SchemaError;
+use crate::vocab::Kind;
 
 /// Which lists of a router have changed, so that clients can be told (TOOL-019, RES-012, PROMPT-009)
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -74,8 +50,7 @@ impl core::ops::BitOrAssign for Changed {
 
 impl fmt::Debug for Changed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [Kind::Tool, Kind::Resource, Kind::ResourceTemplate, Kind::Prompt];
-        f.debug_set().entries(all.into_iter().filter(|kind| self.has(*kind))).finish()
+        f.debug_set().entries(Kind::ALL.into_iter().filter(|kind| self.has(*kind))).finish()
     }
 }
 
@@ -147,8 +122,10 @@ pub enum RegisterError {
     },
 }
 
-/// Names are short and plain, since models, headers and other programs have to spell them (TOOL-028)
-pub(super) fn check_tool_name(name: &str) -> Result<(), &'static str> {
+/// Whether a tool can have this name: 1 to 128 letters, digits, `_`, `-` and `.` (TOOL-028)
+///
+/// Names are short and plain, since models, headers and other programs have to spell them. The error says why not.
+pub fn check_tool_name(name: &str) -> Result<(), &'static str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
     match name.len() {
         0 => Err("a name is not empty"),

@@ -42,12 +42,15 @@ fn what_is_registered_is_declared_and_listed_in_order() {
 #[test]
 fn pages_hold_together_while_entries_come_and_go() {
     let mut router = TestRouter::new("pages", "1");
-    router.page_size(3);
+    router.page_size_of(Kind::Tool, 3);
     for i in 0..10 {
         router.tool(tool(&format!("t{i}")), told).expect("a tool");
+        router.prompt(Prompt::new(format!("p{i}")), told).expect("a prompt");
     }
-    router.prompt(Prompt::new("p"), told).expect("a prompt");
     let mut b = Bench::new(&router);
+    // Each list has a size of its own.
+    let prompts = b.ask(&router, "prompts/list", json!({}));
+    assert_eq!((names(&prompts, "prompts").len(), &prompts["result"]["nextCursor"]), (10, &Value::Null));
     let (mut seen, mut cursor) = (Vec::new(), None::<String>);
     loop {
         let params = cursor.map_or_else(|| json!({}), |c| json!({"cursor": c}));

@@ -55,6 +55,7 @@ mod kinds;
 mod lists_tests;
 mod nest;
 mod page;
+mod params;
 mod registry;
 #[cfg(test)]
 mod registry_tests;
@@ -68,12 +69,15 @@ mod tests;
 mod texts;
 
 pub use cache::PageCache;
-pub use check::{BadArguments, BadResult, SchemaError, SchemaValidator, Validate, Violations};
+pub use check::{BadArguments, BadResult};
 pub use hooks::{Asked, Hook, Outcome, Subject};
-pub use kinds::{Changed, Kind, RegisterError};
+pub use kinds::{Changed, RegisterError, check_tool_name};
 pub use page::{CacheHint, Page};
 pub use registry::Router;
 pub use results::{
     IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, Json, NoResult, suggest,
 };
 pub use route::{Answer, CompletionTarget, PromptTarget, ResourceTarget, Route, Target, ToolTarget, Work};
+
+pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};
+pub use crate::vocab::Kind;

@@ -4,9 +4,9 @@ use alloc::format;
 use alloc::string::String;
 
 use super::hooks::Hook;
-use super::kinds::{Changed, Kind, RegisterError, check_prompt_name, check_tool_name};
+use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
 use super::registry::{Router, refuse_second};
-use crate::vocab::Capability;
+use crate::vocab::{Capability, Kind};
 
 /// What a server can declare
 const DECLARED: [Capability; 6] = [

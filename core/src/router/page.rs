@@ -9,9 +9,9 @@ use core::time::Duration;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::entries::Catalog;
-use super::kinds::Kind;
 use super::template::{START, hash};
 use crate::model::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
+use crate::vocab::Kind;
 
 /// How long a client may keep a result, and for whom (since 2026-07-28; CACHE-001)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +70,12 @@ listed! {
 /// Written as the result of the list method, without a copy of the entries.
 pub struct Page<'a, T> {
     pub(super) catalog: &'a Catalog<T>,
+    pub(super) place: Place,
+}
+
+/// Which part of a list a page is, and what is said with it
+#[derive(Clone, Copy)]
+pub(super) struct Place {
     pub(super) kind: Kind,
     pub(super) after: u64,
     pub(super) size: usize,
@@ -81,20 +87,22 @@ impl<'a, T> Page<'a, T> {
     /// The entries
     #[must_use]
     pub fn items(&self) -> Vec<&'a T> {
-        self.catalog.page(self.after, self.size).0
+        self.catalog.page(self.place.after, self.place.size).0
     }
 
     /// The cursor of the next page, if there is one (PAGE-003)
     #[must_use]
     pub fn next_cursor(&self) -> Option<String> {
-        let (_, last) = self.catalog.page(self.after, self.size);
-        last.map(|number| self.cursors.write(self.kind, number))
+        self.place.next_cursor(self.catalog.page(self.place.after, self.place.size).1)
     }
 }
 
 impl<T> fmt::Debug for Page<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Page").field("kind", &self.kind).field("after", &self.after).finish_non_exhaustive()
+        f.debug_struct("Page")
+            .field("kind", &self.place.kind)
+            .field("after", &self.place.after)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,18 +113,31 @@ struct Members<'p, 'a, T> {
 
 impl<T: Serialize> Serialize for Members<'_, '_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let page = self.page;
-        let (items, last) = page.catalog.page(page.after, page.size);
+        let Page { catalog, place } = self.page;
+        let (items, last) = catalog.page(place.after, place.size);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(self.member, &items)?;
-        if let Some(number) = last {
-            map.serialize_entry("nextCursor", &page.cursors.write(page.kind, number))?;
+        place.write(&mut map, last)?;
+        map.end()
+    }
+}
+
+impl Place {
+    /// The cursor of the next page, given the last entry of this one if there are more
+    fn next_cursor(&self, last: Option<u64>) -> Option<String> {
+        last.map(|number| self.cursors.write(self.kind, number))
+    }
+
+    /// Writes what pages of all kinds have behind their entries
+    fn write<M: SerializeMap>(&self, map: &mut M, last: Option<u64>) -> Result<(), M::Error> {
+        if let Some(cursor) = self.next_cursor(last) {
+            map.serialize_entry("nextCursor", &cursor)?;
         }
-        if let Some(hint) = page.hint {
+        if let Some(hint) = self.hint {
             map.serialize_entry("ttlMs", &hint.ttl_ms)?;
             map.serialize_entry("cacheScope", &hint.scope())?;
         }
-        map.end()
+        Ok(())
     }
 }
 

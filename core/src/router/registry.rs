@@ -5,16 +5,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::check::{Checks, SchemaValidator};
+use super::check::Checks;
 use super::entries::Entries;
 use super::hooks::{Hook, Scopes};
-use super::kinds::{Changed, Kind, RegisterError, check_prompt_name, check_tool_name};
+use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
 use super::page::{CacheHint, Cursors};
 use super::template::{Beginnings, MAX_URI, Screen, Template, normalize};
 use crate::identity::{Capabilities, Implementation};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
-use crate::vocab::Capability;
+use crate::validate::SchemaValidator;
+use crate::vocab::{Capability, Kind};
 
 /// Tools, resources, templates, prompts and completions by name, each with a handler
 ///
@@ -41,7 +42,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
     instructions: Option<String>,
     pub(super) declared: Capabilities,
     pub(super) cursors: Cursors,
-    pub(super) page_size: usize,
+    pub(super) page_sizes: [usize; 4],
     pub(super) hints: [Option<CacheHint>; 4],
     validator: Option<Box<dyn SchemaValidator>>,
     pub(super) scopes: Scopes<M>,
@@ -73,7 +74,7 @@ impl<H, M: Hook> Router<H, M> {
             info,
             instructions: None,
             declared: Capabilities::new(),
-            page_size: usize::MAX,
+            page_sizes: [usize::MAX; 4],
             hints: [None; 4],
             validator: None,
             scopes: Scopes::default(),
@@ -107,7 +108,15 @@ impl<H, M: Hook> Router<H, M> {
     /// Gives lists out in pages of so many entries (PAGE-001); the default is all at once, since many clients never ask
     /// for a second page
     pub fn page_size(&mut self, entries: usize) -> &mut Self {
-        self.page_size = entries.max(1);
+        self.page_sizes = [entries.max(1); 4];
+        self
+    }
+
+    /// As [`page_size`](Self::page_size), for one list: the one that grows
+    pub fn page_size_of(&mut self, list: Kind, entries: usize) -> &mut Self {
+        if let Some(size) = self.page_sizes.get_mut(list as usize) {
+            *size = entries.max(1);
+        }
         self
     }
 

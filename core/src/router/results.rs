@@ -210,9 +210,7 @@ impl IntoReadResult for &[u8] {
         uri: &str,
         mime: Option<&str>,
     ) -> Result<ReadResourceResult<'static>, NoResult> {
-        use base64::Engine as _;
-        let blob = base64::engine::general_purpose::STANDARD.encode(self);
-        contents(ResourceContents::blob(String::from(uri), blob), mime)
+        contents(ResourceContents::blob_bytes(String::from(uri), self), mime)
     }
 }
 
@@ -287,13 +285,13 @@ impl IntoPromptResult for PromptMessage<'_> {
 
 impl IntoPromptResult for String {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
-        PromptMessage::user(Content::text(self)).into_prompt_result()
+        Ok(GetPromptResult::new([PromptMessage::user(Content::text(self))]))
     }
 }
 
 impl IntoPromptResult for &str {
     fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
-        PromptMessage::user(self).into_prompt_result()
+        String::from(self).into_prompt_result()
     }
 }
 

@@ -10,18 +10,17 @@ use serde::ser::{Serialize, Serializer};
 use super::check::{BadArguments, BadResult, Checks};
 use super::entries::Catalog;
 use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
-use super::kinds::Kind;
-use super::page::{CacheHint, Page};
+use super::page::{CacheHint, Page, Place};
+use super::params::{completion_params, member, prompt_arguments, text};
 use super::registry::Router;
 use super::template::{MAX_URI, Mismatch, UriError, Values, normalize};
 use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
 };
-use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
 use crate::server::Call;
-use crate::vocab;
+use crate::vocab::{self, Kind};
 
 /// What is to be done about a call
 #[derive(Debug)]
@@ -83,7 +82,7 @@ pub struct ToolTarget<'a> {
 impl<'a> ToolTarget<'a> {
     /// Reads the arguments; the error becomes the result to complete the call with (TOOL-022)
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, BadArguments> {
-        serde_json::from_slice(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
+        crate::json::read(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
     }
 
     /// Whether a result is what the tool promises with its output schema (TOOL-015)
@@ -136,7 +135,7 @@ impl ResourceTarget<'_> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompletionTarget<'a> {
-    /// What was asked
+    /// What was asked; members that this version does not know are in [`Call::params`] only
     pub params: CompleteParams<'a>,
 }
 
@@ -264,22 +263,25 @@ impl<H, M: Hook> Router<H, M> {
         catalog: &'a Catalog<T>,
         answer: impl FnOnce(Page<'a, T>) -> Answer<'a>,
     ) -> Found<'a, H> {
-        let after = match self.cursor(call, kind, catalog) {
-            Ok(after) => after,
-            Err(error) => return Found::list(kind, Way::Refuse(error)),
-        };
-        let hint = self.hints.get(kind as usize).copied().flatten();
-        let (size, cursors) = (self.page_size, self.cursors);
-        Found::list(kind, Way::Answer(answer(Page { catalog, kind, after, size, cursors, hint })))
+        match self.place(call, kind, catalog.last()) {
+            Ok(place) => Found::list(kind, Way::Answer(answer(Page { catalog, place }))),
+            Err(error) => Found::list(kind, Way::Refuse(error)),
+        }
     }
 
-    /// Behind which entry the page begins that is asked for (PAGE-008, PAGE-011)
-    fn cursor<T>(&self, call: &Call, kind: Kind, catalog: &Catalog<T>) -> Result<u64, RpcError> {
-        let Some(cursor) = member(call, "cursor").filter(|c| c.as_bytes() != b"null") else { return Ok(0) };
-        let text =
-            cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
-        let number = self.cursors.read(kind, &text).filter(|number| catalog.was_given(*number));
-        number.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: begin again without one"))
+    /// Which page is asked for (PAGE-008, PAGE-011), of a list in which no number above `last` was given out
+    fn place(&self, call: &Call, kind: Kind, last: u64) -> Result<Place, RpcError> {
+        let mut after = 0;
+        if let Some(cursor) = member(call, "cursor").filter(|c| c.as_bytes() != b"null") {
+            let text =
+                cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
+            let number = self.cursors.read(kind, &text).filter(|number| *number <= last);
+            let wrong = || RpcError::invalid_params("the cursor is not valid: begin again without one");
+            after = number.ok_or_else(wrong)?;
+        }
+        let hint = self.hints.get(kind as usize).copied().flatten();
+        let size = self.page_sizes.get(kind as usize).copied().unwrap_or(usize::MAX);
+        Ok(Place { kind, after, size, cursors: self.cursors, hint })
     }
 
     fn find_tool<'a>(&'a self, call: &'a Call) -> Found<'a, H> {
@@ -355,7 +357,7 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     fn find_completion<'a>(&'a self, call: &'a Call) -> Found<'a, H> {
-        let params: CompleteParams<'a> = match call.parse() {
+        let params = match completion_params(call) {
             Ok(params) => params,
             Err(error) => return Found::refuse(error),
         };
@@ -414,33 +416,6 @@ fn checked<'a, H>(way: Way<'a, H>) -> Way<'a, H> {
 
 fn refuse_reference<'a, H>(what: &str, name: &str) -> Found<'a, H> {
     Found::refuse(RpcError::invalid_params(format!("unknown {what}: {}", clip(name))))
-}
-
-fn member(call: &Call, name: &str) -> Option<RawJson> {
-    call.params()?.member(name)
-}
-
-fn text(call: &Call, name: &'static str) -> Result<String, RpcError> {
-    let Some(value) = member(call, name) else {
-        return Err(RpcError::invalid_params(format!("`params.{name}` is missing")));
-    };
-    value.string().ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` is not a string")))
-}
-
-fn prompt_arguments(call: &Call, prompt: &Prompt) -> Result<Map<String>, RpcError> {
-    let given = member(call, "arguments").filter(|a| a.as_bytes() != b"null");
-    let arguments: Map<String> = match &given {
-        Some(given) => {
-            given.parse().map_err(|e| RpcError::invalid_params(format!("`params.arguments`: {e}")))?
-        }
-        None => Map::new(),
-    };
-    let missing =
-        |a: &&crate::model::PromptArgument| a.required == Some(true) && arguments.get(&a.name).is_none();
-    match prompt.arguments.iter().find(missing) {
-        Some(a) => Err(RpcError::invalid_params(format!("the argument `{}` is missing", a.name))),
-        None => Ok(arguments),
-    }
 }
 
 fn bad_uri(uri: &str, why: UriError) -> RpcError {

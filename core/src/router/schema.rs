@@ -1,5 +1,6 @@
 //! Schemas of Rust types, by `schemars` (feature `schemars`).
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use schemars::generate::SchemaGenerator;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::results::{IntoToolResult, Json, NoResult};
-use crate::model::{CallToolResult, settings};
+use crate::model::{CallToolResult, Tool, settings};
 use crate::raw::RawJson;
 
 pub use schemars;
@@ -38,6 +39,22 @@ pub fn arguments<T: JsonSchema>(profile: Profile) -> RawJson {
     raw(&schema)
 }
 
+/// A tool whose arguments are read as `T`, to be described further
+///
+/// ```
+/// use mcp_proto::router::schema::{self, schemars};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+///
+/// let tool = schema::tool::<Add>("add").title("Addition").description("Adds two numbers");
+/// assert!(tool.input_schema.as_str().contains(r#""required":["a","b"]"#));
+/// ```
+#[must_use]
+pub fn tool<T: JsonSchema>(name: impl Into<String>) -> Tool {
+    Tool::new(name, arguments::<T>(Profile::Standard))
+}
+
 /// The schema of a type that structured results are written from
 #[must_use]
 pub fn result<T: JsonSchema>(profile: Profile) -> RawJson {
@@ -59,6 +76,7 @@ fn root<T: JsonSchema>(generator: SchemaGenerator, profile: Profile) -> Schema {
 
 fn standard(schema: &mut Schema) {
     format(schema);
+    members(schema);
     transform_subschemas(&mut standard, schema);
 }
 
@@ -73,8 +91,18 @@ fn format(schema: &mut Schema) {
     }
 }
 
+/// A member that may be anything is `{}` rather than `true`: until 2025-11-25 a schema of a tool has objects there, and
+/// clients refuse the whole list otherwise
+fn members(schema: &mut Schema) {
+    let Some(Value::Object(members)) = schema.get_mut("properties") else { return };
+    for member in members.values_mut().filter(|member| **member == Value::Bool(true)) {
+        *member = Value::Object(serde_json::Map::new());
+    }
+}
+
 fn plain(schema: &mut Schema) {
     format(schema);
+    members(schema);
     if let Some(Value::Array(kinds)) = schema.get_mut("type") {
         kinds.retain(|kind| kind != "null");
         if let [only] = &**kinds {
@@ -174,6 +202,12 @@ mod tests {
         left: Option<Box<Self>>,
     }
 
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only its schema matters")]
+    struct Anything {
+        value: Value,
+    }
+
     #[derive(Deserialize, JsonSchema)]
     #[serde(tag = "kind", rename_all = "lowercase")]
     #[allow(dead_code, reason = "only its schema matters")]
@@ -196,6 +230,10 @@ mod tests {
             ),
             (arguments::<NoArguments>(Profile::Plain), r#"{"additionalProperties":false,"type":"object"}"#),
             (arguments::<Tree>(Profile::Plain), r##"{"properties":{"left":{"$ref":"#"}},"type":"object"}"##),
+            (
+                arguments::<Anything>(Profile::Standard),
+                r#"{"properties":{"value":{}},"required":["value"],"type":"object"}"#,
+            ),
             (
                 arguments::<Shape>(Profile::Plain),
                 r#"{"oneOf":[{"properties":{"kind":{"enum":["dot"],"type":"string"}},"required":["kind"],"type":"object"},{"properties":{"kind":{"enum":["disc"],"type":"string"},"radius":{"type":"number"}},"required":["kind","radius"],"type":"object"}],"type":"object"}"#,

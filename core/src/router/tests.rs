@@ -96,8 +96,8 @@ impl Bench {
         let (engine, id) = (self.server.engine(), call.id());
         match route {
             Route::Answer(answer) => {
-                match self.cache.text(call.version(), &answer) {
-                    Some(text) => engine.complete_raw(NOW, id, &text),
+                match self.cache.page(call.version(), &answer) {
+                    Some(page) => engine.complete_prepared(NOW, id, page),
                     None => engine.complete(NOW, id, &answer),
                 }
                 .expect("an open call");

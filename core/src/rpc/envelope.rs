@@ -326,7 +326,7 @@ fn params<'a>(
             b"name" => params.name = s.value()?,
             b"arguments" => {
                 params.arguments =
-                    if s.peek() == b'{' { s.object(|s, _| s.value().map(|_| ()))? } else { s.value()? };
+                    if s.peek() == b'{' { s.members(&mut |s, _| s.value().map(|_| ()))? } else { s.value()? };
             }
             b"_meta" => {
                 s.peek();

@@ -105,13 +105,48 @@ fn small(text: &[u8]) -> Option<i64> {
     text.iter().try_fold(0i64, |value, b| b.is_ascii_digit().then(|| value * 10 + i64::from(b - b'0')))
 }
 
-/// The integer that a number with a fraction or an exponent stands for; beyond 2^53 such a spelling is not exact
-#[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
+/// The integer that a number with a fraction or an exponent stands for, up to 2^53: floats are not exact beyond
+///
+/// By hand, since reading a float takes tables as large as all of the router.
 fn integral(text: &str) -> Option<i64> {
-    let value: f64 = text.parse().ok()?;
-    let int = value as i64;
-    // There and back: `%` would pull four kilobytes of soft division into a device's program.
-    (value.abs() <= 9_007_199_254_740_992.0 && int as f64 == value).then_some(int)
+    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let split = text.bytes().position(|b| matches!(b, b'e' | b'E'));
+    let (number, exponent) =
+        split.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))).unwrap_or((text, "0"));
+    let mut value = 0u64;
+    // Zeros are counted until a digit follows them, so that those at the end are none of the value.
+    let mut zeros = 0u32;
+    let mut fraction = None;
+    for byte in number.bytes() {
+        if byte == b'.' {
+            fraction = Some(0i64);
+            continue;
+        }
+        fraction = fraction.map(|digits| digits + 1);
+        zeros += 1;
+        let digit = u64::from(byte.wrapping_sub(b'0'));
+        if digit != 0 {
+            value = shifted(value, zeros)? + digit; // cannot overflow: at most 2^53 and a digit
+            zeros = 0;
+        }
+    }
+    if value == 0 {
+        return Some(0);
+    }
+    let shift = i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - fraction.unwrap_or(0);
+    let value = i64::try_from(shifted(value, shift.try_into().ok()?)?).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+/// A value with so many zeros behind it; none beyond 2^53
+fn shifted(mut value: u64, zeros: u32) -> Option<u64> {
+    for _ in 0..if value == 0 { 0 } else { zeros } {
+        if value > 1 << 53 {
+            return None;
+        }
+        value *= 10;
+    }
+    (value <= 1 << 53).then_some(value)
 }
 
 impl Ord for RequestId {
@@ -193,6 +228,13 @@ mod tests {
     #[test]
     fn equal_by_meaning_and_ordered() {
         assert_eq!(id("1"), id("1.0"));
+        for (text, int) in [("-1200e-2", -12), ("0.120e3", 120), ("0e-9", 0), ("9007199254740992.0", 1 << 53)]
+        {
+            assert_eq!(id(text).and_then(|id| id.as_int()), Some(int), "{text}");
+        }
+        for text in ["9007199254740993.0", "1.0000000000000000001", "0.5e0", "12e-2", "1e99999999999"] {
+            assert!(id(text).is_none(), "{text}");
+        }
         assert_eq!(id("0"), id("-0"));
         assert_eq!(id("1000"), id("1e3"));
         assert_eq!(id("\"a\""), id("\"\\u0061\""));

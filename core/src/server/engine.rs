@@ -270,7 +270,7 @@ impl Engine {
         call: CallId,
         result: &T,
     ) -> Result<(), UseError> {
-        self.answer(now, call, |out, table| Serializer::object(out, result, table))
+        self.answer(now, call, &mut |out, table| Serializer::object(out, result, table))
     }
 
     /// Answers a call with an error, under the code that the call's revision has for it
@@ -415,7 +415,6 @@ impl Engine {
     }
 
     /// Says that a channel is over once nothing is left to be done on it
-    #[inline]
     pub(super) fn check_closed(&mut self, channel: Key) {
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         let Some(fault) = &c.ended else { return };

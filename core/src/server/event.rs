@@ -12,7 +12,7 @@ use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
-use crate::json::Span;
+use crate::json::{self, Span};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::Params;
@@ -156,7 +156,9 @@ impl Call {
             Some([b'"', inner @ .., b'"']) if !inner.contains(&b'\\') => {
                 Cow::Borrowed(core::str::from_utf8(inner).unwrap_or_default())
             }
-            Some(text) => read::<Cow<'_, str>>(text, "params.name")?,
+            Some(text) => {
+                json::string(text).ok_or_else(|| RpcError::invalid_params("`params.name` is not a string"))?
+            }
             None => return Err(RpcError::invalid_params("`params.name` is missing")),
         };
         let arguments = self.params.arguments.of(&self.frame).unwrap_or(b"{}");
@@ -190,7 +192,7 @@ impl<'a> ToolCall<'a> {
 }
 
 fn read<'a, T: Deserialize<'a>>(text: &'a [u8], what: &str) -> Result<T, RpcError> {
-    serde_json::from_slice(text).map_err(|e| RpcError::invalid_params(alloc::format!("`{what}`: {e}")))
+    json::read(text).map_err(|e| RpcError::invalid_params(alloc::format!("`{what}`: {e}")))
 }
 
 /// A notification from a client

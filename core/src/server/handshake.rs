@@ -1,19 +1,16 @@
 //! Requests that the engine answers by itself: `initialize`, `server/discover`, `ping`; those about news and logs.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::channel::Session;
 use super::engine::Engine;
 use super::log;
 use super::receive::Source;
-use crate::json::write_str;
+use crate::json::{object_members, string, write_str};
 use crate::raw::RawJson;
 use crate::rpc::envelope::Params;
 use crate::rpc::{RequestId, RpcError, code, encode};
@@ -65,24 +62,24 @@ impl Engine {
 
     /// Opens a session (LIFE-002, VER-003, VER-004, VER-005)
     fn initialize(&mut self, source: Source, params: &[u8]) -> Result<Version, RpcError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Initialize<'a> {
-            #[serde(borrow)]
-            protocol_version: Cow<'a, str>,
-            #[serde(borrow)]
-            capabilities: &'a RawValue,
-            #[serde(borrow)]
-            client_info: &'a RawValue,
-        }
-        let ask: Initialize<'_> = serde_json::from_slice(params)
-            .map_err(|e| RpcError::invalid_params(format!("`initialize`: {e}")))?;
-        let (capabilities, info) = (ask.capabilities.get().as_bytes(), ask.client_info.get().as_bytes());
+        let (mut asked, mut capabilities, mut info) = (None, None, None);
+        object_members(params, |name, value| match name {
+            b"protocolVersion" => asked = Some(value),
+            b"capabilities" => capabilities = Some(value),
+            b"clientInfo" => info = Some(value),
+            _ => {}
+        });
+        let wrong = |name, what| RpcError::invalid_params(format!("`initialize`: `{name}` is {what}"));
         for (name, value) in [("capabilities", capabilities), ("clientInfo", info)] {
-            if value.first() != Some(&b'{') {
-                return Err(RpcError::invalid_params(format!("`initialize`: `{name}` is not an object")));
+            match value {
+                Some([b'{', ..]) => {}
+                Some(_) => return Err(wrong(name, "not an object")),
+                None => return Err(wrong(name, "missing")),
             }
         }
+        let (capabilities, info) = (capabilities.unwrap_or_default(), info.unwrap_or_default());
+        let asked = asked.ok_or_else(|| wrong("protocolVersion", "missing"))?;
+        let asked = string(asked).ok_or_else(|| wrong("protocolVersion", "not a string"))?;
         let limit = self.link.limits.max_peer_info;
         if capabilities.len() + info.len() > limit {
             let what = "`initialize`: identity and capabilities are longer than";
@@ -90,7 +87,7 @@ impl Engine {
         }
         let served = self.config.legacy();
         // An unknown or modern revision gets the newest legacy one offered; the client decides (VER-005).
-        let version = Version::from_name(&ask.protocol_version)
+        let version = Version::from_name(&asked)
             .filter(|v| served.contains(*v))
             .or_else(|| served.newest())
             .unwrap_or(Version::V2024_11_05);

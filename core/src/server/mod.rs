@@ -17,3 +17,4 @@ pub use asking::{Asking, NoAnswer};
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
+pub use reply::Prepared;

@@ -18,6 +18,7 @@ use crate::calls::outbound::Match;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
+use crate::json::string;
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
@@ -252,7 +253,7 @@ impl Engine {
             // A modern key without the version is a modern request with missing metadata, not a legacy one.
             return if parts.reserved { Err(missing(parts)) } else { Ok(Modern::No) };
         };
-        let Ok(name) = serde_json::from_slice::<Cow<'_, str>>(version) else {
+        let Some(name) = string(version) else {
             return Err(RpcError::invalid_params(format!(
                 "`_meta` member `{}` is not a string",
                 meta::PROTOCOL_VERSION

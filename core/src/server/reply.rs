@@ -2,28 +2,35 @@
 
 use alloc::vec::Vec;
 
+use serde::Serialize;
+
 use super::config::Config;
 use super::engine::Engine;
 use crate::calls::inbound::CallId;
 use crate::error::UseError;
-use crate::json::{EncodeError, Noted, Table, append_one_line, object_members};
+use crate::json::{EncodeError, Noted, Serializer, Table, append_one_line, object_members};
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::encode;
 use crate::shape;
 use crate::time::Instant;
-use crate::version::Era;
+use crate::version::{Era, Version};
 
 /// From this size on a result travels as a segment of its own
 const LARGE: usize = 16 << 10;
 
+/// Appends an object; says what was seen of it
+type Write<'a> = dyn FnMut(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError> + 'a;
+
 impl Engine {
     /// Answers a call with the object that `write` appends, in the shape that the table gives
+    ///
+    /// Compiled once: of every type of results there is but what writes it.
     pub(super) fn answer(
         &mut self,
         now: Instant,
         call: CallId,
-        write: impl FnOnce(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError>,
+        write: &mut Write<'_>,
     ) -> Result<(), UseError> {
         let link = &mut self.link;
         link.tick(now);
@@ -32,8 +39,12 @@ impl Engine {
         let (channel, mark) = (record.channel, c.outbox.mark());
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
+        let start = out.len();
         let written = write(out, shape::table(record.version)).and_then(|noted| match record.version.era() {
-            Era::Modern => stamp(out, noted, record.cacheable, &self.config),
+            Era::Modern => {
+                let cacheable = record.cacheable && !asks(noted, out.get(start..).unwrap_or_default());
+                stamp(out, noted, cacheable, &self.config)
+            }
             Era::Legacy => Ok(()),
         });
         if let Err(e) = written {
@@ -48,20 +59,32 @@ impl Engine {
 
     /// Answers a call with a result that is JSON already: an object, sent without being copied when it is large
     ///
-    /// Only stamped, not shaped for the revision: members that a revision lacks go out as they are.
+    /// Only stamped, not shaped for the revision: members that a revision lacks go out as they are. The text is looked
+    /// through each time; what is sent again and again is better [prepared](Prepared).
     pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
-        let text = result.as_bytes();
-        if !result.is_object() {
-            return Err(EncodeError::NotAnObject.into());
-        }
+        self.complete_prepared(now, call, &Prepared::of_text(result.clone())?)
+    }
+
+    /// Answers a call with a result that was written before, in the shape of the call's revision; not copied when it is
+    /// large
+    pub fn complete_prepared(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        result: &Prepared,
+    ) -> Result<(), UseError> {
+        let Prepared { text, noted, one_line } = result;
         let in_batch = self.link.inbound.calls.get(call.0).is_some_and(|c| c.batch.is_some());
-        let one_line = !text.iter().any(|b| matches!(b, b'\n' | b'\r'));
-        let noted = Noted::of_text(text, 0);
-        if text.len() < LARGE || !one_line || in_batch || self.link.has_tap() || noted.meta.is_some() {
-            return self.answer(now, call, |out, _| {
+        if text.as_bytes().len() < LARGE
+            || !one_line
+            || in_batch
+            || self.link.has_tap()
+            || noted.meta.is_some()
+        {
+            return self.answer(now, call, &mut |out, _| {
                 let at = out.len();
-                append_one_line(out, text);
-                Ok(Noted::of_text(text, at))
+                append_one_line(out, text.as_bytes());
+                Ok(noted.behind(at))
             });
         }
         self.link.tick(now);
@@ -71,14 +94,15 @@ impl Engine {
         encode::result_head(c.outbox.tail(), &record.id);
         c.outbox.wrote(mark);
         // All but the closing brace is shared; the stamps and a brace of ours follow.
-        let mut body = result.clone().into_bytes();
+        let mut body = text.clone().into_bytes();
         body.truncate(body.len() - 1);
         c.outbox.push_bytes(&body);
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
         if record.version.era() == Era::Modern {
             let empty = body.iter().skip(1).all(u8::is_ascii_whitespace);
-            append_stamps(out, noted, record.cacheable, &self.config.stamp, empty);
+            let cacheable = record.cacheable && !asks(*noted, text.as_bytes());
+            append_stamps(out, *noted, cacheable, &self.config.stamp, empty);
         }
         out.push(b'}');
         encode::end(out);
@@ -86,6 +110,52 @@ impl Engine {
         self.check_closed(record.channel);
         Ok(())
     }
+}
+
+/// A result that is written once and sent often: its text, and what an engine has to know of it
+///
+/// Cloning shares the text.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    text: RawJson,
+    /// Relative to the text
+    noted: Noted,
+    one_line: bool,
+}
+
+impl Prepared {
+    /// Writes a result in the shape of a revision; it is for calls of that revision only
+    ///
+    /// An error says what the revision has no form for, or that the value is not written as an object.
+    pub fn new<T: Serialize + ?Sized>(version: Version, result: &T) -> Result<Self, EncodeError> {
+        let mut text = Vec::new();
+        let noted = Serializer::object(&mut text, result, shape::table(version))?;
+        Ok(Self { text: RawJson::trusted(text.into()), noted, one_line: true })
+    }
+
+    fn of_text(text: RawJson) -> Result<Self, EncodeError> {
+        if !text.is_object() {
+            return Err(EncodeError::NotAnObject);
+        }
+        let noted = Noted::of_text(text.as_bytes(), 0);
+        let one_line = !text.as_bytes().iter().any(|b| matches!(b, b'\n' | b'\r'));
+        Ok(Self { text, noted, one_line })
+    }
+
+    /// The text
+    #[must_use]
+    pub const fn text(&self) -> &RawJson {
+        &self.text
+    }
+}
+
+/// Whether a result asks for input, and so is not one that can be kept (CACHE-004)
+fn asks(noted: Noted, object: &[u8]) -> bool {
+    let mut asks = false;
+    if noted.has(Noted::RESULT_TYPE) {
+        object_members(object, |name, value| asks |= name == b"resultType" && value == b"\"input_required\"");
+    }
+    asks
 }
 
 /// Adds what every modern result has to the object at the end of `out` (BASE-026, BASE-027, META-018, CACHE-001)

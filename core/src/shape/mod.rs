@@ -1,7 +1,7 @@
 //! What each revision has of the protocol's types: the one table by which values are shaped, and what stands in for
 //! what a revision lacks. Pure data: types are known by name, so this depends on none of them.
 //!
-//! The same table in words, for users, is in [`crate::model`].
+//! The same table in words, for users, is `model/revisions.md`; a test keeps it the same.
 
 mod rules;
 mod substitute;
@@ -54,3 +54,5 @@ fn error_code(code: i64, version: Version) -> i64 {
 mod engine_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod written_tests;

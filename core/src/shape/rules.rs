@@ -105,7 +105,7 @@ pub(super) const RULES: &[Rule] = &[
         "ElicitUrlParams+anonymous",
         MODERN,
         "elicitation by a web page without `elicitationId`",
-        &[("_meta", LEGACY)],
+        &[("_meta", LEGACY), ("task", ONLY_2025_11_25)],
     ),
     only(
         "ElicitationCapability",

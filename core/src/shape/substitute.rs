@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::json::{Scanner, object_members, write_str};
+use crate::json::{Scanner, object_members, string, write_str};
 
 /// The value of a member
 fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
@@ -24,10 +24,6 @@ fn text<'a>(object: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     string(member(object, name)?)
 }
 
-fn string(value: &[u8]) -> Option<Cow<'_, str>> {
-    Scanner::trusted(value).string().ok()?.into_str()
-}
-
 /// The elements of an array, or the one value that stands for an array of one
 fn elements(value: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
@@ -42,8 +38,11 @@ fn elements(value: &[u8]) -> Vec<&[u8]> {
     found
 }
 
+/// Writes a member (name, value) anew and says so, or leaves it as it is
+type Change<'a> = dyn FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool + 'a;
+
 /// Appends an object member by member: `change` writes a member anew and says so, or leaves it as it is
-fn rewrite(object: &[u8], out: &mut Vec<u8>, mut change: impl FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool) {
+fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut Change<'_>) {
     out.push(b'{');
     let start = out.len();
     object_members(object, |name, value| {
@@ -132,7 +131,7 @@ pub(super) fn words(block: &[u8], out: &mut Vec<u8>) {
 /// A structured result without its value, which becomes a text unless there is one (TOOL-014)
 pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
     let value = member(result, "structuredContent").and_then(|v| core::str::from_utf8(v).ok());
-    rewrite(result, out, |name, content, out| match name {
+    rewrite(result, out, &mut |name, content, out| match name {
         b"structuredContent" => true,
         b"content" => {
             let blocks = elements(content);
@@ -153,7 +152,7 @@ pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
 
 /// Messages of several blocks as several messages of one
 pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
-    rewrite(params, out, |name, messages, out| {
+    rewrite(params, out, &mut |name, messages, out| {
         if name != b"messages" {
             return false;
         }
@@ -165,7 +164,7 @@ pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
                 if out.len() > start {
                     out.push(b',');
                 }
-                rewrite(message, out, |name, _, out| {
+                rewrite(message, out, &mut |name, _, out| {
                     if name != b"content" {
                         return false;
                     }
@@ -182,7 +181,7 @@ pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
 
 /// Several blocks as one: the only one, or all of them in words
 pub(super) fn one_block(result: &[u8], out: &mut Vec<u8>) {
-    rewrite(result, out, |name, content, out| {
+    rewrite(result, out, &mut |name, content, out| {
         if name != b"content" {
             return false;
         }
@@ -200,7 +199,7 @@ pub(super) fn one_block(result: &[u8], out: &mut Vec<u8>) {
 
 /// Choices with names, as the first revision that had forms wrote them (ELIC-015)
 pub(super) fn legacy_enum(field: &[u8], out: &mut Vec<u8>) {
-    rewrite(field, out, |name, options, out| {
+    rewrite(field, out, &mut |name, options, out| {
         if name != b"oneOf" {
             return false;
         }

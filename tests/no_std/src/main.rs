@@ -27,6 +27,8 @@ unsafe impl Sync for Bump {}
 
 // SAFETY: what is handed out lies within `memory`, is aligned, and overlaps nothing that was handed out before.
 unsafe impl GlobalAlloc for Bump {
+    // As an allocator that does more would be: a call, and not a copy of it wherever memory is asked for.
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let begin = self.memory.get().cast::<u8>();
         let room = layout.size() + layout.align();
@@ -63,6 +65,8 @@ extern "C" fn _start() -> ! {
     black_box(&memory[..]);
     #[cfg(feature = "server")]
     server();
+    #[cfg(feature = "router")]
+    router();
     #[cfg(feature = "client")]
     client();
     #[cfg(feature = "crypto")]
@@ -88,7 +92,7 @@ fn crypto() {
 }
 
 /// Bytes that the compiler knows nothing about
-#[cfg(any(feature = "server", feature = "client"))]
+#[cfg(any(feature = "server", feature = "router", feature = "client"))]
 fn receive() -> &'static [u8] {
     black_box(b"")
 }
@@ -96,7 +100,6 @@ fn receive() -> &'static [u8] {
 #[cfg(feature = "server")]
 fn server() {
     use alloc::sync::Arc;
-    use mcp_proto::model::CallToolResult;
     use mcp_proto::pipe::{Pipe, Server};
     use mcp_proto::server::{Config, Event};
     use mcp_proto::{Capabilities, Capability, Instant, Limits, RpcError};
@@ -114,11 +117,112 @@ fn server() {
         let Event::Call(call) = event else { continue };
         let tool = call.tool().and_then(|tool| tool.parse::<Echo<'_>>());
         let done = match (call.method(), tool) {
+            #[cfg(feature = "model")]
             ("tools/call", Ok(echo)) => {
-                server.engine().complete(now, call.id(), &CallToolResult::text(echo.text))
+                let result = mcp_proto::model::CallToolResult::text(echo.text);
+                server.engine().complete(now, call.id(), &result)
             }
+            #[cfg(not(feature = "model"))]
+            ("tools/call", Ok(echo)) => match mcp_proto::RawJson::new(alloc::string::String::from(echo.text))
+            {
+                Ok(result) => server.engine().complete_raw(now, call.id(), &result),
+                Err(_) => server.engine().fail(now, call.id(), &RpcError::internal("not JSON")),
+            },
             ("tools/call", Err(error)) => server.engine().fail(now, call.id(), &error),
             (method, _) => server.engine().fail(now, call.id(), &RpcError::method_not_found(method)),
+        };
+        black_box(done.is_ok());
+    }
+    let sent = black_box(server.transmit()).len();
+    server.consume(sent);
+    server.handle_timeout(now);
+    black_box(server.poll_timeout());
+}
+
+/// A server with something of every kind, by name
+#[cfg(feature = "router")]
+fn router() {
+    use alloc::string::String;
+    use alloc::sync::Arc;
+    #[cfg(not(feature = "schemars"))]
+    use mcp_proto::RawJson;
+    use mcp_proto::model::{Prompt, PromptReference, Resource, ResourceTemplate, Tool};
+    use mcp_proto::pipe::{Pipe, Server};
+    use mcp_proto::router::{
+        IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, PageCache, Route, Router, Target,
+    };
+    use mcp_proto::server::Event;
+    use mcp_proto::{Instant, Limits};
+
+    #[cfg(feature = "schemars")]
+    use mcp_proto::router::schema::{self, Profile, schemars};
+
+    #[derive(serde::Deserialize)]
+    #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+    struct Echo<'a> {
+        text: &'a str,
+    }
+
+    #[cfg(feature = "schemars")]
+    let schema = Some(schema::arguments::<Echo<'_>>(Profile::Standard));
+    #[cfg(not(feature = "schemars"))]
+    let schema = RawJson::new(black_box("{}")).ok();
+
+    let now = Instant::from_micros(black_box(0));
+    let mut router = Router::<fn(&str) -> String>::new("device", "1");
+    if let Some(schema) = schema {
+        let added = router.tool(Tool::new("echo", schema).description("Says it again"), |text| text.into());
+        black_box(added.is_ok());
+    }
+    let added = router.resource(Resource::new("dev://state", "state"), |_| "idle".into());
+    black_box(added.is_ok());
+    let added = router.resource_template(ResourceTemplate::new("dev://{pin}", "pin"), |pin| pin.into());
+    black_box(added.is_ok());
+    let added = router.prompt(Prompt::new("ask"), |text| text.into());
+    black_box(added.is_ok());
+    let added = router.completion(PromptReference::new("ask"), "what", |text| text.into());
+    black_box(added.is_ok());
+
+    let mut pages = PageCache::new();
+    let mut server = Server::new(Arc::new(router.config().limits(Limits::small())), now);
+    server.handle_input(now, receive());
+    while let Some(event) = server.poll_event(now) {
+        let Event::Call(call) = event else { continue };
+        let engine = server.engine();
+        let id = call.id();
+        let done = match router.route(&call) {
+            Route::Answer(answer) => match pages.page(call.version(), &answer) {
+                Some(page) => engine.complete_prepared(now, id, page),
+                None => engine.complete(now, id, &answer),
+            },
+            Route::Handle(work) => match &work.target {
+                Target::Tool(tool) => match tool.parse::<Echo<'_>>() {
+                    Ok(echo) => match (work.handler)(echo.text).into_tool_result() {
+                        Ok(result) => engine.complete(now, id, &result),
+                        Err(none) => engine.fail(now, id, &none.rpc()),
+                    },
+                    Err(bad) => engine.complete(now, id, &bad.into_result()),
+                },
+                Target::Resource(read) => {
+                    match (work.handler)(&read.uri).into_read_result(&read.uri, read.mime_type) {
+                        Ok(result) => engine.complete(now, id, &result),
+                        Err(none) => engine.fail(now, id, &none.rpc()),
+                    }
+                }
+                Target::Prompt(_) => match (work.handler)("").into_prompt_result() {
+                    Ok(result) => engine.complete(now, id, &result),
+                    Err(none) => engine.fail(now, id, &none.rpc()),
+                },
+                Target::Completion(typed) => {
+                    match alloc::vec![(work.handler)(typed.value())].into_completion() {
+                        Ok(result) => engine.complete(now, id, &result),
+                        Err(none) => engine.fail(now, id, &none.rpc()),
+                    }
+                }
+                _ => Ok(()),
+            },
+            Route::Refuse(error) => engine.fail(now, id, &error),
+            _ => Ok(()),
         };
         black_box(done.is_ok());
     }

@@ -1,6 +1,6 @@
 // A client on the official TypeScript SDK of the first generation, which speaks the revisions with a handshake.
 //
-//   node client-v1.mjs [--expect-refusal] -- SERVER [ARGS…]
+//   node client-v1.mjs [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { parseArgs, run } from './steps.mjs';

@@ -1,6 +1,6 @@
 // A client on the official TypeScript client SDK of the second generation, which speaks both eras.
 //
-//   node client-v2.mjs --era modern|legacy|auto [--expect-refusal] -- SERVER [ARGS…]
+//   node client-v2.mjs --era modern|legacy|auto [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { parseArgs, run } from './steps.mjs';

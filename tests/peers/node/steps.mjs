@@ -4,6 +4,7 @@
 // step failed, and "peer-cannot" with a "why" when this SDK has no way to do it. The exit code is 0 when no step
 // failed.
 import { setTimeout as delay } from 'node:timers/promises';
+import { useEverything } from './everything.mjs';
 
 // Longer than any step needs on a busy machine, and shorter than the deadline of the test that runs us, so that a
 // peer that hangs is reported by name instead of by a killed process.
@@ -22,6 +23,7 @@ export const parseArgs = () => {
     return {
         era: option('--era'),
         refused: own.slice(0, split).includes('--expect-refusal'),
+        everything: option('--everything'),
         server: { command: own[split + 1], args: own.slice(split + 2), stderr: 'inherit' },
     };
 };
@@ -98,58 +100,8 @@ const step = async (name, work) => {
     }
 };
 
-/**
- * @param peer what differs between the SDKs:
- *   client, transport  as the SDK gives them, not yet connected;
- *   call(params, opts) `tools/call`;
- *   describe()         what was negotiated;
- *   alive(opts)        the cheapest round trip of the era, or an object `{ cannot }`.
- */
-export const run = async (peer, { refused }) => {
-    const { client, transport } = peer;
-    const options = { timeout: REQUEST_MS };
-    const call = (name, args, extra) => peer.call({ name, arguments: args }, { ...options, ...extra });
-
-    const watchdog = setTimeout(() => {
-        report('watchdog', { ok: false, error: `not done after ${TOTAL_MS} ms` });
-        transport._process?.kill('SIGKILL');
-        process.exit(3);
-    }, TOTAL_MS);
-
-    const wire = watch(transport);
-    // Lines that the SDK could not read, among others; what it says of progress is left to `watch`.
-    client.onerror = (error) => {
-        const message = String(error.message);
-        if (!message.includes('progress notification for an unknown token')) wire.faults.push(message);
-    };
-
-    if (refused) {
-        await step('refused', async () => {
-            const error = await client.connect(transport, options).then(
-                () => undefined,
-                (refusal) => refusal,
-            );
-            assert(error !== undefined, 'the server accepted');
-            return { code: error.code, message: error.message, data: error.data };
-        });
-        clearTimeout(watchdog);
-        await client.close();
-        process.exit(failed ? 1 : 0);
-    }
-
-    const connected = await step('negotiate', async () => {
-        await client.connect(transport, options);
-        return peer.describe();
-    });
-    if (!connected) {
-        await client.close();
-        process.exit(1);
-    }
-    // The SDK's transport keeps its child private, and forgets it when it closes; how the child ended is what the
-    // last step is about.
-    const child = transport._process;
-    const exited = new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal })));
-
+/** What `mcp-probe serve` is there for: four tools, called in all ways. */
+const demonstration = async ({ client, call, step, options, wire, alive }) => {
     await step('list', async () => {
         const { tools } = await client.listTools(undefined, options);
         const names = tools.map((tool) => tool.name);
@@ -160,7 +112,7 @@ export const run = async (peer, { refused }) => {
         return { tools: names };
     });
 
-    await step('alive', () => peer.alive(options));
+    await step('alive', () => alive(options));
 
     await step('call', async () => {
         // Escapes, a surrogate pair and a raw line separator: all have to survive both encoders.
@@ -229,6 +181,67 @@ export const run = async (peer, { refused }) => {
         assert(error.code === -32602, `code ${error.code}: ${error.message}`);
         return { code: error.code, message: error.message };
     });
+};
+
+/**
+ * @param peer what differs between the SDKs:
+ *   client, transport  as the SDK gives them, not yet connected;
+ *   call(params, opts) `tools/call`;
+ *   describe()         what was negotiated;
+ *   alive(opts)        the cheapest round trip of the era, or an object `{ cannot }`.
+ */
+export const run = async (peer, { refused, everything }) => {
+    const { client, transport } = peer;
+    const options = { timeout: REQUEST_MS };
+    const call = (name, args, extra) => peer.call({ name, arguments: args }, { ...options, ...extra });
+
+    const watchdog = setTimeout(() => {
+        report('watchdog', { ok: false, error: `not done after ${TOTAL_MS} ms` });
+        transport._process?.kill('SIGKILL');
+        process.exit(3);
+    }, TOTAL_MS);
+
+    const wire = watch(transport);
+    // Lines that the SDK could not read, among others; what it says of progress is left to `watch`.
+    client.onerror = (error) => {
+        const message = String(error.message);
+        if (!message.includes('progress notification for an unknown token')) wire.faults.push(message);
+    };
+
+    if (refused) {
+        await step('refused', async () => {
+            const error = await client.connect(transport, options).then(
+                () => undefined,
+                (refusal) => refusal,
+            );
+            assert(error !== undefined, 'the server accepted');
+            return { code: error.code, message: error.message, data: error.data };
+        });
+        clearTimeout(watchdog);
+        await client.close();
+        process.exit(failed ? 1 : 0);
+    }
+
+    const connected = await step('negotiate', async () => {
+        await client.connect(transport, options);
+        return peer.describe();
+    });
+    if (!connected) {
+        await client.close();
+        process.exit(1);
+    }
+    // The SDK's transport keeps its child private, and forgets it when it closes; how the child ended is what the
+    // last step is about.
+    const child = transport._process;
+    const exited = new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal })));
+
+    if (everything === undefined) {
+        await demonstration({ client, call, step, options, wire, alive: peer.alive });
+    } else {
+        const { era } = peer.describe();
+        const given = { client, call: peer.call, options, era, file: everything, report, latest: wire.latest };
+        if (!(await useEverything(given))) failed = true;
+    }
 
     await step('end', async () => {
         // Closed by hand and not by `client.close()`, whose signals after two seconds would hide a server that does

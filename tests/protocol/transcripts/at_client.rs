@@ -1,14 +1,16 @@
 //! The flows with our client in the place of theirs.
 
-use mcp_proto::client::{Config, Event};
-use mcp_proto::{CallError, CallKey, CallOptions, UseError, Version, VersionSet};
+use mcp_proto::client::{Config, Engine, Event};
+use mcp_proto::model::*;
+use mcp_proto::{CallError, CallKey, CallOptions, Instant, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{raw, value};
 use mcp_tests::harness::{LoneClient, each_cut};
 use serde_json::{Map, Value, json};
 
 use super::{
-    DISCOVER_2026_07_28, FALLBACK, FULL_2025_11_25, Names, PLAIN_2024_11_05, Step, capabilities, flow,
-    identity, normal,
+    DISCOVER_2026_07_28, FALLBACK, FULL_2025_11_25, Names, PAGES_2026_07_28, PLAIN_2024_11_05,
+    RESOURCES_2024_11_05, STRUCTURED_2025_06_18, Step, capabilities, discovered, flow, identity, normal,
+    typed,
 };
 
 const INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
@@ -67,7 +69,7 @@ impl Replay {
                 let mut options = CallOptions::new();
                 options.progress = meta.contains_key("progressToken");
                 options.meta = (!mine.is_empty()).then(|| raw(&mine.into()));
-                let key = self.lone.pipe.engine().call(now, method, &params, &options).expect("allowed");
+                let key = call(self.lone.pipe.engine(), now, method, &params, &options).expect("allowed");
                 self.calls.push((message["id"].clone(), key));
             }
         }
@@ -116,6 +118,29 @@ impl Replay {
             }
         }
         assert!(left.is_empty(), "never told: {left:?}");
+    }
+}
+
+/// Makes a call with the parameters that belong to its method
+fn call(
+    engine: &mut Engine,
+    now: Instant,
+    method: &str,
+    params: &Value,
+    options: &CallOptions,
+) -> Result<CallKey, UseError> {
+    typed! { method, params, |typed| engine.call(now, method, typed, options),
+        "tools/list" PaginatedParams;
+        "tools/call" CallToolParams<'_>;
+        "resources/list" PaginatedParams;
+        "resources/templates/list" PaginatedParams;
+        "resources/read" ReadResourceParams<'_>;
+        "resources/subscribe" SubscribeParams;
+        "resources/unsubscribe" SubscribeParams;
+        "prompts/list" PaginatedParams;
+        "prompts/get" GetPromptParams<'_>;
+        "completion/complete" CompleteParams<'_>;
+        "logging/setLevel" SetLevelParams;
     }
 }
 
@@ -188,4 +213,24 @@ fn the_ping_of_that_flow_is_refused_here() {
 fn falling_back_to_an_old_server() {
     let peer = replay(FALLBACK, VersionSet::ALL, |steps| steps);
     assert_eq!(peer.version, Version::V2024_11_05, "older than asked, and accepted");
+}
+
+// covers: RES-003, RES-004, RES-005, RES-010, RES-018, PAGE-005, PAGE-007, PAGE-008, PROMPT-003, PROMPT-004, COMP-002
+#[test]
+fn resources_prompts_and_completions_of_2024_11_05() {
+    let peer = replay(RESOURCES_2024_11_05, VersionSet::only(Version::V2024_11_05), |steps| steps);
+    assert_eq!(peer.version, Version::V2024_11_05);
+}
+
+// covers: TOOL-005, TOOL-010, COMP-006
+#[test]
+fn structured_results_of_2025_06_18() {
+    let peer = replay(STRUCTURED_2025_06_18, VersionSet::only(Version::V2025_06_18), |steps| steps);
+    assert_eq!(peer.version, Version::V2025_06_18);
+}
+
+// covers: PAGE-008, PAGE-013, RES-003, RES-004, RES-005, COMP-002, PROMPT-003
+#[test]
+fn pages_of_2026_07_28() {
+    replay(PAGES_2026_07_28, VersionSet::MODERN, discovered);
 }

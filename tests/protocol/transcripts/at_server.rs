@@ -1,13 +1,15 @@
 //! The flows with our server in the place of theirs.
 
-use mcp_proto::server::{Call, Config, Event};
-use mcp_proto::{CallOptions, Progress, RpcError, UseError, Version, VersionSet};
+use mcp_proto::model::*;
+use mcp_proto::server::{Call, Config, Engine, Event};
+use mcp_proto::{CallOptions, Instant, Progress, RpcError, UseError, Version, VersionSet};
 use mcp_tests::harness::{LoneServer, each_cut};
 use serde_json::{Value, json};
 
 use super::{
     CANCEL_2026_07_28, DISCOVER_2026_07_28, ERRORS_2026_07_28, FULL_2025_11_25, Names, ONE_PROCESS,
-    PLAIN_2024_11_05, Step, capabilities, flow, given, identity, normal,
+    PAGES_2026_07_28, PLAIN_2024_11_05, RESOURCES_2024_11_05, STRUCTURED_2025_06_18, Step, capabilities,
+    discovered, flow, given, identity, normal, typed,
 };
 
 /// The server that a flow shows
@@ -76,7 +78,7 @@ impl Replay {
                 let members = result.as_object_mut().expect("an object");
                 members.remove("resultType");
                 members.remove("_meta");
-                engine.complete(now, call.id(), &result).expect("open");
+                complete(engine, now, &call, &result).expect("open");
             }
         } else if message["method"] == "notifications/progress" {
             let token = &message["params"]["progressToken"];
@@ -103,6 +105,21 @@ impl Replay {
             self.names.add(&message["id"], &ours["id"]);
         }
         assert_eq!(normal(&ours), normal(&self.names.rename(message)));
+    }
+}
+
+/// Answers a call with the result that belongs to its method
+fn complete(engine: &mut Engine, now: Instant, call: &Call, result: &Value) -> Result<(), UseError> {
+    typed! { call.method(), result, |typed| engine.complete(now, call.id(), typed),
+        "tools/list" ListToolsResult;
+        "tools/call" CallToolResult<'_>;
+        "resources/list" ListResourcesResult;
+        "resources/templates/list" ListResourceTemplatesResult;
+        "resources/read" ReadResourceResult<'_>;
+        "prompts/list" ListPromptsResult;
+        "prompts/get" GetPromptResult<'_>;
+        "completion/complete" CompleteResult;
+        "logging/setLevel" EmptyResult;
     }
 }
 
@@ -182,4 +199,26 @@ fn versions_and_metadata_that_do_not_fit_2026_07_28() {
 #[test]
 fn both_eras_in_one_process() {
     replay(ONE_PROCESS, VersionSet::ALL, |steps| steps);
+}
+
+// covers: RES-003, RES-004, RES-005, RES-006, RES-010, RES-015, PAGE-007, PAGE-008, PROMPT-003, PROMPT-004, COMP-002
+#[test]
+fn resources_prompts_and_completions_of_2024_11_05() {
+    for versions in [VersionSet::only(Version::V2024_11_05), VersionSet::ALL] {
+        replay(RESOURCES_2024_11_05, versions, |steps| steps);
+    }
+}
+
+// covers: TOOL-013, TOOL-014, TOOL-018, COMP-006, CONT-004
+#[test]
+fn structured_results_of_2025_06_18() {
+    for versions in [VersionSet::only(Version::V2025_06_18), VersionSet::LEGACY] {
+        replay(STRUCTURED_2025_06_18, versions, |steps| steps);
+    }
+}
+
+// covers: CACHE-001, CACHE-016, CACHE-017, PAGE-003, PAGE-011, PAGE-013, RES-016, RES-017
+#[test]
+fn pages_of_2026_07_28() {
+    replay(PAGES_2026_07_28, VersionSet::MODERN, discovered);
 }

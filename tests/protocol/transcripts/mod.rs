@@ -1,13 +1,13 @@
 //! The hand-made flows of `tests/transcripts`, replayed against our server and our client, message by message.
 //!
 //! Ids and progress tokens are renamed, since each side chooses its own. What this release has no part in (input
-//! requests, log messages) is left out.
+//! requests, log messages, news) is left out. What has a type goes through it.
 
 mod at_client;
 mod at_server;
 
 use mcp_proto::{Capabilities, Capability, Implementation, RawJson, Version};
-use mcp_tests::harness::build::raw;
+use mcp_tests::harness::build::{discovery, raw, result};
 use serde_json::{Map, Value, json};
 
 /// One line of a flow
@@ -19,6 +19,20 @@ pub(crate) struct Step {
     ignored: bool,
 }
 
+/// What the engines do not send for an application yet, and batches, which no client of ours sends
+fn is_left_out(message: &Value) -> bool {
+    const LATER: [&str; 7] = [
+        "elicitation/create",
+        "notifications/message",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/roots/list_changed",
+        "roots/list",
+        "sampling/createMessage",
+    ];
+    message.is_array() || message["method"].as_str().is_some_and(|method| LATER.contains(&method))
+}
+
 /// A flow without what this release has no part in
 pub(crate) fn flow(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
@@ -27,7 +41,7 @@ pub(crate) fn flow(text: &str) -> Vec<Step> {
         let line: Value = serde_json::from_str(line).expect("JSON");
         let Some(message) = line.get("msg") else { continue };
         let method = message["method"].as_str().unwrap_or_default();
-        if method == "elicitation/create" || method == "notifications/message" {
+        if is_left_out(message) {
             left_out.extend(message.get("id").cloned());
             continue;
         }
@@ -51,6 +65,26 @@ pub(crate) const CANCEL_2026_07_28: &str =
     include_str!("../../transcripts/2026-07-28-cancel-and-logging.jsonl");
 pub(crate) const ERRORS_2026_07_28: &str =
     include_str!("../../transcripts/2026-07-28-version-and-meta-errors.jsonl");
+/// A modern flow that begins in the middle, with what came before
+pub(crate) fn discovered(mut steps: Vec<Step>) -> Vec<Step> {
+    let mut ask = steps[0].message.clone();
+    ask["id"] = json!("before");
+    ask["method"] = json!("server/discover");
+    let mut answer = discovery(&["2026-07-28"], json!({"resources": {}, "prompts": {}, "completions": {}}));
+    answer["_meta"] = steps[1].message["result"]["_meta"].clone();
+    (answer["ttlMs"], answer["cacheScope"]) = (json!(3_600_000), json!("public"));
+    let answer = result(&ask, answer);
+    let step = |up, message| Step { up, message, ignored: false };
+    steps.splice(0..0, [step(true, ask), step(false, answer)]);
+    steps
+}
+
+pub(crate) const RESOURCES_2024_11_05: &str =
+    include_str!("../../transcripts/2024-11-05-resources-roots-sampling-logging.jsonl");
+pub(crate) const STRUCTURED_2025_06_18: &str =
+    include_str!("../../transcripts/2025-06-18-structured-output-elicitation.jsonl");
+pub(crate) const PAGES_2026_07_28: &str =
+    include_str!("../../transcripts/2026-07-28-caching-pagination.jsonl");
 pub(crate) const ONE_PROCESS: &str = include_str!("../../transcripts/dual-era-server-one-process.jsonl");
 pub(crate) const FALLBACK: &str = include_str!("../../transcripts/dual-era-client-stdio-fallback.jsonl");
 
@@ -123,6 +157,7 @@ pub(crate) fn capabilities(told: &Value) -> Capabilities {
         ("tools", Capability::Tools),
         ("resources", Capability::ResourceSubscriptions),
         ("prompts", Capability::Prompts),
+        ("completions", Capability::Completions),
         ("logging", Capability::Logging),
         ("roots", Capability::Roots),
         ("sampling", Capability::Sampling),
@@ -142,3 +177,23 @@ pub(crate) fn capabilities(told: &Value) -> Capabilities {
 pub(crate) fn given(value: Option<&Value>) -> Option<RawJson> {
     value.map(raw)
 }
+
+/// What `$use` makes of JSON as the type that belongs to a method, or as it is where there is none
+macro_rules! typed {
+    ($method:expr, $json:expr, |$read:ident| $use:expr, $($name:literal $type:ident $(<$life:lifetime>)?;)*) => {{
+        let text = mcp_tests::harness::build::raw($json);
+        match $method {
+            $( $name => {
+                let read: $type $(<$life>)? = text.parse().unwrap_or_else(|e| panic!("{}: {e}", $method));
+                let $read = &read;
+                $use
+            } )*
+            _ => {
+                let $read = $json;
+                $use
+            }
+        }
+    }};
+}
+
+pub(crate) use typed;

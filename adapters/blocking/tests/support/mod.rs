@@ -2,9 +2,11 @@
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test program uses a part of it")]
 
+mod raw;
 mod tools;
 
-pub use tools::{Tools, text};
+pub use raw::{Reply, by_hand, news};
+pub use tools::{Tools, raw_text, text};
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

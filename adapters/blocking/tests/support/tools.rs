@@ -108,7 +108,11 @@ impl Handler for Tools {
     }
 }
 
-pub fn text(result: &RawJson) -> String {
-    let result: CallToolResult<'_> = result.parse().expect("a tool's result");
+pub fn text(result: &CallToolResult<'_>) -> String {
     result.content[0].as_text().expect("text").to_owned()
+}
+
+/// The same of a result as it came
+pub fn raw_text(result: &RawJson) -> String {
+    text(&result.parse().expect("a tool's result"))
 }

@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::{Client, Error};
-use mcp_proto::model::{CallToolResult, Content, Tool};
+use mcp_proto::model::{CallToolResult, Content};
 use mcp_proto::rpc::code;
-use mcp_proto::{CallError, CallOptions, Capability, Era, RawJson, Version};
+use mcp_proto::{CallError, CallOptions, Capability, Era, Version};
 use mcp_std::child::How;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -59,8 +59,6 @@ pub(super) fn negotiated(client: &Client, wire: &Wire, wanted: Version) -> Resul
 
 pub(super) fn list(client: &mut Client, _: &Wire) -> Result<String, Wrong> {
     let tools = client.list_tools()?;
-    let tools: Result<Vec<Tool>, _> = tools.iter().map(RawJson::parse).collect();
-    let tools = tools.map_err(|error| format!("a tool cannot be read: {error}"))?;
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     check(names == ["echo", "add", "count", "fail"], || format!("the tools are {names:?}"))?;
     for tool in &tools {
@@ -77,17 +75,14 @@ pub(super) fn call(client: &mut Client, _: &Wire) -> Result<String, Wrong> {
     check(got == sent, || format!("echo answered {got:?} to {sent:?}"))?;
 
     let result = client.call_tool("add", &json!({ "a": 20, "b": 22 }))?;
-    let sum = result.member("structuredContent").and_then(|value| value.member("sum"));
-    let sum = sum.ok_or("add answered no sum")?;
-    check(sum.as_str() == "42", || format!("20 + 22 is {sum}"))?;
+    let sum: Value = result.parse_structured().map_err(|error| format!("add answered no sum: {error}"))?;
+    check(sum["sum"] == 42, || format!("20 + 22 is {sum}"))?;
     Ok("echo answered the same text, 20 + 22 is 42".into())
 }
 
 pub(super) fn error(client: &mut Client, _: &Wire) -> Result<String, Wrong> {
     // A tool that fails answers all the same: a model may read why.
     let result = client.call_tool("fail", &json!({}))?;
-    let result: CallToolResult<'_> =
-        result.parse().map_err(|error| format!("no result of a tool: {error}"))?;
     check(result.failed(), || "the tool that always fails did not report an error".into())?;
 
     match client.call_tool("no-such-tool", &json!({})) {
@@ -95,7 +90,7 @@ pub(super) fn error(client: &mut Client, _: &Wire) -> Result<String, Wrong> {
             Ok(format!("the first answers isError, the second is refused: {error}"))
         }
         Err(other) => Err(format!("a tool that does not exist gave another error: {other}").into()),
-        Ok(result) => Err(format!("a tool that does not exist answered {result}").into()),
+        Ok(result) => Err(format!("a tool that does not exist answered {result:?}").into()),
     }
 }
 
@@ -134,7 +129,10 @@ pub(super) fn cancel(client: &mut Client, wire: &Wire) -> Result<String, Wrong> 
         Err(Error::Call(CallError::TimedOut)) => {
             return Err("the server went on with the cancelled call".into());
         }
-        result => only_text(&result?)?,
+        result => {
+            let result = result?;
+            only_text(&result.parse().map_err(|error| format!("no result of a tool: {error}"))?)?
+        }
     };
     let id = id_of(wire, begun).ok_or("the call was not seen on the wire")?;
     check(told(wire, begun, &id), || "the server was not told of the cancellation".into())?;
@@ -207,11 +205,10 @@ fn start(
 }
 
 /// The text of a result that is exactly one text and no error
-fn only_text(result: &RawJson) -> Result<String, Wrong> {
-    let read: CallToolResult<'_> = result.parse().map_err(|error| format!("no result of a tool: {error}"))?;
-    match &*read.content {
-        [Content::Text(text)] if !read.failed() => Ok(text.text.clone().into_owned()),
-        _ => Err(format!("the answer is not one text: {result}").into()),
+fn only_text(result: &CallToolResult<'_>) -> Result<String, Wrong> {
+    match &*result.content {
+        [Content::Text(text)] if !result.failed() => Ok(text.text.clone().into_owned()),
+        _ => Err(format!("the answer is not one text: {result:?}").into()),
     }
 }
 

@@ -20,7 +20,11 @@ fn failing_calls_exit_with_1() {
         done.complains(&["unknown tool: echoo", "-32602", "there are: echo, add, count, fail"]);
 
         let done = probe_own(&["call", "echo", "--args", r#"{"txt":"x"}"#], &pin).code(1);
-        assert_eq!(done.stdout, "the argument `text` of echo is missing; it has to be a string\n");
+        done.says(&[
+            "The arguments of `echo` are not valid: (root)",
+            "'txt' was unexpected",
+            "\"text\" is a required",
+        ]);
     }
 }
 

@@ -1,8 +1,17 @@
 //! `mcp-probe` as people run it: a process with arguments, two outputs and an exit code
 
+extern crate alloc;
+
 mod answers;
+mod asks;
+#[cfg(unix)]
+mod check;
 mod demo;
+mod everything;
 mod failures;
+#[cfg(unix)]
+mod fixture;
+mod steps;
 #[cfg(unix)]
 mod strangers;
 mod support;

@@ -92,9 +92,36 @@ fn what_a_server_says_cannot_move_the_cursor() {
     let said = format!(
         r#"{{"content":[{{"type":"text","text":{json}}},{{"type":"image","mimeType":{json},"data":"AA"}}],"structuredContent":{{"x":{json}}},"isError":true}}"#
     );
-    let inspect = canned(&[&welcome, &tools]);
+    let welcome =
+        welcome.replace(r#""tools":{}"#, r#""tools":{},"resources":{},"prompts":{},"completions":{}"#);
+    let (resources, templates) = (
+        format!(
+            r#"{{"resources":[{{"uri":{json},"name":{json},"description":{json},"annotations":{{"audience":[{json}]}}}},{{"odd":{json}}}]}}"#
+        ),
+        format!(r#"{{"resourceTemplates":[{{"uriTemplate":{json},"name":{json},"mimeType":{json}}}]}}"#),
+    );
+    let prompts = format!(
+        r#"{{"prompts":[{{"name":{json},"title":{json},"arguments":[{{"name":{json},"description":{json}}}]}}]}}"#
+    );
+    let holds = format!(
+        r#"{{"contents":[{{"uri":{json},"mimeType":{json},"text":{json}}},{{"uri":{json},"blob":"AA=="}}]}}"#
+    );
+    let says = format!(
+        r#"{{"description":{json},"messages":[{{"role":{json},"content":{{"type":"text","text":{json}}}}},{{"role":"user","content":{{"type":"resource_link","uri":{json},"name":{json}}}}}]}}"#
+    );
+    let goes_on = format!(r#"{{"completion":{{"values":[{json}]}}}}"#);
+    let inspect = canned(&[&welcome, &tools, &resources, &templates, &prompts]);
     let call = canned(&[&welcome, &said]);
-    let runs: [(&[&str], &str, i32); 4] = [
+    let read = canned(&[&welcome, &holds]);
+    let prompt = canned(&[&welcome, &says]);
+    let complete = canned(&[&welcome, &goes_on]);
+    let runs: [(&[&str], &str, i32); 10] = [
+        (&["read", "x:y"], &read, 0),
+        (&["read", "x:y", "--json"], &read, 0),
+        (&["prompt", "x"], &prompt, 0),
+        (&["prompt", "x", "--json"], &prompt, 0),
+        (&["complete", "prompt:x", "y"], &complete, 0),
+        (&["complete", "x:{y}", "y", "--json"], &complete, 0),
         (&["inspect"], &inspect, 0),
         (&["inspect", "--json"], &inspect, 0),
         (&["call", "x"], &call, 1),
@@ -128,15 +155,33 @@ fn odd_answers_are_failures_with_a_reason() {
     run(&["call", "x"], &[WELCOME, r#"{"toolResult":1}"#])
         .code(1)
         .complains(&["no result of a tool", "content"]);
+    let more = WELCOME.replace(r#""tools":{}"#, r#""resources":{},"prompts":{},"completions":{}"#);
+    let odd = |args: &[&str], result: &str, wanted: &str| {
+        let done = run(args, &[&more, result]).code(1).complains(&["no result of", wanted]);
+        assert_eq!(done.stdout, "", "{done}");
+    };
+    odd(&["read", "a:b"], r#"{"contents":[{"uri":"a:b"}]}"#, "contents");
+    odd(&["prompt", "x"], r#"{"messages":[{"role":"user","content":[]}]}"#, "messages.content");
+    odd(&["complete", "a:{b}", "b"], r#"{"completion":{"values":"x"}}"#, "completion.values");
     run(&["inspect"], &[WELCOME, r#"{"tools":5}"#]).code(1).complains(&["listing tools", "no list `tools`"]);
     // Entries that make no sense are shown as far as they do.
-    let list = r#"{"tools":[5,{},{"name":"odd","inputSchema":7}]}"#;
-    run(&["inspect"], &[WELCOME, list]).ok().says(&["tools (3)", "(unreadable)", "  odd\n"]);
+    let list = r#"{"tools":[5,{},{"name":"bad","inputSchema":7},{"name":"odd","inputSchema":{}}]}"#;
+    let done = run(&["inspect"], &[WELCOME, list]).ok();
+    done.says(&[
+        "tools (4)",
+        "  (unreadable)  5\n",
+        "  (unreadable)  {}\n      missing field `name`",
+        "`inputSchema`",
+        "  odd\n",
+    ]);
     // A server without tools is not asked.
     let bare =
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"bare","version":"1"}}"#;
     run(&["inspect"], &[bare]).ok().says(&["bare 1", "capabilities  none"]);
     run(&["call", "x"], &[bare]).code(1).complains(&["capability `tools`"]);
+    run(&["read", "a:b"], &[bare]).code(1).complains(&["capability `resources`"]);
+    run(&["prompt", "x"], &[bare]).code(1).complains(&["capability `prompts`"]);
+    run(&["complete", "prompt:x", "y"], &[bare]).code(1).complains(&["capability `completions`"]);
 }
 
 // covers: LIFE-016

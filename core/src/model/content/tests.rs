@@ -135,3 +135,13 @@ fn one_block_stands_without_an_allocation() {
 fn blocks_are_small() {
     assert!(size_of::<Content<'_>>() <= 136, "{}", size_of::<Content<'_>>());
 }
+
+// covers: CONT-002, RES-020
+#[cfg(feature = "base64")]
+#[test]
+fn bytes_go_out_in_base64() {
+    let (bytes, text) = ([0xfb, 0xff, 0], "+/8A");
+    assert_eq!(Content::image_bytes(&bytes, "image/png"), Content::image(text, "image/png"));
+    assert_eq!(Content::audio_bytes(&bytes, "audio/wav"), Content::audio(text, "audio/wav"));
+    assert_eq!(ResourceContents::blob_bytes("a:b", &bytes), ResourceContents::blob("a:b", text));
+}

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use super::{NumberKind, NumberSchema, PrimitiveSchemaDefinition, StringFormat, StringSchema};
+use crate::json::twice;
 use crate::model::Misfit;
 use crate::model::codec::whole;
 use crate::model::elicitation::{ElicitSchema, ElicitValue};
-use crate::model::map::{Map, twice};
+use crate::model::map::Map;
 
 impl ElicitSchema {
     /// Whether the form is right in itself
@@ -24,7 +25,7 @@ impl ElicitSchema {
         if required().any(|name| fields.get(name).is_none()) {
             return Err(Misfit::at("required", "names a field that does not exist"));
         }
-        if twice(required()).is_some() {
+        if twice(required().map(str::as_bytes)).is_some() {
             return Err(Misfit::at("required", "names a field twice"));
         }
         Ok(())
@@ -97,7 +98,7 @@ impl PrimitiveSchemaDefinition {
         if let Some(at) = chosen.iter().position(|one| choices.binary_search(&&**one).is_err()) {
             return Err(Misfit::new("must be one of the choices").element(at));
         }
-        if twice(chosen.iter().map(|one| &**one)).is_some() {
+        if twice(chosen.iter().map(|one| one.as_bytes())).is_some() {
             return Err(Misfit::new("must not hold a choice twice"));
         }
         within(chosen.len(), least, most, "choices")
@@ -128,7 +129,7 @@ impl PrimitiveSchemaDefinition {
         if choices.is_empty() {
             return Err(Misfit::new("must have choices"));
         }
-        if twice(choices.iter().map(|(choice, _)| *choice)).is_some() {
+        if twice(choices.iter().map(|(choice, _)| choice.as_bytes())).is_some() {
             return Err(Misfit::new("must not have a choice twice"));
         }
         let all = choices.len() as u64;

@@ -64,3 +64,20 @@ fn what_it_is_given() {
     let wrong = serde_json::from_str::<InputResponse<'_>>(r#"{"action":1}"#).expect_err("wrong");
     assert!(wrong.to_string().starts_with("`action`: invalid type"), "{wrong}");
 }
+
+// covers: BASE-010
+#[test]
+fn what_is_kept_as_it_is_has_no_member_twice_either() {
+    for twice in [r#"{"x":1,"y":2,"\u0078":3}"#, r#"{"action":"accept","z":1,"z":2}"#] {
+        assert!(serde_json::from_str::<InputResponse<'_>>(twice).is_err(), "{twice}");
+    }
+    for twice in [
+        r#"{"method":"roots/list","x":1,"x":2}"#,
+        r#"{"method":"roots/list","method":"roots/list"}"#,
+        r#"{"method":"x/y","x":1,"x":2}"#,
+    ] {
+        assert!(serde_json::from_str::<InputRequest<'_>>(twice).is_err(), "{twice}");
+    }
+    let odd: InputResponse<'_> = serde_json::from_str(r#"{"x":1,"y":2}"#).expect("kept");
+    assert_eq!(serde_json::to_string(&odd).expect("JSON"), r#"{"x":1,"y":2}"#);
+}

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use super::{
     CreateMessageParams, CreateMessageResult, SamplingContent, SamplingMessage, StopReason, ToolChoiceMode,
 };
+use crate::json::twice;
 use crate::model::Misfit;
 use crate::model::base::Role;
-use crate::model::map::twice;
 
 impl CreateMessageParams<'_> {
     /// Whether a model can be given this
@@ -92,7 +92,7 @@ impl SamplingMessage<'_> {
             "must not hold a `tool_use`, which is the assistant's"
         } else if !same(&mut results, open) {
             "must hold one `tool_result` for each `tool_use` of the message before, and no other"
-        } else if twice(uses.iter().copied()).is_some() {
+        } else if twice(uses.iter().map(|id| id.as_bytes())).is_some() {
             "must not have two `tool_use`s with the same `id`"
         } else {
             return Ok(uses);

@@ -21,7 +21,7 @@ fn tools_in_a_list() {
     let mut tool = Tool::new("t", object())
         .title("T")
         .description("d")
-        .output_schema(raw("[1]"))
+        .output_schema(raw("{}"))
         .annotations(ToolAnnotations::new().title("A").read_only_hint(false))
         .icons([Icon::new("data:,")])
         .execution(ToolExecution::new().task_support("sometimes"))
@@ -93,6 +93,29 @@ fn results_are_written_as_the_schema_wants_them_and_read_back() {
     assert!(wrong.to_string().starts_with("`content`: invalid type: map, expected an array"), "{wrong}");
     let odd = result(r#"{"content":[{"type":"new","x":1}],"more":2}"#).expect("a result");
     assert!(matches!(&odd.content[0], Content::Other(raw) if raw.as_str() == r#"{"type":"new","x":1}"#));
+}
+
+// covers: TOOL-013, TOOL-014
+#[test]
+fn structured_results_are_read_as_types() {
+    #[derive(serde::Deserialize, PartialEq, Debug)]
+    struct Sum<'a> {
+        sum: i32,
+        unit: &'a str,
+    }
+    let value = r#"{"sum":42,"unit":"m"}"#;
+    let expected = Sum { sum: 42, unit: "m" };
+    let structured = CallToolResult::text("forty-two").structured_content(raw(value));
+    assert_eq!(structured.parse_structured::<Sum<'_>>().expect("a sum"), expected);
+    // As a revision without structured results has it.
+    assert_eq!(CallToolResult::text(value).parse_structured::<Sum<'_>>().expect("a sum"), expected);
+    let why =
+        |result: &CallToolResult<'_>| result.parse_structured::<i32>().expect_err("no number").to_string();
+    assert!(why(&structured).starts_with("invalid type: map"));
+    assert!(why(&CallToolResult::text("forty-two")).starts_with("expected"));
+    let two = CallToolResult::content(alloc::vec![Content::text("1"), Content::text("2")]);
+    assert_eq!(why(&two), "there is no structured result");
+    assert_eq!(why(&CallToolResult::error("1")), "the tool failed: 1");
 }
 
 #[test]

@@ -1,38 +1,28 @@
 //! Which of many templates a URI can match at all, by what they begin with.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Keys by a beginning; those for a URI are found in one pass over it, however many there are
 ///
 /// Beginnings are kept as their length and a hash. Another beginning with the same hash costs a vain attempt and no more.
 #[derive(Clone, Debug, Default)]
-pub(in crate::router) struct Beginnings {
-    by_hash: BTreeMap<(usize, u64), Vec<u64>>,
-    /// How many keys there are of each length
-    lengths: BTreeMap<usize, usize>,
-}
+pub(in crate::router) struct Beginnings(
+    /// Length, hash, key; in order
+    Vec<(usize, u64, u64)>,
+);
 
 impl Beginnings {
     pub(in crate::router) fn insert(&mut self, beginning: &str, key: u64) {
-        let length = beginning.len();
-        self.by_hash.entry((length, hash(START, beginning.bytes()))).or_default().push(key);
-        *self.lengths.entry(length).or_default() += 1;
+        let entry = (beginning.len(), hash(START, beginning.bytes()), key);
+        if let Err(at) = self.0.binary_search(&entry) {
+            self.0.insert(at, entry);
+        }
     }
 
     pub(in crate::router) fn remove(&mut self, beginning: &str, key: u64) {
-        let place = (beginning.len(), hash(START, beginning.bytes()));
-        if let Some(keys) = self.by_hash.get_mut(&place) {
-            keys.retain(|k| *k != key);
-            if keys.is_empty() {
-                self.by_hash.remove(&place);
-            }
-        }
-        if let Some(count) = self.lengths.get_mut(&place.0) {
-            *count -= 1;
-            if *count == 0 {
-                self.lengths.remove(&place.0);
-            }
+        let entry = (beginning.len(), hash(START, beginning.bytes()), key);
+        if let Ok(at) = self.0.binary_search(&entry) {
+            self.0.remove(at);
         }
     }
 
@@ -40,18 +30,26 @@ impl Beginnings {
     pub(in crate::router) fn of(&self, text: &str) -> Vec<u64> {
         let mut found = Vec::new();
         let (mut state, mut done) = (START, 0);
-        for length in self.lengths.keys().copied() {
-            let Some(more) = text.as_bytes().get(done..length) else { break };
+        let mut rest = &*self.0;
+        while let Some((length, ..)) = rest.first() {
+            let Some(more) = text.as_bytes().get(done..*length) else { break };
             state = hash(state, more.iter().copied());
-            done = length;
-            if let Some(keys) = self.by_hash.get(&(length, state)) {
-                found.extend(keys.iter().rev());
-            }
+            done = *length;
+            let (same, longer) = split(rest, |(length, ..)| *length <= done);
+            let (_, equal) = split(same, |(_, hash, _)| *hash < state);
+            let (equal, _) = split(equal, |(_, hash, _)| *hash <= state);
+            found.extend(equal.iter().rev().map(|(.., key)| *key));
+            rest = longer;
         }
         // Longest first; among equals in the order in which they came.
         found.reverse();
         found
     }
+}
+
+/// What a condition holds for, which is a beginning, and the rest
+fn split<T>(all: &[T], holds: impl FnMut(&T) -> bool) -> (&[T], &[T]) {
+    all.split_at_checked(all.partition_point(holds)).unwrap_or((all, &[]))
 }
 
 /// Where a hash begins

@@ -130,6 +130,21 @@ impl Template {
         self.matches_normalized(&normalize(uri, MAX_URI)?, screen)
     }
 
+    /// How many steps a match takes; none for what is no URI
+    #[cfg(any(fuzzing, test))]
+    pub(crate) fn steps(&self, uri: &str) -> Option<usize> {
+        struct Steps(usize);
+        impl matching::Count for Steps {
+            fn add(&mut self, steps: usize) {
+                self.0 += steps;
+            }
+        }
+        let uri = normalize(uri, MAX_URI).ok()?;
+        let mut steps = Steps(0);
+        let _ = matching::matches(&self.parts, &uri, &mut steps);
+        Some(steps.0)
+    }
+
     pub(super) fn matches_normalized(&self, uri: &str, screen: Screen) -> Result<Values<'_>, Mismatch> {
         let found = if self.direct {
             direct::matches(&self.parts, uri)

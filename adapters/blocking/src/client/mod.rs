@@ -1,63 +1,23 @@
 //! A client: plain calls that return when they are answered
 
+mod handler;
+mod typed;
+
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, List, Notification, Peer, Request, Verdict};
-use mcp_proto::tap::TapRecord;
-use mcp_proto::{
-    CallError, CallKey, CallOptions, Diagnostic, Instant, Progress, RawJson, RpcError, UseError,
-};
+use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, Verdict};
+use mcp_proto::{CallError, CallKey, CallOptions, Instant, Progress, RawJson, UseError};
 use mcp_std::Duplex;
 use mcp_std::child::{Ended, Program};
 use serde::Serialize;
 
+pub use handler::ClientHandler;
+
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::options::Options;
-
-/// What a client does with what comes from the server, other than answers
-///
-/// All methods run on the thread that is in a call of [`Client`]'s, and none of them may take long: nothing else moves
-/// while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is answered with an
-/// internal error.
-pub trait ClientHandler {
-    /// Answers a request of the server (legacy servers only), with a JSON object
-    ///
-    /// # Errors
-    ///
-    /// What the server is told instead of a result; by default, that there is no such method.
-    fn request(&mut self, request: &Request) -> Result<RawJson, RpcError> {
-        Err(RpcError::method_not_found(&request.method))
-    }
-
-    /// Takes note of a notification that the engine does not handle itself
-    fn notification(&mut self, notification: &Notification) {
-        let _ = notification;
-    }
-
-    /// Takes note of the progress of a call; not told of calls that are waited for with a callback of their own
-    fn progress(&mut self, call: CallKey, progress: &Progress) {
-        let _ = (call, progress);
-    }
-
-    /// Takes note of something odd that the server did, a banner on its stdout for instance
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
-        let _ = diagnostic;
-    }
-
-    /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)
-    fn tap(&mut self, record: &TapRecord) {
-        let _ = record;
-    }
-}
-
-/// Refuses every request and ignores everything else
-impl ClientHandler for () {}
 
 /// A connection to one server, ready for calls
 ///
@@ -72,8 +32,10 @@ impl ClientHandler for () {}
 /// use mcp_std::child::Program;
 ///
 /// let mut client = Client::spawn(Program::new("my-server").arg("--stdio"))?;
-/// let sum = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22}))?;
-/// println!("{sum}");
+/// let result = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22}))?;
+/// for block in result.content.iter() {
+///     println!("{block:?}");
+/// }
 /// # Ok::<(), mcp_blocking::Error>(())
 /// ```
 #[derive(Debug)]
@@ -130,6 +92,18 @@ impl Client {
         self.connection.handler = Box::new(handler);
     }
 
+    /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
+    /// [`Options::validator`]
+    pub fn set_validator(&mut self, validator: impl SchemaValidator + 'static) {
+        self.connection.memory.schemas = Some(OutputSchemas::new(validator));
+    }
+
+    /// Asks for lists and contents of resources anew, when they are wanted next: forgets what is kept of this server,
+    /// for other clients with the same cache, too
+    pub fn forget_kept(&mut self) {
+        self.connection.memory.forget();
+    }
+
     /// The server: revision in use, identity, capabilities, instructions
     #[must_use]
     pub const fn peer(&self) -> &Peer {
@@ -144,41 +118,14 @@ impl Client {
 
     // ---- one call at a time ------------------------------------------------------------------------------------
 
-    /// Calls a tool and waits for its result object; `arguments` must serialise to a JSON object
+    /// Makes any request, and waits for its result object, as it came; `params` must serialise to a JSON object
     ///
-    /// A tool that failed says so in its result (`isError`); see
-    /// [`CallToolResult`](mcp_proto::model::CallToolResult) for reading it.
+    /// [`send`](Self::send) is for requests that know their method and result.
     ///
     /// # Errors
     ///
     /// [`Error::Call`] when the server answers with an error, or not in time; [`Error::Use`] when the call cannot be made;
     /// [`Error::Closed`] when the connection is over.
-    pub fn call_tool<T: Serialize + ?Sized>(&mut self, name: &str, arguments: &T) -> Result<RawJson, Error> {
-        let call = self.start_tool(name, arguments, &CallOptions::new())?;
-        self.wait(call)
-    }
-
-    /// Calls a tool as [`call_tool`](Self::call_tool) does, with options, and with progress told to `on_progress`
-    ///
-    /// # Errors
-    ///
-    /// As [`call_tool`](Self::call_tool).
-    pub fn call_tool_with<T: Serialize + ?Sized>(
-        &mut self,
-        name: &str,
-        arguments: &T,
-        options: &CallOptions,
-        on_progress: &mut dyn FnMut(&Progress),
-    ) -> Result<RawJson, Error> {
-        let call = self.start_tool(name, arguments, &options.clone().with_progress())?;
-        self.wait_with(call, on_progress)
-    }
-
-    /// Makes any request, and waits for its result object; `params` must serialise to a JSON object
-    ///
-    /// # Errors
-    ///
-    /// As [`call_tool`](Self::call_tool).
     pub fn request<T: Serialize + ?Sized>(
         &mut self,
         method: &str,
@@ -193,7 +140,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call_tool`](Self::call_tool).
+    /// As [`request`](Self::request).
     pub fn request_with<T: Serialize + ?Sized>(
         &mut self,
         method: &str,
@@ -205,50 +152,11 @@ impl Client {
         self.wait_with(call, on_progress)
     }
 
-    /// All tools of the server, as they came; [`Tool`](mcp_proto::model::Tool) is for reading one
-    ///
-    /// # Errors
-    ///
-    /// As [`list`](Self::list).
-    pub fn list_tools(&mut self) -> Result<Vec<RawJson>, Error> {
-        self.list(List::Tools)
-    }
-
-    /// All entries of one of the server's lists, from all of its pages
-    ///
-    /// Ends at what looks endless: a cursor that comes again, 1,000 pages, or more bytes than
-    /// [`Limits::max_frame`](mcp_proto::Limits) four times over; what came before is returned (PAGE-012).
-    ///
-    /// # Errors
-    ///
-    /// As [`call_tool`](Self::call_tool), and [`Error::Answer`] when an answer holds no such list.
-    pub fn list(&mut self, list: List) -> Result<Vec<RawJson>, Error> {
-        let mut bytes = self.connection.pipe.engine().config().get_limits().max_frame.saturating_mul(4);
-        let mut all = Vec::new();
-        let mut cursors: Vec<String> = Vec::new();
-        for _ in 0..MAX_PAGES {
-            let cursor = cursors.last().cloned();
-            let options = CallOptions::new();
-            let call =
-                self.connection.start(|engine, now| engine.list(now, list, cursor.as_deref(), &options))?;
-            let result = self.wait(call)?;
-            let page = list
-                .page(&result)
-                .ok_or_else(|| Error::Answer(format!("the answer holds no list `{}`", list.member())))?;
-            all.extend(page.entries);
-            let Some(next) = page.next.filter(|next| !cursors.contains(next)) else { break };
-            cursors.push(next);
-            let Some(left) = bytes.checked_sub(result.as_bytes().len()) else { break };
-            bytes = left;
-        }
-        Ok(all)
-    }
-
     /// Asks whether the server is alive; how long it took to answer
     ///
     /// # Errors
     ///
-    /// As [`call_tool`](Self::call_tool).
+    /// As [`request`](Self::request).
     pub fn ping(&mut self) -> Result<Duration, Error> {
         let begun = self.now();
         let call = self.connection.start(|engine, now| engine.ping(now, &CallOptions::new()))?;
@@ -296,7 +204,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call_tool`](Self::call_tool); `Use(Stale)` when the result was fetched before, or the call cancelled.
+    /// As [`request`](Self::request); `Use(Stale)` when the result was fetched before, or the call cancelled.
     pub fn wait(&mut self, call: CallKey) -> Result<RawJson, Error> {
         self.wait_with(call, &mut |_| {})
     }
@@ -404,6 +312,3 @@ impl Client {
         self.connection.finish()
     }
 }
-
-/// Pages of a list that are asked for at most
-const MAX_PAGES: usize = 1_000;

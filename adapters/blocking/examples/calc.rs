@@ -1,0 +1,16 @@
+//! A server in ten lines: one tool, typed, on stdin and stdout
+
+use mcp_blocking::Router;
+use mcp_proto::router::schema::schemars;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Add {
+    a: f64,
+    b: f64,
+}
+
+fn main() -> Result<(), mcp_blocking::Error> {
+    let mut router = Router::new("calculator", "1.0.0");
+    router.tool("add", "Adds two numbers", |_, Add { a, b }: Add| a + b);
+    router.serve_stdio()
+}

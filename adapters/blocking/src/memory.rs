@@ -1,0 +1,79 @@
+//! What a client keeps of what its server has said: results that may be given again, schemas that results have to fit
+
+use alloc::string::String;
+use core::time::Duration;
+
+use mcp_proto::RawJson;
+use mcp_proto::client::{Asker, Config, Kind, Misfit, Notification, OutputSchemas, Peer, Question, Ticket};
+use mcp_std::SharedCache;
+
+/// Where results are kept, and by what they are known there
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caching {
+    pub(crate) cache: SharedCache,
+    pub(crate) server: String,
+    pub(crate) principal: String,
+    pub(crate) legacy: Option<Duration>,
+}
+
+/// What a client remembers
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    cache: Option<(SharedCache, Asker)>,
+    pub(crate) schemas: Option<OutputSchemas>,
+}
+
+impl Memory {
+    /// The server has introduced itself: from now on results of its can be kept
+    pub(crate) fn open(&mut self, caching: Option<Caching>, config: &Config, peer: &Peer) {
+        self.cache = caching.map(|caching| {
+            let Caching { cache, server, principal, legacy } = caching;
+            let asker = Asker::new(config, peer, &server, &principal);
+            (cache, legacy.into_iter().fold(asker, Asker::keep_legacy))
+        });
+    }
+
+    /// What is kept for a question; otherwise leave to keep what comes
+    pub(crate) fn look(&self, question: Question) -> Result<RawJson, Option<Ticket>> {
+        let Some((cache, asker)) = &self.cache else { return Err(None) };
+        cache.get(asker, &question).ok_or_else(|| Some(cache.ticket(asker, question)))
+    }
+
+    pub(crate) fn keep(&self, ticket: Option<Ticket>, result: &RawJson) {
+        if let (Some((cache, _)), Some(ticket)) = (&self.cache, ticket) {
+            cache.put(ticket, result);
+        }
+    }
+
+    pub(crate) fn notice(&mut self, notification: &Notification) {
+        if let Some((cache, asker)) = &self.cache {
+            cache.notice(asker, notification);
+        }
+        if let Some(schemas) = &mut self.schemas {
+            schemas.notice(notification);
+        }
+    }
+
+    pub(crate) fn forget_list(&self, kind: Kind) {
+        if let Some((cache, asker)) = &self.cache {
+            cache.forget_list(asker, kind);
+        }
+    }
+
+    pub(crate) fn forget(&self) {
+        if let Some((cache, asker)) = &self.cache {
+            cache.forget(asker);
+        }
+    }
+
+    /// Takes note of the whole of a list
+    pub(crate) fn learn(&mut self, kind: Kind, entries: &[RawJson]) {
+        if let (Some(schemas), Kind::Tool) = (&mut self.schemas, kind) {
+            schemas.learn(entries);
+        }
+    }
+
+    pub(crate) fn check(&mut self, tool: &str, result: &RawJson) -> Result<(), Misfit> {
+        self.schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
+    }
+}

@@ -1,0 +1,97 @@
+//! A server by hand: what it says is exactly what the test says
+
+use std::thread::{self, JoinHandle};
+
+use mcp_blocking::{Client, Options};
+use mcp_proto::Era;
+use mcp_std::{Duplex, Interest, MemoryEnd};
+use serde_json::{Value, json};
+
+use super::{only, speaks};
+
+/// What comes of a request: a result or an error, and what is said besides, before it
+pub struct Reply {
+    pub before: Vec<Value>,
+    pub outcome: Result<Value, i64>,
+}
+
+impl From<Value> for Reply {
+    fn from(result: Value) -> Self {
+        Self { before: Vec::new(), outcome: Ok(result) }
+    }
+}
+
+impl From<i64> for Reply {
+    fn from(code: i64) -> Self {
+        Self { before: Vec::new(), outcome: Err(code) }
+    }
+}
+
+pub fn news(method: &str, params: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+/// A client of one era and a server that answers requests, other than those of the handshake, as `answer` says
+pub fn by_hand(
+    era: Era,
+    options: impl FnOnce(Options) -> Options,
+    answer: impl FnMut(&str, &Value) -> Reply + Send + 'static,
+) -> (Client, JoinHandle<()>) {
+    let (near, far) = mcp_std::memory_pair(1 << 16);
+    let serving = thread::spawn(move || run(near, answer));
+    let client = options(Client::options(speaks(only(era)))).connect(far).expect("a connection");
+    (client, serving)
+}
+
+fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
+    let capabilities = json!({
+        "tools": {"listChanged": true},
+        "resources": {"listChanged": true, "subscribe": true},
+        "prompts": {"listChanged": true},
+        "completions": {},
+    });
+    let info = json!({"name": "by hand", "version": "1"});
+    let mut input = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        near.wait(Interest::READ, None).expect("a stream");
+        let n = near.read(&mut buffer).expect("a stream");
+        if n == 0 {
+            return;
+        }
+        input.extend_from_slice(&buffer[..n]);
+        while let Some(end) = input.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = input.drain(..=end).collect();
+            let message: Value = serde_json::from_slice(&line).expect("a message");
+            let Some(id) = message.get("id") else { continue };
+            let params = message.get("params").cloned().unwrap_or_else(|| json!({}));
+            let reply = match message["method"].as_str().expect("a method") {
+                "server/discover" => Reply::from(json!({
+                    "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
+                    "ttlMs": 0, "cacheScope": "private", "_meta": {"io.modelcontextprotocol/serverInfo": info},
+                })),
+                "initialize" => Reply::from(json!({
+                    "protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info,
+                })),
+                method => answer(method, &params),
+            };
+            let mut messages = reply.before;
+            messages.push(match reply.outcome {
+                Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+                Err(code) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}),
+            });
+            for message in messages {
+                write(&mut near, format!("{message}\n").as_bytes());
+            }
+        }
+    }
+}
+
+fn write(near: &mut MemoryEnd, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        near.wait(Interest::WRITE, None).expect("a stream");
+        // The client may have left.
+        let Ok(n) = near.write(bytes) else { return };
+        bytes = &bytes[n..];
+    }
+}

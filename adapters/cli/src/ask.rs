@@ -1,0 +1,96 @@
+//! One request and its answer: what `call`, `read`, `prompt` and `complete` have in common
+
+use mcp_blocking::{Client, Error};
+use mcp_proto::client::Kind;
+use mcp_proto::model::Request;
+use mcp_proto::{CallError, CallKey, CallOptions};
+
+use crate::args::Asking;
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+use crate::paint::Paint;
+use crate::progress::Ticker;
+use crate::session::Session;
+
+/// What differs between the commands
+pub(crate) struct Question<'a, R: Request> {
+    /// What there should be a result of, for messages: "a tool"
+    pub(crate) of: &'a str,
+    /// Puts the result into words
+    pub(crate) show: fn(&R::Result, Paint) -> String,
+    /// What to say to who asked for what the server refused
+    pub(crate) hint: &'a dyn Fn(&mut Client) -> Option<String>,
+}
+
+/// Starts the server, asks, and prints the answer
+pub(crate) fn run<R: Request>(
+    asking: &Asking,
+    start: impl FnOnce(&mut Client, &CallOptions) -> Result<CallKey, Error>,
+    question: &Question<'_, R>,
+) -> Result<R::Result, Failure> {
+    let mut session = Session::open(&asking.target)?;
+    session.asked.total = asking.total;
+    let mut options = CallOptions::new().with_progress();
+    if let Some(total) = asking.total {
+        options = options.total(total);
+    }
+    let mut ticker = Ticker::new(asking.target.trace);
+    let client = &mut session.client;
+    // As it came: `--json` is to show that and nothing else.
+    let answered = start(client, &options)
+        .and_then(|call| client.wait_with(call, &mut |progress| ticker.show(progress)));
+    ticker.end();
+    let outcome = answered.map_err(|error| refused(&mut session, &error, question)).and_then(|result| {
+        let read = R::read(&result);
+        if asking.json {
+            print_json(&result)?;
+        }
+        let read = read
+            .map_err(|why| Failure::failed(format!("the answer is no result of {}: {why}", question.of)))?;
+        if !asking.json {
+            print(&(question.show)(&read, Paint::for_stdout()))?;
+        }
+        Ok(read)
+    });
+    // The answer is out before the server is given its time to end.
+    session.close();
+    outcome
+}
+
+/// A failure; when the server refused, with a hint
+fn refused<R: Request>(session: &mut Session, error: &Error, question: &Question<'_, R>) -> Failure {
+    let failure = session.failure(error);
+    if !matches!(error, Error::Call(CallError::Rpc(_))) {
+        return failure;
+    }
+    match (question.hint)(&mut session.client) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What a server has, for who asked for something that does not exist; none when it does exist
+///
+/// `what` is what it is called ("tool"), `member` where its name stands.
+pub(crate) fn alternatives(
+    client: &mut Client,
+    kind: Kind,
+    what: &str,
+    member: &str,
+    asked: &str,
+) -> Option<String> {
+    let entries = client.list(kind).ok()?;
+    let mut names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
+    if names.iter().any(|name| name == asked) {
+        return None;
+    }
+    if names.is_empty() {
+        return Some(format!("the server's list of {what}s is empty"));
+    }
+    let more = if names.len() > NAMES { ", …" } else { "" };
+    names.truncate(NAMES);
+    Some(format!("there is no {what} `{asked}` in the server's list; there are: {}{more}", names.join(", ")))
+}
+
+/// So many are named
+const NAMES: usize = 20;

@@ -1,0 +1,208 @@
+//! Cities by country: nested arguments, structured results, a template whose variables complete by each other
+
+use mcp_blocking::Router;
+use mcp_proto::RpcError;
+use mcp_proto::model::{
+    Annotations, CallToolResult, Content, Icon, Prompt, PromptArgument, PromptMessage, PromptReference,
+    ResourceLink, ResourceTemplate, ResourceTemplateReference, Role,
+};
+use mcp_proto::router::schema::{self, Typed, schemars};
+use mcp_proto::router::{CompletionTarget, suggest};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::serve::demo::harmless;
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct City {
+    name: &'static str,
+    country: &'static str,
+    /// Inhabitants, roughly
+    population: u32,
+}
+
+const fn city(country: &'static str, name: &'static str, population: u32) -> City {
+    City { name, country, population }
+}
+
+static CITIES: [City; 12] = [
+    city("france", "brest", 139_000),
+    city("france", "lyon", 522_000),
+    city("france", "paris", 2_103_000),
+    city("japan", "kyoto", 1_437_000),
+    city("japan", "osaka", 2_770_000),
+    city("japan", "tokyo", 14_180_000),
+    city("norway", "bergen", 292_000),
+    city("norway", "oslo", 724_000),
+    city("norway", "tromso", 78_000),
+    city("portugal", "coimbra", 144_000),
+    city("portugal", "lisbon", 567_000),
+    city("portugal", "porto", 249_000),
+];
+
+impl City {
+    fn find(country: &str, name: &str) -> Option<&'static Self> {
+        CITIES.iter().find(|city| city.country == country && city.name == name)
+    }
+
+    fn uri(&self) -> String {
+        format!("{}{}/{}", ATLAS, self.country, self.name)
+    }
+}
+
+const ATLAS: &str = "atlas://";
+/// A dot on the map
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' \
+                    cy='4' r='3.5' fill='%23c81e1e'/%3E%3C/svg%3E";
+const TEMPLATE: &str = "atlas://{country}/{city}";
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FindCities {
+    /// Which ones; all if left out
+    #[serde(default)]
+    filter: Filter,
+    /// How to sort them
+    #[serde(default)]
+    sort: Sort,
+    /// How many at most
+    #[serde(default = "FindCities::default_limit")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u8,
+}
+
+impl FindCities {
+    const fn default_limit() -> u8 {
+        100
+    }
+}
+
+#[derive(Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Filter {
+    /// In these countries only
+    countries: Vec<String>,
+    /// With so many inhabitants or more
+    min_population: u32,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Sort {
+    #[default]
+    Name,
+    Population,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    cities: Vec<City>,
+    /// How many there are beyond the limit
+    more: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    /// In lower case: norway
+    country: String,
+    /// In lower case: oslo
+    city: String,
+}
+
+#[derive(Deserialize)]
+struct Trip {
+    country: String,
+    city: Option<String>,
+    days: Option<u8>,
+}
+
+pub(super) fn register(router: &mut Router) {
+    let tool = harmless(schema::tool::<FindCities>("find_cities"));
+    let tool = tool
+        .title("Find cities")
+        .description("Cities of the atlas, as a structured result")
+        .icons([Icon::new(ICON).mime_type("image/svg+xml").sizes(["any".into()])]);
+    router.tool_with(tool, |_, asked: FindCities| Typed(asked.answer()));
+
+    let tool = harmless(schema::tool::<Place>("city_link"));
+    let tool = tool.title("Link to a city").description("Where to read about a city: a link to its resource");
+    router.tool_with(tool, |_, Place { country, city }: Place| {
+        let found = City::find(&country, &city).ok_or("there is no such city in the atlas")?;
+        let link = ResourceLink::new(found.uri(), found.name)
+            .description(format!("{} in {}", found.name, found.country))
+            .mime_type("text/plain")
+            .annotations(Box::new(Annotations::new().audience([Role::User]).priority(0.8)));
+        Ok::<_, &str>(CallToolResult::content(vec![Content::text("Read this:"), link.into()]))
+    });
+
+    let family = ResourceTemplate::new(TEMPLATE, "city")
+        .title("Cities")
+        .description("What the atlas says of a city; both variables complete")
+        .mime_type("text/plain");
+    router.resource_template(family, |_, read| {
+        let Place { country, city } = read.parse()?;
+        let found = City::find(&country, &city).ok_or_else(|| RpcError::resource_not_found(&read.uri))?;
+        Ok::<_, RpcError>(format!(
+            "{} in {} has {} inhabitants.",
+            found.name, found.country, found.population
+        ))
+    });
+    let template = || ResourceTemplateReference::new(TEMPLATE);
+    router.completion(template(), "country", |_, asked| countries(asked));
+    router.completion(template(), "city", |_, asked| cities(asked));
+
+    let prompt = Prompt::new("travel_plan")
+        .title("Plan a journey")
+        .description("Asks for a plan of a journey")
+        .arguments([
+            PromptArgument::new("country").description("Where to").required(true),
+            PromptArgument::new("city").description("To one city only"),
+            PromptArgument::new("days").description("How long, in days: a number; 3 if left out"),
+        ]);
+    router.prompt(prompt, |_, Trip { country, city, days }: Trip| {
+        let days = days.unwrap_or(3);
+        let place = city.map_or_else(|| country.clone(), |city| format!("{city}, {country}"));
+        vec![
+            PromptMessage::user(
+                format!("I want to spend {days} days in {place}. What should I see?").as_str(),
+            )
+            .into_owned(),
+            PromptMessage::assistant("Let me think about what is there, and what lies on the way."),
+        ]
+    });
+    let prompt = || PromptReference::new("travel_plan");
+    router.completion(prompt(), "country", |_, asked| countries(asked));
+    router.completion(prompt(), "city", |_, asked| cities(asked));
+}
+
+impl FindCities {
+    fn answer(&self) -> Found {
+        let Filter { countries, min_population } = &self.filter;
+        let fits = |city: &&City| {
+            city.population >= *min_population
+                && (countries.is_empty() || countries.iter().any(|country| country == city.country))
+        };
+        let mut cities: Vec<City> = CITIES.iter().filter(fits).cloned().collect();
+        match self.sort {
+            Sort::Name => cities.sort_by_key(|city| city.name),
+            Sort::Population => cities.sort_by_key(|city| core::cmp::Reverse(city.population)),
+        }
+        let more = cities.len().saturating_sub(self.limit.into());
+        cities.truncate(self.limit.into());
+        Found { cities, more }
+    }
+}
+
+fn countries(asked: &CompletionTarget<'_>) -> Vec<String> {
+    let mut all: Vec<_> = CITIES.iter().map(|city| city.country).collect();
+    all.dedup();
+    suggest(all, asked.value())
+}
+
+/// Those of the country that is filled in already, if it is
+fn cities(asked: &CompletionTarget<'_>) -> Vec<String> {
+    let country = asked.known("country");
+    let there = CITIES.iter().filter(|city| country.is_none_or(|country| country == city.country));
+    suggest(there.map(|city| city.name), asked.value())
+}

@@ -1,0 +1,185 @@
+//! What the official conformance suite calls, with the names and kinds of content that it looks for
+//!
+//! Without those that need input from the client, logs, subscriptions, news of changes, HTTP or tasks.
+
+use core::time::Duration;
+
+use mcp_blocking::{Cx, Router};
+use mcp_proto::model::{
+    ClientCapabilities, Content, EmbeddedResource, Prompt, PromptArgument, PromptMessage, PromptReference,
+    Resource, ResourceTemplate, SamplingCapability, TextResourceContents, Tool,
+};
+use mcp_proto::router::schema::{NoArguments, schemars};
+use mcp_proto::router::suggest;
+use mcp_proto::{Progress, RawJson, RpcError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+const PICTURE: &[u8] = include_bytes!("dot.png");
+const SOUND: &[u8] = include_bytes!("beep.wav");
+
+pub(super) fn register(router: &mut Router) {
+    contents(router);
+    behaviour(router);
+    resources(router);
+    prompts(router);
+}
+
+/// Tools that answer with each kind of content; the first of all tools can be called without arguments
+fn contents(router: &mut Router) {
+    router.tool(
+        "test_simple_text",
+        "Answers with a text",
+        |_, _: NoArguments| "This is a simple text response for testing.",
+    );
+    router.tool("test_image_content", "Answers with a picture", |_, _: NoArguments| {
+        Content::image_bytes(PICTURE, "image/png")
+    });
+    router.tool("test_audio_content", "Answers with a sound", |_, _: NoArguments| {
+        Content::audio_bytes(SOUND, "audio/wav")
+    });
+    router.tool("test_embedded_resource", "Answers with a resource", |_, _: NoArguments| {
+        embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+    });
+    router.tool(
+        "test_multiple_content_types",
+        "Answers with text, picture and resource",
+        |_, _: NoArguments| {
+            vec![
+                Content::text("Multiple content types test:"),
+                Content::image_bytes(PICTURE, "image/png"),
+                embedded(
+                    "test://mixed-content-resource",
+                    "application/json",
+                    r#"{"test":"data","value":123}"#,
+                ),
+            ]
+        },
+    );
+    router.tool("test_error_handling", "Reports an error, as a tool does", |_, _: NoArguments| {
+        Err::<(), _>("This tool intentionally returns an error for testing")
+    });
+}
+
+fn embedded(uri: &'static str, mime_type: &'static str, text: &'static str) -> Content<'static> {
+    EmbeddedResource::new(TextResourceContents::new(uri, text).mime_type(mime_type)).into()
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CustomHeader {
+    /// Sent in the header `Mcp-Param-Region` too, by clients on HTTP
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: String,
+}
+
+/// Tools that do something besides answering
+fn behaviour(router: &mut Router) {
+    router.tool("test_tool_with_progress", "Reports progress before it answers", |cx, _: NoArguments| {
+        for step in [0.0, 50.0, 100.0] {
+            cx.progress(Progress::new(step).of(100.0).saying(format!("Completed step {step} of 100")))?;
+            cx.sleep(Duration::from_millis(50))?;
+        }
+        Ok::<_, RpcError>("Three steps were reported")
+    });
+    router.tool("test_missing_capability", "Needs a client that declares sampling", |cx, _: NoArguments| {
+        needs_sampling(cx).map(|()| "The client declares sampling")
+    });
+    router.tool(
+        "test_custom_header",
+        "Has an argument that clients repeat in a header of HTTP",
+        |_, CustomHeader { region }: CustomHeader| region,
+    );
+    let schema = RawJson::new(JSON_SCHEMA_2020_12).expect("a constant of ours, read by every test");
+    let tool = Tool::new("json_schema_2020_12_tool", schema)
+        .description("Has a schema with much of JSON Schema 2020-12");
+    router.tool_with(tool, |_, arguments: Value| format!("JSON Schema 2020-12 tool called with {arguments}"));
+}
+
+fn needs_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
+    let declared: ClientCapabilities = cx.peer().capabilities.parse().unwrap_or_default();
+    match declared.sampling {
+        Some(_) => Ok(()),
+        None => {
+            let needed = ClientCapabilities::new().sampling(SamplingCapability::new());
+            Err(RpcError::missing_client_capability(needed)?)
+        }
+    }
+}
+
+fn resources(router: &mut Router) {
+    let resource =
+        Resource::new("test://static-text", "static-text").description("A text").mime_type("text/plain");
+    router.resource(resource, |_, _| "This is the content of the static text resource.");
+    let resource = Resource::new("test://static-binary", "static-binary")
+        .description("A picture")
+        .mime_type("image/png");
+    router.resource(resource.size(PICTURE.len() as u64), |_, _| PICTURE);
+    let family = ResourceTemplate::new("test://template/{id}/data", "template")
+        .description("The data of an id")
+        .mime_type("application/json");
+    router.resource_template(family, |_, read| {
+        let id = read.variables.get("id");
+        serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {}", id.unwrap_or_default()) })
+            .to_string()
+    });
+}
+
+#[derive(Deserialize)]
+struct TwoArguments {
+    arg1: String,
+    arg2: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OneUri {
+    resource_uri: String,
+}
+
+fn prompts(router: &mut Router) {
+    router.prompt(
+        Prompt::new("test_simple_prompt").description("Says one thing"),
+        |_, _: NoArguments| "This is a simple prompt for testing.",
+    );
+
+    let arguments = [
+        PromptArgument::new("arg1").description("First test argument").required(true),
+        PromptArgument::new("arg2").description("Second test argument").required(true),
+    ];
+    let prompt =
+        Prompt::new("test_prompt_with_arguments").description("Says its arguments").arguments(arguments);
+    router.prompt(prompt, |_, TwoArguments { arg1, arg2 }: TwoArguments| {
+        format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
+    });
+    for argument in ["arg1", "arg2"] {
+        let words = ["test value 1", "test value 2", "another value"];
+        router.completion(PromptReference::new("test_prompt_with_arguments"), argument, move |_, asked| {
+            suggest(words, asked.value())
+        });
+    }
+
+    let argument =
+        PromptArgument::new("resourceUri").description("URI of the resource to embed").required(true);
+    let prompt = Prompt::new("test_prompt_with_embedded_resource").description("Has a resource in it");
+    router.prompt(prompt.arguments([argument]), |_, OneUri { resource_uri }: OneUri| {
+        let text = "Embedded resource content for testing.";
+        let resource = TextResourceContents::new(resource_uri, text).mime_type("text/plain");
+        vec![
+            PromptMessage::user(EmbeddedResource::new(resource)),
+            PromptMessage::user("Please process the embedded resource above."),
+        ]
+    });
+
+    let prompt = Prompt::new("test_prompt_with_image").description("Has a picture in it");
+    router.prompt(prompt, |_, _: NoArguments| {
+        vec![
+            PromptMessage::user(Content::image_bytes(PICTURE, "image/png")),
+            PromptMessage::user("Please analyze the image above."),
+        ]
+    });
+}
+
+/// Goes to clients as it stands here
+const JSON_SCHEMA_2020_12: &str = r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},"contactMethod":{"type":"string","enum":["phone","email"]},"phone":{"type":"string"},"email":{"type":"string"}},"allOf":[{"anyOf":[{"required":["phone"]},{"required":["email"]}]}],"if":{"properties":{"contactMethod":{"const":"phone"}},"required":["contactMethod"]},"then":{"required":["phone"]},"else":{"required":["email"]},"additionalProperties":false}"##;

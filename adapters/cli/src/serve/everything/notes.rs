@@ -1,0 +1,78 @@
+//! Notes that come and go: tools that change something, resources that are registered while the server runs
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use mcp_blocking::Router;
+use mcp_proto::model::{Resource, ToolAnnotations};
+use mcp_proto::router::Kind;
+use mcp_proto::router::schema::{self, schemars};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// As many as there is room for
+const ROOM: usize = 100;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    /// Lower-case letters, digits and hyphens
+    #[schemars(extend("pattern" = TITLE))]
+    title: String,
+    /// What to note
+    #[schemars(length(max = 10_000))]
+    text: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Title {
+    /// Lower-case letters, digits and hyphens
+    #[schemars(extend("pattern" = TITLE))]
+    title: String,
+}
+
+/// What can stand in a URI as it is
+const TITLE: &str = "^[a-z0-9-]{1,40}$";
+
+pub(super) fn register(router: &mut Router) {
+    let notes = Rc::new(RefCell::new(BTreeMap::<String, String>::new()));
+    let hints = || ToolAnnotations::new().read_only_hint(false).open_world_hint(false).idempotent_hint(true);
+
+    let tool =
+        schema::tool::<Note>("write_note").title("Write a note").annotations(hints().destructive_hint(false));
+    let tool = tool.description("Writes a note, which can then be read as the resource note://TITLE");
+    let (later, kept) = (router.later(), Rc::clone(&notes));
+    router.tool_with(tool, move |_, Note { title, text }: Note| {
+        let uri = uri(&title);
+        if !kept.borrow().contains_key(&title) {
+            if kept.borrow().len() >= ROOM {
+                return Err(format!("there are {ROOM} notes already: delete one first"));
+            }
+            let (uri, title, kept) = (uri.clone(), title.clone(), Rc::clone(&kept));
+            later.change(move |router| {
+                let resource =
+                    Resource::new(uri, title.clone()).description("A note").mime_type("text/plain");
+                router.resource(resource, move |_, _| kept.borrow().get(&title).cloned());
+            });
+        }
+        kept.borrow_mut().insert(title, text);
+        Ok(format!("written to {uri}"))
+    });
+
+    let tool = schema::tool::<Title>("delete_note")
+        .title("Delete a note")
+        .annotations(hints().destructive_hint(true));
+    let later = router.later();
+    router.tool_with(tool.description("Deletes a note"), move |_, Title { title }: Title| {
+        notes.borrow_mut().remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
+        let uri = uri(&title);
+        later.change(move |router| _ = router.core().remove(Kind::Resource, &uri));
+        Ok::<_, String>("deleted")
+    });
+}
+
+fn uri(title: &str) -> String {
+    format!("note://{title}")
+}

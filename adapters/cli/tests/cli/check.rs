@@ -1,0 +1,517 @@
+//! `check`: every rule is broken once, and found; nothing is found where nothing is wrong
+
+use alloc::collections::BTreeSet;
+use core::time::Duration;
+use std::sync::Mutex;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{Server, capabilities, complete, discovered, err, failure, method, ok, say, welcome};
+use crate::support::{Done, PROBE, REVISIONS, probe, probe_own};
+
+/// The names of the checks that found something
+fn found(done: &Done) -> BTreeSet<String> {
+    let findings = done.json();
+    let names = findings.as_array().into_iter().flatten().map(|finding| finding["check"].as_str());
+    names.map(|name| name.expect("a name").to_owned()).collect()
+}
+
+/// Servers that are wrong, with what is found about them and nothing else
+fn cases() -> Vec<(Vec<&'static str>, Server)> {
+    let mut cases = wire();
+    cases.extend(introductions());
+    cases.extend(modern());
+    cases.extend(answers());
+    cases.extend(lists());
+    cases.extend(entries());
+    cases.extend(schemas());
+    cases
+}
+
+fn wire() -> Vec<(Vec<&'static str>, Server)> {
+    let good = Server::legacy;
+    let unknown = method("mcp-probe/unknown");
+    let id_7 = json!({"jsonrpc": "2.0", "id": 7, "result": {}}).to_string();
+    let listing = ["tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping"];
+    let listing: Vec<_> = listing.iter().map(|name| method(name)).collect();
+    let error = |id: &str, code: i64| {
+        say(&format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":"no"}}}}"#))
+    };
+    vec![
+        (vec!["no-answer"], good().on(&unknown, ":")),
+        (vec!["died"], good().on(&unknown, "exit 3")),
+        (vec!["stuck-by-line"], good().on("*'is no JSON'*", "exit 3")),
+        (vec!["died", "gave-up"], good().on(&listing.join("|"), "exit 3")),
+        (vec!["stdout-noise"], good().prelude("echo Welcome; echo '[1,2'; echo '{\"level\":\"info\"}'")),
+        (vec!["not-utf8"], good().prelude("printf '\\377\\n'")),
+        (
+            vec!["malformed-message"],
+            good().on(&unknown, "printf '{\"jsonrpc\":\"2.0\",\"id\":%s}\\n' \"$id\""),
+        ),
+        (
+            vec!["sent-batch"],
+            good().on(&unknown, &err(-32601).replace("printf '{", "printf '[{").replace("}\\n", "}]\\n")),
+        ),
+        (vec!["stray-answer"], good().on(&unknown, &[err(-32601), err(-32601)].join("; "))),
+        (vec!["id-changed"], good().on("*'\"id\":\"007\"'*", &say(&id_7))),
+        (vec!["notification-answered"], good().on("*notifications/mcp-probe/*", &error("", -32601))),
+        (
+            vec!["server-request"],
+            good().on(
+                &method("notifications/initialized"),
+                &say(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#),
+            ),
+        ),
+        (
+            vec!["unasked-notification"],
+            good().on(
+                &method("notifications/initialized"),
+                &say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
+            ),
+        ),
+        (vec!["stays"], good().epilogue("exec sleep 50")),
+        (vec!["leftovers"], good().prelude("sleep 50 </dev/null >/dev/null 2>&1 &")),
+        (vec!["parse-error"], good().on("*'is no JSON'*", &error("", -32000))),
+        (vec!["null-id"], good().on("*'is no JSON'*", &error("\"id\":null,", -32700))),
+        (
+            vec!["parallel"],
+            good()
+                .on("*'\"id\":\"mcp-probe '*", &("burst=1; ".to_owned() + &ok(&json!({}))))
+                .instead("ping", &format!("if [ \"$burst\" ]; then burst=; else {}; fi", ok(&json!({})))),
+        ),
+    ]
+}
+
+fn introductions() -> Vec<(Vec<&'static str>, Server)> {
+    let good = Server::legacy;
+    let answer = |result: &Value| good().on(&method("initialize"), &ok(result));
+    let unknown = "*1999-12-31*";
+    let all = capabilities();
+    let without = |name: &str| {
+        let mut some = capabilities();
+        some.as_object_mut().expect("an object").remove(name);
+        answer(&welcome("2025-11-25", &some))
+    };
+    let mut nameless = welcome("2025-11-25", &all);
+    nameless["serverInfo"] = json!({"name": "fixture"});
+    let mut odd = all.clone();
+    odd["logging"] = json!(true);
+    odd["tools"] = json!({"listChanged": "yes"});
+    let welcome = |version| ok(&welcome(version, &all));
+    vec![
+        (vec!["initialize-result"], answer(&nameless)),
+        (vec!["capabilities"], answer(&crate::fixture::welcome("2025-11-25", &odd))),
+        (vec!["version-unknown"], good().on(unknown, &welcome("1999-12-31"))),
+        (
+            vec!["not-a-server", "version-unknown"],
+            good().on(&method("initialize"), &ok(&crate::fixture::welcome("1.0", &all))),
+        ),
+        (vec!["version-refused"], good().on(unknown, &err(-32603))),
+        (vec!["version-unstable"], good().on(unknown, &welcome("2025-06-18"))),
+        (vec!["version-modern"], good().on(unknown, &welcome("2026-07-28"))),
+        (vec!["served-not-declared"], without("logging")),
+        (vec!["undeclared-code"], without("completions")),
+        (vec!["served-not-declared"], without("tools")),
+        (vec!["declared-not-served"], good().error("prompts/list", -32601)),
+        (vec!["templates-not-served"], good().error("resources/templates/list", -32601)),
+    ]
+}
+
+fn modern() -> Vec<(Vec<&'static str>, Server)> {
+    let good = Server::modern;
+    let without = |member: &str| {
+        let mut result = complete(json!({"prompts": []}));
+        result.as_object_mut().expect("an object").remove(member);
+        good().result("prompts/list", &result)
+    };
+    let discover = |result: Value| good().instead("server/discover", &ok(&result));
+    let mut texts = discovered();
+    texts["instructions"] = json!(5);
+    let mut versions = discovered();
+    versions["supportedVersions"] = json!(["2026-07-28", "2025-11-25"]);
+    let mut extensions = discovered();
+    extensions["capabilities"]["extensions"] = json!({"mine": {}});
+    let mut public = complete(json!({"tools": []}));
+    public["cacheScope"] = json!("public");
+    let mut first = complete(json!({"tools": []}));
+    first["nextCursor"] = json!("two");
+    let tool = |name: &str| json!({"name": name, "title": "T", "description": "D", "inputSchema": {"type": "object", "additionalProperties": false}});
+    let order = |a: &str, b: &str| ok(&complete(json!({"tools": [tool(a), tool(b)]})));
+    let alternating = format!(
+        "n=$((1 - ${{n:-0}})); if [ $n = 1 ]; then {}; else {}; fi",
+        order("a", "b"),
+        order("b", "a")
+    );
+    let made_up = "*'\"cursor\":\"mcp-probe'*";
+    vec![
+        (vec!["discover-result"], discover(texts)),
+        (vec!["discover-versions"], discover(versions)),
+        (vec!["extension-id"], discover(extensions)),
+        (vec!["unsupported-version"], good().on("*1999-12-31*", &ok(&discovered()))),
+        (vec!["missing-meta"], good().on("*'\"method\":\"server/discover\"}'", &ok(&discovered()))),
+        (vec!["result-type"], without("resultType")),
+        (vec!["cache-hints"], without("ttlMs")),
+        (vec!["server-info"], without("_meta")),
+        (
+            vec!["cache-scope"],
+            good().on("*'\"cursor\":\"two\"'*", &ok(&public)).result("tools/list", &first),
+        ),
+        (vec!["removed-method"], good().on(&method("ping"), &ok(&complete(json!({}))))),
+        (
+            vec!["reserved-code", "unknown-resource-modern"],
+            good().on(
+                "*'mcp-probe-unknown://'*",
+                &failure(&json!({"code": -32002, "message": "no", "data": {"uri": "mcp-probe-unknown://unknown/unknown"}})),
+            ),
+        ),
+        (vec!["order"], good().on(made_up, &err(-32602)).on(&method("tools/list"), &alternating)),
+        (
+            vec!["version-modern"],
+            good()
+                .on(&method("initialize"), &ok(&welcome("2026-07-28", &capabilities())))
+                .args(&["--era", "auto"]),
+        ),
+        (
+            vec!["initialize-unnamed"],
+            good().on(&method("initialize"), &err(-32601)).args(&["--era", "auto"]),
+        ),
+    ]
+}
+
+fn answers() -> Vec<(Vec<&'static str>, Server)> {
+    let good = Server::legacy;
+    let unknown_tool =
+        "*'\"name\":\"mcp-probe-unknown\"'*'tools/call'*|*'tools/call'*'\"name\":\"mcp-probe-unknown\"'*";
+    let unknown_prompt = "*'prompts/get'*mcp-probe-unknown*";
+    let no_params = "*'\"method\":\"tools/call\"}'";
+    let failed = json!({"content": [], "isError": true});
+    let batch = "'['*";
+    let in_batch = "id=${id%%\\}*}; ";
+    vec![
+        (vec!["ping"], good().instead("ping", &ok(&json!({"time": 1})))),
+        (vec!["unknown-method"], good().error("mcp-probe/unknown", -32600)),
+        (vec!["envelope-accepted"], good().on("*'\"jsonrpc\":\"1.0\"'*", &ok(&json!({})))),
+        (vec!["envelope-code"], good().on("*'\"jsonrpc\":\"1.0\"'*", &err(-32000))),
+        (vec!["envelope-silent"], good().on("*'\"jsonrpc\":\"1.0\"'*", ":")),
+        (vec!["params-accepted"], good().on(no_params, &ok(&json!({"content": []})))),
+        (vec!["params-code"], good().on(no_params, &err(-32603))),
+        (
+            vec!["batch-refused"],
+            good()
+                .on(&method("initialize"), &ok(&welcome("2025-03-26", &capabilities())))
+                .args(&["--protocol-version", "2025-03-26"]),
+        ),
+        (vec!["batch-accepted"], good().on(batch, &format!("{in_batch}{}", ok(&json!({}))))),
+        (vec!["unknown-tool-accepted"], good().on(unknown_tool, &ok(&json!({"content": []})))),
+        (vec!["unknown-tool-result"], good().on(unknown_tool, &ok(&failed))),
+        (vec!["unknown-tool-code"], good().on(unknown_tool, &err(-32000))),
+        (vec!["unknown-prompt"], good().on(unknown_prompt, &ok(&json!({"messages": []})))),
+        (
+            vec!["prompt-argument"],
+            good().on("*'prompts/get'*'\"name\":\"ask\"'*", &ok(&json!({"messages": []}))),
+        ),
+        (vec!["unknown-resource"], good().on("*'mcp-probe-unknown://'*", &ok(&json!({"contents": []})))),
+        (vec!["resource-data"], good().on("*'mcp-probe-unknown://'*", &err(-32002))),
+        (vec!["log-level"], good().on("*'\"level\":\"mcp-probe\"'*", &ok(&json!({})))),
+        (
+            vec!["completion-ref"],
+            good().on(&method("completion/complete"), &ok(&json!({"completion": {"values": []}}))),
+        ),
+    ]
+}
+
+fn lists() -> Vec<(Vec<&'static str>, Server)> {
+    let good = Server::legacy;
+    let resource = |name: &str| json!({"name": name, "title": "T", "description": "D", "uri": format!("demo:{name}"), "mimeType": "text/plain"});
+    let page = |names: &[&str], next: Option<&str>| {
+        let entries: Vec<_> = names.iter().map(|name| resource(name)).collect();
+        let mut page = json!({"resources": entries});
+        if let Some(next) = next {
+            page["nextCursor"] = json!(next);
+        }
+        page
+    };
+    let paged = |first: Value, second: Value| {
+        good().on("*'\"cursor\":\"two\"'*", &ok(&second)).result("resources/list", &first)
+    };
+    let mut null = page(&["a"], None);
+    null["nextCursor"] = Value::Null;
+    let endless = "n=$((${n:-0} + 1)); printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"resources\":[],\"nextCursor\":\"%s\"}}\\n' \"$id\" $n";
+    let order = |a: &str, b: &str| ok(&page(&[a, b], None));
+    let alternating = format!(
+        "n=$((1 - ${{n:-0}})); if [ $n = 1 ]; then {}; else {}; fi",
+        order("a", "b"),
+        order("b", "a")
+    );
+    let made_up = "*'\"cursor\":\"mcp-probe'*";
+    let listing = method("resources/list");
+    vec![
+        (vec!["list-shape"], good().result("resources/list", &null)),
+        (vec!["list-shape"], good().result("resources/list", &json!({"resources": {}}))),
+        (vec!["cursor-loop"], paged(page(&["a"], Some("two")), page(&["b"], Some("two")))),
+        (vec!["list-endless"], good().on(made_up, &err(-32602)).on(&listing, endless)),
+        (vec!["duplicate"], good().result("resources/list", &page(&["a", "a"], None))),
+        (vec!["duplicate-pages"], paged(page(&["a", "b"], Some("two")), page(&["b", "c"], None))),
+        (vec!["order-other"], good().on(made_up, &err(-32602)).on(&listing, &alternating)),
+        (vec!["invalid-cursor"], good().on(&listing, &ok(&page(&["a"], None)))),
+        // Two pages as they should be.
+        (vec![], paged(page(&["a"], Some("two")), page(&["b"], None))),
+    ]
+}
+
+fn entries() -> Vec<(Vec<&'static str>, Server)> {
+    let with = |list: &str, member: &str, value: Value| Server::legacy().entry(list, member, &value);
+    let icon = |src: &str| json!([{"src": src, "sizes": ["48x48", "any"], "theme": "dark"}]);
+    let argument = |name: &str| json!({"name": name, "description": "D"});
+    vec![
+        (vec!["entry"], with("resources", "size", json!(-1))),
+        (vec!["entry"], with("resources", "name", Value::Null)),
+        (vec!["entry"], with("prompts", "arguments", json!([{"description": "D"}]))),
+        (vec!["entry", "no-description"], with("tools", "description", json!(["D"]))),
+        (vec!["tool-name"], with("tools", "name", json!("say it"))),
+        (vec!["plain-name"], with("prompts", "name", json!("a\u{7}b"))),
+        (vec!["no-description"], with("tools", "description", Value::Null)),
+        (vec!["no-title"], with("prompts", "title", Value::Null)),
+        (vec!["no-argument-description"], with("prompts", "arguments", json!([{"name": "x"}]))),
+        (vec!["no-mime-type"], with("resources", "mimeType", Value::Null)),
+        (
+            vec!["annotations-contradict"],
+            with("tools", "annotations", json!({"readOnlyHint": true, "destructiveHint": true})),
+        ),
+        (vec!["annotation-value"], with("resources", "annotations", json!({"priority": 7}))),
+        (vec!["annotation-value"], with("tools", "annotations", json!({"readOnlyHint": "yes"}))),
+        (vec!["duplicate-argument"], with("prompts", "arguments", json!([argument("a"), argument("a")]))),
+        (vec!["resource-uri"], with("resources", "uri", json!("a b"))),
+        (vec!["uri-template"], with("resources/templates", "uriTemplate", json!("demo:///{a"))),
+        (vec!["template-plain"], with("resources/templates", "uriTemplate", json!("demo:///a"))),
+        (vec!["mime-type"], with("resources", "mimeType", json!("text"))),
+        (vec!["icon"], with("tools", "icons", icon("file:///etc/passwd"))),
+        (vec!["icon"], with("tools", "icons", json!([{"src": "https://a/b.png", "sizes": ["big"]}]))),
+        (vec!["icon-http"], with("tools", "icons", icon("http://example.com/a.png"))),
+        (vec!["meta-key"], with("tools", "_meta", json!({"a b": 1, "com.example/fine": 2}))),
+        (vec![], with("tools", "icons", icon("data:image/png;base64,AA=="))),
+    ]
+}
+
+fn schemas() -> Vec<(Vec<&'static str>, Server)> {
+    let with = |schema: Value| Server::legacy().schema(&schema);
+    let text = json!({"type": "string", "description": "D"});
+    let object = |more: Value| {
+        let mut schema = json!({"type": "object", "properties": {"a": text}});
+        schema.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        schema
+    };
+    let tuple = json!({"type": "array", "description": "D", "items": [{"type": "string"}]});
+    let many = vec![json!({}); 5_000];
+    vec![
+        (vec!["input-schema"], with(Value::Null)),
+        (vec!["input-schema"], with(json!({"properties": {"a": text}}))),
+        (vec!["output-schema"], Server::legacy().entry("tools", "outputSchema", &json!({"type": "string"}))),
+        (vec!["schema-invalid"], with(object(json!({"required": "a"})))),
+        (vec!["schema-dialect"], with(object(json!({"$schema": "http://json-schema.org/draft-04/schema#"})))),
+        (vec![], with(object(json!({"$schema": "http://json-schema.org/draft-07/schema#"})))),
+        (vec!["schema-draft-07"], with(object(json!({"properties": {"a": tuple}})))),
+        (
+            vec!["schema-reference"],
+            with(object(json!({"properties": {"a": {"$ref": "https://example.com/a.json"}}}))),
+        ),
+        (vec!["schema-limit"], with(object(json!({"anyOf": many})))),
+        (
+            vec!["schema-unchecked"],
+            with(object(
+                json!({"properties": {"a": {"type": "string", "description": "D", "pattern": "(?=a)b"}}}),
+            )),
+        ),
+        (vec!["schema-required"], with(object(json!({"required": ["a", "b"]})))),
+        (vec!["schema-impossible"], with(object(json!({"required": ["b"], "additionalProperties": false})))),
+        (vec!["no-parameters"], with(json!({"type": "object"}))),
+        (
+            vec!["no-argument-description"],
+            with(json!({"type": "object", "properties": {"a": {"type": "string"}}})),
+        ),
+    ]
+}
+
+/// Those that are no servers are found out elsewhere in here
+const NO_SERVERS: [&str; 3] = ["not-a-server", "echoes", "flood"];
+
+#[test]
+fn each_rule_that_is_broken_is_found_and_no_other() {
+    let cases = cases();
+    let provoked: BTreeSet<_> =
+        cases.iter().flat_map(|(names, _)| names).chain(&NO_SERVERS).copied().collect();
+    let rules = probe(&["check", "--rules", "--json"]).ok().json();
+    let rules: BTreeSet<_> =
+        rules.as_array().into_iter().flatten().map(|rule| rule["check"].as_str().expect("a name")).collect();
+    assert_eq!(provoked, rules, "each rule has a server that breaks it");
+
+    // They wait most of the time, so many run at once.
+    let left = Mutex::new(cases.iter());
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let Some((wanted, server)) = left.lock().expect("no panic").next() else { return };
+                    let done = server.check(&["--json"]);
+                    let found = found(&done);
+                    if found != wanted.iter().map(|name| (*name).to_owned()).collect() {
+                        failures.lock().expect("no panic").push(format!("wanted {wanted:?}: {done}"));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no panic");
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn good_servers_have_nothing_to_be_found() {
+    for good in [Server::legacy(), Server::modern()] {
+        assert_eq!(good.check(&["--json", "--strict"]).ok().json(), json!([]));
+    }
+}
+
+// covers: PAGE-011, ERR-002, ERR-018, ERR-023, BASE-016, VER-003, VER-004, VER-009, META-014, PING-006, STDIO-021
+#[test]
+fn our_own_server_has_neither_errors_nor_warnings() {
+    for (revision, _) in REVISIONS {
+        let done = probe_own(&["check", "--strict", "--protocol-version", revision], &[]).ok();
+        done.says(&["0 errors, 0 warnings", revision]);
+    }
+    let done = probe_own(&["check", "--strict"], &[]).ok();
+    done.says(&["0 errors, 0 warnings", "2025-11-25 and 2026-07-28"]);
+    for era in ["legacy", "modern"] {
+        probe_own(&["check", "--strict"], &["--era", era]).ok().says(&["0 errors, 0 warnings"]);
+    }
+}
+
+#[test]
+fn what_is_no_server_is_called_that() {
+    let waits = ["check", "--json", "--timeout", "500ms", "--connect-timeout", "500ms"];
+    let against = |script: &str| probe(&[&waits[..], &["--", "sh", "-c", script, PROBE]].concat());
+    let valid = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
+    let cases: [(&str, &[&str]); 8] = [
+        ("exec sleep 100", &["not-a-server"]),
+        ("exec cat", &["not-a-server", "echoes"]),
+        ("exec yes", &["not-a-server", "stdout-noise", "flood"]),
+        (&format!("exec yes '{valid}'"), &["not-a-server", "flood"]),
+        ("exec tr '\\0' x </dev/zero", &["not-a-server", "flood"]),
+        ("exit 3", &["not-a-server"]),
+        ("exec true", &["not-a-server"]),
+        ("echo 'Usage: tool FILE'; exec sleep 100", &["not-a-server", "stdout-noise"]),
+    ];
+    for (script, wanted) in cases {
+        let done = against(script).code(1);
+        assert!(done.took < Duration::from_secs(30), "{done}");
+        assert_eq!(found(&done), wanted.iter().map(|name| (*name).to_owned()).collect(), "{script}: {done}");
+    }
+    let done = against("echo 'no \u{1b}file' >&2; exit 3");
+    assert!(done.stdout.contains("exit status: 3") && done.stdout.contains("file"), "{done}");
+    assert!(!done.stdout.contains('\u{1b}'), "{done}");
+    // One that is a server at first.
+    let flood = format!(
+        "read -r l; printf '%s\\n' '{}'; exec yes '{valid}'",
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#
+    );
+    let waits = ["check", "--json", "--timeout", "1s", "--era", "legacy"];
+    let done = probe(&[&waits[..], &["--", "sh", "-c", &flood]].concat()).code(1);
+    assert!(found(&done).contains("flood"), "{done}");
+    assert!(done.took < Duration::from_secs(50), "{done}");
+    let done = probe(&["check", "--", "no-such-program-anywhere"]).code(3);
+    done.complains(&["cannot start \"no-such-program-anywhere\""]);
+}
+
+#[test]
+fn findings_decide_how_it_ends() {
+    let warned = Server::legacy().entry("tools", "name", &json!("say it"));
+    let done = warned.check(&[]).ok();
+    let done = done.says(&[
+        "warning tool-name [TOOL-028]: names of tools have 1 to 128 characters",
+        "  to do: rename it",
+        "  tool `say it`: a name has letters, digits, `_`, `-` and `.` only",
+        "0 errors, 1 warning, 0 notes (checked in 2025-11-25; tools were not called)",
+    ]);
+    assert_eq!(done.stderr, "");
+    warned.check(&["--strict"]).code(1);
+    let wrong = Server::legacy().entry("resources", "uri", &json!("a b"));
+    let done = wrong.check(&["--json"]).code(1);
+    let finding = json!([{
+        "severity": "error",
+        "check": "resource-uri",
+        "rules": ["RES-026", "RES-008"],
+        "revisions": ["2025-11-25"],
+        "where": "resource `a b`",
+        "what": "it does not begin with a scheme",
+        "fix": "begin it with a scheme, and write what else it may not hold as %XX",
+    }]);
+    assert_eq!(done.json(), finding);
+    probe(&["check"]).code(2).complains(&["CMD"]);
+    probe(&["check", "--timeout", "0", "--", "true"]).code(2);
+}
+
+#[test]
+fn what_is_found_very_often_does_not_hide_the_rest() {
+    let entry = |n: usize| json!({"name": format!("tool {n}"), "title": "T", "description": "D"});
+    let tools: Vec<_> = (0..60).map(entry).collect();
+    let done = Server::legacy().result("tools/list", &json!({"tools": tools})).check(&["--json"]).code(1);
+    let findings = done.json();
+    let of = |check: &str| -> Vec<&str> {
+        let findings = findings.as_array().into_iter().flatten().filter(|finding| finding["check"] == check);
+        findings.map(|finding| finding["what"].as_str().expect("a text")).collect()
+    };
+    for check in ["tool-name", "input-schema"] {
+        assert_eq!(
+            (of(check).len(), of(check).last()),
+            (51, Some(&"10 more of that kind")),
+            "{check}: {done}"
+        );
+    }
+}
+
+/// What is found in both eras is told once; what is found in one says in which
+#[test]
+fn both_eras_are_checked() {
+    let done = probe_own(&["check", "--json"], &[]).ok();
+    assert_eq!(done.json(), json!([]));
+    let done = Server::modern()
+        .on(&method("initialize"), &ok(&welcome("2025-11-25", &json!({}))))
+        .args(&["--era", "auto"])
+        .check(&[]);
+    done.code(1).says(&["(2025-11-25 only)", "2025-11-25 and 2026-07-28"]);
+}
+
+// covers: LIFE-016
+#[test]
+fn what_a_server_says_cannot_move_the_cursor() {
+    let evil = "\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7}\r\nerror: x";
+    let server = Server::legacy().entry("tools", "name", &json!(evil)).prelude("printf '\\033[2Jx\\n'");
+    for args in [&[][..], &["--json"]] {
+        let done = server.check(&[args, &["--trace"]].concat()).code(1);
+        let done = done.says(&["\\u202e", "\\u200b", "\\u001b"]);
+        for text in [&done.stdout, &done.stderr] {
+            assert_eq!(
+                text.chars().find(|c| evil.contains(*c) && !c.is_ascii_graphic() && !matches!(c, '\n' | ' ')),
+                None
+            );
+            assert!(!text.lines().any(|line| line.starts_with("error: x")), "{done}");
+        }
+    }
+}
+
+/// Rules name requirements that there are
+#[test]
+fn rules_stand_on_requirements() {
+    let map = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/spec-map.tsv");
+    let map = std::fs::read_to_string(map).expect("the map of requirements lies in the project");
+    let ids: BTreeSet<_> = map.lines().filter_map(|line| line.split('\t').next()).collect();
+    let rules = probe(&["check", "--rules", "--json"]).ok().json();
+    for rule in rules.as_array().expect("an array") {
+        for id in rule["rules"].as_array().expect("an array") {
+            assert!(ids.contains(id.as_str().expect("a string")), "{rule}");
+        }
+    }
+    probe(&["check", "--rules"]).ok().says(&["warning  tool-name", "[TOOL-028]"]);
+}

@@ -1,0 +1,17 @@
+//! Our client and our server against the official SDKs, each as its users run it: a process on stdio.
+//!
+//! The peers are in `peers/`. Eras are pinned wherever a slow machine could otherwise change the outcome.
+
+extern crate alloc;
+
+mod our_both;
+mod our_client;
+mod our_typed_client;
+mod peers;
+mod run;
+#[path = "../../adapters/cli/tests/cli/steps.rs"]
+mod steps;
+mod their_clients;
+
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
