@@ -42,12 +42,14 @@ const ALLOWED: &[(&str, &str)] = &[
     ("model", "json meta raw rpc shape version vocab"),
     ("identity", "json model raw shape version vocab"),
     ("diagnostic", "rpc"),
+    ("change", ""),
     ("error", "json raw rpc version vocab"),
     // What both engines share.
     ("calls", SHARED),
     // The engines never know of each other.
     ("server", ENGINES),
-    ("client", ENGINES),
+    // What a server needs is checked on behalf of a user before anybody is asked.
+    ("client", CLIENT),
     // What applications register by name; it makes answers to calls and runs nothing.
     ("router", "identity json model raw rpc server shape vocab version"),
     // Bytes meet engines; nothing below knows of it.
@@ -56,6 +58,7 @@ const ALLOWED: &[(&str, &str)] = &[
 
 const SHARED: &str = "budget deadlines diagnostic error frame json limits meta outbox raw rpc shape slab tap time version vocab";
 const ENGINES: &str = "budget calls diagnostic error frame identity json limits meta outbox raw rpc shape slab tap time version vocab";
+const CLIENT: &str = "budget calls change diagnostic error frame identity json limits meta model outbox raw rpc shape slab tap time version vocab";
 
 /// Modules for tests and measurements, which may use everything
 const OUTSIDE: &[&str] = &["bench", "fuzzing"];

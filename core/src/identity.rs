@@ -21,23 +21,59 @@ impl Implementation {
 /// What one side can do: flags for what the engines act on, text for what they pass on
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    flags: u16,
+    flags: u32,
     /// Further members of the capability object, each with the revision that it came with
     extra: Vec<(String, RawJson, Version)>,
 }
 
-/// Every gating capability with the path that declares it
-const PATHS: [(Capability, &str, &str, Version); 9] = [
-    (Capability::Tools, "tools", "", Version::V2024_11_05),
-    (Capability::Resources, "resources", "", Version::V2024_11_05),
-    (Capability::ResourceSubscriptions, "resources", "subscribe", Version::V2024_11_05),
-    (Capability::Prompts, "prompts", "", Version::V2024_11_05),
-    (Capability::Completions, "completions", "", Version::V2025_03_26),
-    (Capability::Logging, "logging", "", Version::V2024_11_05),
-    (Capability::Roots, "roots", "", Version::V2024_11_05),
-    (Capability::Sampling, "sampling", "", Version::V2024_11_05),
-    (Capability::Elicitation, "elicitation", "", Version::V2025_06_18),
-];
+/// A capability and how it is declared
+struct Path {
+    capability: Capability,
+    member: &'static str,
+    /// The member within that, which is `true` or an object; empty for the object itself
+    inner: &'static str,
+    /// What declares it
+    value: &'static [u8],
+    since: Version,
+    until: Version,
+}
+
+const fn object(capability: Capability, member: &'static str, since: Version) -> Path {
+    Path { capability, member, inner: "", value: b"{}", since, until: Version::V2026_07_28 }
+}
+
+const fn flag(capability: Capability, member: &'static str, inner: &'static str, until: Version) -> Path {
+    Path { capability, member, inner, value: b"true", since: Version::V2024_11_05, until }
+}
+
+const fn part(capability: Capability, member: &'static str, inner: &'static str) -> Path {
+    let (since, until) = (Version::V2025_11_25, Version::V2026_07_28);
+    Path { capability, member, inner, value: b"{}", since, until }
+}
+
+/// Every gating capability with the path that declares it; those within an object follow the object
+const PATHS: [Path; 16] = {
+    use Capability as C;
+    const NEWEST: Version = Version::V2026_07_28;
+    [
+        object(C::Tools, "tools", Version::V2024_11_05),
+        flag(C::ToolsListChanged, "tools", "listChanged", NEWEST),
+        object(C::Resources, "resources", Version::V2024_11_05),
+        flag(C::ResourceSubscriptions, "resources", "subscribe", NEWEST),
+        flag(C::ResourcesListChanged, "resources", "listChanged", NEWEST),
+        object(C::Prompts, "prompts", Version::V2024_11_05),
+        flag(C::PromptsListChanged, "prompts", "listChanged", NEWEST),
+        object(C::Completions, "completions", Version::V2025_03_26),
+        object(C::Logging, "logging", Version::V2024_11_05),
+        object(C::Roots, "roots", Version::V2024_11_05),
+        flag(C::RootsListChanged, "roots", "listChanged", Version::V2025_11_25),
+        object(C::Sampling, "sampling", Version::V2024_11_05),
+        part(C::SamplingTools, "sampling", "tools"),
+        part(C::SamplingContext, "sampling", "context"),
+        object(C::Elicitation, "elicitation", Version::V2025_06_18),
+        part(C::ElicitationUrl, "elicitation", "url"),
+    ]
+};
 
 impl Capabilities {
     /// Nothing but the base protocol
@@ -49,9 +85,10 @@ impl Capabilities {
     /// Declares `capability`
     #[must_use]
     pub fn with(mut self, capability: Capability) -> Self {
-        self.flags |= 1 << capability as u16;
-        if capability == Capability::ResourceSubscriptions {
-            self.flags |= 1 << Capability::Resources as u16;
+        self.flags |= 1 << capability as u32;
+        if let Some(inner) = PATHS.iter().find(|p| p.capability == capability && !p.inner.is_empty()) {
+            let whole = PATHS.iter().find(|p| p.member == inner.member && p.inner.is_empty());
+            self.flags |= whole.map_or(0, |p| 1 << p.capability as u32);
         }
         self
     }
@@ -67,23 +104,25 @@ impl Capabilities {
     /// Whether `capability` is declared
     #[must_use]
     pub const fn has(&self, capability: Capability) -> bool {
-        self.flags & 1 << capability as u16 != 0
+        self.flags & 1 << capability as u32 != 0
     }
 
     /// Reads a peer's capability object; unknown members are ignored here (LIFE-015)
     pub(crate) fn read(text: &[u8]) -> Self {
         let mut read = Self::default();
         object_members(text, |name, value| {
-            for (capability, member, inner, _) in PATHS {
-                if member.as_bytes() != name || value.first() != Some(&b'{') {
+            for path in PATHS.iter().filter(|p| p.member.as_bytes() == name) {
+                if value.first() != Some(&b'{') {
                     continue;
                 }
-                if inner.is_empty() {
-                    read.flags |= 1 << capability as u16;
+                let flag = 1 << path.capability as u32;
+                if path.inner.is_empty() {
+                    read.flags |= flag;
                 } else {
                     object_members(value, |name, value| {
-                        if name == inner.as_bytes() && value == b"true" {
-                            read.flags |= 1 << capability as u16;
+                        // `true`, or any object: what it holds is for others to know.
+                        if name == path.inner.as_bytes() && value.first() == path.value.first() {
+                            read.flags |= flag;
                         }
                     });
                 }
@@ -101,20 +140,24 @@ impl Capabilities {
                 out.push(b',');
             }
         };
-        for (capability, member, inner, since) in PATHS {
-            if !inner.is_empty() || !self.has(capability) || version < since {
-                continue;
-            }
+        let known = |p: &&Path| self.has(p.capability) && (p.since..=p.until).contains(&version);
+        for whole in PATHS.iter().filter(|p| p.inner.is_empty()).filter(known) {
             comma(out);
-            write_str(out, member);
-            out.push(b':');
-            out.extend_from_slice(
-                if capability == Capability::Resources && self.has(Capability::ResourceSubscriptions) {
-                    b"{\"subscribe\":true}"
-                } else {
-                    b"{}"
-                },
-            );
+            write_str(out, whole.member);
+            out.extend_from_slice(b":{");
+            let start = out.len();
+            let inner = PATHS.iter().filter(|p| p.member == whole.member && !p.inner.is_empty());
+            for part in inner.filter(known) {
+                if out.len() > start {
+                    out.push(b',');
+                } else if part.capability == Capability::ElicitationUrl {
+                    out.extend_from_slice(b"\"form\":{},"); // ELIC-003: alone it would mean pages only
+                }
+                write_str(out, part.inner);
+                out.push(b':');
+                out.extend_from_slice(part.value);
+            }
+            out.push(b'}');
         }
         for (name, value, since) in &self.extra {
             if version >= *since {
@@ -131,6 +174,7 @@ impl Capabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     fn written(f: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -170,5 +214,18 @@ mod tests {
         assert!(back.has(Capability::ResourceSubscriptions) && back.has(Capability::Resources));
         assert!(back.has(Capability::Completions) && !back.has(Capability::Tools));
         assert!(!Capabilities::read(b"{\"tools\":true}").has(Capability::Tools));
+        let c = Capabilities::new()
+            .with(Capability::ToolsListChanged)
+            .with(Capability::RootsListChanged)
+            .with(Capability::SamplingTools)
+            .with(Capability::ElicitationUrl);
+        let old = r#"{"tools":{"listChanged":true},"roots":{"listChanged":true},"sampling":{}"#;
+        assert_eq!(written(|o| c.write(o, Version::V2025_03_26)), format!("{old}}}"));
+        assert_eq!(written(|o| c.write(o, Version::V2025_06_18)), format!("{old},\"elicitation\":{{}}}}"));
+        let new = r#"{"tools":{"listChanged":true},"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}"#;
+        assert_eq!(written(|o| c.write(o, Version::V2026_07_28)), new);
+        let back = Capabilities::read(new.as_bytes());
+        assert!(back.has(Capability::ElicitationUrl) && back.has(Capability::ToolsListChanged));
+        assert!(!back.has(Capability::RootsListChanged) && back.has(Capability::SamplingTools));
     }
 }

@@ -114,6 +114,7 @@ extern crate std;
 pub mod bench;
 mod budget;
 mod calls;
+mod change;
 pub mod client;
 mod deadlines;
 mod diagnostic;
@@ -144,6 +145,7 @@ mod vocab;
 
 pub use calls::inbound::{CallId, Progress, Sent};
 pub use calls::outbound::{CallKey, CallOptions};
+pub use change::Change;
 pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;

@@ -59,7 +59,7 @@ pub struct Limits {
     /// Reached: the engine says that it is stalled. On a byte stream one message is decoded per event that is asked
     /// for, so it is never near.
     pub max_events: usize,
-    /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 65,536)
+    /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 32,768)
     ///
     /// Reached: [`UseError::Full`](crate::UseError).
     pub max_pending_calls: u32,
@@ -67,6 +67,30 @@ pub struct Limits {
     ///
     /// Reached: [`UseError::Full`](crate::UseError).
     pub max_queued_bytes: usize,
+    /// Rounds of input that one call may take (default 10; MRTR-026)
+    ///
+    /// Stops: a server that asks for ever. Reached: at a client, the call ends with
+    /// [`CallError::TooManyRounds`](crate::CallError).
+    pub max_input_rounds: u32,
+    /// What a server may need at once for one call (default 64, small 8)
+    ///
+    /// Stops: ten thousand questions to a user. Reached: at a client, the call ends with
+    /// [`CallError::BadInputRequest`](crate::CallError).
+    pub max_inputs: usize,
+    /// Bytes kept of calls that may have to be repeated with answers: what was sent, what the server wants to have
+    /// back, and the names of what it needs (default 16 MiB, small 8 KiB)
+    ///
+    /// The last one may go beyond. Reached: [`UseError::Full`](crate::UseError), or
+    /// [`CallError::BadInputRequest`](crate::CallError) for a call that was made.
+    pub max_kept_bytes: usize,
+    /// Subscriptions at once with one peer (default 64, small 4)
+    ///
+    /// Reached: at a client, [`UseError::Full`](crate::UseError).
+    pub max_subscriptions: usize,
+    /// Resources that one subscription follows (default 1,024, small 16)
+    ///
+    /// Reached: at a client, [`UseError::Full`](crate::UseError).
+    pub max_followed: usize,
     /// Output bytes above which the peer is taken to be slow (default 1 MiB, small 8 KiB)
     ///
     /// Above it a server pauses reading, a client whose answers those are pauses decoding, news (progress) is held back, latest value kept, and calls and notifications of our
@@ -89,6 +113,14 @@ pub struct Limits {
     pub call_timeout: Duration,
     /// A call's time in all, progress or not (default 10 min; TIME-006)
     pub call_total: Duration,
+    /// Time for an input to be answered, which may be by a human (default 1 h)
+    ///
+    /// Reached: the input is gone; the call ends with [`CallError::InputTimedOut`](crate::CallError), or a legacy
+    /// server is told.
+    pub input_timeout: Duration,
+    /// Pause before a call is repeated for a server that needs nothing but that, from the second such answer on; it
+    /// doubles each time (default 250 ms; MRTR-013, DEC-030)
+    pub input_backoff: Duration,
     /// Silence after `server/discover` before `initialize` is tried (default 10 s; VER-027)
     pub probe_timeout: Duration,
     /// Time for the handshake after that (default 60 s; TIME-007)
@@ -127,6 +159,11 @@ impl Default for Limits {
             max_events: 1_024,
             max_pending_calls: 1_024,
             max_queued_bytes: 1 << 20,
+            max_input_rounds: 10,
+            max_inputs: 64,
+            max_kept_bytes: 16 << 20,
+            max_subscriptions: 64,
+            max_followed: 1_024,
             outbox_mark: 1 << 20,
             max_batch: 100,
             max_batch_bytes: 16 << 20,
@@ -134,6 +171,8 @@ impl Default for Limits {
             max_meta_cache: 1 << 10,
             call_timeout: Duration::from_secs(60),
             call_total: Duration::from_secs(600),
+            input_timeout: Duration::from_secs(3_600),
+            input_backoff: Duration::from_millis(250),
             probe_timeout: Duration::from_secs(10),
             init_timeout: Duration::from_secs(60),
             max_call_age: Duration::from_secs(3_600),
@@ -164,6 +203,10 @@ impl Limits {
             max_events: 32,
             max_pending_calls: 8,
             max_queued_bytes: 8 << 10,
+            max_inputs: 8,
+            max_kept_bytes: 8 << 10,
+            max_subscriptions: 4,
+            max_followed: 16,
             outbox_mark: 8 << 10,
             max_batch: 8,
             max_batch_bytes: 8 << 10,
@@ -184,8 +227,8 @@ impl Limits {
         self.max_depth.clamp(1, crate::json::MAX_DEPTH)
     }
 
-    /// `max_pending_calls` within what a request id can express
+    /// `max_pending_calls` within what a request id can express, each of them repeated once at a time
     pub(crate) fn pending(&self) -> usize {
-        self.max_pending_calls.min(1 << 16) as usize
+        self.max_pending_calls.min(1 << 15) as usize
     }
 }

@@ -20,11 +20,19 @@ pub(crate) const PROMPTS_LIST: &str = "prompts/list";
 pub(crate) const PROMPTS_GET: &str = "prompts/get";
 pub(crate) const COMPLETE: &str = "completion/complete";
 pub(crate) const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+pub(crate) const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
 pub(crate) const SET_LEVEL: &str = "logging/setLevel";
 pub(crate) const LIST_ROOTS: &str = "roots/list";
 pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
 pub(crate) const ELICIT: &str = "elicitation/create";
 pub(crate) const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+pub(crate) const MESSAGE: &str = "notifications/message";
+pub(crate) const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+pub(crate) const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+pub(crate) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// Who may send a method
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +50,7 @@ pub enum Capability {
     Tools,
     /// Server: `resources`
     Resources,
-    /// Server: `resources.subscribe`
+    /// Server: `resources.subscribe`; includes `resources`
     ResourceSubscriptions,
     /// Server: `prompts`
     Prompts,
@@ -54,8 +62,22 @@ pub enum Capability {
     Roots,
     /// Client: `sampling`
     Sampling,
-    /// Client: `elicitation`
+    /// Client: `elicitation`, by form
     Elicitation,
+    /// Server: `tools.listChanged`; includes `tools`
+    ToolsListChanged,
+    /// Server: `prompts.listChanged`; includes `prompts`
+    PromptsListChanged,
+    /// Server: `resources.listChanged`; includes `resources`
+    ResourcesListChanged,
+    /// Client: `roots.listChanged` (until 2025-11-25); includes `roots`
+    RootsListChanged,
+    /// Client: `sampling.tools` (since 2025-11-25); includes `sampling`
+    SamplingTools,
+    /// Client: `sampling.context` (since 2025-11-25); includes `sampling`
+    SamplingContext,
+    /// Client: `elicitation.url` (since 2025-11-25); includes `elicitation`
+    ElicitationUrl,
 }
 
 impl core::fmt::Display for Capability {
@@ -70,6 +92,13 @@ impl core::fmt::Display for Capability {
             Self::Roots => "roots",
             Self::Sampling => "sampling",
             Self::Elicitation => "elicitation",
+            Self::ToolsListChanged => "tools.listChanged",
+            Self::PromptsListChanged => "prompts.listChanged",
+            Self::ResourcesListChanged => "resources.listChanged",
+            Self::RootsListChanged => "roots.listChanged",
+            Self::SamplingTools => "sampling.tools",
+            Self::SamplingContext => "sampling.context",
+            Self::ElicitationUrl => "elicitation.url",
         })
     }
 }
@@ -123,9 +152,10 @@ pub(crate) const REQUESTS: &[Rule] = &[
     rule(PROMPTS_LIST, OLDEST, NEWEST, Some(Capability::Prompts), true),
     rule(COMPLETE, OLDEST, NEWEST, Some(Capability::Completions), false),
     rule(DISCOVER, NEWEST, NEWEST, None, true),
+    rule(SUBSCRIBE, NEWEST, NEWEST, None, false),
     rule(INITIALIZE, OLDEST, LAST_LEGACY, None, false),
     rule(RESOURCES_SUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
-    rule("resources/unsubscribe", OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
+    rule(RESOURCES_UNSUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
     rule(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false),
     from_server(LIST_ROOTS, OLDEST, Some(Capability::Roots)),
     from_server(CREATE_MESSAGE, OLDEST, Some(Capability::Sampling)),
@@ -137,20 +167,25 @@ const NOTIFICATIONS: &[&str] = &[
     CANCELLED,
     PROGRESS,
     INITIALIZED,
-    "notifications/message",
-    "notifications/tools/list_changed",
-    "notifications/prompts/list_changed",
-    "notifications/resources/list_changed",
-    "notifications/resources/updated",
-    "notifications/roots/list_changed",
+    MESSAGE,
+    TOOLS_CHANGED,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    RESOURCE_UPDATED,
+    ROOTS_CHANGED,
     ELICITATION_COMPLETE,
     "notifications/tasks/status",
-    "notifications/subscriptions/acknowledged",
+    ACKNOWLEDGED,
 ];
 
 /// Whether a notification belongs to the protocol
 pub(crate) fn is_spec_notification(name: &str) -> bool {
     NOTIFICATIONS.contains(&name)
+}
+
+/// Whether a call of this method may be answered with what is needed first (MRTR-002, DEC-018)
+pub(crate) fn may_need_input(method: &str) -> bool {
+    matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
 }
 
 /// The row of a request; none for a method that no revision has

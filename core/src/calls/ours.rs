@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::inbound::Progress;
 use super::link::{Link, Timer};
@@ -84,13 +85,14 @@ pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
 impl<X> Link<X> {
     /// Sends a request of ours and arms its deadline; on an error nothing was sent
     ///
-    /// `params` appends the parameter object, which is opened again for `_meta`.
+    /// `params` appends the parameter object, which is opened again for `_meta`. Where it stands without `_meta` and
+    /// its closing brace, as offsets into the outbox's tail, is returned.
     pub(crate) fn ask(
         &mut self,
         key: Key,
         ask: &Ask<'_>,
         params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
-    ) -> Result<(), UseError> {
+    ) -> Result<Range<usize>, UseError> {
         let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
         let (deadline, channel, id) = (call.deadline(), call.channel, Outbound::wire_id(key));
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
@@ -105,7 +107,8 @@ impl<X> Link<X> {
             return Err(e);
         }
         out.pop();
-        let empty = out.len() == start + 1;
+        let written = start..out.len();
+        let empty = written.len() == 1;
         if ask.stamp.is_some() || ask.progress || ask.meta.is_some() {
             out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
             ask.write_meta(out, id);
@@ -119,22 +122,37 @@ impl<X> Link<X> {
         encode::end(out);
         self.sent(channel, mark);
         self.deadlines.arm(deadline, Timer::Out(key));
-        Ok(())
+        Ok(written)
+    }
+
+    /// Keeps what is needed to send a request of ours again: its method, its parameters as [`ask`](Self::ask) wrote
+    /// them, and `_meta` members of the application, a line each; how many bytes that takes
+    pub(crate) fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) -> usize {
+        let Some(call) = self.outbound.calls.get_mut(key) else { return 0 };
+        let Some(c) = self.channels.get_mut(call.channel) else { return 0 };
+        let params = c.outbox.tail().get(written).unwrap_or_default();
+        let more = meta.map_or(0, |m| m.as_bytes().len() + 1);
+        let mut kept = Vec::with_capacity(method.len() + 1 + params.len() + more);
+        kept.extend_from_slice(method.as_bytes());
+        kept.push(b'\n');
+        kept.extend_from_slice(params);
+        if let Some(meta) = meta {
+            kept.push(b'\n');
+            append_one_line(&mut kept, meta.as_bytes());
+        }
+        let bytes = kept.len();
+        call.kept = Some(kept.into_boxed_slice());
+        bytes
     }
 
     /// Who an answer on `channel` is for
     pub(crate) fn match_answer(&self, channel: Key, id: &RequestId) -> Match {
-        match self.outbound.lookup(id) {
-            Match::Live(key)
-                if self
-                    .outbound
-                    .calls
-                    .get(key)
-                    .is_none_or(|c| c.channel != channel || c.queued.is_some()) =>
-            {
-                Match::Unknown
-            }
-            other => other,
+        let found = self.outbound.lookup(id);
+        let Match::Live(key) = found else { return found };
+        match self.outbound.calls.get(key) {
+            Some(c) if c.channel == channel && c.queued.is_none() && !c.parked => found,
+            Some(c) if c.channel == channel && c.parked => Match::Late,
+            _ => Match::Unknown,
         }
     }
 

@@ -87,6 +87,12 @@ pub(crate) enum Purpose {
     Probe,
     /// `initialize`
     Handshake,
+    /// A call of the application's, repeated with what the server needed first (MRTR-016)
+    Round,
+    /// `subscriptions/listen`
+    Listen,
+    /// Something that the engine asks on the way
+    Errand,
 }
 
 #[derive(Debug)]
@@ -95,14 +101,20 @@ pub(crate) struct OutCall {
     pub(crate) purpose: Purpose,
     /// Not yet sent: everything that is needed to send it
     pub(crate) queued: Option<alloc::boxed::Box<Queued>>,
+    /// Sent, and perhaps to be sent again: what is needed for that ([`Link::keep`](super::link::Link::keep))
+    pub(crate) kept: Option<alloc::boxed::Box<[u8]>>,
+    /// It was answered, though not to the end: nothing more can come for its id
+    pub(crate) parked: bool,
+    /// The longest time in all was set for this call, so that nothing makes it longer
+    pub(crate) total_is_set: bool,
     pub(crate) wants_progress: bool,
     pub(crate) progress_resets: bool,
     pub(crate) last_progress: f64,
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Ends the call if nothing is heard until then
-    idle_at: Instant,
+    pub(crate) idle_at: Instant,
     /// Ends the call whatever is heard
-    total_at: Instant,
+    pub(crate) total_at: Instant,
 }
 
 /// A request that waits for the connection to be ready
@@ -136,6 +148,9 @@ impl OutCall {
             channel,
             purpose,
             queued: None,
+            kept: None,
+            parked: false,
+            total_is_set: options.total.is_some(),
             wants_progress: options.progress,
             progress_resets: options.progress_resets,
             last_progress: f64::NEG_INFINITY,
@@ -167,6 +182,25 @@ impl OutCall {
         self.total_at = now + total;
     }
 
+    /// The same request, sent again now; what it takes of its time in all, the first one has taken
+    pub(crate) fn again(&self, now: Instant) -> Self {
+        Self {
+            purpose: Purpose::Round,
+            queued: None,
+            kept: None,
+            parked: false,
+            last_progress: f64::NEG_INFINITY,
+            idle_at: now + self.timeout,
+            ..*self
+        }
+    }
+
+    /// Stops the clocks for good
+    pub(crate) fn wait_for_ever(&mut self) {
+        self.idle_at = Instant::FAR;
+        self.total_at = Instant::FAR;
+    }
+
     /// Takes note of a progress report: false when it does not increase (PROG-007)
     pub(crate) fn advance(&mut self, now: Instant, progress: f64) -> bool {
         if !self.wants_progress
@@ -196,7 +230,7 @@ pub(crate) struct Outbound {
     pub(crate) calls: Slab<OutCall>,
 }
 
-/// Slots fit 16 bits ([`Limits::max_pending_calls`]), so ids stay below 2^53 for every generation
+/// Slots fit 16 bits ([`Limits::max_pending_calls`], and each call may be repeated), so ids stay below 2^53 for every generation
 const SLOT_BITS: u32 = 16;
 
 impl Outbound {

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::ops::Range;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,10 @@ use serde::Serialize;
 use super::config::Config;
 use super::event::{Event, Peer};
 use super::list::List;
+use super::log::Logs;
 use super::negotiate::Stage;
+use super::news::News;
+use super::rounds::Inputs;
 use crate::calls::forms::Forms;
 use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
@@ -28,7 +32,7 @@ use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, Verdict, Version};
-use crate::vocab;
+use crate::vocab::{self, Capability};
 
 /// A client without bytes: messages in, messages and events out
 ///
@@ -45,13 +49,27 @@ pub struct Engine {
     pub(super) main: Option<Key>,
     pub(super) peer: Option<Box<Peer>>,
     pub(super) verdict: Option<Verdict>,
-    /// Calls that wait for the connection to be ready, oldest first
-    queue: VecDeque<Key>,
-    queued_bytes: usize,
+    /// Calls that wait for the connection to be ready
+    queue: Option<Box<Queue>>,
+    /// What the server needs
+    pub(super) inputs: Option<Box<Inputs>>,
+    /// What the application wants to be told of
+    pub(super) news: Option<Box<News>>,
+    /// Bytes kept of calls that may have to be repeated
+    pub(super) kept: usize,
+    /// The last number of an input or a subscription
+    pub(super) serial: u64,
     /// Bytes of answers to the server that were appended since the outbox was last empty
     owed: usize,
     /// Where the last of them ends, counted from the first byte ever sent
     owed_until: u64,
+}
+
+/// Calls that wait, oldest first
+#[derive(Debug, Default)]
+struct Queue {
+    calls: VecDeque<Key>,
+    bytes: usize,
 }
 
 impl Engine {
@@ -66,8 +84,11 @@ impl Engine {
             main: None,
             peer: None,
             verdict: None,
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            queue: None,
+            inputs: None,
+            news: None,
+            kept: 0,
+            serial: 0,
             owed: 0,
             owed_until: 0,
             config,
@@ -127,23 +148,20 @@ impl Engine {
         while let Some(timer) = self.link.pop_due() {
             match timer {
                 Timer::Opening(_) => self.opening_timed_out(),
-                Timer::Out(key) => {
-                    let call =
-                        self.link.outbound.calls.get(key).filter(|c| c.purpose == Purpose::Application);
-                    if let Some(outcome) = call.and_then(|c| c.expired(self.link.now)) {
-                        self.abandon(key, Some("no answer in time"), outcome); // TIME-002, TIME-003
-                    }
-                }
+                Timer::Out(key) => self.call_due(key),
                 Timer::Age(key) => {
                     if self.link.fail(key, &RpcError::internal("no answer in time")).is_some() {
-                        self.events.push_back(Event::RequestCancelled(CallId(key)));
+                        self.request_over(key);
                     }
                 }
                 Timer::Held(key) => self.link.release_held(key),
                 Timer::Trim => {
                     if self.link.trim() {
                         self.events.shrink_to_fit();
-                        self.queue.shrink_to_fit();
+                        self.news.take_if(|news| news.is_empty());
+                        // Calls under way know how long the application has owed something.
+                        let quiet = self.link.outbound.calls.len() == 0;
+                        self.inputs.take_if(|inputs| quiet && inputs.is_empty());
                     }
                 }
                 Timer::Grace(_) => {}
@@ -292,37 +310,42 @@ impl Engine {
             return Err(UseError::NotYours(method.into()));
         }
         ours::check_meta(options.meta.as_ref())?;
-        if self.link.outbound.calls.len() >= self.link.limits.pending() {
-            return Err(UseError::Full("max_pending_calls"));
-        }
-        if self.is_congested() {
-            return Err(UseError::Full("outbox_mark"));
+        self.room_for(1)?;
+        if self.kept >= self.link.limits.max_kept_bytes {
+            return Err(UseError::Full("max_kept_bytes"));
         }
         let mut call = OutCall::new(self.link.now, main, Purpose::Application, options, &self.link.limits);
         if self.peer.is_some() {
             self.permit(method)?;
-            let stamp = stamp(self.peer.as_deref(), &self.config);
+            if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.total_is_set) {
+                // It will be added again when the time is over.
+                call.total_at = call.total_at - inputs.owed.waited(self.link.now);
+            }
+            let stamp = stamp(self.peer.as_deref(), &self.config, self.news.as_deref());
             let ask = Ask { method, stamp, meta: options.meta.as_ref(), progress: options.progress };
             let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
             let key = self.link.outbound.calls.insert(call);
-            let written = self.link.ask(key, &ask, |out| Serializer::object(out, params, table));
-            if let Err(e) = written {
-                self.link.outbound.calls.remove(key);
-                return Err(e);
+            match self.link.ask(key, &ask, |out| Serializer::object(out, params, table)) {
+                Err(e) => {
+                    self.link.outbound.calls.remove(key);
+                    return Err(e);
+                }
+                Ok(written) => self.keep(key, method, written, options.meta.as_ref()),
             }
             return Ok(CallKey(key));
         }
         let params = Forms::of(params, self.config.versions)?;
         let total = options.total.unwrap_or(self.link.limits.call_total);
         let queued = Queued { method: method.into(), params, meta: options.meta.clone(), total };
-        let bytes = self.queued_bytes.saturating_add(queued.cost());
+        let bytes = self.queue.as_ref().map_or(0, |q| q.bytes).saturating_add(queued.cost());
         if bytes > self.link.limits.max_queued_bytes {
             return Err(UseError::Full("max_queued_bytes"));
         }
-        self.queued_bytes = bytes;
         call.queued = Some(Box::new(queued));
         let key = self.link.outbound.calls.insert(call);
-        self.queue.push_back(key);
+        let queue = self.queue.get_or_insert_default();
+        queue.bytes = bytes;
+        queue.calls.push_back(key);
         Ok(CallKey(key))
     }
 
@@ -412,29 +435,20 @@ impl Engine {
         result: &T,
     ) -> Result<(), UseError> {
         self.link.tick(now);
-        let before = self.outbox_len();
-        let record = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?;
-        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        encode::result_head(out, &record.id);
-        if let Err(e) = Serializer::object(out, result, shape::table(record.version)) {
-            c.outbox.undo(mark);
-            return Err(e.into());
-        }
-        encode::end(out);
-        self.link.answered(request.0, mark);
-        self.owe(before);
-        Ok(())
+        self.write_result(request.0, result, |_| Ok(()))
     }
 
-    /// Answers a request of the server with an error
-    pub fn refuse(&mut self, now: Instant, request: CallId, error: &RpcError) -> Result<(), UseError> {
+    /// Tells a legacy server that the roots have changed, if that was promised; a modern one asks each time (ROOT-004)
+    pub fn roots_changed(&mut self, now: Instant) -> Result<(), UseError> {
         self.link.tick(now);
-        let before = self.outbox_len();
-        let version = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?.version;
-        self.link.fail(request.0, &shape::error(error, version)).ok_or(UseError::Stale)?;
-        self.owe(before);
+        let (main, _) = self.ready_channel()?;
+        if !self.is_modern() && self.config.capabilities.has(Capability::RootsListChanged) {
+            self.room_for(1)?;
+            self.link.send(main, |out| {
+                encode::notification_head(out, vocab::ROOTS_CHANGED);
+                encode::end(out);
+            });
+        }
         Ok(())
     }
 
@@ -442,6 +456,60 @@ impl Engine {
     pub fn progress(&mut self, now: Instant, request: CallId, progress: Progress) -> Result<Sent, UseError> {
         self.link.tick(now);
         self.link.report(request.0, progress)
+    }
+
+    // ---- for the other parts of the client -------------------------------------------------------------------
+
+    /// The channel and the revision in use, once there are any
+    pub(super) fn ready_channel(&self) -> Result<(Key, Version), UseError> {
+        let main = self.main.ok_or(UseError::NotReady)?;
+        if self.is_closed() {
+            return Err(UseError::Closed);
+        }
+        let version = self.peer.as_ref().map(|p| p.version).ok_or(UseError::NotReady)?;
+        Ok((main, version))
+    }
+
+    /// Whether so many requests more may go out
+    pub(super) fn room_for(&self, requests: usize) -> Result<(), UseError> {
+        if self.link.outbound.calls.len() + requests > self.link.limits.pending() {
+            return Err(UseError::Full("max_pending_calls"));
+        }
+        if self.is_congested() {
+            return Err(UseError::Full("outbox_mark"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_result<T: Serialize + ?Sized>(
+        &mut self,
+        request: Key,
+        result: &T,
+        check: impl FnOnce(Noted) -> Result<(), UseError>,
+    ) -> Result<(), UseError> {
+        let before = self.outbox_len();
+        let record = self.link.inbound.calls.get(request).ok_or(UseError::Stale)?;
+        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::result_head(out, &record.id);
+        let written = Serializer::object(out, result, shape::table(record.version));
+        if let Err(e) = written.map_err(UseError::from).and_then(check) {
+            c.outbox.undo(mark);
+            return Err(e);
+        }
+        encode::end(out);
+        self.link.answered(request, mark);
+        self.owe(before);
+        Ok(())
+    }
+
+    pub(super) fn write_error(&mut self, request: Key, error: &RpcError) -> Result<(), UseError> {
+        let before = self.outbox_len();
+        let version = self.link.inbound.calls.get(request).ok_or(UseError::Stale)?.version;
+        self.link.fail(request, &shape::error(error, version)).ok_or(UseError::Stale)?;
+        self.owe(before);
+        Ok(())
     }
 
     // ---- inside ----------------------------------------------------------------------------------------------
@@ -462,22 +530,54 @@ impl Engine {
         }
         match rule.gate_in(peer.version) {
             Some(gate) if !peer.has(gate) => Err(UseError::PeerLacks(gate)),
+            // What the server remembers of us is the engine's to say.
+            _ if matches!(
+                method,
+                vocab::RESOURCES_SUBSCRIBE | vocab::RESOURCES_UNSUBSCRIBE | vocab::SET_LEVEL
+            ) =>
+            {
+                Err(UseError::NotYours(method.into()))
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// Keeps what is needed to repeat a call, where the server may answer that it needs something first
+    fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) {
+        if self.is_modern() && vocab::may_need_input(method) {
+            self.kept += self.link.keep(key, method, written, meta);
+        }
+    }
+
+    /// A deadline of a request of ours has come
+    fn call_due(&mut self, key: Key) {
+        let Some(call) = self.link.outbound.calls.get(key) else { return };
+        match (call.purpose, call.expired(self.link.now)) {
+            (Purpose::Application, _) if call.parked => self.round_due(key),
+            (Purpose::Application, _) => self.overdue(key),
+            (Purpose::Round, Some(outcome)) => {
+                self.abandon(self.call_of(key), Some("no answer in time"), outcome);
+            }
+            (Purpose::Listen | Purpose::Errand, Some(outcome)) => {
+                self.link.send_cancelled(key, Some("no answer in time"));
+                self.ended(key, Err(outcome));
+            }
+            // The stage has a deadline of its own.
+            _ => {}
         }
     }
 
     /// Sends what waited for the connection to be ready
     pub(super) fn flush_queue(&mut self) {
-        while let Some(key) = self.queue.pop_front() {
+        for key in self.queue.take().map(|queue| queue.calls).into_iter().flatten() {
             let now = self.link.now;
             let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.queued.take() else { continue };
-            self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
             call.restart(now, queued.total);
             let progress = call.wants_progress;
             let Some(version) = self.peer.as_ref().map(|p| p.version) else { continue };
             let written = self.permit(&queued.method).and_then(|()| {
-                let stamp = stamp(self.peer.as_deref(), &self.config);
+                let stamp = stamp(self.peer.as_deref(), &self.config, None);
                 let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
                 let params = queued.params.in_version(version)?;
                 self.link.ask(key, &ask, |out| {
@@ -485,27 +585,33 @@ impl Engine {
                     Ok(Noted::default())
                 })
             });
-            if let Err(e) = written {
-                self.finish(key, Err(CallError::Refused(e)));
+            match written {
+                Err(e) => self.finish(key, Err(CallError::Refused(e))),
+                Ok(written) => self.keep(key, &queued.method, written, queued.meta.as_ref()),
             }
         }
     }
 
     /// Ends a call of ours that the server may still be working on
-    fn abandon(&mut self, key: Key, reason: Option<&str>, outcome: CallError) {
+    pub(super) fn abandon(&mut self, key: Key, reason: Option<&str>, outcome: CallError) {
         let queued = self.link.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
-        match queued {
-            Some(queued) => {
-                self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
-                self.queue.retain(|k| *k != key);
+        if let Some(queued) = queued {
+            if let Some(queue) = &mut self.queue {
+                queue.bytes = queue.bytes.saturating_sub(queued.cost());
+                queue.calls.retain(|k| *k != key);
             }
-            None => self.link.send_cancelled(key, reason),
+        } else if let Some(sent) = self.wire_key(key) {
+            self.link.send_cancelled(sent, reason);
         }
         self.finish(key, Err(outcome));
     }
 
     pub(super) fn finish(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        if self.link.outbound.calls.remove(key).is_some() {
+        if let Some(call) = self.link.outbound.calls.remove(key) {
+            self.kept = self.kept.saturating_sub(call.kept.map_or(0, |kept| kept.len()));
+            if call.parked {
+                self.end_rounds(key);
+            }
             self.link.sweep();
             self.events.push_back(Event::Done { call: CallKey(key), outcome });
         }
@@ -523,7 +629,7 @@ impl Engine {
         let theirs = c.live.clone();
         for key in theirs {
             if self.link.drop_call(key).is_some() {
-                self.events.push_back(Event::RequestCancelled(CallId(key)));
+                self.request_over(key);
             }
         }
         for key in self.link.ours(main) {
@@ -534,7 +640,8 @@ impl Engine {
                 self.link.outbound.calls.remove(key);
             }
         }
-        self.queue.clear();
+        self.queue = None;
+        self.end_subscriptions(&CallError::Closed(fault.clone()));
         if let Some(c) = self.link.channels.get_mut(main) {
             c.closed = true;
         }
@@ -560,6 +667,11 @@ impl Engine {
 }
 
 /// What every request carries in `_meta`, in the modern era
-fn stamp<'c>(peer: Option<&Peer>, config: &'c Config) -> Option<&'c [u8]> {
-    peer.filter(|p| p.era() == Era::Modern).map(|p| config.stamp(p.version))
+pub(super) fn stamp<'c>(
+    peer: Option<&Peer>,
+    config: &'c Config,
+    news: Option<&'c News>,
+) -> Option<&'c [u8]> {
+    let peer = peer.filter(|p| p.era() == Era::Modern)?;
+    Some(news.and_then(|n| n.logs.as_ref()).map_or_else(|| config.stamp(peer.version), Logs::stamp))
 }

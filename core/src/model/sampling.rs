@@ -332,5 +332,6 @@ impl<'a> ToolResultContent<'a> {
     }
 }
 
+mod history;
 #[cfg(test)]
 pub(super) mod tests;
