@@ -168,6 +168,12 @@ pub enum UseError {
     /// The peer did not declare the capability that this needs (LIFE-010, LIFE-011)
     #[error("the peer does not have the capability `{0}`")]
     PeerLacks(Capability),
+    /// We did not declare the capability that this needs (LOG-001)
+    #[error("the capability `{0}` is not declared here")]
+    NotDeclared(Capability),
+    /// There is something to be sealed, and no key ([`server::Config::seal`](crate::server::Config::seal))
+    #[error("there is no key to seal the state with")]
+    NoKeys,
     /// The negotiated revision has no such thing
     #[error("`{what}` does not exist in {version}")]
     NotInVersion {

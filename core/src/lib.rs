@@ -104,7 +104,7 @@
 //!
 //! | feature | default | what it turns on |
 //! |---|---|---|
-//! | `crypto` | yes | `Entropy`: session ids and sealed state (HMAC-SHA-256 by RustCrypto) |
+//! | `crypto` | yes | `Entropy`: session ids; [`seal`]: state that a client keeps (HMAC-SHA-256 by RustCrypto); turns on `base64` |
 
 extern crate alloc;
 #[cfg(test)]
@@ -135,6 +135,8 @@ pub mod pipe;
 mod raw;
 pub mod router;
 pub mod rpc;
+#[cfg(feature = "crypto")]
+pub mod seal;
 pub mod server;
 mod shape;
 mod slab;

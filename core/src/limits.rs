@@ -67,30 +67,12 @@ pub struct Limits {
     ///
     /// Reached: [`UseError::Full`](crate::UseError).
     pub max_queued_bytes: usize,
-    /// Rounds of input that one call may take (default 10; MRTR-026)
-    ///
-    /// Stops: a server that asks for ever. Reached: at a client, the call ends with
-    /// [`CallError::TooManyRounds`](crate::CallError).
-    pub max_input_rounds: u32,
-    /// What a server may need at once for one call (default 64, small 8)
-    ///
-    /// Stops: ten thousand questions to a user. Reached: at a client, the call ends with
-    /// [`CallError::BadInputRequest`](crate::CallError).
-    pub max_inputs: usize,
     /// Bytes kept of calls that may have to be repeated with answers: what was sent, what the server wants to have
     /// back, and the names of what it needs (default 16 MiB, small 8 KiB)
     ///
     /// The last one may go beyond. Reached: [`UseError::Full`](crate::UseError), or
     /// [`CallError::BadInputRequest`](crate::CallError) for a call that was made.
     pub max_kept_bytes: usize,
-    /// Subscriptions at once with one peer (default 64, small 4)
-    ///
-    /// Reached: at a client, [`UseError::Full`](crate::UseError).
-    pub max_subscriptions: usize,
-    /// Resources that one subscription follows (default 1,024, small 16)
-    ///
-    /// Reached: at a client, [`UseError::Full`](crate::UseError).
-    pub max_followed: usize,
     /// Output bytes above which the peer is taken to be slow (default 1 MiB, small 8 KiB)
     ///
     /// Above it a server pauses reading, a client whose answers those are pauses decoding, news (progress) is held back, latest value kept, and calls and notifications of our
@@ -102,6 +84,33 @@ pub struct Limits {
     ///
     /// Reached: the member whose answer would pass it is answered with an internal error instead.
     pub max_batch_bytes: usize,
+    /// Subscriptions of one client, per byte stream (default 64, small 4)
+    ///
+    /// Reached: further `subscriptions/listen` are refused with -32603; a client's own with
+    /// [`UseError::Full`](crate::UseError).
+    pub max_subscriptions: usize,
+    /// Resources that one client may follow, per byte stream (default 1,024, small 16)
+    ///
+    /// Reached: the rest of a filter is not honoured (SUB-006); `resources/subscribe` is refused with -32603. A
+    /// subscription of a client's with more is refused with [`UseError::Full`](crate::UseError).
+    pub max_followed: usize,
+    /// Longest URI of a resource that is followed (default 8 KiB, small 256). Longer ones are not honoured.
+    pub max_uri: usize,
+    /// Rounds of input that one call may take (default 10; MRTR-026)
+    ///
+    /// Reached: a server's [`need_input`](crate::server::Engine::need_input) is refused
+    /// ([`UseError::Full`](crate::UseError)); a client's call ends with
+    /// [`CallError::TooManyRounds`](crate::CallError).
+    pub max_input_rounds: u32,
+    /// Answers that one call may come with, those of earlier rounds included (default 64, small 8)
+    ///
+    /// Reached: what is beyond is ignored, as surplus answers are (MRTR-028). A client's call whose server needs more at
+    /// once ends with [`CallError::BadInputRequest`](crate::CallError).
+    pub max_inputs: usize,
+    /// Longest `requestState` that is made or accepted (default 64 KiB, small 2 KiB)
+    ///
+    /// Reached: [`UseError::Full`](crate::UseError); one that comes is refused with -32602.
+    pub max_request_state: usize,
     /// What is remembered of a legacy peer's identity and capabilities (default 16 KiB, small 1 KiB)
     ///
     /// Reached: `initialize` is refused with -32602.
@@ -113,11 +122,6 @@ pub struct Limits {
     pub call_timeout: Duration,
     /// A call's time in all, progress or not (default 10 min; TIME-006)
     pub call_total: Duration,
-    /// Time for an input to be answered, which may be by a human (default 1 h)
-    ///
-    /// Reached: the input is gone; the call ends with [`CallError::InputTimedOut`](crate::CallError), or a legacy
-    /// server is told.
-    pub input_timeout: Duration,
     /// Pause before a call is repeated for a server that needs nothing but that, from the second such answer on; it
     /// doubles each time (default 250 ms; MRTR-013, DEC-030)
     pub input_backoff: Duration,
@@ -129,6 +133,11 @@ pub struct Limits {
     ///
     /// Stops: a handler that vanished. Reached: the call is answered with an internal error.
     pub max_call_age: Duration,
+    /// Time for the answer to what a handler needs (default 1 h: people may be asked); sealed state is good for as long
+    ///
+    /// Reached at a client: the input is gone, and a modern call ends with
+    /// [`CallError::InputTimedOut`](crate::CallError); a legacy server gets an error.
+    pub input_timeout: Duration,
     /// Time that live calls get to finish once the peer's input has ended (default 5 s)
     pub eof_grace: Duration,
     /// Quiet time after which buffers are given back (default 1 s)
@@ -159,23 +168,25 @@ impl Default for Limits {
             max_events: 1_024,
             max_pending_calls: 1_024,
             max_queued_bytes: 1 << 20,
-            max_input_rounds: 10,
-            max_inputs: 64,
             max_kept_bytes: 16 << 20,
-            max_subscriptions: 64,
-            max_followed: 1_024,
             outbox_mark: 1 << 20,
             max_batch: 100,
             max_batch_bytes: 16 << 20,
+            max_input_rounds: 10,
+            max_inputs: 64,
+            max_request_state: 64 << 10,
+            max_subscriptions: 64,
+            max_followed: 1_024,
+            max_uri: 8 << 10,
             max_peer_info: 16 << 10,
             max_meta_cache: 1 << 10,
             call_timeout: Duration::from_secs(60),
             call_total: Duration::from_secs(600),
-            input_timeout: Duration::from_secs(3_600),
             input_backoff: Duration::from_millis(250),
             probe_timeout: Duration::from_secs(10),
             init_timeout: Duration::from_secs(60),
             max_call_age: Duration::from_secs(3_600),
+            input_timeout: Duration::from_secs(3_600),
             eof_grace: Duration::from_secs(5),
             idle_trim: Duration::from_secs(1),
             progress_burst: 10,
@@ -203,13 +214,15 @@ impl Limits {
             max_events: 32,
             max_pending_calls: 8,
             max_queued_bytes: 8 << 10,
-            max_inputs: 8,
             max_kept_bytes: 8 << 10,
-            max_subscriptions: 4,
-            max_followed: 16,
             outbox_mark: 8 << 10,
             max_batch: 8,
             max_batch_bytes: 8 << 10,
+            max_inputs: 8,
+            max_request_state: 2 << 10,
+            max_subscriptions: 4,
+            max_followed: 16,
+            max_uri: 256,
             max_peer_info: 1 << 10,
             max_meta_cache: 0,
             tap_bytes: 2 << 10,

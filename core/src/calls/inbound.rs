@@ -8,7 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::bucket::Bucket;
+use crate::error::CallError;
 use crate::limits::Limits;
+use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
@@ -78,22 +80,45 @@ pub(crate) struct InCall {
     pub(crate) progress: Option<Box<Reporting>>,
     pub(crate) expires: Instant,
     pub(crate) batch: Option<Key>,
+    /// The least serious log messages that it wants, as a number (modern)
+    pub(crate) log: u8,
+    /// It waits for answers of the peer's, and is delivered again then
+    pub(crate) parked: Option<Box<Parked>>,
 }
 
-/// The progress of one call on its way out
+/// What became of something that the peer was asked
+pub(crate) type Answer = Result<RawJson, CallError>;
+
+/// A call that waits for answers of the peer's
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// The request as it came
+    pub(crate) frame: Box<[u8]>,
+    pub(crate) attempt: u32,
+    /// What the application wants to have back
+    pub(crate) state: Box<[u8]>,
+    /// Answers so far, by keys of the application's choice
+    pub(crate) answers: Vec<(Box<str>, Answer)>,
+    /// Requests that have no answer yet
+    pub(crate) open: Vec<(Box<str>, Key)>,
+}
+
+/// The progress and the log messages of one call on their way out
 #[derive(Debug)]
 pub(crate) struct Reporting {
     pub(crate) last: f64,
     pub(crate) bucket: Bucket,
     pub(crate) held: Option<Progress>,
-    /// When the held report goes out
+    /// The latest log message that came too fast, as it will be sent
+    pub(crate) log: Option<Box<[u8]>>,
+    /// When what is held goes out
     pub(crate) due: Option<Instant>,
 }
 
 impl Reporting {
     pub(crate) fn new(now: Instant, limits: &Limits) -> Self {
         let bucket = Bucket::new(now, limits.progress_burst, limits.progress_rate);
-        Self { last: f64::NEG_INFINITY, bucket, held: None, due: None }
+        Self { last: f64::NEG_INFINITY, bucket, held: None, log: None, due: None }
     }
 }
 
@@ -137,6 +162,17 @@ impl Inbound {
         Some(key)
     }
 
+    /// Gives a call another key: the one that it had is stale from now on
+    pub(crate) fn rekey(&mut self, index: &mut Index, key: Key) -> Option<Key> {
+        let place = self.place(index, &self.calls.get(key)?.id).ok()?;
+        let call = self.calls.remove(key)?;
+        let key = self.calls.insert(call);
+        if let Some(kept) = index.get_mut(place) {
+            *kept = key;
+        }
+        Some(key)
+    }
+
     pub(crate) fn remove(&mut self, index: &mut Index, key: Key) -> Option<InCall> {
         let call = self.calls.get(key)?;
         if let Ok(place) = self.place(index, &call.id) {
@@ -160,6 +196,8 @@ mod tests {
             progress: None,
             expires: Instant::FAR,
             batch: None,
+            log: 0,
+            parked: None,
         }
     }
 

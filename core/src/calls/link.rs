@@ -39,6 +39,8 @@ pub(crate) enum Timer {
     Held(Key),
     /// A request of ours has waited long enough
     Out(Key),
+    /// News that was held back on a channel may go out
+    News(Key),
     /// What is left of a channel is given up
     Grace(Key),
     /// The handshake, or the question before it, has taken long enough
@@ -438,6 +440,7 @@ fn may_hold<X>(
             inbound.calls.get(key).and_then(|c| c.progress.as_ref()).is_some_and(|p| p.due == Some(at))
         }
         Timer::Out(key) => outbound.calls.get(key).is_some(),
+        Timer::News(key) => channels.get(key).is_some_and(|c| !c.closed),
         Timer::Grace(key) => channels.get(key).is_some_and(|c| c.grace == Some(at) && !c.closed),
         Timer::Opening(which) => which == opening,
         Timer::Trim => true,

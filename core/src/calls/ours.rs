@@ -85,9 +85,18 @@ pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
 impl<X> Link<X> {
     /// Sends a request of ours and arms its deadline; on an error nothing was sent
     ///
-    /// `params` appends the parameter object, which is opened again for `_meta`. Where it stands without `_meta` and
-    /// its closing brace, as offsets into the outbox's tail, is returned.
+    /// `params` appends the parameter object, which is opened again for `_meta`.
     pub(crate) fn ask(
+        &mut self,
+        key: Key,
+        ask: &Ask<'_>,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+    ) -> Result<(), UseError> {
+        self.ask_at(key, ask, params).map(drop)
+    }
+
+    /// The same; where the parameters stand without `_meta` and their closing brace, as offsets into the outbox's tail
+    pub(crate) fn ask_at(
         &mut self,
         key: Key,
         ask: &Ask<'_>,
@@ -125,7 +134,7 @@ impl<X> Link<X> {
         Ok(written)
     }
 
-    /// Keeps what is needed to send a request of ours again: its method, its parameters as [`ask`](Self::ask) wrote
+    /// Keeps what is needed to send a request of ours again: its method, its parameters as [`ask_at`](Self::ask_at) wrote
     /// them, and `_meta` members of the application, a line each; how many bytes that takes
     pub(crate) fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) -> usize {
         let Some(call) = self.outbound.calls.get_mut(key) else { return 0 };

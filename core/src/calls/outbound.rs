@@ -87,12 +87,14 @@ pub(crate) enum Purpose {
     Probe,
     /// `initialize`
     Handshake,
-    /// A call of the application's, repeated with what the server needed first (MRTR-016)
-    Round,
+    /// This call of the application's, repeated with what the server needed first (MRTR-016)
+    Round(Key),
     /// `subscriptions/listen`
     Listen,
     /// Something that the engine asks on the way
     Errand,
+    /// An answer that a call of the peer's waits for
+    Input(Key),
 }
 
 #[derive(Debug)]
@@ -182,10 +184,10 @@ impl OutCall {
         self.total_at = now + total;
     }
 
-    /// The same request, sent again now; what it takes of its time in all, the first one has taken
-    pub(crate) fn again(&self, now: Instant) -> Self {
+    /// The same request, to be sent again for `call`; what was taken of its time in all is taken
+    pub(crate) fn again(&self, now: Instant, call: Key) -> Self {
         Self {
-            purpose: Purpose::Round,
+            purpose: Purpose::Round(call),
             queued: None,
             kept: None,
             parked: false,

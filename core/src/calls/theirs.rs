@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::inbound::{InCall, Progress, Reporting, Sent};
@@ -41,6 +42,13 @@ impl<X> Link<X> {
         };
         self.sweep();
         record
+    }
+
+    /// Gives a call another key: the one that it had is stale from now on
+    pub(crate) fn rekey(&mut self, key: Key) -> Option<Key> {
+        let channel = self.inbound.calls.get(key)?.channel;
+        let c = self.channels.get_mut(channel)?;
+        self.inbound.rekey(&mut c.live, key)
     }
 
     /// Ends a call with an error
@@ -106,7 +114,7 @@ impl<X> Link<X> {
         if !progress.progress.is_finite() || progress.progress <= newest {
             return Ok(Sent::Dropped);
         }
-        if reporting.held.is_none() && !full && reporting.bucket.take(now) {
+        if reporting.due.is_none() && !full && reporting.bucket.take(now) {
             self.send_progress(key, &progress);
             return Ok(Sent::Queued);
         }
@@ -117,7 +125,25 @@ impl<X> Link<X> {
         Ok(Sent::Held)
     }
 
-    /// Arms the timer that sends the held progress of a call
+    /// Sends a log message about a call, now or later
+    pub(crate) fn say(&mut self, key: Key, message: Vec<u8>) -> Sent {
+        let (now, limits) = (self.now, &*self.limits);
+        let Some(record) = self.inbound.calls.get_mut(key) else { return Sent::Dropped };
+        let channel = record.channel;
+        let full = self.channels.get(channel).is_none_or(|c| c.outbox.len() >= limits.outbox_mark);
+        let reporting = record.progress.get_or_insert_with(|| Box::new(Reporting::new(now, limits)));
+        if reporting.due.is_none() && !full && reporting.bucket.take(now) {
+            self.send(channel, |out| out.extend_from_slice(&message));
+            return Sent::Queued;
+        }
+        reporting.log = Some(message.into());
+        if reporting.due.is_none() {
+            self.hold(key);
+        }
+        Sent::Held
+    }
+
+    /// Arms the timer that sends what is held of a call
     fn hold(&mut self, key: Key) {
         // A peer that does not read gets another look a little later.
         let soonest = self.now + Duration::from_millis(50);
@@ -129,7 +155,7 @@ impl<X> Link<X> {
         self.deadlines.arm(due, Timer::Held(key));
     }
 
-    /// Sends the held progress of a call if that is possible by now
+    /// Sends what is held of a call if that is possible by now
     pub(crate) fn release_held(&mut self, key: Key) {
         let (now, mark) = (self.now, self.limits.outbox_mark);
         let Some(call) = self.inbound.calls.get_mut(key) else { return };
@@ -137,9 +163,23 @@ impl<X> Link<X> {
         let Some(reporting) = call.progress.as_mut() else { return };
         reporting.due = None;
         if full || !reporting.bucket.take(now) {
-            self.hold(key);
-        } else if let Some(progress) = reporting.held.take() {
-            self.send_progress(key, &progress);
+            return self.hold(key);
+        }
+        // What was logged first stands before how far that has come.
+        let (log, rest) = (reporting.log.take(), reporting.held.is_some());
+        match log {
+            Some(message) => {
+                let channel = call.channel;
+                self.send(channel, |out| out.extend_from_slice(&message));
+                if rest {
+                    self.hold(key);
+                }
+            }
+            None => {
+                if let Some(progress) = reporting.held.take() {
+                    self.send_progress(key, &progress);
+                }
+            }
         }
     }
 

@@ -164,7 +164,7 @@ impl Engine {
                         self.inputs.take_if(|inputs| quiet && inputs.is_empty());
                     }
                 }
-                Timer::Grace(_) => {}
+                Timer::News(_) | Timer::Grace(_) => {}
             }
         }
     }
@@ -325,7 +325,7 @@ impl Engine {
             let ask = Ask { method, stamp, meta: options.meta.as_ref(), progress: options.progress };
             let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
             let key = self.link.outbound.calls.insert(call);
-            match self.link.ask(key, &ask, |out| Serializer::object(out, params, table)) {
+            match self.link.ask_at(key, &ask, |out| Serializer::object(out, params, table)) {
                 Err(e) => {
                     self.link.outbound.calls.remove(key);
                     return Err(e);
@@ -555,8 +555,8 @@ impl Engine {
         match (call.purpose, call.expired(self.link.now)) {
             (Purpose::Application, _) if call.parked => self.round_due(key),
             (Purpose::Application, _) => self.overdue(key),
-            (Purpose::Round, Some(outcome)) => {
-                self.abandon(self.call_of(key), Some("no answer in time"), outcome);
+            (Purpose::Round(call), Some(outcome)) => {
+                self.abandon(call, Some("no answer in time"), outcome);
             }
             (Purpose::Listen | Purpose::Errand, Some(outcome)) => {
                 self.link.send_cancelled(key, Some("no answer in time"));
@@ -580,7 +580,7 @@ impl Engine {
                 let stamp = stamp(self.peer.as_deref(), &self.config, None);
                 let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
                 let params = queued.params.in_version(version)?;
-                self.link.ask(key, &ask, |out| {
+                self.link.ask_at(key, &ask, |out| {
                     out.extend_from_slice(params);
                     Ok(Noted::default())
                 })

@@ -168,7 +168,7 @@ impl Engine {
     pub(super) fn ended(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let Some(purpose) = self.link.outbound.calls.get(key).map(|c| c.purpose) else { return };
         match purpose {
-            Purpose::Application | Purpose::Round => {
+            Purpose::Application | Purpose::Round(_) => {
                 if let Err(CallError::Rpc(error)) = &outcome {
                     self.check_era(error);
                 }
@@ -177,7 +177,7 @@ impl Engine {
             }
             Purpose::Listen => return self.listen_ended(key, outcome.map(drop)),
             Purpose::Errand => return self.errand_ended(key, outcome.map(drop)),
-            Purpose::Probe | Purpose::Handshake => {}
+            Purpose::Probe | Purpose::Handshake | Purpose::Input(_) => {}
         }
         let outcome = outcome.map_err(|e| match e {
             CallError::Rpc(error) => error,
@@ -238,7 +238,18 @@ impl Engine {
         let again = id.clone();
         let limits = &self.link.limits;
         let expires = self.link.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
-        let call = InCall { id, channel, version, cacheable: false, token, progress: None, expires, batch };
+        let call = InCall {
+            id,
+            channel,
+            version,
+            cacheable: false,
+            token,
+            progress: None,
+            expires,
+            batch,
+            log: 0,
+            parked: None,
+        };
         match self.link.begin(call) {
             None => self.diagnose(Diagnostic::DuplicateId(again)),
             Some(key) => {

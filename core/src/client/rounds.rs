@@ -37,8 +37,6 @@ use crate::time::Instant;
 pub(super) struct Inputs {
     /// Calls that are in some round
     rounds: BTreeMap<Key, Round>,
-    /// Whose call it is that was sent again
-    repeats: BTreeMap<Key, Key>,
     /// What has not been answered, by the number in its [`InputId`]
     open: BTreeMap<u64, Open>,
     /// What legacy servers wait for
@@ -130,13 +128,15 @@ impl Engine {
     /// Whether a request of ours may be answered with what the server needs first (MRTR-003)
     pub(super) fn may_need_input(&self, key: Key) -> bool {
         let call = self.link.outbound.calls.get(key);
-        call.is_some_and(|c| c.kept.is_some() || c.purpose == Purpose::Round)
+        call.is_some_and(|c| c.kept.is_some() || matches!(c.purpose, Purpose::Round(_)))
     }
 
     /// The call that a request of ours is about: itself, or the one that it repeats
     pub(super) fn call_of(&self, key: Key) -> Key {
-        let repeats = self.inputs.as_ref().and_then(|inputs| inputs.repeats.get(&key));
-        repeats.copied().unwrap_or(key)
+        match self.link.outbound.calls.get(key).map(|c| c.purpose) {
+            Some(Purpose::Round(call)) => call,
+            _ => key,
+        }
     }
 
     /// A call of ours, or a repeat of it, was answered with what the server needs first
@@ -149,13 +149,11 @@ impl Engine {
 
     /// Takes a repeat out of the tables; the call that it is about
     pub(super) fn repeat_over(&mut self, key: Key) -> Key {
-        match self.inputs.as_mut().and_then(|inputs| inputs.repeats.remove(&key)) {
-            Some(call) => {
-                self.link.outbound.calls.remove(key);
-                call
-            }
-            None => key,
+        let call = self.call_of(key);
+        if call != key {
+            self.link.outbound.calls.remove(key);
         }
+        call
     }
 
     fn begin_round(&mut self, call: Key, result: &RawJson) -> Result<(), CallError> {
@@ -266,11 +264,10 @@ impl Engine {
             parked.total_at = now + left;
         }
         parked.idle_at = Instant::FAR;
-        let (repeat, progress) = (parked.again(now), parked.wants_progress);
+        let (repeat, progress) = (parked.again(now, call), parked.wants_progress);
         let Some(kept) = parked.kept.take() else { return };
         let key = self.link.outbound.calls.insert(repeat);
         round.phase = Phase::Out(key);
-        all.repeats.insert(key, call);
         // As `Link::keep` wrote them.
         let mut lines = kept.split(|b| *b == b'\n');
         let method = lines.next().and_then(|line| core::str::from_utf8(line).ok()).unwrap_or_default();
@@ -336,10 +333,7 @@ impl Engine {
         self.kept = self.kept.saturating_sub(round.held);
         match round.phase {
             Phase::Pausing => {}
-            Phase::Out(key) => {
-                inputs.repeats.remove(&key);
-                self.link.outbound.calls.remove(key);
-            }
+            Phase::Out(key) => drop(self.link.outbound.calls.remove(key)),
             Phase::Asking { .. } => {
                 let gone = inputs.open.iter().filter(|(_, open)| open.call == call);
                 let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();

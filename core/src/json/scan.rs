@@ -126,6 +126,12 @@ impl<'a> Scanner<'a> {
         self.pos += by;
     }
 
+    /// Goes to a place that was met before
+    #[cfg(feature = "crypto")]
+    pub(super) const fn go(&mut self, pos: usize) {
+        self.pos = pos;
+    }
+
     pub(crate) const fn fail<T>(&self) -> Result<T> {
         Err(ScanError::Syntax(self.pos))
     }

@@ -30,6 +30,10 @@ pub(crate) struct Params {
     pub(crate) whole: Span,
     pub(crate) name: Span,
     pub(crate) arguments: Span,
+    /// `inputResponses` (MRTR-014)
+    pub(crate) inputs: Span,
+    /// `requestState`
+    pub(crate) state: Span,
     pub(crate) meta: Meta,
 }
 
@@ -339,6 +343,8 @@ fn params<'a>(
                     params.meta.whole = s.value()?;
                 }
             }
+            b"inputResponses" => params.inputs = s.value()?,
+            b"requestState" => params.state = s.value()?,
             _ => {
                 s.value()?;
             }

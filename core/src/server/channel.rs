@@ -2,14 +2,17 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::log::{SessionLog, Threshold};
 use crate::budget::Budget;
 use crate::limits::Limits;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::Meta;
+use crate::slab::Key;
 use crate::version::Version;
 
 #[derive(Debug)]
@@ -21,6 +24,20 @@ pub(super) struct Extra {
     pub(super) session: Option<Box<Session>>,
     /// The last `_meta` that was found to be in order
     pub(super) known_meta: Option<Box<KnownMeta>>,
+    /// Its subscriptions, and the session itself if that is told of changes
+    pub(super) listeners: Vec<Key>,
+    pub(super) news: News,
+}
+
+/// The news that were sent last on a channel
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Where they end in the output, counted from its beginning
+    pub(super) until: u64,
+    /// Counts the batches that left together
+    pub(super) round: u32,
+    /// A timer is set for what is held back
+    pub(super) due: bool,
 }
 
 impl Extra {
@@ -30,6 +47,8 @@ impl Extra {
             budget: Budget::new(limits.max_waiting_bytes),
             session: None,
             known_meta: None,
+            listeners: Vec::new(),
+            news: News { until: 0, round: 0, due: false },
         }
     }
 
@@ -37,6 +56,7 @@ impl Extra {
     pub(super) fn trim(&mut self) {
         self.waiting.shrink_to_fit();
         self.known_meta = None;
+        self.listeners.shrink_to_fit();
     }
 }
 
@@ -48,6 +68,9 @@ pub(super) struct Session {
     pub(super) initialized: bool,
     pub(super) info: RawJson,
     pub(super) capabilities: RawJson,
+    /// The log messages that it wants
+    pub(super) threshold: Threshold,
+    pub(super) log: Option<Box<SessionLog>>,
 }
 
 /// A `_meta` text and where its parts are, counted from its beginning

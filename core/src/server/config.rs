@@ -31,6 +31,12 @@ pub struct Config {
     pub(crate) limits: Arc<Limits>,
     pub(crate) custom: Vec<String>,
     pub(crate) hidden: Vec<String>,
+    /// What seals the state of calls that need input
+    #[cfg(feature = "crypto")]
+    pub(crate) keys: Option<crate::seal::Keys>,
+    /// Which instant is which time of day
+    #[cfg(feature = "crypto")]
+    pub(crate) anchor: crate::time::Anchor,
     /// `"resultType":"complete","_meta":{…}`: what every modern result ends with
     pub(crate) stamp: Vec<u8>,
     /// The members of that `_meta`
@@ -50,6 +56,10 @@ impl Config {
             limits: Arc::new(Limits::default()),
             custom: Vec::new(),
             hidden: Vec::new(),
+            #[cfg(feature = "crypto")]
+            keys: None,
+            #[cfg(feature = "crypto")]
+            anchor: crate::time::Anchor::default(),
             stamp: Vec::new(),
             stamp_meta: Vec::new(),
         }
@@ -103,6 +113,18 @@ impl Config {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Arc::new(limits);
+        self
+    }
+
+    /// Seals the state of calls that [need input](super::Engine::need_input) (MRTR-021, MRTR-023)
+    ///
+    /// `anchor` says what time of day it is, since a state outlives the process when `keys` do. Without keys modern
+    /// clients can be asked once per call, and nothing can be kept.
+    #[cfg(feature = "crypto")]
+    #[must_use]
+    pub fn seal(mut self, keys: crate::seal::Keys, anchor: crate::time::Anchor) -> Self {
+        self.keys = Some(keys);
+        self.anchor = anchor;
         self
     }
 

@@ -1,5 +1,6 @@
 //! The engine: its channels, events and deadlines, and the commands of the application.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::channel::Extra;
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
+use super::subscriptions::Subscriptions;
 use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
 use crate::calls::ours::{self, Ask};
@@ -43,6 +45,10 @@ pub struct Engine {
     /// Channels with requests that wait for a free place, each once
     pub(super) backlog: VecDeque<Key>,
     pub(super) shutting_down: bool,
+    /// Calls that wait for answers of their clients
+    pub(super) parked: usize,
+    /// Made when the first client wants to be told of something
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl Engine {
@@ -50,7 +56,8 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let link = Link::new(Arc::clone(&config.limits), &config.hidden);
-        Self { config, link, events: VecDeque::new(), backlog: VecDeque::new(), shutting_down: false }
+        let (events, backlog) = (VecDeque::new(), VecDeque::new());
+        Self { config, link, events, backlog, shutting_down: false, parked: 0, subscriptions: None }
     }
 
     /// Opens a channel: a byte stream, or whatever else carries messages of one peer in order
@@ -92,10 +99,15 @@ impl Engine {
     pub(crate) fn end_input(&mut self, now: Instant, channel: Key, fault: &Fault, grace: Duration) {
         self.link.tick(now);
         if self.link.end_input(channel, fault.clone(), grace) {
+            self.fail_parked(channel);
             // Nobody is left to answer our own requests.
             for key in self.link.ours(channel) {
                 self.finish_out(key, Err(CallError::Closed(fault.clone())));
             }
+            if *fault == Fault::Closed {
+                self.end_subscriptions(now, ChannelId(channel));
+            }
+            self.end_listeners(channel);
             self.check_closed(channel);
         }
     }
@@ -134,6 +146,7 @@ impl Engine {
                     let reason = if ours { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.give_up(channel, &reason);
                 }
+                Timer::News(channel) => self.release_news(channel),
                 Timer::Trim => self.trim(),
                 Timer::Opening(_) => {}
             }
@@ -166,7 +179,7 @@ impl Engine {
     /// Whether the next request would have to wait because too many are in work
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.link.inbound.calls.len() >= self.link.limits.max_live_calls as usize
+        self.live_calls() >= self.link.limits.max_live_calls as usize
     }
 
     /// Whether reading on `channel` should pause: it is over, its peer does not read, or too many requests wait
@@ -191,7 +204,7 @@ impl Engine {
     /// Calls that wait for the application's answer
     #[must_use]
     pub fn live_calls(&self) -> usize {
-        self.link.inbound.calls.len()
+        self.link.inbound.calls.len().saturating_sub(self.parked)
     }
 
     /// What is to be sent on a channel
@@ -341,7 +354,8 @@ impl Engine {
         reason: Option<&str>,
     ) -> Result<(), UseError> {
         self.link.tick(now);
-        if self.link.outbound.calls.get(call.0).is_none() {
+        let ours = self.link.outbound.calls.get(call.0).map(|c| c.purpose);
+        if ours != Some(Purpose::Application) {
             return Err(UseError::Stale);
         }
         self.link.send_cancelled(call.0, reason);
@@ -352,9 +366,11 @@ impl Engine {
     // ---- inside ----------------------------------------------------------------------------------------------
 
     pub(super) fn finish_out(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        if self.link.outbound.calls.remove(key).is_some() {
-            self.link.sweep();
-            self.events.push_back(Event::Done { call: CallKey(key), outcome });
+        let Some(call) = self.link.outbound.calls.remove(key) else { return };
+        self.link.sweep();
+        match call.purpose {
+            Purpose::Input(call) => self.input_ended(call, key, outcome),
+            _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
     }
 
@@ -387,7 +403,9 @@ impl Engine {
             }
         }
         for key in live {
-            if *reason == CancelReason::Shutdown {
+            if self.unpark(key, "the call is over") {
+                self.link.drop_call(key);
+            } else if *reason == CancelReason::Shutdown {
                 self.expire(key, reason.clone(), SHUTTING_DOWN);
             } else if self.link.drop_call(key).is_some() {
                 self.events.push_back(Event::Cancelled { call: CallId(key), reason: reason.clone() });
@@ -431,6 +449,9 @@ impl Engine {
         if self.link.trim() {
             self.events.shrink_to_fit();
             self.backlog.shrink_to_fit();
+            if let Some(subscriptions) = &mut self.subscriptions {
+                subscriptions.trim();
+            }
             for key in self.link.open_channels() {
                 if let Some(c) = self.link.channels.get_mut(key) {
                     c.extra.trim();

@@ -7,6 +7,7 @@ use alloc::string::String;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::input::Round;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
@@ -41,6 +42,14 @@ pub enum Event {
     },
     /// A notification that the engine does not handle itself
     Notification(Notification),
+    /// The first client subscribed to a resource, or the last one no longer does: what is said to
+    /// [`publish`](super::Engine::publish) about it reaches somebody, or nobody
+    Interest {
+        /// The resource, as clients spelt its URI
+        uri: String,
+        /// Whether somebody wants to be told
+        wanted: bool,
+    },
     /// The client answered a request of ours, or will not (legacy)
     Done {
         /// The key that [`request`](super::Engine::request) gave
@@ -89,6 +98,8 @@ pub struct Call {
     pub(super) method: Cow<'static, str>,
     pub(super) frame: Bytes,
     pub(super) params: Params,
+    /// What came with it, if it was delivered before
+    pub(super) round: Option<Box<Round>>,
 }
 
 impl Call {

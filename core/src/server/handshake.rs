@@ -1,4 +1,4 @@
-//! Requests that the engine answers by itself: `initialize`, `server/discover`, `ping`.
+//! Requests that the engine answers by itself: `initialize`, `server/discover`, `ping`; those about news and logs.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::channel::Session;
 use super::engine::Engine;
+use super::log;
 use super::receive::Source;
 use crate::json::write_str;
 use crate::raw::RawJson;
@@ -28,14 +29,28 @@ impl Engine {
         method: &str,
         params: &Params,
     ) {
+        let (channel, text) = (source.channel, params.whole.of(frame).unwrap_or(b"{}"));
         let mut body = Vec::new();
-        match method {
-            vocab::INITIALIZE => match self.initialize(source, params.whole.of(frame).unwrap_or(b"{}")) {
-                Ok(version) => self.write_initialized(&mut body, version),
-                Err(error) => return self.link.send_error(source.channel, source.batch, Some(id), &error),
+        let outcome = match method {
+            vocab::INITIALIZE => {
+                self.initialize(source, text).map(|version| self.write_initialized(&mut body, version))
+            }
+            vocab::DISCOVER => Ok(self.write_discovery(&mut body)),
+            vocab::SUBSCRIBE => match self.listen(channel, id, text) {
+                // Answered when it ends.
+                Ok(()) => return,
+                Err(error) => Err(error),
             },
-            vocab::DISCOVER => self.write_discovery(&mut body),
-            _ => body.extend_from_slice(b"{}"), // PING-002
+            vocab::RESOURCES_SUBSCRIBE => self.follow(channel, text, true),
+            vocab::RESOURCES_UNSUBSCRIBE => self.follow(channel, text, false),
+            vocab::SET_LEVEL => self.set_level(channel, text),
+            _ => Ok(()), // PING-002
+        };
+        if let Err(error) = outcome {
+            return self.link.send_error(channel, source.batch, Some(id), &error);
+        }
+        if body.is_empty() {
+            body.extend_from_slice(b"{}");
         }
         let write = |out: &mut Vec<u8>| {
             encode::result_head(out, id);
@@ -83,6 +98,8 @@ impl Engine {
                 initialized: false,
                 info: RawJson::trusted(Bytes::copy_from_slice(info)),
                 capabilities: RawJson::trusted(Bytes::copy_from_slice(capabilities)),
+                threshold: log::ALL,
+                log: None,
             }));
         }
         Ok(version)

@@ -5,8 +5,12 @@ mod config;
 mod engine;
 mod event;
 mod handshake;
+mod input;
+mod log;
+mod news;
 mod receive;
 mod reply;
+mod subscriptions;
 
 pub use config::Config;
 pub use engine::Engine;

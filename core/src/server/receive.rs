@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::channel::{Extra, KnownMeta};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
+use super::log;
 use crate::calls::batch;
 use crate::calls::inbound::{CallId, InCall};
 use crate::calls::link::{Channel, Content, content};
@@ -24,7 +25,7 @@ use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
-use crate::version::Version;
+use crate::version::{Era, Version};
 use crate::vocab::{self, Rule};
 
 /// A request that was found to be in order
@@ -120,7 +121,9 @@ impl Engine {
     /// Whether a request with this id is in work or waits for a place
     fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
         let waits = |c: &Channel<Extra>| c.extra.waiting.iter().any(|(other, _)| other == id);
-        self.link.is_live(channel, id) || self.link.channels.get(channel).is_some_and(waits)
+        self.link.is_live(channel, id)
+            || self.link.channels.get(channel).is_some_and(waits)
+            || self.find_listener(channel, id).is_some()
     }
 
     fn request_in(&mut self, source: Source, frame: &Bytes, envelope: Envelope<'_>) {
@@ -170,17 +173,22 @@ impl Engine {
             progress: None,
             expires: self.link.now + self.link.limits.max_call_age,
             batch: source.batch,
+            log: params.meta.log_level.of(frame).and_then(log::threshold).unwrap_or(log::NONE),
+            parked: None,
         });
-        if let Some(key) = begun {
-            self.events.push_back(Event::Call(Call {
-                id: CallId(key),
-                channel: ChannelId(source.channel),
-                version,
-                method,
-                frame: frame.clone(),
-                params,
-            }));
+        let Some(key) = begun else { return };
+        let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
+        let mut call = Call { id, channel, version, method, frame, params, round: None };
+        if version.era() == Era::Modern {
+            match self.round(&call) {
+                Ok(round) => call.round = round,
+                Err(error) => {
+                    self.link.fail(key, &error);
+                    return;
+                }
+            }
         }
+        self.events.push_back(Event::Call(call));
     }
 
     /// The era of a request, whether it is in order, and whether it is for the application. `Ok(None)`: the engine
@@ -208,7 +216,7 @@ impl Engine {
                 if rule.gate_in(version).is_some_and(|gate| !self.config.capabilities.has(gate)) {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }
-                if matches!(rule.name, vocab::PING | vocab::INITIALIZE | vocab::DISCOVER) {
+                if MINE.contains(&rule.name) {
                     return Ok(None);
                 }
                 let cacheable = rule.cacheable;
@@ -262,8 +270,7 @@ impl Engine {
             return Err(wrong(meta::CLIENT_INFO, "an object"));
         }
         if let Some(level) = parts.log_level.of(frame) {
-            let level = serde_json::from_slice::<Cow<'_, str>>(level).unwrap_or_default();
-            if !LEVELS.contains(&&*level) {
+            if log::threshold(level).is_none() {
                 return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
             }
         }
@@ -338,9 +345,13 @@ impl Engine {
         };
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         if let Some(key) = self.link.inbound.find(&c.live, &id) {
+            // Between two deliveries nobody works on it: then nobody has to be told, as in the modern era.
+            let parked = self.unpark(key, "the call was cancelled");
             self.link.drop_call(key);
-            self.events
-                .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
+            if !parked {
+                self.events
+                    .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
+            }
             self.check_closed(channel);
         } else if let Some(place) = c.extra.waiting.iter().position(|(waiting, _)| *waiting == id) {
             if let Some((_, frame)) = c.extra.waiting.remove(place) {
@@ -350,6 +361,8 @@ impl Engine {
                 self.backlog.retain(|k| *k != channel);
             }
             self.check_closed(channel);
+        } else if let Some(listener) = self.find_listener(channel, &id) {
+            self.end_listener(channel, listener);
         } else {
             self.diagnose(channel, Diagnostic::UnknownCancel(id));
         }
@@ -362,6 +375,7 @@ impl Engine {
         if !core::mem::replace(&mut session.initialized, true) {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
+            self.promise(channel);
         }
     }
 
@@ -381,7 +395,16 @@ impl Engine {
     }
 }
 
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+/// What the engine answers by itself
+const MINE: [&str; 7] = [
+    vocab::PING,
+    vocab::INITIALIZE,
+    vocab::DISCOVER,
+    vocab::SUBSCRIBE,
+    vocab::RESOURCES_SUBSCRIBE,
+    vocab::RESOURCES_UNSUBSCRIBE,
+    vocab::SET_LEVEL,
+];
 
 /// -32602 that names what a modern request lacks (META-014)
 fn missing(parts: &Meta) -> RpcError {

@@ -1,7 +1,8 @@
 //! What only a server alone is asked for.
 
+use mcp_proto::model::InputRequests;
 use mcp_proto::server::{Call, CancelReason, Event};
-use mcp_proto::{CallId, Diagnostic, Fault, RpcError, Version};
+use mcp_proto::{CallId, Diagnostic, Fault, RpcError, UseError, Version};
 use serde_json::{Value, json};
 
 use super::build;
@@ -14,12 +15,39 @@ impl LoneServer {
     ///
     /// When the server does not open it.
     pub fn open(&mut self, version: Version) {
-        self.tell(&build::initialize(0, version.as_str()));
+        self.open_with(version, &serde_json::json!({}));
+    }
+
+    /// Opens a session in `version` with a client that can do something
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    pub fn open_with(&mut self, version: Version, capabilities: &Value) {
+        let mut initialize = build::initialize(0, version.as_str());
+        initialize["params"]["capabilities"] = capabilities.clone();
+        self.tell(&initialize);
         let answer = self.reply();
         assert_eq!(answer["result"]["protocolVersion"], version.as_str(), "{answer}");
         self.tell(&build::note("notifications/initialized", Value::Null));
         assert!(matches!(self.event(), Event::SessionOpened { version: v, .. } if v == version));
         self.still();
+    }
+
+    /// Asks for what the handler of a call needs
+    ///
+    /// # Errors
+    ///
+    /// As the engine.
+    pub fn need_input(
+        &mut self,
+        call: &Call,
+        requests: &InputRequests<'_>,
+        state: &[u8],
+    ) -> Result<(), UseError> {
+        let outcome = self.pipe.engine().need_input(self.now, call, requests, state);
+        self.pump();
+        outcome
     }
 
     /// Feeds a request and takes the call that it becomes
@@ -111,6 +139,19 @@ impl LoneServer {
         assert!(answer.get("error").is_some(), "an error, not {answer}");
         let said = self.said();
         assert!(said.is_empty(), "nothing for the application, not {said:?}");
+        answer["error"].clone()
+    }
+
+    /// As [`refused`](Self::refused), where events of before may not have been taken
+    ///
+    /// # Panics
+    ///
+    /// When the answer is no error.
+    pub fn refused_later(&mut self, request: &Value) -> Value {
+        self.tell(request);
+        let answer = self.reply();
+        assert_eq!(answer["id"], request["id"], "{answer}");
+        assert!(answer.get("error").is_some(), "an error, not {answer}");
         answer["error"].clone()
     }
 
