@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, List, Notification, Peer, Request, Verdict};
+use mcp_proto::client::{Config, Engine, Input, List, Notification, Peer, Request, Verdict};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
     CallError, CallKey, CallOptions, Diagnostic, Instant, Progress, RawJson, RpcError, UseError,
@@ -33,6 +33,16 @@ pub trait ClientHandler {
     /// What the server is told instead of a result; by default, that there is no such method.
     fn request(&mut self, request: &Request) -> Result<RawJson, RpcError> {
         Err(RpcError::method_not_found(&request.method))
+    }
+
+    /// Gives the server what it needs, with a JSON object: a result as [`Input::request`] asks for it
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused; by default everything is.
+    fn input(&mut self, input: &Input) -> Result<RawJson, RpcError> {
+        let _ = input;
+        Err(RpcError::internal("nobody is here to answer"))
     }
 
     /// Takes note of a notification that the engine does not handle itself
