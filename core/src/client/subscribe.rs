@@ -161,6 +161,9 @@ impl Engine {
         if sub.uris.len() > limits.max_followed {
             return Err(UseError::Full("max_followed"));
         }
+        if sub.uris.iter().any(|uri| uri.len() > limits.max_uri) {
+            return Err(UseError::Full("max_uri"));
+        }
         if self.is_modern() {
             self.room_for(1)?;
             sub.listen = Some(self.listen(main, filter)?);
