@@ -19,6 +19,7 @@ use source::Source;
 const ALLOWED: &[(&str, &str)] = &[
     // Leaves: bytes, numbers, tables.
     ("json", ""),
+    ("uri", ""),
     ("time", ""),
     ("entropy", ""),
     ("budget", ""),
@@ -27,6 +28,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("deadlines", "time"),
     ("outbox", "json"),
     ("raw", "json"),
+    ("seal", "json raw"),
     // Names of the protocol, as data.
     ("version", "json"),
     ("vocab", "version"),
@@ -40,7 +42,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // What each revision has of the types, by name: as data, too.
     ("shape", "json rpc version vocab"),
     // The types themselves; what shapes them on their way out knows only their names.
-    ("model", "json meta raw rpc shape version vocab"),
+    ("model", "json meta raw rpc shape uri version vocab"),
     ("identity", "json model raw shape version vocab"),
     ("diagnostic", "rpc"),
     ("error", "json raw rpc version vocab"),
@@ -51,7 +53,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // What applications register by name; it makes answers to calls and runs nothing.
-    ("router", "identity json model raw rpc server shape vocab version"),
+    ("router", "identity json model raw rpc server shape uri vocab version"),
     // Bytes meet engines; nothing below knows of it.
     ("pipe", "client diagnostic error frame server tap time"),
 ];

@@ -171,6 +171,14 @@ pub enum UseError {
     /// We did not declare the capability that this needs (LOG-001)
     #[error("the capability `{0}` is not declared here")]
     NotDeclared(Capability),
+    /// Something that the client is to be asked is not right in itself
+    #[error("the question `{key}` cannot be asked: {why}")]
+    BadQuestion {
+        /// The key of the question
+        key: String,
+        /// What is wrong with it, and where
+        why: String,
+    },
     /// There is something to be sealed, and no key ([`server::Config::seal`](crate::server::Config::seal))
     #[error("there is no key to seal the state with")]
     NoKeys,

@@ -10,6 +10,8 @@ use crate::shape;
 use crate::version::Version;
 use crate::vocab::Capability;
 
+mod needs;
+
 impl Implementation {
     /// Appends the object with the members that `version` knows (LIFE-022)
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
@@ -26,52 +28,47 @@ pub struct Capabilities {
     extra: Vec<(String, RawJson, Version)>,
 }
 
-/// A capability and how it is declared
-struct Path {
+/// A capability, and how it is declared
+struct Declared {
     capability: Capability,
     member: &'static str,
-    /// The member within that, which is `true` or an object; empty for the object itself
-    inner: &'static str,
-    /// What declares it
-    value: &'static [u8],
+    /// A member of that member, with its value
+    inner: Option<(&'static str, &'static str)>,
     since: Version,
-    until: Version,
 }
 
-const fn object(capability: Capability, member: &'static str, since: Version) -> Path {
-    Path { capability, member, inner: "", value: b"{}", since, until: Version::V2026_07_28 }
+const fn row(capability: Capability, member: &'static str, since: Version) -> Declared {
+    Declared { capability, member, inner: None, since }
 }
 
-const fn flag(capability: Capability, member: &'static str, inner: &'static str, until: Version) -> Path {
-    Path { capability, member, inner, value: b"true", since: Version::V2024_11_05, until }
+impl Declared {
+    const fn by(self, inner: &'static str, value: &'static str) -> Self {
+        Self { inner: Some((inner, value)), ..self }
+    }
 }
 
-const fn part(capability: Capability, member: &'static str, inner: &'static str) -> Path {
-    let (since, until) = (Version::V2025_11_25, Version::V2026_07_28);
-    Path { capability, member, inner, value: b"{}", since, until }
-}
-
-/// Every gating capability with the path that declares it; those within an object follow the object
-const PATHS: [Path; 16] = {
+/// Every capability that gates something; what stands within another comes behind it
+static DECLARED: [Declared; 17] = {
     use Capability as C;
-    const NEWEST: Version = Version::V2026_07_28;
+    use Version as V;
     [
-        object(C::Tools, "tools", Version::V2024_11_05),
-        flag(C::ToolsListChanged, "tools", "listChanged", NEWEST),
-        object(C::Resources, "resources", Version::V2024_11_05),
-        flag(C::ResourceSubscriptions, "resources", "subscribe", NEWEST),
-        flag(C::ResourcesListChanged, "resources", "listChanged", NEWEST),
-        object(C::Prompts, "prompts", Version::V2024_11_05),
-        flag(C::PromptsListChanged, "prompts", "listChanged", NEWEST),
-        object(C::Completions, "completions", Version::V2025_03_26),
-        object(C::Logging, "logging", Version::V2024_11_05),
-        object(C::Roots, "roots", Version::V2024_11_05),
-        flag(C::RootsListChanged, "roots", "listChanged", Version::V2025_11_25),
-        object(C::Sampling, "sampling", Version::V2024_11_05),
-        part(C::SamplingTools, "sampling", "tools"),
-        part(C::SamplingContext, "sampling", "context"),
-        object(C::Elicitation, "elicitation", Version::V2025_06_18),
-        part(C::ElicitationUrl, "elicitation", "url"),
+        row(C::Tools, "tools", V::V2024_11_05),
+        row(C::ToolsListChanged, "tools", V::V2024_11_05).by("listChanged", "true"),
+        row(C::Resources, "resources", V::V2024_11_05),
+        row(C::ResourceSubscriptions, "resources", V::V2024_11_05).by("subscribe", "true"),
+        row(C::ResourcesListChanged, "resources", V::V2024_11_05).by("listChanged", "true"),
+        row(C::Prompts, "prompts", V::V2024_11_05),
+        row(C::PromptsListChanged, "prompts", V::V2024_11_05).by("listChanged", "true"),
+        row(C::Completions, "completions", V::V2025_03_26),
+        row(C::Logging, "logging", V::V2024_11_05),
+        row(C::Roots, "roots", V::V2024_11_05),
+        row(C::RootsListChanged, "roots", V::V2024_11_05).by("listChanged", "true"),
+        row(C::Sampling, "sampling", V::V2024_11_05),
+        row(C::SamplingTools, "sampling", V::V2025_11_25).by("tools", "{}"),
+        row(C::SamplingContext, "sampling", V::V2025_11_25).by("context", "{}"),
+        row(C::Elicitation, "elicitation", V::V2025_06_18),
+        row(C::ElicitationForm, "elicitation", V::V2025_11_25).by("form", "{}"),
+        row(C::ElicitationUrl, "elicitation", V::V2025_11_25).by("url", "{}"),
     ]
 };
 
@@ -82,14 +79,22 @@ impl Capabilities {
         Self::default()
     }
 
-    /// Declares `capability`
+    /// Declares `capability`, and what it is a part of
+    ///
+    /// [`Capability::Elicitation`] alone means forms, as it does on the wire (ELIC-003, ELIC-004).
     #[must_use]
     pub fn with(mut self, capability: Capability) -> Self {
-        self.flags |= 1 << capability as u32;
-        if let Some(inner) = PATHS.iter().find(|p| p.capability == capability && !p.inner.is_empty()) {
-            let whole = PATHS.iter().find(|p| p.member == inner.member && p.inner.is_empty());
-            self.flags |= whole.map_or(0, |p| 1 << p.capability as u32);
-        }
+        let whole = match capability {
+            Capability::ToolsListChanged => Capability::Tools,
+            Capability::PromptsListChanged => Capability::Prompts,
+            Capability::ResourceSubscriptions | Capability::ResourcesListChanged => Capability::Resources,
+            Capability::RootsListChanged => Capability::Roots,
+            Capability::SamplingTools | Capability::SamplingContext => Capability::Sampling,
+            Capability::ElicitationForm | Capability::ElicitationUrl => Capability::Elicitation,
+            Capability::Elicitation => Capability::ElicitationForm,
+            other => other,
+        };
+        self.flags |= bit(capability) | bit(whole);
         self
     }
 
@@ -104,30 +109,58 @@ impl Capabilities {
     /// Whether `capability` is declared
     #[must_use]
     pub const fn has(&self, capability: Capability) -> bool {
-        self.flags & 1 << capability as u32 != 0
+        self.flags & bit(capability) != 0
     }
 
-    /// Reads a peer's capability object; unknown members are ignored here (LIFE-015)
+    /// All that are declared and gate something
+    pub fn iter(&self) -> impl Iterator<Item = Capability> + use<'_> {
+        DECLARED.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
+    }
+
+    /// Whether none is declared that gates something
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.flags == 0
+    }
+
+    /// What of `needed` is not declared here; empty when everything is
+    #[must_use]
+    pub const fn missing(&self, needed: &Self) -> Self {
+        Self { flags: needed.flags & !self.flags, extra: Vec::new() }
+    }
+
+    /// Reads a peer's capability object; unknown members are ignored here (LIFE-015), as is what is not of the type that
+    /// it must have
+    #[must_use]
+    pub fn declared(object: &RawJson) -> Self {
+        Self::read(object.as_bytes())
+    }
+
+    /// The same for text that was checked
     pub(crate) fn read(text: &[u8]) -> Self {
         let mut read = Self::default();
-        object_members(text, |name, value| {
-            for path in PATHS.iter().filter(|p| p.member.as_bytes() == name) {
-                if value.first() != Some(&b'{') {
+        object_members(text, |member, value| {
+            if value.first() != Some(&b'{') {
+                return;
+            }
+            for row in DECLARED.iter().filter(|row| row.member.as_bytes() == member) {
+                let Some((inner, expected)) = row.inner else {
+                    read.flags |= bit(row.capability);
                     continue;
-                }
-                let flag = 1 << path.capability as u32;
-                if path.inner.is_empty() {
-                    read.flags |= flag;
-                } else {
-                    object_members(value, |name, value| {
-                        // `true`, or any object: what it holds is for others to know.
-                        if name == path.inner.as_bytes() && value.first() == path.value.first() {
-                            read.flags |= flag;
-                        }
-                    });
-                }
+                };
+                object_members(value, |name, value| {
+                    let fits =
+                        if expected == "true" { value == b"true" } else { value.first() == Some(&b'{') };
+                    if name == inner.as_bytes() && fits {
+                        read.flags |= bit(row.capability);
+                    }
+                });
             }
         });
+        // ELIC-003; also of a client that speaks a revision without modes, and names one nevertheless.
+        if read.has(Capability::Elicitation) && !read.has(Capability::ElicitationUrl) {
+            read.flags |= bit(Capability::ElicitationForm);
+        }
         read
     }
 
@@ -135,33 +168,24 @@ impl Capabilities {
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
         out.push(b'{');
         let start = out.len();
-        let comma = |out: &mut Vec<u8>| {
-            if out.len() > start {
-                out.push(b',');
-            }
-        };
-        let known = |p: &&Path| self.has(p.capability) && (p.since..=p.until).contains(&version);
-        for whole in PATHS.iter().filter(|p| p.inner.is_empty()).filter(known) {
-            comma(out);
-            write_str(out, whole.member);
+        let known = |row: &&Declared| version >= row.since && self.is_said(row.capability, version);
+        for row in DECLARED.iter().filter(|row| row.inner.is_none()).filter(known) {
+            comma(out, start);
+            write_str(out, row.member);
             out.extend_from_slice(b":{");
             let start = out.len();
-            let inner = PATHS.iter().filter(|p| p.member == whole.member && !p.inner.is_empty());
-            for part in inner.filter(known) {
-                if out.len() > start {
-                    out.push(b',');
-                } else if part.capability == Capability::ElicitationUrl {
-                    out.extend_from_slice(b"\"form\":{},"); // ELIC-003: alone it would mean pages only
-                }
-                write_str(out, part.inner);
+            for part in DECLARED.iter().filter(|part| part.member == row.member).filter(known) {
+                let Some((inner, value)) = part.inner else { continue };
+                comma(out, start);
+                write_str(out, inner);
                 out.push(b':');
-                out.extend_from_slice(part.value);
+                out.extend_from_slice(value.as_bytes());
             }
             out.push(b'}');
         }
         for (name, value, since) in &self.extra {
             if version >= *since {
-                comma(out);
+                comma(out, start);
                 write_str(out, name);
                 out.push(b':');
                 append_one_line(out, value.as_bytes());
@@ -169,12 +193,38 @@ impl Capabilities {
         }
         out.push(b'}');
     }
+
+    /// Whether a capability that is declared stands in the object
+    fn is_said(&self, capability: Capability, version: Version) -> bool {
+        let url = self.has(Capability::ElicitationUrl);
+        self.has(capability)
+            && match capability {
+                // Where there are no modes it would mean forms.
+                Capability::Elicitation => {
+                    version >= Version::V2025_11_25 || self.has(Capability::ElicitationForm)
+                }
+                // Forms alone are said as every revision understands it.
+                Capability::ElicitationForm => url,
+                Capability::RootsListChanged => version < Version::V2026_07_28,
+                _ => true,
+            }
+    }
+}
+
+const fn bit(capability: Capability) -> u32 {
+    1 << capability as u32
+}
+
+/// Before every member but the first
+fn comma(out: &mut Vec<u8>, start: usize) {
+    if out.len() > start {
+        out.push(b',');
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
 
     fn written(f: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -214,18 +264,64 @@ mod tests {
         assert!(back.has(Capability::ResourceSubscriptions) && back.has(Capability::Resources));
         assert!(back.has(Capability::Completions) && !back.has(Capability::Tools));
         assert!(!Capabilities::read(b"{\"tools\":true}").has(Capability::Tools));
-        let c = Capabilities::new()
-            .with(Capability::ToolsListChanged)
-            .with(Capability::RootsListChanged)
-            .with(Capability::SamplingTools)
-            .with(Capability::ElicitationUrl);
-        let old = r#"{"tools":{"listChanged":true},"roots":{"listChanged":true},"sampling":{}"#;
-        assert_eq!(written(|o| c.write(o, Version::V2025_03_26)), format!("{old}}}"));
-        assert_eq!(written(|o| c.write(o, Version::V2025_06_18)), format!("{old},\"elicitation\":{{}}}}"));
-        let new = r#"{"tools":{"listChanged":true},"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}"#;
-        assert_eq!(written(|o| c.write(o, Version::V2026_07_28)), new);
-        let back = Capabilities::read(new.as_bytes());
-        assert!(back.has(Capability::ElicitationUrl) && back.has(Capability::ToolsListChanged));
-        assert!(!back.has(Capability::RootsListChanged) && back.has(Capability::SamplingTools));
+    }
+
+    // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001
+    #[test]
+    fn modes_and_parts_are_written_where_they_are_known() {
+        use Capability::{
+            Elicitation, ElicitationForm, ElicitationUrl, Roots, SamplingContext, SamplingTools,
+        };
+        for (declared, v2025_03, v2025_06, v2025_11) in [
+            (&[Elicitation][..], "{}", r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#),
+            (&[ElicitationForm], "{}", r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#),
+            (&[ElicitationUrl], "{}", "{}", r#"{"elicitation":{"url":{}}}"#),
+            (
+                &[ElicitationUrl, ElicitationForm],
+                "{}",
+                r#"{"elicitation":{}}"#,
+                r#"{"elicitation":{"form":{},"url":{}}}"#,
+            ),
+            (&[SamplingTools], r#"{"sampling":{}}"#, r#"{"sampling":{}}"#, r#"{"sampling":{"tools":{}}}"#),
+            (
+                &[SamplingContext, SamplingTools, Roots],
+                r#"{"roots":{},"sampling":{}}"#,
+                r#"{"roots":{},"sampling":{}}"#,
+                r#"{"roots":{},"sampling":{"tools":{},"context":{}}}"#,
+            ),
+        ] {
+            let c = declared.iter().fold(Capabilities::new(), |c, capability| c.with(*capability));
+            assert_eq!(written(|o| c.write(o, Version::V2025_03_26)), v2025_03, "{declared:?}");
+            assert_eq!(written(|o| c.write(o, Version::V2025_06_18)), v2025_06, "{declared:?}");
+            assert_eq!(written(|o| c.write(o, Version::V2025_11_25)), v2025_11, "{declared:?}");
+            let modern = written(|o| c.write(o, Version::V2026_07_28));
+            assert_eq!(modern, v2025_11, "{declared:?}");
+            assert_eq!(Capabilities::read(modern.as_bytes()), c, "{declared:?}");
+        }
+    }
+
+    // covers: ELIC-003
+    #[test]
+    fn elicitation_is_read_by_its_modes() {
+        use Capability::{Elicitation, ElicitationForm, ElicitationUrl};
+        for (text, any, form, url) in [
+            ("{}", false, false, false),
+            (r#"{"elicitation":true}"#, false, false, false),
+            (r#"{"elicitation":null}"#, false, false, false),
+            (r#"{"elicitation":{}}"#, true, true, false),
+            (r#"{"elicitation":{"schemaValidation":true}}"#, true, true, false),
+            (r#"{"elicitation":{"form":{}}}"#, true, true, false),
+            (r#"{"elicitation":{"form":{"x":1},"url":{}}}"#, true, true, true),
+            (r#"{"elicitation":{"url":{}}}"#, true, false, true),
+            (r#"{"elicitation":{"url":true}}"#, true, true, false),
+        ] {
+            let read = Capabilities::declared(&RawJson::new(text).expect("JSON"));
+            let has = [Elicitation, ElicitationForm, ElicitationUrl].map(|c| read.has(c));
+            assert_eq!(has, [any, form, url], "{text}");
+        }
+        let parts = Capabilities::read(br#"{"sampling":{"tools":{},"context":1},"elicitation":{}}"#);
+        let all: Vec<_> = parts.iter().collect();
+        let expected = [Capability::Sampling, Capability::SamplingTools, Elicitation, ElicitationForm];
+        assert_eq!(all, expected);
     }
 }

@@ -142,6 +142,7 @@ mod shape;
 mod slab;
 pub mod tap;
 mod time;
+mod uri;
 mod version;
 mod vocab;
 

@@ -50,7 +50,7 @@ pub enum Capability {
     Tools,
     /// Server: `resources`
     Resources,
-    /// Server: `resources.subscribe`; includes `resources`
+    /// Server: `resources.subscribe`
     ResourceSubscriptions,
     /// Server: `prompts`
     Prompts,
@@ -62,22 +62,24 @@ pub enum Capability {
     Roots,
     /// Client: `sampling`
     Sampling,
-    /// Client: `elicitation`, by form
-    Elicitation,
-    /// Server: `tools.listChanged`; includes `tools`
-    ToolsListChanged,
-    /// Server: `prompts.listChanged`; includes `prompts`
-    PromptsListChanged,
-    /// Server: `resources.listChanged`; includes `resources`
-    ResourcesListChanged,
-    /// Client: `roots.listChanged` (until 2025-11-25); includes `roots`
-    RootsListChanged,
-    /// Client: `sampling.tools` (since 2025-11-25); includes `sampling`
+    /// Client: `sampling.tools` (since 2025-11-25)
     SamplingTools,
-    /// Client: `sampling.context` (since 2025-11-25); includes `sampling`
+    /// Client: `sampling.context` (since 2025-11-25; older clients with `sampling` may be asked for context)
     SamplingContext,
-    /// Client: `elicitation.url` (since 2025-11-25); includes `elicitation`
+    /// Client: `elicitation`, in one mode at least
+    Elicitation,
+    /// Client: `elicitation` by a form, which is also what `elicitation` means that names no mode (ELIC-003)
+    ElicitationForm,
+    /// Client: `elicitation.url` (since 2025-11-25)
     ElicitationUrl,
+    /// Server: `tools.listChanged`
+    ToolsListChanged,
+    /// Server: `prompts.listChanged`
+    PromptsListChanged,
+    /// Server: `resources.listChanged`
+    ResourcesListChanged,
+    /// Client: `roots.listChanged` (until 2025-11-25)
+    RootsListChanged,
 }
 
 impl core::fmt::Display for Capability {
@@ -91,13 +93,14 @@ impl core::fmt::Display for Capability {
             Self::Logging => "logging",
             Self::Roots => "roots",
             Self::Sampling => "sampling",
+            Self::SamplingTools => "sampling.tools",
+            Self::SamplingContext => "sampling.context",
             Self::Elicitation => "elicitation",
+            Self::ElicitationForm => "elicitation.form",
             Self::ToolsListChanged => "tools.listChanged",
             Self::PromptsListChanged => "prompts.listChanged",
             Self::ResourcesListChanged => "resources.listChanged",
             Self::RootsListChanged => "roots.listChanged",
-            Self::SamplingTools => "sampling.tools",
-            Self::SamplingContext => "sampling.context",
             Self::ElicitationUrl => "elicitation.url",
         })
     }

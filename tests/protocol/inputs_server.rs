@@ -208,7 +208,7 @@ fn odd_answers_are_refused_or_ignored_and_cost_nothing_else() {
 #[test]
 fn what_the_client_did_not_declare_is_not_asked_and_the_call_stays_open() {
     for (request, lacks) in [
-        (form("Who?"), Capability::Elicitation),
+        (form("Who?"), Capability::ElicitationForm),
         (sample(), Capability::Sampling),
         (InputRequest::ListRoots(None), Capability::Roots),
     ] {

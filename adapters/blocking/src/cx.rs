@@ -1,8 +1,14 @@
 //! What a handler can do while it runs
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use mcp_proto::server::{Call, CancelReason, Engine, Event, Peer};
+use mcp_proto::model::{
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitSchema, InputRequest,
+    InputResponse, ListRootsResult, LoggingLevel,
+};
+use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Peer};
 use mcp_proto::{CallId, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use mcp_std::Duplex;
 use serde::Serialize;
@@ -39,6 +45,7 @@ pub struct Cx<'a> {
     call: &'a Call,
     over: Option<Over>,
     failure: Option<Failure>,
+    asking: Asking,
     next_look: Instant,
 }
 
@@ -63,7 +70,15 @@ enum Over {
 impl<'a> Cx<'a> {
     pub(crate) const fn new(state: &'a mut State, stream: &'a mut dyn Duplex, call: &'a Call) -> Self {
         let stream = Stream(stream);
-        Self { state, stream, call, over: None, failure: None, next_look: Instant::ZERO }
+        Self {
+            state,
+            stream,
+            call,
+            over: None,
+            failure: None,
+            asking: Asking::new(),
+            next_look: Instant::ZERO,
+        }
     }
 
     /// Answers the call with a result, which must serialise to a JSON object
@@ -76,6 +91,7 @@ impl<'a> Cx<'a> {
     /// [`failed`](crate::Handler::failed)), or when the call was answered before. Pass it on. A call that was cancelled
     /// takes any answer, and sends none.
     pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
+        self.unasked()?;
         let now = self.state.drive.now();
         let outcome = self.state.pipe.engine().complete(now, self.call.id(), result);
         self.answered(outcome)
@@ -87,6 +103,7 @@ impl<'a> Cx<'a> {
     ///
     /// As [`complete`](Self::complete).
     pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
+        self.unasked()?;
         let now = self.state.drive.now();
         let outcome = self.state.pipe.engine().complete_raw(now, self.call.id(), result);
         self.answered(outcome)
@@ -130,6 +147,97 @@ impl<'a> Cx<'a> {
         let until = self.state.drive.tick() + duration;
         self.pump(until);
         self.check()
+    }
+
+    /// Asks the user for something by a form, and gives the answer when it is there
+    ///
+    /// Leave with `?` when it is not: the handler runs again with the answer, from its beginning. `key` tells the question
+    /// from others of this call. Declining is an answer too ([`ElicitAction`](mcp_proto::model::ElicitAction)).
+    ///
+    /// ```
+    /// # use mcp_blocking::{Cx, NoAnswer};
+    /// # use mcp_proto::RpcError;
+    /// # use mcp_proto::model::{ElicitSchema, StringSchema};
+    /// fn greet(cx: &mut Cx<'_>) -> Result<String, RpcError> {
+    ///     let form = ElicitSchema::new([("name", StringSchema::new().into())]).required(["name".to_owned()]);
+    ///     let answer = cx.elicit("name", "What is your name?", form)?;
+    ///     Ok(format!("Hello, {:?}!", answer.content))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NoAnswer`], which `?` turns into an error that is never sent when the question is only to be asked first. A
+    /// client that cannot be asked is told so instead of an answer.
+    pub fn elicit(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        form: ElicitSchema,
+    ) -> Result<ElicitResult, NoAnswer> {
+        match self.ask(key, InputRequest::Elicit(ElicitParams::form(message, form)))? {
+            InputResponse::Elicit(result) => Ok(result),
+            _ => Err(NoAnswer::Asked),
+        }
+    }
+
+    /// Asks the client's model for something; otherwise as [`elicit`](Self::elicit)
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn sample(
+        &mut self,
+        key: &str,
+        params: CreateMessageParams<'static>,
+    ) -> Result<CreateMessageResult<'a>, NoAnswer> {
+        match self.ask(key, InputRequest::CreateMessage(params))? {
+            InputResponse::CreateMessage(result) => Ok(result),
+            _ => Err(NoAnswer::Asked),
+        }
+    }
+
+    /// Asks which directories the client lets the server see; otherwise as [`elicit`](Self::elicit)
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn roots(&mut self, key: &str) -> Result<ListRootsResult, NoAnswer> {
+        match self.ask(key, InputRequest::ListRoots(None))? {
+            InputResponse::ListRoots(result) => Ok(result),
+            _ => Err(NoAnswer::Asked),
+        }
+    }
+
+    /// Asks anything; otherwise as [`elicit`](Self::elicit)
+    ///
+    /// Several things are asked at once by calling this for each of them before leaving.
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn ask(&mut self, key: &str, question: InputRequest<'static>) -> Result<InputResponse<'a>, NoAnswer> {
+        self.asking.ask(self.call, key, question)
+    }
+
+    /// Has `state` kept for the next delivery, if something is asked in this one; [`Call::state`] gives it back
+    pub fn keep(&mut self, state: impl Into<Vec<u8>>) {
+        self.asking.keep(state);
+    }
+
+    /// Logs something about the call, if the client wants to be told
+    ///
+    /// # Errors
+    ///
+    /// When the server did not declare that it logs, or the call is over.
+    pub fn log<T: Serialize + ?Sized>(
+        &mut self,
+        level: LoggingLevel,
+        logger: Option<&str>,
+        data: &T,
+    ) -> Result<Sent, UseError> {
+        let now = self.state.drive.tick();
+        self.state.pipe.engine().log(now, self.call.id(), &level, logger, data)
     }
 
     /// Whether the call is cancelled, as far as is known; only [`progress`](Self::progress),
@@ -178,6 +286,11 @@ impl<'a> Cx<'a> {
         self.failure.take()
     }
 
+    pub(crate) fn take_asking(&mut self) -> Option<Asking> {
+        let asking = core::mem::take(&mut self.asking);
+        (!asking.is_empty() && self.over.is_none()).then_some(asking)
+    }
+
     fn answered(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
         match outcome {
             Ok(()) => self.over = Some(Over::Answered),
@@ -194,6 +307,11 @@ impl<'a> Cx<'a> {
             }
         }
         Ok(Answered(self.call.id()))
+    }
+
+    /// What was asked has to be answered first, whatever becomes of the error in the handler
+    fn unasked(&self) -> Result<(), RpcError> {
+        if self.asking.is_empty() { Ok(()) } else { Err(NoAnswer::Asked.into()) }
     }
 
     fn check(&self) -> Result<(), RpcError> {

@@ -69,6 +69,12 @@ impl Drive {
         self.now
     }
 
+    /// What time of day the clock's instants are
+    #[cfg(feature = "crypto")]
+    pub(crate) fn anchor(&self) -> mcp_proto::Anchor {
+        self.clock.anchor()
+    }
+
     /// How long ago the last look at the clock was, without being one
     pub(crate) fn since_tick(&self) -> Duration {
         self.clock.now().saturating_duration_since(self.now)

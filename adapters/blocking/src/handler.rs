@@ -3,7 +3,7 @@
 use mcp_proto::router::BadResult;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, EncodeError, RpcError};
+use mcp_proto::{Diagnostic, EncodeError, RpcError, UseError};
 use mcp_std::Panic;
 
 use crate::cx::{Answered, Cx};
@@ -86,6 +86,8 @@ pub enum Failure {
     Encode(EncodeError),
     /// The structured result of a tool is not what its schema promises
     BadResult(BadResult),
+    /// What it asked for cannot be asked
+    Ask(UseError),
     /// It gave the answer of another call for this one's
     Unanswered,
 }
@@ -96,6 +98,7 @@ impl core::fmt::Display for Failure {
             Self::Panicked(panic) => panic.fmt(f),
             Self::Encode(error) => write!(f, "the result cannot be written: {error}"),
             Self::BadResult(bad) => bad.fmt(f),
+            Self::Ask(refused) => write!(f, "the client cannot be asked: {refused}"),
             Self::Unanswered => f.write_str("the call was not answered"),
         }
     }

@@ -94,7 +94,7 @@ pub use client::{Client, ClientHandler};
 pub use cx::{Answered, Cx};
 pub use error::{Closed, Error};
 pub use handler::{Failure, Handler};
-pub use mcp_proto::server::Call;
+pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use options::Options;
 pub use router::{Later, Router};

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::pipe::{self, Pipe};
+#[cfg(feature = "crypto")]
+use mcp_proto::seal::Keys;
 use mcp_proto::server::{Call, Config, Engine, Event};
 use mcp_proto::{Fault, Instant, RpcError};
 use mcp_std::{Duplex, Stdio, catch};
@@ -196,7 +198,15 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         let mut cx = Cx::new(&mut self.state, &mut self.stream, call);
         let outcome = catch(|| self.handler.call(&mut cx, call));
         let failure = cx.take_failure();
+        let asking = cx.take_asking();
         self.state.gives_up = None;
+        if let (Some(asking), Ok(_)) = (asking, &outcome) {
+            let now = self.state.drive.now();
+            if let Err(refused) = self.state.pipe.engine().ask(now, call, &asking) {
+                let _ = catch(|| self.handler.failed(call, &Failure::Ask(refused)));
+            }
+            return;
+        }
         let (error, failure) = match (outcome, failure) {
             (Ok(Ok(answered)), _) if answered.is_for(call) => return,
             // `Answered` of another call; none of this one.
@@ -235,6 +245,10 @@ impl State {
     fn new(config: Config) -> Self {
         let mut drive = Drive::new();
         let now = drive.tick();
+        // Without a source of randomness nothing can be kept between two rounds, and everything else works.
+        #[cfg(feature = "crypto")]
+        let config =
+            config.seal_by_default(|| Some((Keys::new(mcp_std::entropy::seed().ok()?), drive.anchor())));
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),
             drive,

@@ -4,12 +4,14 @@ mod large;
 mod memory;
 mod pair;
 mod parts;
+mod seal;
 mod server;
 
 pub use large::{FloorLarge, Large};
 pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
 pub use pair::RoundTrip;
 pub use parts::{FloorEnvelope, FrameEnvelope};
+pub use seal::{Open, Seal};
 pub use server::{Core, FloorCore};
 
 use core::time::Duration;
@@ -25,9 +27,14 @@ pub trait Scenario {
     fn op(&mut self);
 }
 
-/// The scenario of a name as `core-legacy`
+/// The scenario of a name as `core-legacy`, or `seal` where eras make no difference
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
+    match name {
+        "seal" => return Some(Box::new(Seal::new())),
+        "open" => return Some(Box::new(Open::new())),
+        _ => {}
+    }
     let (kind, era) = name.rsplit_once('-')?;
     let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
     Some(match kind {

@@ -9,6 +9,8 @@ mod dice;
 mod line;
 mod pair_ops;
 mod scanner;
+#[cfg(feature = "crypto")]
+mod seal;
 mod server_ops;
 mod server_pipe;
 #[cfg(test)]
@@ -19,5 +21,7 @@ pub use client_pipe::client_pipe;
 pub use line::line;
 pub use pair_ops::pair_ops;
 pub use scanner::scanner;
+#[cfg(feature = "crypto")]
+pub use seal::seal;
 pub use server_ops::server_ops;
 pub use server_pipe::server_pipe;

@@ -49,6 +49,12 @@ fn scanner() {
     run("scanner", super::scanner);
 }
 
+#[cfg(feature = "crypto")]
+#[test]
+fn seal() {
+    run("seal", super::seal);
+}
+
 #[test]
 fn server_pipe() {
     run("server_pipe", super::server_pipe);

@@ -1,4 +1,4 @@
-//! The fields of an elicited form (ELIC-013 to ELIC-016).
+//! Forms and their fields (ELIC-012 to ELIC-016): how they are written, made from types, and answered.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,6 +9,17 @@ use super::message::message;
 use super::words::words;
 use crate::json::object_members;
 use crate::raw::RawJson;
+
+mod build;
+mod check;
+mod format;
+#[cfg(feature = "schemars")]
+mod of;
+mod read;
+
+pub use build::EnumSchema;
+#[cfg(feature = "schemars")]
+pub(crate) use of::settings;
 
 words! {
     /// What a text must look like (ELIC-013)

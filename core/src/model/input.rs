@@ -17,6 +17,8 @@ use crate::json::object_members;
 use crate::raw::RawJson;
 use crate::vocab::{CREATE_MESSAGE, ELICIT, LIST_ROOTS};
 
+mod check;
+
 /// What a server needs, by keys of its choice (MRTR-006, MRTR-007)
 pub type InputRequests<'a> = Map<InputRequest<'a>>;
 

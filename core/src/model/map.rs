@@ -77,6 +77,18 @@ impl<V> Map<V> {
         self.0.is_empty()
     }
 
+    /// A way to find members without walking: for objects of which a peer decides how large they are
+    pub(super) fn index(&self) -> Index<'_, V> {
+        let mut members: Vec<_> = self.iter().collect();
+        members.sort_by_key(|(name, _)| *name);
+        Index(members)
+    }
+
+    /// Appends members of which none is there yet
+    pub(super) fn append_new(&mut self, mut members: Vec<(String, V)>) {
+        self.0.append(&mut members);
+    }
+
     pub(super) fn map<W>(self, f: impl Fn(V) -> W) -> Map<W> {
         Map(self.0.into_iter().map(|(name, value)| (name, f(value))).collect())
     }
@@ -96,6 +108,16 @@ impl<V> Map<V> {
             Some(name) => Err(E::custom(format_args!("duplicate field `{}`", clip(name)))),
             None => Ok(self),
         }
+    }
+}
+
+/// The members of a [`Map`] in the order of their names
+pub(super) struct Index<'a, V>(Vec<(&'a str, &'a V)>);
+
+impl<'a, V> Index<'a, V> {
+    pub(super) fn get(&self, name: &str) -> Option<&'a V> {
+        let at = self.0.binary_search_by_key(&name, |(name, _)| *name).ok()?;
+        self.0.get(at).map(|(_, value)| *value)
     }
 }
 

@@ -46,6 +46,11 @@ pub(crate) fn within<E: de::Error>(name: &str, error: &E) -> E {
     }
 }
 
+/// The path in front of what is wrong, as [`within`] puts it there, and the rest
+pub(crate) fn split(text: &str) -> (&str, &str) {
+    text.strip_prefix('`').and_then(|rest| rest.split_once("`: ")).unwrap_or(("", text))
+}
+
 /// The value of the member that was announced; an error names it
 pub(crate) fn take<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
     map: &mut A,

@@ -132,6 +132,7 @@ mod lifecycle;
 mod map;
 pub(crate) mod message;
 mod meta;
+mod misfit;
 mod notifications;
 pub(crate) mod own;
 mod prompts;
@@ -162,15 +163,19 @@ pub use elicitation::{
 pub use errors::{
     MissingRequiredClientCapability, ResourceNotFound, UnsupportedProtocolVersion, UrlElicitationRequired,
 };
+#[cfg(feature = "schemars")]
+pub(crate) use form::settings;
 pub use form::{
-    BooleanSchema, EnumOption, LegacyTitledEnumSchema, NumberKind, NumberSchema, PrimitiveSchemaDefinition,
-    StringFormat, StringSchema, TitledEnumItems, TitledMultiSelectEnumSchema, TitledSingleSelectEnumSchema,
-    UntitledEnumItems, UntitledMultiSelectEnumSchema, UntitledSingleSelectEnumSchema,
+    BooleanSchema, EnumOption, EnumSchema, LegacyTitledEnumSchema, NumberKind, NumberSchema,
+    PrimitiveSchemaDefinition, StringFormat, StringSchema, TitledEnumItems, TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema, UntitledEnumItems, UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
 };
 pub use input::{InputRequest, InputRequests, InputRequiredResult, InputResponse, InputResponses};
 pub use lifecycle::{DiscoverResult, InitializeParams, InitializeResult};
 pub use map::{Extra, Map};
 pub use meta::{NotificationMeta, RequestMeta, ResultMeta, TraceContext};
+pub use misfit::Misfit;
 pub use notifications::{
     CancelledParams, LoggingLevel, LoggingMessageParams, ProgressParams, SetLevelParams, SubscriptionFilter,
     SubscriptionsAcknowledgedParams, SubscriptionsListenParams, SubscriptionsListenResult,

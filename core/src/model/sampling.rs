@@ -16,6 +16,8 @@ use super::union::union;
 use super::words::words;
 use crate::raw::RawJson;
 
+mod check;
+
 words! {
     /// What the model is given besides the messages (SAMP-010)
     IncludeContext {

@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::generate::SchemaGenerator;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::results::{IntoToolResult, Json, NoResult};
-use crate::model::CallToolResult;
+use crate::model::{CallToolResult, settings};
 use crate::raw::RawJson;
 
 pub use schemars;
@@ -42,14 +42,6 @@ pub fn arguments<T: JsonSchema>(profile: Profile) -> RawJson {
 #[must_use]
 pub fn result<T: JsonSchema>(profile: Profile) -> RawJson {
     raw(&root::<T>(settings().for_serialize().into_generator(), profile))
-}
-
-fn settings() -> SchemaSettings {
-    SchemaSettings::draft2020_12().with(|s| {
-        // No `$schema` means 2020-12 (SCHEMA-001); subschemas stand where they are used, unless they are recursive.
-        s.meta_schema = None;
-        s.inline_subschemas = true;
-    })
 }
 
 fn root<T: JsonSchema>(generator: SchemaGenerator, profile: Profile) -> Schema {

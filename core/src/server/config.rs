@@ -128,6 +128,22 @@ impl Config {
         self
     }
 
+    /// As [`seal`](Self::seal), unless keys were given before: for adapters that make one up for a process
+    #[cfg(feature = "crypto")]
+    #[must_use]
+    pub fn seal_by_default(
+        self,
+        make: impl FnOnce() -> Option<(crate::seal::Keys, crate::time::Anchor)>,
+    ) -> Self {
+        if self.keys.is_some() {
+            return self;
+        }
+        match make() {
+            Some((keys, anchor)) => self.seal(keys, anchor),
+            None => self,
+        }
+    }
+
     /// Accepts requests with a method of your own; other unknown methods are refused with -32601
     #[must_use]
     pub fn custom_method(mut self, method: impl Into<String>) -> Self {

@@ -18,6 +18,7 @@ use crate::calls::inbound::{Answer, CallId, Parked};
 use crate::calls::ours::Ask;
 use crate::calls::outbound::{CallOptions, OutCall, Purpose};
 use crate::error::{CallError, UseError};
+use crate::identity::Capabilities;
 use crate::json::{Serializer, Span, object_members, write_str};
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
@@ -74,6 +75,7 @@ impl Call {
     }
 
     /// What the call is about: the name of a tool or prompt, the URI of a resource
+    #[cfg(feature = "crypto")]
     fn target(&self) -> String {
         let named = self.part(self.params.name);
         let target = named.or_else(|| self.params()?.member("uri"));
@@ -111,9 +113,9 @@ impl Engine {
         if call.attempt() >= self.link.limits.max_input_rounds {
             return Err(UseError::Full("max_input_rounds"));
         }
-        let capabilities = self.peer(call).capabilities;
-        for (_, request) in requests.iter() {
-            declared(request, &capabilities)?;
+        let declared = Capabilities::declared(&self.peer(call).capabilities);
+        for (key, request) in requests.iter() {
+            check(key, request, &declared, call.version)?;
         }
         match call.version.era() {
             Era::Modern => self.answer_with_requests(call, requests, state),
@@ -408,15 +410,21 @@ fn binding<'a>(call: &'a Call, target: &'a str) -> Option<crate::seal::Binding<'
     Some(crate::seal::Binding { principal: None, method: call.method(), target, arguments })
 }
 
-/// Whether a client declared what a request needs
-fn declared(request: &InputRequest<'_>, capabilities: &RawJson) -> Result<(), UseError> {
-    use crate::vocab::Capability as C;
-    let has = crate::identity::Capabilities::read(capabilities.as_bytes());
-    let needs = match request {
-        InputRequest::Elicit(_) => C::Elicitation,
-        InputRequest::CreateMessage(_) => C::Sampling,
-        InputRequest::ListRoots(_) => C::Roots,
-        InputRequest::Other(_) => return Err(UseError::NotYours("inputRequests".into())),
-    };
-    if has.has(needs) { Ok(()) } else { Err(UseError::PeerLacks(needs)) }
+/// Whether a question is right in itself, and of a kind that the client declared
+fn check(
+    key: &str,
+    request: &InputRequest<'_>,
+    declared: &Capabilities,
+    version: Version,
+) -> Result<(), UseError> {
+    let bad = |why: String| UseError::BadQuestion { key: key.into(), why };
+    if matches!(request, InputRequest::Other(_)) {
+        return Err(bad("there is no such question".into())); // MRTR-008
+    }
+    request.validate().map_err(|misfit| bad(format!("{misfit}")))?;
+    // The most special of what is lacking, which includes the others.
+    match declared.missing(&request.needs(version)).iter().last() {
+        Some(lacks) => Err(UseError::PeerLacks(lacks)),
+        None => Ok(()),
+    }
 }

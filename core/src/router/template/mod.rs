@@ -25,7 +25,6 @@ mod rows;
 mod screen;
 #[cfg(test)]
 mod tests;
-mod uri;
 mod values;
 
 use alloc::boxed::Box;
@@ -37,10 +36,12 @@ pub use expand::ExpandError;
 pub(super) use index::{Beginnings, START, hash};
 pub use parse::{MAX_TEMPLATE, MAX_VARIABLES, TemplateError};
 pub use screen::{Screen, Unsafe};
-pub use uri::UriError;
-pub(super) use uri::normalize;
 pub use values::{Value, Values};
 
+pub use crate::uri::UriError;
+pub(super) use crate::uri::normalize;
+
+use crate::uri;
 use parse::Part;
 
 /// The longest URI that is matched, in bytes

@@ -4,30 +4,30 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 
 /// Letters, digits, `-`, `.`, `_`, `~`
-pub(super) const UNRESERVED: u8 = 1;
+pub(crate) const UNRESERVED: u8 = 1;
 /// `!`, `$`, `&`, `'`, `(`, `)`, `*`, `+`, `,`, `;`, `=`
-pub(super) const SUB_DELIM: u8 = 2;
+pub(crate) const SUB_DELIM: u8 = 2;
 /// `:` and `@`
-pub(super) const COLON_AT: u8 = 4;
-pub(super) const SLASH: u8 = 8;
-pub(super) const QUESTION: u8 = 16;
-pub(super) const HASH: u8 = 32;
+pub(crate) const COLON_AT: u8 = 4;
+pub(crate) const SLASH: u8 = 8;
+pub(crate) const QUESTION: u8 = 16;
+pub(crate) const HASH: u8 = 32;
 /// `%`, which two hexadecimal digits follow
-pub(super) const PERCENT: u8 = 64;
+pub(crate) const PERCENT: u8 = 64;
 /// `[` and `]`
-pub(super) const BRACKET: u8 = 128;
+pub(crate) const BRACKET: u8 = 128;
 
-pub(super) const RESERVED: u8 = SUB_DELIM | COLON_AT | SLASH | QUESTION | HASH | BRACKET;
+pub(crate) const RESERVED: u8 = SUB_DELIM | COLON_AT | SLASH | QUESTION | HASH | BRACKET;
 /// What a path segment may hold
-pub(super) const SEGMENT: u8 = UNRESERVED | SUB_DELIM | COLON_AT | PERCENT;
+pub(crate) const SEGMENT: u8 = UNRESERVED | SUB_DELIM | COLON_AT | PERCENT;
 /// What the query may hold
-pub(super) const QUERY: u8 = SEGMENT | SLASH | QUESTION;
+pub(crate) const QUERY: u8 = SEGMENT | SLASH | QUESTION;
 /// Everything that a URI may hold
-pub(super) const ANY: u8 = UNRESERVED | RESERVED | PERCENT;
+pub(crate) const ANY: u8 = UNRESERVED | RESERVED | PERCENT;
 
 /// The class of a byte; none for what no URI may hold
 #[inline]
-pub(super) const fn class(byte: u8) -> u8 {
+pub(crate) const fn class(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => UNRESERVED,
         b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => SUB_DELIM,
@@ -42,7 +42,7 @@ pub(super) const fn class(byte: u8) -> u8 {
 }
 
 /// The value of a triplet such as `%2F` that `text` begins with
-pub(super) fn triplet(text: &[u8]) -> Option<u8> {
+pub(crate) fn triplet(text: &[u8]) -> Option<u8> {
     let digit = |b: u8| match b {
         b'0'..=b'9' => Some(b - b'0'),
         b'a'..=b'f' => Some(b - b'a' + 10),
@@ -56,7 +56,7 @@ pub(super) fn triplet(text: &[u8]) -> Option<u8> {
 }
 
 /// Appends a triplet
-pub(super) fn encode(out: &mut String, byte: u8) {
+pub(crate) fn encode(out: &mut String, byte: u8) {
     let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'A' + n - 10 });
     out.push('%');
     out.push(digit(byte >> 4));
@@ -64,7 +64,7 @@ pub(super) fn encode(out: &mut String, byte: u8) {
 }
 
 /// The text behind the triplets; none when it is not UTF-8
-pub(super) fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(String::from(text));
     }
@@ -111,7 +111,7 @@ pub enum UriError {
 /// The scheme in small letters, triplets in capitals, none of them for characters that need none, and all of them for
 /// those outside of ASCII (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: they are for who serves
 /// the URI to judge.
-pub(in crate::router) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
+pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
     if uri.len() > limit {
         return Err(UriError::TooLong { limit });
     }
@@ -122,7 +122,7 @@ pub(in crate::router) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, st
 }
 
 /// The length of the scheme that `text` begins with, without its colon
-pub(super) fn scheme(text: &str) -> Option<usize> {
+pub(crate) fn scheme(text: &str) -> Option<usize> {
     let end = text.find(':')?;
     let scheme = text.as_bytes().get(..end)?;
     let (first, rest) = scheme.split_first()?;
@@ -131,8 +131,35 @@ pub(super) fn scheme(text: &str) -> Option<usize> {
     fits.then_some(end)
 }
 
+/// Whether `text` is an absolute URI: a scheme, then nothing that no URI may hold, and one fragment at most
+///
+/// Letters outside of ASCII make it an IRI, which this is not for.
+pub(crate) fn is_uri(text: &str) -> bool {
+    let Some(rest) = scheme(text).and_then(|end| text.as_bytes().get(end + 1..)) else { return false };
+    let fits = |(at, byte): (usize, &u8)| match class(*byte) {
+        0 => false,
+        PERCENT => triplet(rest.get(at..).unwrap_or_default()).is_some(),
+        _ => true,
+    };
+    !rest.is_empty()
+        && rest.iter().enumerate().all(fits)
+        && rest.iter().filter(|byte| **byte == b'#').count() <= 1
+}
+
+/// Whether a URI names a host: something between `//` (and who asks, if that is said) and the port
+pub(crate) fn has_host(uri: &str) -> bool {
+    let Some(rest) = scheme(uri).and_then(|end| uri.get(end..)?.strip_prefix("://")) else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = authority.rsplit('@').next().unwrap_or_default();
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (place, ""),
+    };
+    !host.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// The same for a piece of a URI: its beginning, or something further on
-pub(super) fn normalize_part(text: &str, begins: bool, offset: usize) -> Result<Cow<'_, str>, UriError> {
+pub(crate) fn normalize_part(text: &str, begins: bool, offset: usize) -> Result<Cow<'_, str>, UriError> {
     let scheme = if begins { scheme(text).unwrap_or(0) } else { 0 };
     let bytes = text.as_bytes();
     let plain =
@@ -188,6 +215,26 @@ mod tests {
             assert_eq!(normalize(uri, 100), Err(UriError::Scheme), "{uri:?}");
         }
         assert_eq!(normalize("a:bcd", 4), Err(UriError::TooLong { limit: 4 }));
+    }
+
+    #[test]
+    fn absolute_uris_and_their_hosts() {
+        for uri in ["a:b", "mailto:x@y.example", "https://x.example/%20?q#f", "http://[::1]:80/"] {
+            assert!(is_uri(uri), "{uri}");
+        }
+        for no in ["", "a:", "/x", "x.example", "a:b c", "a:%zz", "a:%2", "a:\u{e9}", "a:#b#c", "a:\n"] {
+            assert!(!is_uri(no), "{no:?}");
+        }
+        for uri in
+            ["https://x.example", "http://u:p@h:80/a?b", "http://[::1]", "http://[::1]:8080/", "app://h"]
+        {
+            assert!(has_host(uri), "{uri}");
+        }
+        for no in
+            ["https://", "https:///a", "https://:80", "https://u@/", "https:x", "http://h:80a", "file:///a"]
+        {
+            assert!(!has_host(no), "{no}");
+        }
     }
 
     #[test]

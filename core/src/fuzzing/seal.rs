@@ -1,0 +1,122 @@
+//! Sealed state, and the canonical form of what it is bound to.
+
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use super::dice::Dice;
+use super::wire::json;
+use crate::json::canonical;
+use crate::raw::RawJson;
+use crate::seal::{Binding, Keys, Record, SealError, digest};
+
+const LIMIT: usize = 4 << 10;
+
+/// Nothing opens that was not sealed for the same call, and a value has one stream however it is written
+pub fn seal(data: &[u8]) {
+    let mut dice = Dice::new(data);
+    let keys = Keys::new([dice.byte(); 32]).older([dice.byte(); 32]);
+    let times = [dice.byte(), dice.byte()].map(u64::from);
+    let changes: Vec<(usize, u8)> = (0..dice.below(4))
+        .map(|_| (usize::from(dice.byte()) << 8 | usize::from(dice.byte()), dice.byte()))
+        .collect();
+    let length = dice.below(200);
+    let payload = dice.take(length);
+    let text = dice.rest();
+    record(payload);
+    record(text);
+    let Ok(text) = core::str::from_utf8(text) else {
+        assert!(digest(Some(text)).is_err());
+        return;
+    };
+    let arguments = digest(Some(text.as_bytes())).unwrap_or_default();
+    let binding = Binding { principal: Some(text), method: text, target: "", arguments };
+    assert!(keys.open(&binding, 0, text, LIMIT).is_err(), "made up: {text}");
+    round_trip(&keys, &binding, times, payload, &changes);
+    let (first, second) = text.split_once('\n').unwrap_or((text, ""));
+    let streams = [first, second].map(stream);
+    if let [Some((a, first)), Some((b, second))] = streams {
+        assert_eq!(a == b, first == second, "{text}");
+    }
+}
+
+fn round_trip(
+    keys: &Keys,
+    binding: &Binding<'_>,
+    [expires, now]: [u64; 2],
+    payload: &[u8],
+    changes: &[(usize, u8)],
+) {
+    let text = keys.seal(binding, expires, payload, LIMIT).expect("short enough");
+    match keys.open(binding, now, &text, LIMIT) {
+        Ok(found) => assert!(now < expires && found == payload),
+        Err(error) => assert!(now >= expires && error == SealError::Expired),
+    }
+    let swapped = Binding { principal: None, target: binding.method, ..*binding };
+    assert!(keys.open(&swapped, 0, &text, LIMIT).is_err());
+    let mut changed = text.clone().into_bytes();
+    for (at, letter) in changes {
+        let at = at % changed.len();
+        changed[at] = *letter;
+    }
+    if let Ok(changed) = core::str::from_utf8(&changed) {
+        assert_eq!(
+            keys.open(binding, 0, changed, LIMIT).is_ok(),
+            changed == text && expires > 0,
+            "{changed}"
+        );
+    }
+}
+
+/// A record that can be read is written as it was
+fn record(bytes: &[u8]) {
+    if let Ok(record) = Record::decode(bytes) {
+        assert_eq!(record.encode(), bytes);
+    }
+}
+
+/// The stream of a text, and its value where serde_json reads all that is in it
+fn stream(text: &str) -> Option<(Vec<u8>, Value)> {
+    let mut stream = Vec::new();
+    let taken = canonical(text.as_bytes(), &mut |part| stream.extend_from_slice(part));
+    assert_eq!(taken.is_ok(), RawJson::new(text.as_bytes().to_vec()).is_ok(), "{text}");
+    assert_eq!(taken.is_ok(), !stream.is_empty());
+    taken.ok()?;
+    let value = json(text.as_bytes())?;
+    // Every member leaves a name in the stream, two equal ones leave one member in the value.
+    let (members, exact) = size(&value);
+    if !exact || members != names(text) {
+        return None;
+    }
+    let mut again = Vec::new();
+    let written = serde_json::to_vec(&value).expect("JSON");
+    canonical(&written, &mut |part| again.extend_from_slice(part)).expect("JSON");
+    assert_eq!(stream, again, "{text}");
+    Some((stream, value))
+}
+
+/// How many members there are in all, and whether all numbers are whole and exact
+fn size(value: &Value) -> (usize, bool) {
+    let sum = |(a, b): (usize, bool), (c, d): (usize, bool)| (a + c, b && d);
+    match value {
+        Value::Number(n) => (0, !n.is_f64()),
+        Value::Array(elements) => elements.iter().map(size).fold((0, true), sum),
+        Value::Object(members) => members.values().map(size).fold((members.len(), true), sum),
+        _ => (0, true),
+    }
+}
+
+/// How many colons stand outside of strings
+fn names(text: &str) -> usize {
+    let (mut inside, mut escaped, mut found) = (false, false, 0);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => inside = !inside,
+            b':' if !inside => found += 1,
+            _ => {}
+        }
+    }
+    found
+}

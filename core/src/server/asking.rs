@@ -1,0 +1,127 @@
+//! What a handler asks for, written as if the answers came at once.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::engine::Engine;
+use super::event::Call;
+use crate::error::{CallError, UseError};
+use crate::identity::Capabilities;
+use crate::model::{ClientCapabilities, InputRequest, InputRequests, InputResponse};
+use crate::rpc::RpcError;
+use crate::time::Instant;
+
+/// The questions that one delivery of a call has led to
+///
+/// A handler asks for an answer where it needs it. When the answer is there, it goes on; when it is not, the question is
+/// noted and the handler leaves, with `?`. What was noted goes to [`Engine::ask`], and the call is delivered again with
+/// the answers: the same handler runs from its beginning, and comes further. So what it does before its last question
+/// must do no harm when it is done again.
+///
+/// ```
+/// use mcp_proto::RpcError;
+/// use mcp_proto::model::{ElicitSchema, InputRequest, ElicitParams, InputResponse};
+/// use mcp_proto::server::{Asking, Call, NoAnswer};
+///
+/// fn greet(call: &Call, asking: &mut Asking) -> Result<String, RpcError> {
+///     let form = ElicitParams::form("What is your name?", ElicitSchema::default());
+///     let answer = asking.ask(call, "name", InputRequest::Elicit(form))?;
+///     Ok(format!("{answer:?}"))
+/// }
+/// # let _ = greet;
+/// ```
+#[derive(Debug, Default)]
+pub struct Asking {
+    questions: InputRequests<'static>,
+    state: Vec<u8>,
+}
+
+/// Why there is no answer to a question
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoAnswer {
+    /// Not yet: the question was noted, and the handler is to leave
+    #[error("the answer has to be asked for first")]
+    Asked,
+    /// The client refused, or did not answer in time (legacy; a modern client does not come again then)
+    #[error("the client gives no answer: {0}")]
+    Refused(CallError),
+}
+
+/// So that `?` leaves a handler; the error is sent only when there was a refusal
+impl From<NoAnswer> for RpcError {
+    fn from(none: NoAnswer) -> Self {
+        Self::internal(alloc::format!("{none}"))
+    }
+}
+
+impl Asking {
+    /// Nothing asked yet
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { questions: InputRequests::new(), state: Vec::new() }
+    }
+
+    /// The answer to `question`, under a key that is the question's own within this call
+    ///
+    /// An answer that does not fit the question counts as none: it is asked again (MRTR-027, MRTR-029, ELIC-020). Several
+    /// questions can be asked at once by asking all of them before leaving.
+    pub fn ask<'c>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        question: InputRequest<'static>,
+    ) -> Result<InputResponse<'c>, NoAnswer> {
+        let answer = match call.answer(key) {
+            Some(Ok(answer)) => question.read(answer).ok(),
+            Some(Err(error)) => return Err(NoAnswer::Refused(error.clone())),
+            None => None,
+        };
+        answer.ok_or_else(|| {
+            self.questions.insert(key, question);
+            NoAnswer::Asked
+        })
+    }
+
+    /// What [`Call::state`] is to be at the next delivery, if anything is asked in this one
+    pub fn keep(&mut self, state: impl Into<Vec<u8>>) {
+        self.state = state.into();
+    }
+
+    /// Whether nothing has to be asked
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.questions.is_empty()
+    }
+}
+
+impl Engine {
+    /// Asks what a handler has noted, or fails the call if that cannot be asked
+    ///
+    /// As [`need_input`](Self::need_input). When that is refused the call is answered with an error: a client that lacks
+    /// a capability is told which (ERR-007), others that it cannot be done. The reason is for the handler's author.
+    pub fn ask(&mut self, now: Instant, call: &Call, asking: &Asking) -> Result<(), UseError> {
+        let outcome = self.need_input(now, call, &asking.questions, &asking.state);
+        if let Err(refused) = &outcome {
+            // Stale when it has ended meanwhile: then nobody waits for this.
+            let _ = self.fail(now, call.id(), &told(refused));
+        }
+        outcome
+    }
+}
+
+/// What the client is told when its side cannot be asked
+fn told(refused: &UseError) -> RpcError {
+    let cannot = || RpcError::internal("what this needs cannot be asked for");
+    match refused {
+        UseError::PeerLacks(capability) => {
+            let required = ClientCapabilities::from(&Capabilities::new().with(*capability));
+            RpcError::missing_client_capability(required).unwrap_or_else(|_| cannot())
+        }
+        UseError::NotInVersion { what, version } => {
+            RpcError::invalid_request(alloc::format!("this needs `{what}`, which {version} does not have"))
+        }
+        UseError::Full("max_input_rounds") => RpcError::internal(String::from("asked too often")),
+        _ => cannot(),
+    }
+}
