@@ -179,6 +179,12 @@ pub enum UseError {
         /// What is wrong with it, and where
         why: String,
     },
+    /// Something that the server needs cannot be answered like this
+    #[error("this is no answer to what the server needs: {why}")]
+    BadAnswer {
+        /// What does not fit, and where
+        why: String,
+    },
     /// There is something to be sealed, and no key ([`server::Config::seal`](crate::server::Config::seal))
     #[error("there is no key to seal the state with")]
     NoKeys,

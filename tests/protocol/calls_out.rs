@@ -148,7 +148,8 @@ fn a_server_is_asked_only_for_what_it_declared() {
             lone.calls(method, &params, &plain());
         }
         // What the engine keeps books of is asked by it alone.
-        let mut lone = legacy(version, json!({"resources": {"subscribe": true}, "logging": {}}), Chunker::Whole);
+        let mut lone =
+            legacy(version, json!({"resources": {"subscribe": true}, "logging": {}}), Chunker::Whole);
         for method in ["resources/subscribe", "resources/unsubscribe", "logging/setLevel"] {
             let refused = lone.cannot_call(method, &params, &plain());
             assert_eq!(refused, UseError::NotYours(method.into()));
@@ -264,7 +265,7 @@ fn a_result_of_an_unknown_type_is_no_success() {
             (json!("task"), false),
             (json!(1), false),
         ] {
-            let (key, request) = lone.calls("tools/call", &json!({"name": "a"}), &plain());
+            let (key, request) = lone.calls("tools/list", &json!({"name": "a"}), &plain());
             lone.tell(&result(&request, json!({"content": [], "resultType": kind})));
             match lone.done(key) {
                 Ok(_) => assert!(good, "{kind}"),

@@ -38,7 +38,8 @@ fn form() -> Value {
 }
 
 fn page(more: Value) -> Value {
-    let mut page = json!({"mode": "url", "message": "m", "url": "https://x.example/a", "elicitationId": "e1"});
+    let mut page =
+        json!({"mode": "url", "message": "m", "url": "https://x.example/a", "elicitationId": "e1"});
     for (name, value) in more.as_object().expect("members") {
         page[name] = value.clone();
     }
@@ -57,7 +58,11 @@ fn asks(lone: &mut LoneClient, id: &str, method: &str, params: Value) -> Input {
 fn refuses(lone: &mut LoneClient, method: &str, params: &Value, code: i64) -> String {
     lone.tell(&legacy("bad", method, params.clone()));
     let answer = lone.reply();
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("bad"), &json!(code)), "{params}: {answer}");
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!("bad"), &json!(code)),
+        "{params}: {answer}"
+    );
     lone.still();
     answer["error"]["message"].as_str().expect("a message").to_owned()
 }
@@ -70,11 +75,18 @@ fn an_answer_is_the_response() {
             let mut lone = lone(version, &ALL, cut);
             let input = asks(&mut lone, "r", "roots/list", Value::Null);
             assert!(matches!(*input.request, InputRequest::ListRoots(None)));
+            for wrong in
+                [json!({"action": "accept"}), json!({"roots": [], "resultType": "complete"}), json!([])]
+            {
+                assert!(lone.pipe.engine().answer(lone.now, input.id, &wrong).is_err(), "{wrong}");
+                lone.silent();
+            }
             lone.answer(input.id, &json!({"roots": [{"uri": "file:///harbour"}]}));
             let answered = lone.reply();
             assert_eq!(answered, result(&json!({"id": "r"}), json!({"roots": [{"uri": "file:///harbour"}]})));
 
-            let input = asks(&mut lone, "s", "sampling/createMessage", json!({"messages": [], "maxTokens": 9}));
+            let input =
+                asks(&mut lone, "s", "sampling/createMessage", json!({"messages": [], "maxTokens": 9}));
             assert!(matches!(&*input.request, InputRequest::CreateMessage(p) if p.max_tokens == 9));
             // Several blocks are one where the revision knows no more.
             let said = vec![SamplingContent::text("Fair"), SamplingContent::text("winds")];
@@ -85,7 +97,9 @@ fn an_answer_is_the_response() {
 
             if version >= Version::V2025_06_18 {
                 let input = asks(&mut lone, "e", "elicitation/create", form());
-                assert!(matches!(&*input.request, InputRequest::Elicit(ElicitParams::Form(f)) if f.message == "Who?"));
+                assert!(
+                    matches!(&*input.request, InputRequest::Elicit(ElicitParams::Form(f)) if f.message == "Who?")
+                );
                 let (now, engine) = (lone.now, lone.pipe.engine());
                 engine.answer(now, input.id, &ElicitResult::accept([("name", "Mara".into())])).expect("open");
                 let answered = lone.reply();
@@ -106,7 +120,8 @@ fn an_answer_is_the_response() {
 // covers: ELIC-003, ELIC-005, ELIC-031, ELIC-009, SAMP-007, SAMP-009, ERR-021, ROOT-006
 #[test]
 fn what_was_not_declared_is_refused_before_anybody_is_asked() {
-    let tools = json!({"messages": [], "maxTokens": 9, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]});
+    let tools =
+        json!({"messages": [], "maxTokens": 9, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]});
     let choice = json!({"messages": [], "maxTokens": 9, "toolChoice": {"mode": "auto"}});
     for version in LEGACY {
         let mut lone = lone(version, &[Capability::Elicitation, Capability::Sampling], Chunker::Whole);
@@ -121,7 +136,10 @@ fn what_was_not_declared_is_refused_before_anybody_is_asked() {
                 let input = asks(&mut lone, "s", "sampling/createMessage", params.clone());
                 let known = matches!(&*input.request, InputRequest::CreateMessage(p) if p.tools.is_none() && p.tool_choice.is_none());
                 assert!(known, "{:?}", input.request);
-                lone.answer(input.id, &json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": ""}}));
+                lone.answer(
+                    input.id,
+                    &json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": ""}}),
+                );
                 lone.reply();
             }
         }
@@ -267,9 +285,9 @@ fn a_server_cannot_hold_a_call_by_asking_again_and_again() {
     lone.still();
     lone.pass(secs(1));
     assert_eq!(lone.done(key), Err(CallError::TotalTimedOut));
+    lone.sent();
     // A call made after long waiting has no more time than others.
     let input = asks(&mut lone, "r", "roots/list", Value::Null);
-    lone.sent();
     lone.pass(secs(2_000));
     lone.answer(input.id, &json!({"roots": []}));
     lone.reply();
@@ -326,7 +344,10 @@ fn answers_to_a_batch_of_questions_are_one_array() {
     each_cut(|cut| {
         let version = Version::V2025_03_26;
         let mut lone = lone(version, &ALL, cut);
-        lone.tell(&json!([legacy("a", "roots/list", Value::Null), legacy("b", "sampling/createMessage", json!({}))]));
+        lone.tell(&json!([
+            legacy("a", "roots/list", Value::Null),
+            legacy("b", "sampling/createMessage", json!({}))
+        ]));
         let input = lone.input();
         lone.still();
         lone.answer(input.id, &json!({"roots": []}));
@@ -348,7 +369,8 @@ fn changed_roots_are_told_where_that_was_promised() {
     let mut lone = lone(NEWEST, &[Capability::Roots], Chunker::Whole);
     lone.pipe.engine().roots_changed(lone.now).expect("ready");
     lone.still();
-    let declared = client(VersionSet::ALL).capabilities(Capabilities::new().with(Capability::RootsListChanged));
+    let declared =
+        client(VersionSet::ALL).capabilities(Capabilities::new().with(Capability::RootsListChanged));
     let mut lone = LoneClient::client(declared, Chunker::Whole);
     assert_eq!(lone.pipe.engine().roots_changed(lone.now), Err(UseError::NotReady));
     lone.with_modern(json!({}));

@@ -36,7 +36,8 @@ fn legacy(version: Version, cut: Chunker) -> LoneClient {
 }
 
 fn follow(uris: &[&str]) -> SubscriptionFilter {
-    SubscriptionFilter::new().resource_subscriptions(uris.iter().map(|u| String::from(*u)).collect::<Vec<_>>())
+    SubscriptionFilter::new()
+        .resource_subscriptions(uris.iter().map(|u| String::from(*u)).collect::<Vec<_>>())
 }
 
 fn all(uris: &[&str]) -> SubscriptionFilter {
@@ -130,7 +131,8 @@ fn news_is_told_apart_by_the_id_of_the_request() {
 fn what_is_honoured_is_never_more_than_was_asked_for() {
     let mut lone = modern(Chunker::Whole);
     let (key, id) = listen(&mut lone, &follow(&["a", "b"]));
-    let surplus = json!({"toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["b", "c"]});
+    let surplus =
+        json!({"toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["b", "c"]});
     lone.tell(&acknowledge(&id, surplus));
     assert_eq!(lone.subscribed(key), follow(&["b"]));
     for (method, uri) in [(TOOLS, None), (PROMPTS, None), (RESOURCES, None)] {
@@ -242,7 +244,8 @@ fn unread_news_of_what_is_given_up_is_dropped() {
     let mut lone = legacy(Version::V2025_11_25, Chunker::Whole);
     let filter = SubscriptionFilter::new().tools_list_changed(true);
     let (now, engine) = (lone.now, lone.pipe.engine());
-    let (one, two) = (engine.subscribe(now, &filter).expect("open"), engine.subscribe(now, &filter).expect("open"));
+    let (one, two) =
+        (engine.subscribe(now, &filter).expect("open"), engine.subscribe(now, &filter).expect("open"));
     engine.unsubscribe(now, one).expect("open");
     lone.subscribed(two);
     lone.still();
@@ -253,8 +256,10 @@ fn unread_news_of_what_is_given_up_is_dropped() {
 fn a_server_ends_a_subscription_in_either_way_or_both() {
     each_cut(|cut| {
         let mut lone = modern(cut);
-        let graceful = |id: &Value| result(&json!({"id": id}), json!({"resultType": "complete", "_meta": {ID: id}}));
-        let cancelled = |id: &Value| note("notifications/cancelled", json!({"requestId": id, "reason": "shutting down"}));
+        let graceful =
+            |id: &Value| result(&json!({"id": id}), json!({"resultType": "complete", "_meta": {ID: id}}));
+        let cancelled =
+            |id: &Value| note("notifications/cancelled", json!({"requestId": id, "reason": "shutting down"}));
         let (key, id) = listening(&mut lone);
         lone.tell_all(&[graceful(&id), cancelled(&id)]);
         assert_eq!(lone.subscription_ended(key), (true, None));
@@ -404,7 +409,10 @@ fn what_a_legacy_server_refuses_or_never_promised_is_not_honoured() {
         lone.transcript
     });
     let mut lone = LoneClient::client(client(VersionSet::LEGACY), Chunker::Whole);
-    lone.with_legacy(Version::V2025_11_25, json!({"tools": {}, "resources": {}, "prompts": {"listChanged": true}}));
+    lone.with_legacy(
+        Version::V2025_11_25,
+        json!({"tools": {}, "resources": {}, "prompts": {"listChanged": true}}),
+    );
     let key = lone.subscribe(&all(&["a"]));
     assert_eq!(lone.subscribed(key), SubscriptionFilter::new().prompts_list_changed(true));
     lone.still();
@@ -423,7 +431,8 @@ fn legacy_news_goes_to_everyone_who_wants_it() {
             lone.still();
             let tools = lone.subscribe(&SubscriptionFilter::new().tools_list_changed(true));
             lone.subscribed(tools);
-            let both = lone.subscribe(&follow(&["f:///a"]).tools_list_changed(true).prompts_list_changed(true));
+            let both =
+                lone.subscribe(&follow(&["f:///a"]).tools_list_changed(true).prompts_list_changed(true));
             // Not before it was acknowledged.
             let asked = lone.asked("resources/subscribe");
             lone.tell(&list(TOOLS));
@@ -502,7 +511,7 @@ fn equal_news_that_nobody_has_read_is_one() {
     let initialize = engine.outbox(channel).and_then(|o| o.pop_message()).expect("a question");
     let initialize: Value = serde_json::from_slice(&initialize).expect("JSON");
     let opened = mcp_tests::harness::build::initialized("2025-11-25", promises());
-    let mut tell = |engine: &mut mcp_proto::client::Engine, message: &Value| {
+    let tell = |engine: &mut mcp_proto::client::Engine, message: &Value| {
         engine.handle_message(now, channel, message.to_string().into_bytes().into());
     };
     tell(&mut engine, &result(&initialize, opened));

@@ -16,7 +16,8 @@ const ALL: [Capability; 4] =
     [Capability::Elicitation, Capability::ElicitationUrl, Capability::Sampling, Capability::Roots];
 
 fn config(declared: &[Capability]) -> client::Config {
-    client(VersionSet::ALL).capabilities(declared.iter().copied().fold(Capabilities::new(), Capabilities::with))
+    client(VersionSet::ALL)
+        .capabilities(declared.iter().copied().fold(Capabilities::new(), Capabilities::with))
 }
 
 fn ready(config: client::Config, cut: Chunker) -> LoneClient {
@@ -105,12 +106,18 @@ fn a_call_is_repeated_with_what_the_server_needs_and_keeps_its_key() {
                 lone.still();
                 let (now, engine) = (lone.now, lone.pipe.engine());
                 match &*input.request {
-                    InputRequest::Elicit(_) => engine.answer(now, input.id, &ElicitResult::accept([("name", "Mara".into())])),
+                    InputRequest::Elicit(_) => {
+                        engine.answer(now, input.id, &ElicitResult::accept([("name", "Mara".into())]))
+                    }
                     InputRequest::CreateMessage(_) => {
                         let said = CreateMessageResult::new("assistant", "Fair winds!", "m");
                         engine.answer(now, input.id, &said)
                     }
-                    _ => engine.answer(now, input.id, &ListRootsResult::new(vec![Root::new("file:///home/mara")])),
+                    _ => engine.answer(
+                        now,
+                        input.id,
+                        &ListRootsResult::new(vec![Root::new("file:///home/mara")]),
+                    ),
                 }
                 .expect("open");
             }
@@ -181,7 +188,8 @@ fn a_need_that_makes_no_sense_ends_the_call() {
     let nothing = json!({"method": "elicitation/create"});
     let many: serde_json::Map<_, _> = (0..10_000).map(|i| (format!("k{i}"), roots())).collect();
     let schema = json!({"type": "object", "properties": {"a": {"type": "object"}}});
-    let nested = json!({"method": "elicitation/create", "params": {"message": "m", "requestedSchema": schema}});
+    let nested =
+        json!({"method": "elicitation/create", "params": {"message": "m", "requestedSchema": schema}});
     for members in [
         json!({}),
         json!({"inputRequests": {}}),
@@ -235,7 +243,7 @@ fn what_was_not_declared_ends_the_call_before_anybody_is_asked() {
     let page = json!({"method": "elicitation/create", "params": page});
     let tool = json!([{"name": "t", "inputSchema": {"type": "object"}}]);
     for (declared, ask, lacks) in [
-        (&[Capability::Roots, Capability::Sampling][..], form(), Capability::ElicitationForm),
+        (&[Capability::Roots, Capability::Sampling][..], form(), Capability::Elicitation),
         (&[Capability::Elicitation], page.clone(), Capability::ElicitationUrl),
         (&[Capability::ElicitationUrl], form(), Capability::ElicitationForm),
         (&[Capability::Elicitation], sampling(json!({})), Capability::Sampling),
@@ -292,7 +300,7 @@ fn to_decline_or_cancel_a_form_is_an_answer() {
     }
 }
 
-// covers: MRTR-012, MRTR-018
+// covers: MRTR-012, MRTR-018, ELIC-018, ROOT-005
 #[test]
 fn an_answer_is_given_once_and_is_a_bare_object() {
     let mut lone = lone(Chunker::Whole);
@@ -300,8 +308,20 @@ fn an_answer_is_given_once_and_is_a_bare_object() {
     lone.tell(&needs(&request, json!({"inputRequests": {"a": form(), "b": roots()}})));
     let (a, b) = (lone.input(), lone.input());
     let now = lone.now;
-    for wrong in [json!(7), json!(["a"]), json!({"action": "accept", "resultType": "complete"})] {
+    for wrong in [
+        json!(7),
+        json!(["a"]),
+        json!({}),
+        json!({"action": "accept", "resultType": "complete"}),
+        json!({"action": "dance"}),
+        json!({"action": "decline", "content": {"a": 1}}),
+        json!({"roots": []}),
+    ] {
         assert!(lone.pipe.engine().answer(now, a.id, &wrong).is_err(), "{wrong}");
+    }
+    for wrong in [accept(), json!({"roots": [{"uri": "https://x.example"}]})] {
+        let refused = lone.pipe.engine().answer(now, b.id, &wrong);
+        assert!(matches!(refused, Err(UseError::BadAnswer { .. })), "{refused:?}");
     }
     lone.still();
     lone.answer(a.id, &accept());
@@ -334,7 +354,8 @@ fn a_state_alone_is_sent_back_at_once_and_then_ever_later() {
                 lone.pass(ms(1));
             }
             request = lone.asked("tools/call");
-            let want = json!({"name": "book", "arguments": {"boat": "Aline"}, "requestState": format!("s{i}")});
+            let want =
+                json!({"name": "book", "arguments": {"boat": "Aline"}, "requestState": format!("s{i}")});
             assert_eq!(sent_params(&request), want);
         }
         // What needs an answer begins anew.
@@ -436,7 +457,10 @@ fn time_stands_still_while_the_application_owes_an_answer() {
         lone.pass(secs(1));
         assert_eq!(lone.done(key), Err(CallError::TimedOut));
         let told = lone.reply();
-        assert_eq!((&told["method"], &told["params"]["requestId"]), (&json!("notifications/cancelled"), &again["id"]));
+        assert_eq!(
+            (&told["method"], &told["params"]["requestId"]),
+            (&json!("notifications/cancelled"), &again["id"])
+        );
         lone.works();
         lone.transcript
     });
@@ -619,7 +643,10 @@ fn what_is_kept_is_bounded() {
     assert!(matches!(lone.done(key), Err(CallError::BadInputRequest { .. })));
     for state in [900, 800, 900] {
         let (key, request) = call(&mut lone);
-        lone.tell(&needs(&request, json!({"requestState": "s".repeat(state), "inputRequests": {"a": roots()}})));
+        lone.tell(&needs(
+            &request,
+            json!({"requestState": "s".repeat(state), "inputRequests": {"a": roots()}}),
+        ));
         let input = lone.input();
         lone.pipe.engine().cancel(lone.now, key, None).expect("open");
         lone.gone(input.id);
@@ -647,7 +674,8 @@ fn a_call_made_before_the_server_was_known_is_repeated_too() {
         let probe = lone.asked("server/discover");
         let options = CallOptions::new().with_progress().with_meta(raw(&json!({"baggage": "a=b\nc"})));
         let now = lone.now;
-        let key = lone.pipe.engine().call(now, "tools/call", &json!({"name": "book"}), &options).expect("queued");
+        let key =
+            lone.pipe.engine().call(now, "tools/call", &json!({"name": "book"}), &options).expect("queued");
         let discovery = mcp_tests::harness::build::discovery(&["2026-07-28"], json!({"tools": {}}));
         lone.tell(&result(&probe, discovery));
         lone.ready();

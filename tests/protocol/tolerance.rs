@@ -136,7 +136,9 @@ fn news_before_the_handshake_is_done_is_passed_on() {
         let probe = lone.asked("server/discover");
         lone.tell(&note("notifications/message", json!({"level": "info", "data": "warming up"})));
         match lone.event() {
-            Event::Log(log) => assert_eq!((log.level, value(&log.data)), ("info".into(), json!("warming up"))),
+            Event::Log(log) => {
+                assert_eq!((log.level, value(&log.data)), ("info".into(), json!("warming up")))
+            }
             other => panic!("{other:?}"),
         }
         lone.still();

@@ -136,7 +136,13 @@ impl<X> Link<X> {
 
     /// Keeps what is needed to send a request of ours again: its method, its parameters as [`ask_at`](Self::ask_at) wrote
     /// them, and `_meta` members of the application, a line each; how many bytes that takes
-    pub(crate) fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) -> usize {
+    pub(crate) fn keep(
+        &mut self,
+        key: Key,
+        method: &str,
+        written: Range<usize>,
+        meta: Option<&RawJson>,
+    ) -> usize {
         let Some(call) = self.outbound.calls.get_mut(key) else { return 0 };
         let Some(c) = self.channels.get_mut(call.channel) else { return 0 };
         let params = c.outbox.tail().get(written).unwrap_or_default();

@@ -435,7 +435,7 @@ impl Engine {
         result: &T,
     ) -> Result<(), UseError> {
         self.link.tick(now);
-        self.write_result(request.0, result, |_| Ok(()))
+        self.write_result(request.0, result, |_, _| Ok(()))
     }
 
     /// Tells a legacy server that the roots have changed, if that was promised; a modern one asks each time (ROOT-004)
@@ -485,7 +485,7 @@ impl Engine {
         &mut self,
         request: Key,
         result: &T,
-        check: impl FnOnce(Noted) -> Result<(), UseError>,
+        check: impl FnOnce(Noted, &[u8]) -> Result<(), UseError>,
     ) -> Result<(), UseError> {
         let before = self.outbox_len();
         let record = self.link.inbound.calls.get(request).ok_or(UseError::Stale)?;
@@ -493,8 +493,9 @@ impl Engine {
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
-        let written = Serializer::object(out, result, shape::table(record.version));
-        if let Err(e) = written.map_err(UseError::from).and_then(check) {
+        let start = out.len();
+        let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
+        if let Err(e) = written.and_then(|noted| check(noted, out.get(start..).unwrap_or_default())) {
             c.outbox.undo(mark);
             return Err(e);
         }
@@ -667,11 +668,7 @@ impl Engine {
 }
 
 /// What every request carries in `_meta`, in the modern era
-pub(super) fn stamp<'c>(
-    peer: Option<&Peer>,
-    config: &'c Config,
-    news: Option<&'c News>,
-) -> Option<&'c [u8]> {
+pub(super) fn stamp<'c>(peer: Option<&Peer>, config: &'c Config, news: Option<&'c News>) -> Option<&'c [u8]> {
     let peer = peer.filter(|p| p.era() == Era::Modern)?;
     Some(news.and_then(|n| n.logs.as_ref()).map_or_else(|| config.stamp(peer.version), Logs::stamp))
 }

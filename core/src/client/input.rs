@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::config::Config;
@@ -15,7 +16,8 @@ use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, OutCall};
 use crate::error::{CallError, UseError};
 use crate::json::Noted;
-use crate::model::{ElicitParams, InputRequest};
+use crate::model::{ElicitParams, InputRequest, InputResponse};
+use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::time::Instant;
@@ -77,7 +79,8 @@ impl From<InputId> for Asked {
 /// What legacy servers wait for
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    requests: Vec<Key>,
+    /// With their methods
+    requests: Vec<(Key, &'static str)>,
     /// When the first of these came
     since: Instant,
     /// When the last one ended
@@ -91,16 +94,20 @@ impl Owed {
         self.requests.is_empty()
     }
 
-    fn begin(&mut self, now: Instant, request: Key) {
+    fn begin(&mut self, now: Instant, request: Key, method: &'static str) {
         if self.requests.is_empty() {
             self.since = now;
         }
-        self.requests.push(request);
+        self.requests.push((request, method));
+    }
+
+    fn method(&self, request: Key) -> Option<&'static str> {
+        self.requests.iter().find(|(key, _)| *key == request).map(|(_, method)| *method)
     }
 
     /// False when the request was no input
     fn end(&mut self, now: Instant, request: Key) -> bool {
-        let Some(at) = self.requests.iter().position(|r| *r == request) else { return false };
+        let Some(at) = self.requests.iter().position(|(key, _)| *key == request) else { return false };
         self.requests.swap_remove(at);
         self.until = now;
         if self.requests.is_empty() {
@@ -152,6 +159,9 @@ impl From<Unfit> for RpcError {
         // ELIC-031, SAMP-009, SAMP-014
         Self::invalid_params(match unfit {
             Unfit::Invalid(why) => why,
+            Unfit::NotDeclared(Capability::ElicitationForm) => {
+                "Elicitation mode form was not declared".into()
+            }
             Unfit::NotDeclared(Capability::ElicitationUrl) => "Elicitation mode url was not declared".into(),
             Unfit::NotDeclared(capability) => format!("`{capability}` was not declared"),
         })
@@ -161,41 +171,29 @@ impl From<Unfit> for RpcError {
 impl Config {
     /// Whether something that a server of `version` needs is in order, and was declared to it
     pub(super) fn screen(&self, request: &mut InputRequest<'_>, version: Version) -> Result<(), Unfit> {
-        let invalid = |why: &str| Err(Unfit::Invalid(why.into()));
-        let needs = |capability| {
-            let declared = self.capabilities.has(capability);
-            if declared { Ok(()) } else { Err(Unfit::NotDeclared(capability)) }
-        };
+        let parts = version >= Version::V2025_11_25;
         match request {
-            InputRequest::Elicit(ElicitParams::Form(_)) => needs(Capability::Elicitation),
-            InputRequest::Elicit(ElicitParams::Url(page)) => {
-                needs(Capability::ElicitationUrl)?;
-                match version {
-                    // ELIC-009
-                    Version::V2025_11_25 if page.elicitation_id.is_none() => {
-                        invalid("`elicitationId` is missing")
-                    }
-                    _ if version < Version::V2025_11_25 => {
-                        Err(Unfit::NotDeclared(Capability::ElicitationUrl))
-                    }
-                    _ => Ok(()),
-                }
+            // Members that these revisions do not know.
+            InputRequest::CreateMessage(params) if !parts => {
+                (params.tools, params.tool_choice) = (None, None)
             }
-            InputRequest::Elicit(_) => invalid("unknown elicitation mode"),
-            InputRequest::CreateMessage(params) => {
-                needs(Capability::Sampling)?;
-                if version < Version::V2025_11_25 {
-                    // Members that this revision does not know.
-                    (params.tools, params.tool_choice) = (None, None);
-                    return Ok(());
-                }
-                if params.tools.is_some() || params.tool_choice.is_some() {
-                    needs(Capability::SamplingTools)?; // SAMP-007, SAMP-009
-                }
-                params.check_tool_results().or_else(invalid)
+            // A mode of later revisions.
+            InputRequest::Elicit(ElicitParams::Url(_)) if !parts => {
+                return Err(Unfit::NotDeclared(Capability::ElicitationUrl));
             }
-            InputRequest::ListRoots(_) => needs(Capability::Roots),
-            InputRequest::Other(_) => invalid("unknown method"), // MRTR-008
+            // ELIC-009
+            InputRequest::Elicit(ElicitParams::Url(page))
+                if version == Version::V2025_11_25 && page.elicitation_id.is_none() =>
+            {
+                return Err(Unfit::Invalid("`elicitationId` is missing".into()));
+            }
+            _ => {}
+        }
+        // To ask for context without leave is bad manners, and to give none is the client's right (SAMP-010, SAMP-018).
+        let missing = self.capabilities.missing(&request.needs(version));
+        match missing.iter().find(|capability| *capability != Capability::SamplingContext) {
+            Some(capability) => Err(Unfit::NotDeclared(capability)),
+            None => request.validate().map_err(|misfit| Unfit::Invalid(misfit.to_string())),
         }
     }
 }
@@ -205,7 +203,9 @@ impl Engine {
     /// [`CreateMessageResult`](crate::model::CreateMessageResult) or
     /// [`ListRootsResult`](crate::model::ListRootsResult), as the input asks
     ///
-    /// Written as a JSON object in the shape of the revision in use. That a user declined or closed a form is an
+    /// Written as a JSON object in the shape of the revision in use; refused when it is of another kind, or not right in
+    /// itself ([`InputResponse::validate`]). Whether it fits a form, the request in the [`Input`] can say
+    /// ([`InputRequest::check`]). That a user declined or closed a form is an
     /// answer too. With the last answer of a modern call the call is repeated, under its old key.
     pub fn answer<T: Serialize + ?Sized>(
         &mut self,
@@ -216,7 +216,9 @@ impl Engine {
         self.link.tick(now);
         match input.0 {
             Source::Request(key) => {
-                self.write_result(key, response, bare)?;
+                let owed = self.inputs.as_ref().map(|inputs| &inputs.owed);
+                let method = owed.and_then(|owed| owed.method(key)).ok_or(UseError::Stale)?;
+                self.write_result(key, response, |noted, text| check(method, noted, text))?;
                 self.input_over(key);
                 Ok(())
             }
@@ -249,17 +251,19 @@ impl Engine {
     /// What a legacy server needs, read and found in order; the error is the answer to give (ERR-021)
     pub(super) fn read_input(
         &self,
-        read: serde_json::Result<InputRequest<'_>>,
+        method: &str,
+        params: Option<&RawJson>,
         version: Version,
     ) -> Result<Box<InputRequest<'static>>, RpcError> {
-        let mut request = read.map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        let mut request = InputRequest::of(method, params)?;
         self.config.screen(&mut request, version)?;
         Ok(Box::new(request.into_owned()))
     }
 
     /// A legacy server has asked for something
     pub(super) fn input_in(&mut self, key: Key, request: Box<InputRequest<'static>>) {
-        self.inputs.get_or_insert_default().owed.begin(self.link.now, key);
+        let method = request.method().unwrap_or_default();
+        self.inputs.get_or_insert_default().owed.begin(self.link.now, key, method);
         let id = InputId(Source::Request(key));
         self.events.push_back(Event::Input(Input { id, call: None, key: None, request }));
     }
@@ -295,7 +299,12 @@ impl Engine {
     }
 }
 
-/// Refuses what a bare result has not (MRTR-018)
-pub(super) fn bare(noted: Noted) -> Result<(), UseError> {
-    if noted.has(Noted::RESULT_TYPE) { Err(UseError::ReservedKey("resultType".into())) } else { Ok(()) }
+/// Refuses what is no bare result of the method (MRTR-018, ELIC-018, SAMP-005, ROOT-005)
+pub(super) fn check(method: &str, noted: Noted, text: &[u8]) -> Result<(), UseError> {
+    if noted.has(Noted::RESULT_TYPE) {
+        return Err(UseError::ReservedKey("resultType".into()));
+    }
+    let answer = RawJson::trusted(Bytes::copy_from_slice(text));
+    let read = InputResponse::read(method, &answer);
+    read.map(drop).map_err(|misfit| UseError::BadAnswer { why: misfit.to_string() })
 }

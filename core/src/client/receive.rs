@@ -14,7 +14,6 @@ use crate::calls::outbound::{Match, Purpose};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
-use crate::model::InputRequest;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Rejected};
 use crate::rpc::{RequestId, RpcError, encode};
@@ -230,14 +229,16 @@ impl Engine {
             let error = RpcError::internal("too many requests in work");
             return self.link.send_error(channel, batch, Some(&id), &error);
         }
-        let asked = rule.and_then(|rule| InputRequest::read(rule.name, params.whole.of(frame)));
-        let input = match asked.map(|read| self.read_input(read, version)).transpose() {
+        let params = params.whole.of(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+        // Whatever else a server may ask is input.
+        let input = match rule.map(|rule| self.read_input(rule.name, params.as_ref(), version)).transpose() {
             Ok(input) => input,
             Err(error) => return self.link.send_error(channel, batch, Some(&id), &error),
         };
         let again = id.clone();
         let limits = &self.link.limits;
-        let expires = self.link.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
+        let expires =
+            self.link.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
         let call = InCall {
             id,
             channel,
@@ -256,7 +257,6 @@ impl Engine {
                 if let Some(input) = input {
                     return self.input_in(key, input);
                 }
-                let params = params.whole.of(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
                 self.events.push_back(Event::Request(Request { id: CallId(key), method, params }));
             }
         }

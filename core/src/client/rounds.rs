@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::engine::{Engine, stamp};
 use super::event::Event;
-use super::input::{Input, InputId, Owed, Source, bare};
+use super::input::{Input, InputId, Owed, Source, check};
 use crate::calls::link::Timer;
 use crate::calls::ours::Ask;
 use crate::calls::outbound::{CallKey, Purpose};
@@ -48,6 +48,7 @@ struct Open {
     call: Key,
     /// The server's name for it
     name: Box<str>,
+    method: &'static str,
 }
 
 /// How far a call has come that needs input
@@ -109,9 +110,8 @@ fn read(result: &RawJson, most: usize) -> Result<Needs, CallError> {
     let inputs = match &requests {
         None => Vec::new(),
         Some(requests) => {
-            let requests = requests
-                .parse::<InputRequests<'_>>()
-                .map_err(|e| bad(&format!("`inputRequests`: {e}")))?;
+            let requests =
+                requests.parse::<InputRequests<'_>>().map_err(|e| bad(&format!("`inputRequests`: {e}")))?;
             if requests.len() > most {
                 return Err(bad(&format!("it asks for more than {most} things at once")));
             }
@@ -206,7 +206,8 @@ impl Engine {
         for (name, request) in inputs {
             self.serial += 1;
             let id = InputId(Source::Round(self.serial));
-            all.open.insert(self.serial, Open { call, name: name.clone() });
+            let method = request.method().unwrap_or_default();
+            all.open.insert(self.serial, Open { call, name: name.clone(), method });
             let input = Input { id, call: Some(CallKey(call)), key: Some(name), request: Box::new(request) };
             self.events.push_back(Event::Input(input));
         }
@@ -220,7 +221,7 @@ impl Engine {
     ) -> Result<(), UseError> {
         let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
         let Inputs { open, rounds, .. } = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-        let Open { call, name } = open.get(&number).ok_or(UseError::Stale)?;
+        let Open { call, name, method } = open.get(&number).ok_or(UseError::Stale)?;
         let (call, round) = (*call, rounds.get_mut(call).ok_or(UseError::Stale)?);
         let Phase::Asking { missing, answers, .. } = &mut round.phase else { return Err(UseError::Stale) };
         let mark = answers.len();
@@ -229,8 +230,11 @@ impl Engine {
         }
         write_str(answers, name); // MRTR-014
         answers.push(b':');
-        let written = Serializer::object(answers, response, table).map_err(UseError::from).and_then(bare);
-        if let Err(error) = written {
+        let start = answers.len();
+        let written = Serializer::object(answers, response, table).map_err(UseError::from);
+        let checked =
+            written.and_then(|noted| check(method, noted, answers.get(start..).unwrap_or_default()));
+        if let Err(error) = checked {
             answers.truncate(mark);
             return Err(error);
         }

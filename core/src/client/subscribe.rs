@@ -226,8 +226,7 @@ impl Engine {
         let stamp = Some(self.config.stamp(version));
         let ask = Ask { method: vocab::SUBSCRIBE, stamp, meta: None, progress: false };
         let params = Params { notifications: filter };
-        let sent =
-            self.link.ask(key, &ask, |out| Serializer::object(out, &params, shape::table(version)));
+        let sent = self.link.ask(key, &ask, |out| Serializer::object(out, &params, shape::table(version)));
         if let Err(error) = sent {
             self.link.outbound.calls.remove(key);
             return Err(error);
@@ -443,7 +442,8 @@ impl Engine {
     /// News that is equal to some that has not been read says nothing new
     fn changed(&mut self, number: u64, news: &Change) {
         let of = SubscriptionKey(number);
-        let known = |event: &Event| matches!(event, Event::Changed { key, change } if *key == of && change == news);
+        let known =
+            |event: &Event| matches!(event, Event::Changed { key, change } if *key == of && change == news);
         if !self.events.iter().any(known) {
             self.events.push_back(Event::Changed { key: of, change: news.clone() });
         }

@@ -56,19 +56,6 @@ pub enum InputRequest<'a> {
     Other(RawJson),
 }
 
-impl<'a> InputRequest<'a> {
-    /// Reads the parameters of a request; none for a method that asks for no input
-    pub(crate) fn read(method: &str, params: Option<&'a [u8]>) -> Option<serde_json::Result<Self>> {
-        let text = params.unwrap_or(b"{}");
-        Some(match method {
-            ELICIT => serde_json::from_slice(text).map(Self::Elicit),
-            CREATE_MESSAGE => serde_json::from_slice(text).map(Self::CreateMessage),
-            LIST_ROOTS => params.map(serde_json::from_slice).transpose().map(Self::ListRoots),
-            _ => return None,
-        })
-    }
-}
-
 impl InputRequest<'_> {
     /// Its method; none for something that this version does not know
     #[must_use]

@@ -334,6 +334,5 @@ impl<'a> ToolResultContent<'a> {
     }
 }
 
-mod history;
 #[cfg(test)]
 pub(super) mod tests;

@@ -4,8 +4,8 @@
 
 use core::fmt::Write as _;
 
-use mcp_proto::pipe::{Client, Server};
 use mcp_proto::model::InputRequest;
+use mcp_proto::pipe::{Client, Server};
 use mcp_proto::server::Call;
 use mcp_proto::{
     CallError, CallId, CallKey, CallOptions, Diagnostic, Instant, Progress, RawJson, RpcError, UseError,
