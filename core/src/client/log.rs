@@ -36,8 +36,8 @@ pub struct Log {
 /// What the application has said about log messages
 #[derive(Debug)]
 pub(super) struct Logs {
-    /// It wants none
-    muted: bool,
+    /// The least serious ones that are wanted; none for none at all
+    level: Option<LoggingLevel>,
     /// The `_meta` members of modern requests from now on
     stamp: Vec<u8>,
 }
@@ -84,13 +84,13 @@ impl Engine {
             self.room_for(1)?;
             self.errand(main, vocab::SET_LEVEL, &Params { level: least.as_str() })?;
         }
-        self.news.get_or_insert_default().logs = Some(Logs { muted: level.is_none(), stamp });
+        self.news.get_or_insert_default().logs = Some(Logs { level, stamp });
         Ok(())
     }
 
     /// A `notifications/message`
     pub(super) fn log_in(&mut self, frame: &Bytes, params: &[u8]) {
-        let muted = self.news.as_ref().and_then(|n| n.logs.as_ref()).is_some_and(|logs| logs.muted);
+        let muted = self.news.as_ref().and_then(|n| n.logs.as_ref()).is_some_and(|logs| logs.level.is_none());
         let (mut level, mut logger, mut data) = (None, Ok(None), None);
         object_members(params, |name, value| match name {
             b"level" => level = serde_json::from_slice::<LoggingLevel>(value).ok(),

@@ -190,9 +190,11 @@ impl Engine {
             self.link.send_cancelled(listen, None);
             self.link.outbound.calls.remove(listen);
         } else {
-            let last = |uri: &&Box<str>| subs.followed.get(*uri).is_some_and(|f| f.wanted <= 1);
-            let left: Vec<Box<str>> = sub.uris.iter().filter(last).cloned().collect();
-            let others: Vec<Box<str>> = sub.uris.iter().filter(|uri| !last(uri)).cloned().collect();
+            let (left, others): (Vec<Box<str>>, Vec<Box<str>>) = sub
+                .uris
+                .iter()
+                .cloned()
+                .partition(|uri| subs.followed.get(uri).is_some_and(|f| f.wanted <= 1));
             self.room_for(left.len())?;
             self.unfollow(&left)?;
             for uri in &others {
