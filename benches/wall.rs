@@ -14,6 +14,10 @@ fn scenarios(c: &mut Criterion) {
             c.bench_function(&name, |b| b.iter(|| scenario.op()));
         }
     }
+    for name in ["seal", "open"] {
+        let mut scenario = named(name).expect("a scenario of this name");
+        c.bench_function(name, |b| b.iter(|| scenario.op()));
+    }
     let mut group = c.benchmark_group("large");
     group.throughput(Throughput::Bytes(10_000_000)).sample_size(20);
     for name in ["floor-large-legacy", "large-legacy"] {

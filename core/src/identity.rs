@@ -45,6 +45,12 @@ impl Declared {
     const fn by(self, inner: &'static str, value: &'static str) -> Self {
         Self { inner: Some((inner, value)), ..self }
     }
+
+    /// Whether a member within the member declares it: a flag that is set, or an object whatever it holds
+    fn is_said_by(&self, name: &[u8], value: &[u8]) -> bool {
+        let Some((inner, expected)) = self.inner else { return false };
+        inner.as_bytes() == name && value.starts_with(if expected == "true" { b"true" } else { b"{" })
+    }
 }
 
 /// Every capability that gates something; what stands within another comes behind it
@@ -113,7 +119,7 @@ impl Capabilities {
     }
 
     /// All that are declared and gate something
-    pub fn iter(&self) -> impl Iterator<Item = Capability> + use<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = Capability> {
         DECLARED.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
     }
 
@@ -143,19 +149,15 @@ impl Capabilities {
             if value.first() != Some(&b'{') {
                 return;
             }
-            for row in DECLARED.iter().filter(|row| row.member.as_bytes() == member) {
-                let Some((inner, expected)) = row.inner else {
-                    read.flags |= bit(row.capability);
-                    continue;
-                };
-                object_members(value, |name, value| {
-                    let fits =
-                        if expected == "true" { value == b"true" } else { value.first() == Some(&b'{') };
-                    if name == inner.as_bytes() && fits {
-                        read.flags |= bit(row.capability);
-                    }
-                });
+            let rows = || DECLARED.iter().filter(|row| row.member.as_bytes() == member);
+            for row in rows().filter(|row| row.inner.is_none()) {
+                read.flags |= bit(row.capability);
             }
+            object_members(value, |name, value| {
+                for row in rows().filter(|row| row.is_said_by(name, value)) {
+                    read.flags |= bit(row.capability);
+                }
+            });
         });
         // ELIC-003; also of a client that speaks a revision without modes, and names one nevertheless.
         if read.has(Capability::Elicitation) && !read.has(Capability::ElicitationUrl) {

@@ -54,7 +54,8 @@ fn answer(call: &Call, key: &str) -> Value {
 
 fn tool(id: i64, more: Value) -> Value {
     let mut params = json!({"name": "book", "arguments": {"berth": "C14", "nights": 2}});
-    params.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    let Value::Object(more) = more else { panic!("an object, not {more}") };
+    params.as_object_mut().expect("an object").extend(more);
     modern(id, "tools/call", params)
 }
 

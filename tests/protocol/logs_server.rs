@@ -13,9 +13,9 @@ fn config() -> server::Config {
         .capabilities(Capabilities::new().with(Capability::Tools).with(Capability::Logging))
 }
 
-fn log(lone: &mut LoneServer, call: &server::Call, level: LoggingLevel, data: &Value) -> Sent {
+fn log(lone: &mut LoneServer, call: &server::Call, level: &LoggingLevel, data: &Value) -> Sent {
     let now = lone.now;
-    let sent = lone.pipe.engine().log(now, call.id(), &level, Some("dock"), data).expect("open");
+    let sent = lone.pipe.engine().log(now, call.id(), level, Some("dock"), data).expect("open");
     lone.pump();
     sent
 }
@@ -38,13 +38,13 @@ fn a_modern_request_says_itself_what_it_wants_to_be_told() {
             modern_with(id, "tools/call", json!({"name": "book"}), &meta)
         };
         let silent = lone.take(&ask(1, json!(null)));
-        assert_eq!(log(&mut lone, &silent, LoggingLevel::Emergency, &json!(1)), Sent::Dropped);
+        assert_eq!(log(&mut lone, &silent, &LoggingLevel::Emergency, &json!(1)), Sent::Dropped);
         let call = lone.take(&ask(2, json!("warning")));
-        assert_eq!(log(&mut lone, &call, LoggingLevel::Notice, &json!(1)), Sent::Dropped);
-        assert_eq!(log(&mut lone, &call, LoggingLevel::Warning, &json!({"a": [1]})), Sent::Queued);
+        assert_eq!(log(&mut lone, &call, &LoggingLevel::Notice, &json!(1)), Sent::Dropped);
+        assert_eq!(log(&mut lone, &call, &LoggingLevel::Warning, &json!({"a": [1]})), Sent::Queued);
         let said = lone.reply();
         assert_eq!(said["params"], json!({"level": "warning", "logger": "dock", "data": {"a": [1]}}));
-        log(&mut lone, &call, LoggingLevel::Critical, &json!(null));
+        log(&mut lone, &call, &LoggingLevel::Critical, &json!(null));
         assert_eq!(levels(&mut lone), ["critical"]);
         lone.refused(&ask(3, json!("loud")));
         lone.transcript
@@ -70,8 +70,8 @@ fn a_session_says_what_it_wants_to_be_told_and_hears_all_until_then() {
             assert_eq!(lone.reply()["result"], json!({}));
             assert_eq!(session(&mut lone, LoggingLevel::Warning), Sent::Dropped);
             let call = lone.take(&legacy(2, "tools/call", json!({"name": "book"})));
-            assert_eq!(log(&mut lone, &call, LoggingLevel::Warning, &json!(1)), Sent::Dropped);
-            log(&mut lone, &call, LoggingLevel::Error, &json!(1));
+            assert_eq!(log(&mut lone, &call, &LoggingLevel::Warning, &json!(1)), Sent::Dropped);
+            log(&mut lone, &call, &LoggingLevel::Error, &json!(1));
             assert_eq!(levels(&mut lone), ["error"]);
             for odd in [json!("loud"), json!(3), json!(null)] {
                 let error = lone.refused_later(&legacy(3, "logging/setLevel", json!({"level": odd})));
@@ -110,7 +110,7 @@ fn logs_and_progress_of_a_call_share_one_pace_and_the_latest_is_kept() {
     lone.open(Version::V2025_11_25);
     let call = lone.take(&legacy(1, "tools/call", json!({"name": "book", "_meta": {"progressToken": 1}})));
     for n in 0..100 {
-        log(&mut lone, &call, LoggingLevel::Info, &json!(n));
+        log(&mut lone, &call, &LoggingLevel::Info, &json!(n));
     }
     let now = lone.now;
     let held = lone.pipe.engine().progress(now, call.id(), Progress::new(1.0)).expect("open");

@@ -35,8 +35,8 @@ fn publish(lone: &mut LoneServer, change: &Change) -> usize {
     told
 }
 
-fn listen(id: impl Into<Value>, filter: Value) -> Value {
-    modern(id, "subscriptions/listen", json!({"notifications": filter}))
+fn listen(id: impl Into<Value>, filter: impl Into<Value>) -> Value {
+    modern(id, "subscriptions/listen", json!({"notifications": filter.into()}))
 }
 
 /// What was acknowledged

@@ -232,12 +232,12 @@ impl<'a> Cx<'a> {
     /// When the server did not declare that it logs, or the call is over.
     pub fn log<T: Serialize + ?Sized>(
         &mut self,
-        level: LoggingLevel,
+        level: &LoggingLevel,
         logger: Option<&str>,
         data: &T,
     ) -> Result<Sent, UseError> {
         let now = self.state.drive.tick();
-        self.state.pipe.engine().log(now, self.call.id(), &level, logger, data)
+        self.state.pipe.engine().log(now, self.call.id(), level, logger, data)
     }
 
     /// Whether the call is cancelled, as far as is known; only [`progress`](Self::progress),

@@ -139,7 +139,7 @@ mod tests {
         serde_json::to_string(&ClientCapabilities::from(capabilities)).expect("JSON")
     }
 
-    // covers: MRTR-009, ELIC-005, SAMP-002, SAMP-007, SAMP-008, SAMP-010, ROOT-010, ERR-007
+    // covers: SAMP-007, SAMP-010, ERR-007
     #[test]
     fn what_is_missing_is_exactly_what_must_be_declared() {
         for (question, required) in questions() {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(object(&missing), r#"{"elicitation":{"form":{}}}"#);
     }
 
-    // covers: SAMP-002, SAMP-010, ELIC-005
+    // covers: SAMP-010
     #[test]
     fn older_revisions_have_no_parts() {
         let context = InputRequest::CreateMessage(sampling().include_context(IncludeContext::AllServers));

@@ -136,6 +136,12 @@ impl<'a> From<&'a str> for Content<'a> {
     }
 }
 
+impl From<alloc::string::String> for Content<'_> {
+    fn from(text: alloc::string::String) -> Self {
+        Self::text(text)
+    }
+}
+
 /// Content blocks: the one that most results have stands without an allocation
 #[derive(Clone, Debug)]
 pub enum Blocks<'a> {

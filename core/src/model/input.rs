@@ -144,7 +144,10 @@ fn params<'de, T: Deserialize<'de>, A: de::MapAccess<'de>>(mut map: A) -> Result
     Ok(params.flatten())
 }
 
-/// One thing that a server is given: a bare result, told apart by its members (MRTR-018)
+/// One thing that a server is given: a bare result (MRTR-018)
+///
+/// As a part of a message it is told apart by its members. Where the question is known, [`InputRequest::read`] reads by
+/// that, and an answer that does not fit spoils no more than itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InputResponse<'a> {

@@ -93,22 +93,26 @@ impl<V> Map<V> {
         Map(self.0.into_iter().map(|(name, value)| (name, f(value))).collect())
     }
 
-    /// Refuses a member that stands twice; n log n, since a peer decides how many there are
+    /// Refuses a member that stands twice
     pub(crate) fn distinct<E: de::Error>(self) -> Result<Self, E> {
         if self.0.len() < 2 {
             return Ok(self);
         }
-        let mut names: Vec<&str> = self.0.iter().map(|(name, _)| &**name).collect();
-        names.sort_unstable();
-        let twice = names.windows(2).find_map(|pair| match pair {
-            [a, b] if a == b => Some(*a),
-            _ => None,
-        });
-        match twice {
+        match twice(self.0.iter().map(|(name, _)| &**name)) {
             Some(name) => Err(E::custom(format_args!("duplicate field `{}`", clip(name)))),
             None => Ok(self),
         }
     }
+}
+
+/// Something that stands there twice; n log n, since a peer may decide how much there is
+pub(super) fn twice<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.windows(2).find_map(|pair| match pair {
+        [a, b] if a == b => Some(*a),
+        _ => None,
+    })
 }
 
 /// The members of a [`Map`] in the order of their names

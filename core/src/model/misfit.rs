@@ -79,7 +79,6 @@ impl From<Misfit> for RpcError {
 mod tests {
     use super::*;
 
-    // covers: MRTR-027
     #[test]
     fn paths_grow_from_the_inside_out() {
         let misfit = Misfit::new("is wrong").within("uri").element(2).within("roots");

@@ -59,6 +59,35 @@
 //!
 //! Tasks are not typed: `task` and what belongs to it are in `extra`.
 //!
+//! # Questions and answers
+//!
+//! What a server can ask of a client is an [`InputRequest`], in every revision. It says whether it is right in itself
+//! ([`validate`](InputRequest::validate)), what the client must have declared ([`needs`](InputRequest::needs)), and
+//! whether an answer fits it ([`read`](InputRequest::read), [`check`](InputRequest::check)): the same functions for who
+//! asks and for who answers. What does not fit is a [`Misfit`], which names the place. A form is an [`ElicitSchema`]: of
+//! fields, of choices ([`EnumSchema`]), or of a Rust type (`ElicitSchema::of`, with feature `schemars`); its answer is
+//! read as one by [`ElicitResult::parse`].
+//!
+//! ```
+//! use mcp_proto::RawJson;
+//! use mcp_proto::model::{BooleanSchema, ElicitParams, ElicitSchema, InputRequest, InputResponse, NumberSchema};
+//!
+//! let form = ElicitSchema::default()
+//!     .field("nights", NumberSchema::integer().minimum(1))
+//!     .optional("power", BooleanSchema::new().default(true));
+//! let question = InputRequest::Elicit(ElicitParams::form("How long do you stay?", form));
+//! question.validate()?;
+//!
+//! let wrong = RawJson::new(r#"{"action":"accept","content":{"nights":0}}"#)?;
+//! assert_eq!(question.read(&wrong).unwrap_err().to_string(), "`content.nights`: must be 1 or more");
+//! let right = RawJson::new(r#"{"action":"accept","content":{"nights":2}}"#)?;
+//! let InputResponse::Elicit(answer) = question.read(&right)? else { unreachable!() };
+//! #[derive(serde::Deserialize)]
+//! struct Stay { nights: u32 }
+//! assert_eq!(answer.parse::<Stay>()?.nights, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What older revisions lack
 //!
 //! An application makes one value for all revisions; this is what becomes of it. "Left out" means that the member is

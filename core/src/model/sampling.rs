@@ -207,6 +207,12 @@ impl<'a> From<&'a str> for SamplingContent<'a> {
     }
 }
 
+impl From<String> for SamplingContent<'_> {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
 /// What somebody says: one block stands for itself on the wire, several for an array (since 2025-11-25)
 #[derive(Clone, Debug, PartialEq)]
 pub enum SamplingBlocks<'a> {

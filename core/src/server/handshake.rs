@@ -35,7 +35,10 @@ impl Engine {
             vocab::INITIALIZE => {
                 self.initialize(source, text).map(|version| self.write_initialized(&mut body, version))
             }
-            vocab::DISCOVER => Ok(self.write_discovery(&mut body)),
+            vocab::DISCOVER => {
+                self.write_discovery(&mut body);
+                Ok(())
+            }
             vocab::SUBSCRIBE => match self.listen(channel, id, text) {
                 // Answered when it ends.
                 Ok(()) => return,

@@ -66,14 +66,25 @@ extern "C" fn _start() -> ! {
     #[cfg(feature = "client")]
     client();
     #[cfg(feature = "crypto")]
-    {
-        let mut id = [0; 16];
-        mcp_proto::Entropy::new(black_box([7; 32]), 1).fill(&mut id);
-        black_box(id);
-    }
+    crypto();
     loop {
         core::hint::spin_loop();
     }
+}
+
+#[cfg(feature = "crypto")]
+fn crypto() {
+    use mcp_proto::seal::{Binding, Keys, Record, digest};
+
+    let mut key = [0; 32];
+    mcp_proto::Entropy::new(black_box([7; 32]), 1).fill(&mut key);
+    let keys = Keys::new(key);
+    let Ok(arguments) = digest(Some(black_box(b"{}"))) else { return };
+    let binding = Binding { principal: None, method: "tools/call", target: "echo", arguments };
+    let record = Record { attempt: 2, state: black_box(b"step 1"), answers: alloc::vec::Vec::new() };
+    let Ok(text) = keys.seal(&binding, 60, &record.encode(), 1 << 10) else { return };
+    let payload = keys.open(&binding, black_box(0), &text, 1 << 10);
+    black_box(payload.as_deref().map(Record::decode).is_ok());
 }
 
 /// Bytes that the compiler knows nothing about

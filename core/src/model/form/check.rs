@@ -8,7 +8,7 @@ use super::{NumberKind, NumberSchema, PrimitiveSchemaDefinition, StringFormat, S
 use crate::model::Misfit;
 use crate::model::codec::whole;
 use crate::model::elicitation::{ElicitSchema, ElicitValue};
-use crate::model::map::Map;
+use crate::model::map::{Map, twice};
 
 impl ElicitSchema {
     /// Whether the form is right in itself
@@ -20,11 +20,11 @@ impl ElicitSchema {
             field.validate().map_err(|m| m.within(name).within("properties"))?;
         }
         let fields = self.properties.index();
-        let mut required: Vec<&str> = self.required.iter().flatten().map(|name| &**name).collect();
-        if required.iter().any(|name| fields.get(name).is_none()) {
+        let required = || self.required.iter().flatten().map(|name| &**name);
+        if required().any(|name| fields.get(name).is_none()) {
             return Err(Misfit::at("required", "names a field that does not exist"));
         }
-        if twice(&mut required) {
+        if twice(required()).is_some() {
             return Err(Misfit::at("required", "names a field twice"));
         }
         Ok(())
@@ -97,7 +97,7 @@ impl PrimitiveSchemaDefinition {
         if let Some(at) = chosen.iter().position(|one| choices.binary_search(&&**one).is_err()) {
             return Err(Misfit::new("must be one of the choices").element(at));
         }
-        if twice(&mut chosen.iter().map(|one| &**one).collect()) {
+        if twice(chosen.iter().map(|one| &**one)).is_some() {
             return Err(Misfit::new("must not hold a choice twice"));
         }
         within(chosen.len(), least, most, "choices")
@@ -128,7 +128,7 @@ impl PrimitiveSchemaDefinition {
         if choices.is_empty() {
             return Err(Misfit::new("must have choices"));
         }
-        if twice(&mut choices.iter().map(|(choice, _)| *choice).collect()) {
+        if twice(choices.iter().map(|(choice, _)| *choice)).is_some() {
             return Err(Misfit::new("must not have a choice twice"));
         }
         let all = choices.len() as u64;
@@ -231,12 +231,6 @@ fn within(length: usize, least: Option<u64>, most: Option<u64>, what: &str) -> R
         }
         _ => Ok(()),
     }
-}
-
-/// Whether something stands there twice; n log n, since a peer may decide how much there is
-fn twice(names: &mut Vec<&str>) -> bool {
-    names.sort_unstable();
-    names.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
 #[cfg(test)]

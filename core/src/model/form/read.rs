@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(answer.parse(), Ok(stay));
     }
 
-    // covers: ELIC-018, MRTR-027
+    // covers: ELIC-018
     #[test]
     fn an_error_names_the_field() {
         let right =

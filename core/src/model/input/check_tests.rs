@@ -1,8 +1,10 @@
 use super::*;
 use crate::model::{
-    CreateMessageParams, CreateMessageResult, ElicitFormParams, ElicitSchema, ElicitValue, NumberSchema,
-    Role, Root, SamplingContent, SamplingMessage, StopReason, StringSchema, Tool, ToolUseContent,
+    CreateMessageParams, CreateMessageResult, ElicitFormParams, ElicitSchema, ElicitValue, InputRequests,
+    NumberSchema, Role, Root, SamplingContent, SamplingMessage, StopReason, StringSchema, Tool,
+    ToolUseContent,
 };
+use crate::rpc::RpcError;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -39,6 +41,7 @@ fn said(question: &InputRequest<'_>, answer: &str, by_kind: bool) -> String {
     let misfit = question.read(&answer).expect_err(answer.as_str());
     let kind = InputResponse::read(question.method().expect("a method"), &answer);
     assert_eq!(kind.err().as_ref() == Some(&misfit), by_kind, "{answer}: {misfit}");
+    assert_eq!(RpcError::from(misfit.clone()).code, -32602);
     misfit.to_string()
 }
 
@@ -190,7 +193,7 @@ fn answers_about_roots() {
     }
 }
 
-// covers: MRTR-008, MRTR-018, MRTR-027
+// covers: MRTR-008, MRTR-018
 #[test]
 fn an_answer_to_another_kind_of_question() {
     let answers = [
@@ -290,6 +293,12 @@ fn keys_of_our_own() {
     for key in ["a", "who?", "user name", &*long] {
         assert!(InputRequest::is_key(key), "{key}");
     }
+    let twice: InputRequests<'_> = [("a", form()), ("a", ROOTS)].into();
+    assert_eq!((twice.len(), twice.get("a")), (1, Some(&ROOTS)));
+    let read = serde_json::from_str::<InputRequests<'_>>(
+        r#"{"a":{"method":"roots/list"},"a":{"method":"roots/list"}}"#,
+    );
+    assert!(read.expect_err("twice").to_string().contains("duplicate field `a`"));
     for key in ["", "a\n", "\u{7f}", &*(long.clone() + "x")] {
         assert!(!InputRequest::is_key(key), "{key:?}");
     }

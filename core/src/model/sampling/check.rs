@@ -7,6 +7,7 @@ use super::{
 };
 use crate::model::Misfit;
 use crate::model::base::Role;
+use crate::model::map::twice;
 
 impl CreateMessageParams<'_> {
     /// Whether a model can be given this
@@ -91,7 +92,7 @@ impl SamplingMessage<'_> {
             "must not hold a `tool_use`, which is the assistant's"
         } else if !same(&mut results, open) {
             "must hold one `tool_result` for each `tool_use` of the message before, and no other"
-        } else if twice(&uses) {
+        } else if twice(uses.iter().copied()).is_some() {
             "must not have two `tool_use`s with the same `id`"
         } else {
             return Ok(uses);
@@ -106,12 +107,6 @@ fn same(results: &mut [&str], open: &[&str]) -> bool {
     open.sort_unstable();
     results.sort_unstable();
     *results == *open
-}
-
-fn twice(ids: &[&str]) -> bool {
-    let mut ids = Vec::from(ids);
-    ids.sort_unstable();
-    ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
 impl CreateMessageResult<'_> {

@@ -46,7 +46,7 @@ fn conversations_with_tools() {
     assert_eq!(check([model(call("1")), user(result("1")), model(call("1")), user(result("1"))]), Ok(()));
 }
 
-// covers: SAMP-011, SAMP-012, SAMP-013, SAMP-014
+// covers: SAMP-011, SAMP-012, SAMP-013
 #[test]
 fn conversations_that_no_model_can_be_given() {
     let wrong = |messages: &[SamplingMessage<'static>]| {
