@@ -531,12 +531,8 @@ impl Engine {
         }
         match rule.gate_in(peer.version) {
             Some(gate) if !peer.has(gate) => Err(UseError::PeerLacks(gate)),
-            // What the server remembers of us is the engine's to say.
-            _ if matches!(
-                method,
-                vocab::RESOURCES_SUBSCRIBE | vocab::RESOURCES_UNSUBSCRIBE | vocab::SET_LEVEL
-            ) =>
-            {
+            // What a server remembers of us is the engine's to say.
+            Some(Capability::ResourceSubscriptions | Capability::Logging) => {
                 Err(UseError::NotYours(method.into()))
             }
             _ => Ok(()),
