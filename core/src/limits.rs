@@ -119,8 +119,12 @@ pub struct Limits {
     pub max_meta_cache: usize,
 
     /// A call's time without an answer or progress (default 60 s; TIME-001, TIME-004)
+    ///
+    /// While a client owes the server something that it needs, nothing of it passes (TIME-008).
     pub call_timeout: Duration,
     /// A call's time in all, progress or not (default 10 min; TIME-006)
+    ///
+    /// The time in which a client owes the server something is left out; see [`input_timeout`](Self::input_timeout).
     pub call_total: Duration,
     /// Pause before a call is repeated for a server that needs nothing but that, from the second such answer on; it
     /// doubles each time (default 250 ms; MRTR-013, DEC-030)

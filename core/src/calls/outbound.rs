@@ -25,7 +25,8 @@ crate::slab::key! {
 pub struct CallOptions {
     /// Longest time without an answer or progress; none for [`Limits::call_timeout`] (TIME-004)
     pub timeout: Option<Duration>,
-    /// Longest time in all; none for [`Limits::call_total`] (TIME-006)
+    /// Longest time in all; none for [`Limits::call_total`] (TIME-006). One that is set here is kept whatever happens,
+    /// even while the peer waits for an answer of a human.
     pub total: Option<Duration>,
     /// Ask the peer to report progress (PROG-001)
     pub progress: bool,

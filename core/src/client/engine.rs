@@ -3,36 +3,33 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::ops::Range;
 use core::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::calls::{Queue, stamp};
 use super::config::Config;
 use super::event::{Event, Peer};
 use super::list::List;
-use super::log::Logs;
 use super::negotiate::Stage;
 use super::news::News;
 use super::rounds::Inputs;
 use crate::calls::forms::Forms;
-use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
 use crate::calls::ours::{self, Ask};
 use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose, Queued};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::{Noted, Serializer};
+use crate::json::Serializer;
 use crate::outbox::Outbox;
-use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
+use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::{Era, Verdict, Version};
-use crate::vocab::{self, Capability};
+use crate::vocab;
 
 /// A client without bytes: messages in, messages and events out
 ///
@@ -50,7 +47,7 @@ pub struct Engine {
     pub(super) peer: Option<Box<Peer>>,
     pub(super) verdict: Option<Verdict>,
     /// Calls that wait for the connection to be ready
-    queue: Option<Box<Queue>>,
+    pub(super) queue: Option<Box<Queue>>,
     /// What the server needs
     pub(super) inputs: Option<Box<Inputs>>,
     /// What the application wants to be told of
@@ -63,13 +60,6 @@ pub struct Engine {
     owed: usize,
     /// Where the last of them ends, counted from the first byte ever sent
     owed_until: u64,
-}
-
-/// Calls that wait, oldest first
-#[derive(Debug, Default)]
-struct Queue {
-    calls: VecDeque<Key>,
-    bytes: usize,
 }
 
 impl Engine {
@@ -426,39 +416,7 @@ impl Engine {
         self.link.notify(main, method, params, table)
     }
 
-    /// Answers a request of the server with a result, which must be written as a JSON object; types of
-    /// [`model`](crate::model) go out in the shape of the revision in use
-    pub fn respond<T: Serialize + ?Sized>(
-        &mut self,
-        now: Instant,
-        request: CallId,
-        result: &T,
-    ) -> Result<(), UseError> {
-        self.link.tick(now);
-        self.write_result(request.0, result, |_, _| Ok(()))
-    }
-
-    /// Tells a legacy server that the roots have changed, if that was promised; a modern one asks each time (ROOT-004)
-    pub fn roots_changed(&mut self, now: Instant) -> Result<(), UseError> {
-        self.link.tick(now);
-        let (main, _) = self.ready_channel()?;
-        if !self.is_modern() && self.config.capabilities.has(Capability::RootsListChanged) {
-            self.room_for(1)?;
-            self.link.send(main, |out| {
-                encode::notification_head(out, vocab::ROOTS_CHANGED);
-                encode::end(out);
-            });
-        }
-        Ok(())
-    }
-
-    /// Reports how far a request of the server has come (legacy; PROG-001)
-    pub fn progress(&mut self, now: Instant, request: CallId, progress: Progress) -> Result<Sent, UseError> {
-        self.link.tick(now);
-        self.link.report(request.0, progress)
-    }
-
-    // ---- for the other parts of the client -------------------------------------------------------------------
+    // ---- inside ----------------------------------------------------------------------------------------------
 
     /// The channel and the revision in use, once there are any
     pub(super) fn ready_channel(&self) -> Result<(Key, Version), UseError> {
@@ -481,137 +439,9 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn write_result<T: Serialize + ?Sized>(
-        &mut self,
-        request: Key,
-        result: &T,
-        check: impl FnOnce(Noted, &[u8]) -> Result<(), UseError>,
-    ) -> Result<(), UseError> {
-        let before = self.outbox_len();
-        let record = self.link.inbound.calls.get(request).ok_or(UseError::Stale)?;
-        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        encode::result_head(out, &record.id);
-        let start = out.len();
-        let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
-        if let Err(e) = written.and_then(|noted| check(noted, out.get(start..).unwrap_or_default())) {
-            c.outbox.undo(mark);
-            return Err(e);
-        }
-        encode::end(out);
-        self.link.answered(request, mark);
-        self.owe(before);
-        Ok(())
-    }
-
-    pub(super) fn write_error(&mut self, request: Key, error: &RpcError) -> Result<(), UseError> {
-        let before = self.outbox_len();
-        let version = self.link.inbound.calls.get(request).ok_or(UseError::Stale)?.version;
-        self.link.fail(request, &shape::error(error, version)).ok_or(UseError::Stale)?;
-        self.owe(before);
-        Ok(())
-    }
-
-    // ---- inside ----------------------------------------------------------------------------------------------
-
     /// Whether the connection is ready and modern
     pub(super) fn is_modern(&self) -> bool {
         self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern)
-    }
-
-    /// Whether a call may go out to this server (LIFE-010, LIFE-011, LIFE-023)
-    fn permit(&self, method: &str) -> Result<(), UseError> {
-        let (Some(rule), Some(peer)) = (vocab::request(method), self.peer.as_ref()) else { return Ok(()) };
-        if !rule.client_sends() {
-            return Err(UseError::NotYours(method.into()));
-        }
-        if !rule.exists_in(peer.version) {
-            return Err(UseError::NotInVersion { what: method.into(), version: peer.version });
-        }
-        match rule.gate_in(peer.version) {
-            Some(gate) if !peer.has(gate) => Err(UseError::PeerLacks(gate)),
-            // What a server remembers of us is the engine's to say.
-            Some(Capability::ResourceSubscriptions | Capability::Logging) => {
-                Err(UseError::NotYours(method.into()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Keeps what is needed to repeat a call, where the server may answer that it needs something first
-    fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) {
-        if self.is_modern() && vocab::may_need_input(method) {
-            self.kept += self.link.keep(key, method, written, meta);
-        }
-    }
-
-    /// A deadline of a request of ours has come
-    fn call_due(&mut self, key: Key) {
-        let Some(call) = self.link.outbound.calls.get(key) else { return };
-        match (call.purpose, call.expired(self.link.now)) {
-            (Purpose::Application, _) if call.parked => self.round_due(key),
-            (Purpose::Application, _) => self.overdue(key),
-            (Purpose::Round(call), Some(outcome)) => {
-                self.abandon(call, Some("no answer in time"), outcome);
-            }
-            (Purpose::Listen | Purpose::Errand, Some(outcome)) => {
-                self.link.send_cancelled(key, Some("no answer in time"));
-                self.ended(key, Err(outcome));
-            }
-            // The stage has a deadline of its own.
-            _ => {}
-        }
-    }
-
-    /// Sends what waited for the connection to be ready
-    pub(super) fn flush_queue(&mut self) {
-        for key in self.queue.take().map(|queue| queue.calls).into_iter().flatten() {
-            let now = self.link.now;
-            let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
-            let Some(queued) = call.queued.take() else { continue };
-            call.restart(now, queued.total);
-            let progress = call.wants_progress;
-            let Some(version) = self.peer.as_ref().map(|p| p.version) else { continue };
-            let written = self.permit(&queued.method).and_then(|()| {
-                let stamp = stamp(self.peer.as_deref(), &self.config, None);
-                let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
-                let params = queued.params.in_version(version)?;
-                self.link.ask_at(key, &ask, |out| {
-                    out.extend_from_slice(params);
-                    Ok(Noted::default())
-                })
-            });
-            match written {
-                Err(e) => self.finish(key, Err(CallError::Refused(e))),
-                Ok(written) => self.keep(key, &queued.method, written, queued.meta.as_ref()),
-            }
-        }
-    }
-
-    /// Ends a call of ours that the server may still be working on
-    pub(super) fn abandon(&mut self, key: Key, reason: Option<&str>, outcome: CallError) {
-        let queued = self.link.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
-        if let Some(queued) = queued {
-            if let Some(queue) = &mut self.queue {
-                queue.bytes = queue.bytes.saturating_sub(queued.cost());
-                queue.calls.retain(|k| *k != key);
-            }
-        } else if let Some(sent) = self.wire_key(key) {
-            self.link.send_cancelled(sent, reason);
-        }
-        self.finish(key, Err(outcome));
-    }
-
-    pub(super) fn finish(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        if let Some(call) = self.link.outbound.calls.remove(key) {
-            self.kept = self.kept.saturating_sub(call.kept.map_or(0, |kept| kept.len()));
-            if call.parked {
-                self.end_rounds(key);
-            }
-            self.link.sweep();
-            self.events.push_back(Event::Done { call: CallKey(key), outcome });
-        }
     }
 
     pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
@@ -661,10 +491,4 @@ impl Engine {
         self.events.push_back(Event::Ready(peer));
         self.flush_queue();
     }
-}
-
-/// What every request carries in `_meta`, in the modern era
-pub(super) fn stamp<'c>(peer: Option<&Peer>, config: &'c Config, news: Option<&'c News>) -> Option<&'c [u8]> {
-    let peer = peer.filter(|p| p.era() == Era::Modern)?;
-    Some(news.and_then(|n| n.logs.as_ref()).map_or_else(|| config.stamp(peer.version), Logs::stamp))
 }

@@ -1,5 +1,7 @@
 //! The client: finds out what the server speaks, makes calls, hands out their outcomes. No bytes, no I/O.
 
+mod answers;
+mod calls;
 mod config;
 mod engine;
 mod event;

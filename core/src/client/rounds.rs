@@ -17,7 +17,8 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::engine::{Engine, stamp};
+use super::calls::stamp;
+use super::engine::Engine;
 use super::event::Event;
 use super::input::{Input, InputId, Owed, Source, check};
 use crate::calls::link::Timer;
