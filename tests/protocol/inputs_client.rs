@@ -37,7 +37,7 @@ fn form() -> Value {
     json!({"message": "Who?", "requestedSchema": schema})
 }
 
-fn page(more: Value) -> Value {
+fn page(more: &Value) -> Value {
     let mut page =
         json!({"mode": "url", "message": "m", "url": "https://x.example/a", "elicitationId": "e1"});
     for (name, value) in more.as_object().expect("members") {
@@ -106,7 +106,7 @@ fn an_answer_is_the_response() {
                 assert_eq!(answered["result"], json!({"action": "accept", "content": {"name": "Mara"}}));
             }
             if version >= NEWEST {
-                let input = asks(&mut lone, "u", "elicitation/create", page(json!({})));
+                let input = asks(&mut lone, "u", "elicitation/create", page(&json!({})));
                 assert!(matches!(&*input.request, InputRequest::Elicit(ElicitParams::Url(_))));
                 lone.answer(input.id, &json!({"action": "accept"}));
                 assert_eq!(lone.reply()["result"], json!({"action": "accept"}));
@@ -127,7 +127,7 @@ fn what_was_not_declared_is_refused_before_anybody_is_asked() {
         let mut lone = lone(version, &[Capability::Elicitation, Capability::Sampling], Chunker::Whole);
         refuses(&mut lone, "roots/list", &Value::Null, -32601);
         let modes = if version >= Version::V2025_06_18 { -32602 } else { -32601 };
-        refuses(&mut lone, "elicitation/create", &page(json!({})), modes);
+        refuses(&mut lone, "elicitation/create", &page(&json!({})), modes);
         for params in [&tools, &choice] {
             if version >= NEWEST {
                 refuses(&mut lone, "sampling/createMessage", params, -32602);
@@ -147,7 +147,7 @@ fn what_was_not_declared_is_refused_before_anybody_is_asked() {
     // Pages alone: forms are refused (the flow `url-elicitation-required`).
     let mut lone = lone(NEWEST, &[Capability::ElicitationUrl], Chunker::Whole);
     refuses(&mut lone, "elicitation/create", &form(), -32602);
-    asks(&mut lone, "u", "elicitation/create", page(json!({})));
+    asks(&mut lone, "u", "elicitation/create", page(&json!({})));
 }
 
 // covers: SAMP-004, SAMP-011, SAMP-012, SAMP-014, ELIC-009, ELIC-012
@@ -165,8 +165,8 @@ fn what_cannot_be_read_is_refused() {
         ("elicitation/create", json!({"message": "m"})),
         ("elicitation/create", json!({"message": "m", "requestedSchema": {"type": "array"}})),
         ("elicitation/create", json!({"mode": "dance", "message": "m"})),
-        ("elicitation/create", page(json!({"elicitationId": null}))),
-        ("elicitation/create", page(json!({"url": 7}))),
+        ("elicitation/create", page(&json!({"elicitationId": null}))),
+        ("elicitation/create", page(&json!({"url": 7}))),
         ("sampling/createMessage", Value::Null),
         ("sampling/createMessage", json!({"messages": []})),
         ("sampling/createMessage", json!({"messages": {}, "maxTokens": 1})),

@@ -44,7 +44,7 @@ fn all(uris: &[&str]) -> SubscriptionFilter {
     follow(uris).tools_list_changed(true).prompts_list_changed(true).resources_list_changed(true)
 }
 
-fn acknowledge(id: &Value, honoured: Value) -> Value {
+fn acknowledge(id: &Value, honoured: &Value) -> Value {
     note("notifications/subscriptions/acknowledged", json!({"_meta": {ID: id}, "notifications": honoured}))
 }
 
@@ -77,7 +77,7 @@ fn listening(lone: &mut LoneClient) -> (SubscriptionKey, Value) {
         "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
         "resourceSubscriptions": ["a:b"],
     });
-    lone.tell(&acknowledge(&id, honoured));
+    lone.tell(&acknowledge(&id, &honoured));
     assert_eq!(lone.subscribed(key), all(&["a:b"]));
     (key, id)
 }
@@ -108,11 +108,11 @@ fn news_is_told_apart_by_the_id_of_the_request() {
         assert_ne!((one, id), (two, &other));
         lone.still();
         let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["chart://n/1"]});
-        lone.tell(&acknowledge(id, honoured));
+        lone.tell(&acknowledge(id, &honoured));
         assert_eq!(lone.subscribed(one), follow(&["chart://n/1"]).tools_list_changed(true));
         lone.tell(&news(id, TOOLS, None));
         assert_eq!(lone.changed(one), Change::Tools);
-        lone.tell(&acknowledge(&other, json!({"resourcesListChanged": true, "toolsListChanged": false})));
+        lone.tell(&acknowledge(&other, &json!({"resourcesListChanged": true, "toolsListChanged": false})));
         assert_eq!(lone.subscribed(two), SubscriptionFilter::new().resources_list_changed(true));
         lone.tell(&news(id, UPDATED, Some("chart://n/1")));
         assert_eq!(lone.changed(one), resource("chart://n/1"));
@@ -133,7 +133,7 @@ fn what_is_honoured_is_never_more_than_was_asked_for() {
     let (key, id) = listen(&mut lone, &follow(&["a", "b"]));
     let surplus =
         json!({"toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["b", "c"]});
-    lone.tell(&acknowledge(&id, surplus));
+    lone.tell(&acknowledge(&id, &surplus));
     assert_eq!(lone.subscribed(key), follow(&["b"]));
     for (method, uri) in [(TOOLS, None), (PROMPTS, None), (RESOURCES, None)] {
         lone.tell(&news(&id, method, uri));
@@ -141,7 +141,7 @@ fn what_is_honoured_is_never_more_than_was_asked_for() {
     }
     // Nothing at all may be honoured, and the subscription is one all the same.
     let (key, id) = listen(&mut lone, &all(&["a"]));
-    lone.tell(&acknowledge(&id, json!({})));
+    lone.tell(&acknowledge(&id, &json!({})));
     assert_eq!(lone.subscribed(key), SubscriptionFilter::new());
     lone.tell(&news(&id, UPDATED, Some("a")));
     unwanted(&mut lone);
@@ -159,21 +159,21 @@ fn news_that_belongs_nowhere_is_ignored() {
             lone.tell(&news(&id, early, None));
             unwanted(&mut lone);
         }
-        lone.tell(&acknowledge(&id, json!({"toolsListChanged": true})));
+        lone.tell(&acknowledge(&id, &json!({"toolsListChanged": true})));
         lone.subscribed(key);
-        lone.tell(&acknowledge(&id, json!({"promptsListChanged": true})));
+        lone.tell(&acknowledge(&id, &json!({"promptsListChanged": true})));
         unwanted(&mut lone);
         for nobody in [json!(99_999), json!("x"), json!(null), json!({}), request["id"].clone()] {
             lone.tell(&news(&nobody, TOOLS, None));
             unwanted(&mut lone);
-            lone.tell(&acknowledge(&nobody, json!({})));
+            lone.tell(&acknowledge(&nobody, &json!({})));
             unwanted(&mut lone);
         }
         lone.tell(&note("notifications/tools/list_changed", Value::Null));
         unwanted(&mut lone);
         for wrong in [
             note("notifications/subscriptions/acknowledged", json!({"_meta": {ID: id}})),
-            acknowledge(&id, json!({"toolsListChanged": "yes"})),
+            acknowledge(&id, &json!({"toolsListChanged": "yes"})),
             news(&id, UPDATED, None),
         ] {
             lone.tell(&wrong);
@@ -199,7 +199,7 @@ fn only_the_acknowledgement_is_waited_for() {
         let told = lone.reply();
         assert_eq!((&told["method"], &told["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
         // It came too late: nobody minds.
-        lone.tell(&acknowledge(&id, json!({})));
+        lone.tell(&acknowledge(&id, &json!({})));
         lone.still();
         let (key, id) = listening(&mut lone);
         lone.pass(secs(1_000_000));
@@ -231,7 +231,7 @@ fn what_is_given_up_is_told_no_more() {
         let (key, id) = listen(&mut lone, &all(&[]));
         lone.pipe.engine().unsubscribe(lone.now, key).expect("open");
         assert_eq!(lone.reply()["params"]["requestId"], id);
-        lone.tell(&acknowledge(&id, json!({})));
+        lone.tell(&acknowledge(&id, &json!({})));
         lone.still();
         lone.works();
         lone.transcript

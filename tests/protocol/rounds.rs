@@ -47,7 +47,7 @@ fn roots() -> Value {
     json!({"method": "roots/list"})
 }
 
-fn needs(request: &Value, members: Value) -> Value {
+fn needs(request: &Value, members: &Value) -> Value {
     let mut answer = result(request, json!({"resultType": "input_required"}));
     for (name, value) in members.as_object().expect("members") {
         answer["result"][name] = value.clone();
@@ -69,7 +69,7 @@ fn sent_params(request: &Value) -> Value {
 /// A call that waits for the answer to a form
 fn asking(lone: &mut LoneClient) -> (CallKey, Value, Input) {
     let (key, request) = call(lone);
-    lone.tell(&needs(&request, json!({"inputRequests": {"who": form()}, "requestState": "s1"})));
+    lone.tell(&needs(&request, &json!({"inputRequests": {"who": form()}, "requestState": "s1"})));
     let input = lone.input();
     assert_eq!(input.call, Some(key));
     lone.still();
@@ -134,7 +134,7 @@ fn a_call_is_repeated_with_what_the_server_needs_and_keeps_its_key() {
             assert_eq!(second["params"]["_meta"], first["params"]["_meta"]);
             assert!(lone.transcript.sent.last().is_some_and(|line| !line.contains("resultType")));
             // A second round without a state: it must not come back.
-            lone.tell(&needs(&second, json!({"inputRequests": {"again": roots()}})));
+            lone.tell(&needs(&second, &json!({"inputRequests": {"again": roots()}})));
             let input = lone.input();
             lone.answer(input.id, &json!({"roots": []}));
             let third = lone.asked(method);
@@ -172,7 +172,7 @@ fn elsewhere_such_a_result_is_none() {
         let (other, waits) = call(&mut lone);
         for method in ["tools/list", "custom/x", "server/discover", "resources/list"] {
             let (key, request) = lone.calls(method, &json!({}), &CallOptions::new());
-            lone.tell(&needs(&request, json!({"requestState": "x", "inputRequests": {"a": form()}})));
+            lone.tell(&needs(&request, &json!({"requestState": "x", "inputRequests": {"a": form()}})));
             assert!(matches!(lone.done(key), Err(CallError::ResultType(_))), "{method}");
             lone.still();
         }
@@ -212,7 +212,7 @@ fn a_need_that_makes_no_sense_ends_the_call() {
     ] {
         let mut lone = lone(Chunker::Whole);
         let (key, request) = call(&mut lone);
-        lone.tell(&needs(&request, members.clone()));
+        lone.tell(&needs(&request, &members));
         let outcome = lone.done(key);
         assert!(matches!(outcome, Err(CallError::BadInputRequest { .. })), "{outcome:?} to {members}");
         lone.still();
@@ -254,13 +254,13 @@ fn what_was_not_declared_ends_the_call_before_anybody_is_asked() {
         let mut lone = ready(config(declared), Chunker::Whole);
         let (key, request) = call(&mut lone);
         // Nobody is asked for the rest either.
-        lone.tell(&needs(&request, json!({"inputRequests": {"z": ask.clone()}, "requestState": "s"})));
+        lone.tell(&needs(&request, &json!({"inputRequests": {"z": ask.clone()}, "requestState": "s"})));
         assert_eq!(lone.done(key), Err(CallError::NotDeclared(lacks)), "{ask}");
         lone.still();
     }
     let mut lone = ready(config(&[Capability::ElicitationUrl]), Chunker::Whole);
     let (_, request) = call(&mut lone);
-    lone.tell(&needs(&request, json!({"inputRequests": {"z": page}})));
+    lone.tell(&needs(&request, &json!({"inputRequests": {"z": page}})));
     lone.input();
     lone.still();
 }
@@ -271,7 +271,7 @@ fn a_refusal_ends_the_call_and_nothing_is_sent() {
     each_cut(|cut| {
         let mut lone = lone(cut);
         let (key, request) = call(&mut lone);
-        lone.tell(&needs(&request, json!({"inputRequests": {"a": roots(), "b": form(), "c": roots()}})));
+        lone.tell(&needs(&request, &json!({"inputRequests": {"a": roots(), "b": form(), "c": roots()}})));
         let inputs: Vec<Input> = (0..3).map(|_| lone.input()).collect();
         lone.answer(inputs[0].id, &json!({"roots": []}));
         let no = RpcError::new(-1, "no");
@@ -305,7 +305,7 @@ fn to_decline_or_cancel_a_form_is_an_answer() {
 fn an_answer_is_given_once_and_is_a_bare_object() {
     let mut lone = lone(Chunker::Whole);
     let (_, request) = call(&mut lone);
-    lone.tell(&needs(&request, json!({"inputRequests": {"a": form(), "b": roots()}})));
+    lone.tell(&needs(&request, &json!({"inputRequests": {"a": form(), "b": roots()}})));
     let (a, b) = (lone.input(), lone.input());
     let now = lone.now;
     for wrong in [
@@ -332,7 +332,7 @@ fn an_answer_is_given_once_and_is_a_bare_object() {
     assert_eq!(again["params"]["inputResponses"], json!({"a": accept(), "b": {"roots": []}}));
     assert_eq!(lone.pipe.engine().answer(now, b.id, &accept()), Err(UseError::Stale));
     // Keys are not used again: the next input has one of its own.
-    lone.tell(&needs(&again, json!({"inputRequests": {"a": form()}})));
+    lone.tell(&needs(&again, &json!({"inputRequests": {"a": form()}})));
     let next = lone.input();
     assert!(next.id != a.id && next.id != b.id);
     assert_eq!(lone.pipe.engine().answer(now, b.id, &accept()), Err(UseError::Stale));
@@ -346,7 +346,7 @@ fn a_state_alone_is_sent_back_at_once_and_then_ever_later() {
         let mut lone = lone(cut);
         let (key, mut request) = call(&mut lone);
         for (i, pause) in [0, 250, 500, 1_000, 2_000].into_iter().enumerate() {
-            lone.tell(&needs(&request, json!({"requestState": format!("s{i}")})));
+            lone.tell(&needs(&request, &json!({"requestState": format!("s{i}")})));
             if pause > 0 {
                 lone.still();
                 lone.pass(ms(pause - 1));
@@ -359,11 +359,11 @@ fn a_state_alone_is_sent_back_at_once_and_then_ever_later() {
             assert_eq!(sent_params(&request), want);
         }
         // What needs an answer begins anew.
-        lone.tell(&needs(&request, json!({"requestState": "t", "inputRequests": {"a": roots()}})));
+        lone.tell(&needs(&request, &json!({"requestState": "t", "inputRequests": {"a": roots()}})));
         let input = lone.input();
         lone.answer(input.id, &json!({"roots": []}));
         request = lone.asked("tools/call");
-        lone.tell(&needs(&request, json!({"requestState": "u", "inputRequests": {}})));
+        lone.tell(&needs(&request, &json!({"requestState": "u", "inputRequests": {}})));
         request = lone.asked("tools/call");
         assert!(request["params"].get("inputResponses").is_none());
         lone.tell(&done(&request));
@@ -379,13 +379,13 @@ fn a_server_that_asks_for_ever_is_not_answered_for_ever() {
         let mut lone = lone(cut);
         let (key, mut request) = call(&mut lone);
         for i in 0..10 {
-            lone.tell(&needs(&request, json!({"inputRequests": {"again": roots()}})));
+            lone.tell(&needs(&request, &json!({"inputRequests": {"again": roots()}})));
             let input = lone.input();
             assert_eq!(input.call, Some(key), "round {i}");
             lone.answer(input.id, &json!({"roots": []}));
             request = lone.asked("tools/call");
         }
-        lone.tell(&needs(&request, json!({"inputRequests": {"again": roots()}})));
+        lone.tell(&needs(&request, &json!({"inputRequests": {"again": roots()}})));
         assert_eq!(lone.done(key), Err(CallError::TooManyRounds { limit: 10 }));
         lone.still();
         lone.works();
@@ -393,7 +393,7 @@ fn a_server_that_asks_for_ever_is_not_answered_for_ever() {
     });
     let mut lone = bounded(|l| l.max_input_rounds = 0);
     let (key, request) = call(&mut lone);
-    lone.tell(&needs(&request, json!({"requestState": "s"})));
+    lone.tell(&needs(&request, &json!({"requestState": "s"})));
     assert_eq!(lone.done(key), Err(CallError::TooManyRounds { limit: 0 }));
     lone.still();
 }
@@ -425,13 +425,13 @@ fn a_call_can_be_cancelled_in_every_phase() {
             lone.reply(),
             note("notifications/cancelled", json!({"requestId": again["id"], "reason": "enough"}))
         );
-        lone.tell(&needs(&again, json!({"inputRequests": {"a": form()}})));
+        lone.tell(&needs(&again, &json!({"inputRequests": {"a": form()}})));
         assert!(matches!(lone.diagnostic(), Diagnostic::LateResponse(_)));
         // And while it waits to be sent again.
         let (key, request) = call(&mut lone);
-        lone.tell(&needs(&request, json!({"requestState": "a"})));
+        lone.tell(&needs(&request, &json!({"requestState": "a"})));
         let again = lone.asked("tools/call");
-        lone.tell(&needs(&again, json!({"requestState": "b"})));
+        lone.tell(&needs(&again, &json!({"requestState": "b"})));
         cancel(&mut lone, key);
         assert_eq!(lone.done(key), Err(CallError::Cancelled));
         lone.pass(secs(1_000));
@@ -490,7 +490,7 @@ fn a_total_that_was_set_for_the_call_counts_all_of_its_time() {
         let mut lone = lone(cut);
         let options = CallOptions::new().total(secs(100));
         let (key, request) = lone.calls("tools/call", &json!({"name": "book"}), &options);
-        lone.tell(&needs(&request, json!({"inputRequests": {"who": form()}})));
+        lone.tell(&needs(&request, &json!({"inputRequests": {"who": form()}})));
         let input = lone.input();
         lone.pass(secs(99));
         lone.still();
@@ -501,7 +501,7 @@ fn a_total_that_was_set_for_the_call_counts_all_of_its_time() {
         // The same when it is over in a later round.
         let (key, request) = lone.calls("tools/call", &json!({"name": "book"}), &options);
         lone.pass(secs(50));
-        lone.tell(&needs(&request, json!({"requestState": "s"})));
+        lone.tell(&needs(&request, &json!({"requestState": "s"})));
         let again = lone.asked("tools/call");
         lone.pass(secs(49));
         lone.still();
@@ -514,7 +514,7 @@ fn a_total_that_was_set_for_the_call_counts_all_of_its_time() {
     let mut lone = bounded(|l| (l.call_timeout, l.call_total) = (secs(1_000), secs(600)));
     let (key, request) = call(&mut lone);
     lone.pass(secs(500));
-    lone.tell(&needs(&request, json!({"inputRequests": {"who": form()}})));
+    lone.tell(&needs(&request, &json!({"inputRequests": {"who": form()}})));
     let input = lone.input();
     lone.pass(secs(3_000));
     lone.answer(input.id, &accept());
@@ -537,7 +537,7 @@ fn progress_of_any_round_is_the_calls() {
         let (key, first) = lone.calls("tools/call", &json!({"name": "book"}), &options);
         lone.tell(&news(&first["id"], 2.0));
         assert_eq!(lone.progress(key).progress.to_bits(), 2f64.to_bits());
-        lone.tell(&needs(&first, json!({"inputRequests": {"a": roots()}})));
+        lone.tell(&needs(&first, &json!({"inputRequests": {"a": roots()}})));
         let input = lone.input();
         lone.tell(&news(&first["id"], 3.0));
         assert_eq!(lone.diagnostic(), Diagnostic::UnknownProgress);
@@ -568,7 +568,7 @@ fn what_comes_for_a_round_that_is_over_is_late() {
         let (key, first, input) = asking(&mut lone);
         for late in [
             done(&first),
-            needs(&first, json!({"inputRequests": {"b": form()}})),
+            needs(&first, &json!({"inputRequests": {"b": form()}})),
             error(&first, -32603, "late", Value::Null),
         ] {
             lone.tell(&late);
@@ -639,13 +639,13 @@ fn what_is_kept_is_bounded() {
     assert!(lone.done(key).is_ok());
     // It counts no more once it is over, however it ends.
     let (key, request) = call(&mut lone);
-    lone.tell(&needs(&request, json!({"requestState": "s".repeat(1_200)})));
+    lone.tell(&needs(&request, &json!({"requestState": "s".repeat(1_200)})));
     assert!(matches!(lone.done(key), Err(CallError::BadInputRequest { .. })));
     for state in [900, 800, 900] {
         let (key, request) = call(&mut lone);
         lone.tell(&needs(
             &request,
-            json!({"requestState": "s".repeat(state), "inputRequests": {"a": roots()}}),
+            &json!({"requestState": "s".repeat(state), "inputRequests": {"a": roots()}}),
         ));
         let input = lone.input();
         lone.pipe.engine().cancel(lone.now, key, None).expect("open");
@@ -680,7 +680,7 @@ fn a_call_made_before_the_server_was_known_is_repeated_too() {
         lone.tell(&result(&probe, discovery));
         lone.ready();
         let first = lone.asked("tools/call");
-        lone.tell(&needs(&first, json!({"inputRequests": {"a": roots()}, "requestState": "s"})));
+        lone.tell(&needs(&first, &json!({"inputRequests": {"a": roots()}, "requestState": "s"})));
         let input = lone.input();
         lone.answer(input.id, &json!({"roots": []}));
         let second = lone.asked("tools/call");
