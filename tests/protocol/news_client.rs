@@ -251,7 +251,7 @@ fn unread_news_of_what_is_given_up_is_dropped() {
     lone.still();
 }
 
-// covers: SUB-013, SUB-014, SUB-015, SUB-021, CANC-018, CANC-019, DEC-002
+// covers: SUB-013, SUB-014, SUB-015, SUB-021, CANC-018, CANC-019
 #[test]
 fn a_server_ends_a_subscription_in_either_way_or_both() {
     each_cut(|cut| {

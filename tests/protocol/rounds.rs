@@ -164,7 +164,7 @@ fn the_state_goes_back_as_the_very_text_that_came() {
     assert!(!wire.contains("inputResponses"), "{wire}");
 }
 
-// covers: MRTR-003, MRTR-017, DEC-018
+// covers: MRTR-003, MRTR-017
 #[test]
 fn elsewhere_such_a_result_is_none() {
     each_cut(|cut| {
@@ -339,7 +339,7 @@ fn an_answer_is_given_once_and_is_a_bare_object() {
     lone.silent();
 }
 
-// covers: MRTR-013, DEC-030, MRTR-026
+// covers: MRTR-013, MRTR-026
 #[test]
 fn a_state_alone_is_sent_back_at_once_and_then_ever_later() {
     each_cut(|cut| {

@@ -311,7 +311,7 @@ fn rounds_of_2026_07_28() {
     assert!(matches!(last, Some(Err(CallError::ResultType(_)))), "{last:?}");
 }
 
-// covers: SUB-001, SUB-004, SUB-005, SUB-006, SUB-008, SUB-012, SUB-013, SUB-014, CANC-019, META-020, DEC-002
+// covers: SUB-001, SUB-004, SUB-005, SUB-006, SUB-008, SUB-012, SUB-013, SUB-014, CANC-019, META-020
 #[test]
 fn subscriptions_of_2026_07_28() {
     let events = play(&whole(include_str!("../../transcripts/2026-07-28-subscriptions-stdio.jsonl")));
