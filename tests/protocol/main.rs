@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod batches;
+mod both_ends;
 mod calls_in;
 mod calls_out;
 mod cancel;
