@@ -104,7 +104,7 @@ pub(crate) struct OutCall {
     pub(crate) purpose: Purpose,
     /// Not yet sent: everything that is needed to send it
     pub(crate) queued: Option<alloc::boxed::Box<Queued>>,
-    /// Sent, and perhaps to be sent again: what is needed for that ([`Link::keep`](super::link::Link::keep))
+    /// Sent, and perhaps to be sent again: what is needed for that ([`kept_parts`](super::ours::kept_parts))
     pub(crate) kept: Option<alloc::boxed::Box<[u8]>>,
     /// It was answered, though not to the end: nothing more can come for its id
     pub(crate) parked: bool,

@@ -47,7 +47,7 @@ impl Engine {
     /// Keeps what is needed to repeat a call, where the server may answer that it needs something first
     pub(super) fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) {
         if self.is_modern() && vocab::may_need_input(method) {
-            self.kept += self.link.keep(key, method, written, meta);
+            self.kept += self.link.keep(key, written, meta);
         }
     }
 

@@ -429,6 +429,7 @@ impl Engine {
     }
 
     /// Whether so many requests more may go out
+    #[inline]
     pub(super) fn room_for(&self, requests: usize) -> Result<(), UseError> {
         if self.link.outbound.calls.len() + requests > self.link.limits.pending() {
             return Err(UseError::Full("max_pending_calls"));

@@ -171,7 +171,10 @@ impl Engine {
                 if let Err(CallError::Rpc(error)) = &outcome {
                     self.check_era(error);
                 }
-                let call = self.repeat_over(key);
+                let call = match purpose {
+                    Purpose::Round(_) => self.repeat_over(key),
+                    _ => key,
+                };
                 return self.finish(call, outcome);
             }
             Purpose::Listen => return self.listen_ended(key, outcome.map(drop)),

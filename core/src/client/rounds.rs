@@ -22,7 +22,7 @@ use super::engine::Engine;
 use super::event::Event;
 use super::input::{Input, InputId, Owed, Source, check};
 use crate::calls::link::Timer;
-use crate::calls::ours::Ask;
+use crate::calls::ours::{Ask, kept_parts};
 use crate::calls::outbound::{CallKey, Purpose};
 use crate::error::{CallError, UseError};
 use crate::json::{Noted, Serializer, write_str};
@@ -273,11 +273,8 @@ impl Engine {
         let Some(kept) = parked.kept.take() else { return };
         let key = self.link.outbound.calls.insert(repeat);
         round.phase = Phase::Out(key);
-        // As `Link::keep` wrote them.
-        let mut lines = kept.split(|b| *b == b'\n');
-        let method = lines.next().and_then(|line| core::str::from_utf8(line).ok()).unwrap_or_default();
-        let params = lines.next().unwrap_or_default();
-        let meta = lines.next().map(|line| RawJson::trusted(Bytes::copy_from_slice(line)));
+        let (method, params, meta) = kept_parts(&kept);
+        let meta = meta.map(|meta| RawJson::trusted(Bytes::copy_from_slice(meta)));
         let stamp = stamp(self.peer.as_deref(), &self.config, self.news.as_deref());
         let ask = Ask { method, stamp, meta: meta.as_ref(), progress };
         let sent = self.link.ask(key, &ask, |out| {
