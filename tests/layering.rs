@@ -69,6 +69,7 @@ const OUTSIDE: &[&str] = &["bench", "fuzzing"];
 /// The only files that may ask for an era
 const ERA_FILES: &[&str] = &[
     "version.rs",
+    "client/calls.rs",
     "client/config.rs",
     "client/engine.rs",
     "client/event.rs",

@@ -428,6 +428,7 @@ fn no_type_of_the_model_is_left_out() {
         "InputResponses",
         "Listed",
         "Map",
+        "Misfit",
         "NotificationMeta",
         "ProgressToken",
         "Request",

@@ -123,6 +123,27 @@ pub enum CallError {
     /// The result is of a kind that was not asked for (BASE-030)
     #[error("the result is of the unknown type {0}")]
     ResultType(RawJson),
+    /// The server needs something first, and says so in a way that is not valid (MRTR-005, MRTR-008)
+    #[error("the server needs something first, and says so in a way that is not valid: {why}")]
+    BadInputRequest {
+        /// What is wrong
+        why: String,
+    },
+    /// The server needs something first that was not declared to it (MRTR-009, SAMP-009)
+    #[error("the server needs the capability `{0}`, which was not declared to it")]
+    NotDeclared(Capability),
+    /// The server needs something again and again ([`Limits::max_input_rounds`](crate::Limits::max_input_rounds))
+    #[error("the server needed something more than {limit} times")]
+    TooManyRounds {
+        /// The limit
+        limit: u32,
+    },
+    /// The server needed something first that the application refused (MRTR-031)
+    #[error("the server needed something first, which was refused: {0}")]
+    InputRefused(RpcError),
+    /// The server needed something first that did not come in time
+    #[error("the server needed something first, which was not given in time")]
+    InputTimedOut,
     /// The peer or the negotiated revision lacks what the call needs; found out once the connection was ready
     #[error(transparent)]
     Refused(UseError),
@@ -156,6 +177,12 @@ pub enum UseError {
         /// The key of the question
         key: String,
         /// What is wrong with it, and where
+        why: String,
+    },
+    /// Something that the server needs cannot be answered like this
+    #[error("this is no answer to what the server needs: {why}")]
+    BadAnswer {
+        /// What does not fit, and where
         why: String,
     },
     /// There is something to be sealed, and no key ([`server::Config::seal`](crate::server::Config::seal))

@@ -89,6 +89,9 @@
 //! |---|---|---|
 //! | opening | `initialize`, then a session | none; `server/discover` tells what there is |
 //! | version, identity, capabilities | once per session | in the `_meta` of each request |
+//! | a server needs input for a call | it sends requests of its own | it says so instead of a result, and the client calls again |
+//! | a client follows changes | `resources/subscribe`, news of lists unasked | a request that stays open, `subscriptions/listen` |
+//! | log messages | by the level of the session | by the level in each request |
 //!
 //! Both sides speak both by default and can be pinned ([`VersionSet`]); an application need not know which is in use.
 //! A client asks with `server/discover` and falls back to `initialize`; what it found out can be stored

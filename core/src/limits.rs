@@ -59,7 +59,7 @@ pub struct Limits {
     /// Reached: the engine says that it is stalled. On a byte stream one message is decoded per event that is asked
     /// for, so it is never near.
     pub max_events: usize,
-    /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 65,536)
+    /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 32,768)
     ///
     /// Reached: [`UseError::Full`](crate::UseError).
     pub max_pending_calls: u32,
@@ -67,6 +67,12 @@ pub struct Limits {
     ///
     /// Reached: [`UseError::Full`](crate::UseError).
     pub max_queued_bytes: usize,
+    /// Bytes kept of calls that may have to be repeated with answers: what was sent, what the server wants to have
+    /// back, and the names of what it needs (default 16 MiB, small 8 KiB)
+    ///
+    /// The last one may go beyond. Reached: [`UseError::Full`](crate::UseError), or
+    /// [`CallError::BadInputRequest`](crate::CallError) for a call that was made.
+    pub max_kept_bytes: usize,
     /// Output bytes above which the peer is taken to be slow (default 1 MiB, small 8 KiB)
     ///
     /// Above it a server pauses reading, a client whose answers those are pauses decoding, news (progress) is held back, latest value kept, and calls and notifications of our
@@ -80,22 +86,26 @@ pub struct Limits {
     pub max_batch_bytes: usize,
     /// Subscriptions of one client, per byte stream (default 64, small 4)
     ///
-    /// Reached: further `subscriptions/listen` are refused with -32603.
+    /// Reached: further `subscriptions/listen` are refused with -32603; a client's own with
+    /// [`UseError::Full`](crate::UseError).
     pub max_subscriptions: usize,
     /// Resources that one client may follow, per byte stream (default 1,024, small 16)
     ///
-    /// Reached: the rest of a filter is not honoured (SUB-006); `resources/subscribe` is refused with -32603.
+    /// Reached: the rest of a filter is not honoured (SUB-006); `resources/subscribe` is refused with -32603. A
+    /// subscription of a client's with more is refused with [`UseError::Full`](crate::UseError).
     pub max_followed: usize,
     /// Longest URI of a resource that is followed (default 8 KiB, small 256). Longer ones are not honoured.
     pub max_uri: usize,
     /// Rounds of input that one call may take (default 10; MRTR-026)
     ///
     /// Reached: a server's [`need_input`](crate::server::Engine::need_input) is refused
-    /// ([`UseError::Full`](crate::UseError)).
+    /// ([`UseError::Full`](crate::UseError)); a client's call ends with
+    /// [`CallError::TooManyRounds`](crate::CallError).
     pub max_input_rounds: u32,
     /// Answers that one call may come with, those of earlier rounds included (default 64, small 8)
     ///
-    /// Reached: what is beyond is ignored, as surplus answers are (MRTR-028).
+    /// Reached: what is beyond is ignored, as surplus answers are (MRTR-028). A client's call whose server needs more at
+    /// once ends with [`CallError::BadInputRequest`](crate::CallError).
     pub max_inputs: usize,
     /// Longest `requestState` that is made or accepted (default 64 KiB, small 2 KiB)
     ///
@@ -109,9 +119,16 @@ pub struct Limits {
     pub max_meta_cache: usize,
 
     /// A call's time without an answer or progress (default 60 s; TIME-001, TIME-004)
+    ///
+    /// While a client owes the server something that it needs, nothing of it passes (TIME-008).
     pub call_timeout: Duration,
     /// A call's time in all, progress or not (default 10 min; TIME-006)
+    ///
+    /// The time in which a client owes the server something is left out; see [`input_timeout`](Self::input_timeout).
     pub call_total: Duration,
+    /// Pause before a call is repeated for a server that needs nothing but that, from the second such answer on; it
+    /// doubles each time (default 250 ms; MRTR-013, DEC-030)
+    pub input_backoff: Duration,
     /// Silence after `server/discover` before `initialize` is tried (default 10 s; VER-027)
     pub probe_timeout: Duration,
     /// Time for the handshake after that (default 60 s; TIME-007)
@@ -121,6 +138,9 @@ pub struct Limits {
     /// Stops: a handler that vanished. Reached: the call is answered with an internal error.
     pub max_call_age: Duration,
     /// Time for the answer to what a handler needs (default 1 h: people may be asked); sealed state is good for as long
+    ///
+    /// Reached at a client: the input is gone, and a modern call ends with
+    /// [`CallError::InputTimedOut`](crate::CallError); a legacy server gets an error.
     pub input_timeout: Duration,
     /// Time that live calls get to finish once the peer's input has ended (default 5 s)
     pub eof_grace: Duration,
@@ -152,6 +172,7 @@ impl Default for Limits {
             max_events: 1_024,
             max_pending_calls: 1_024,
             max_queued_bytes: 1 << 20,
+            max_kept_bytes: 16 << 20,
             outbox_mark: 1 << 20,
             max_batch: 100,
             max_batch_bytes: 16 << 20,
@@ -165,6 +186,7 @@ impl Default for Limits {
             max_meta_cache: 1 << 10,
             call_timeout: Duration::from_secs(60),
             call_total: Duration::from_secs(600),
+            input_backoff: Duration::from_millis(250),
             probe_timeout: Duration::from_secs(10),
             init_timeout: Duration::from_secs(60),
             max_call_age: Duration::from_secs(3_600),
@@ -196,6 +218,7 @@ impl Limits {
             max_events: 32,
             max_pending_calls: 8,
             max_queued_bytes: 8 << 10,
+            max_kept_bytes: 8 << 10,
             outbox_mark: 8 << 10,
             max_batch: 8,
             max_batch_bytes: 8 << 10,
@@ -221,8 +244,8 @@ impl Limits {
         self.max_depth.clamp(1, crate::json::MAX_DEPTH)
     }
 
-    /// `max_pending_calls` within what a request id can express
+    /// `max_pending_calls` within what a request id can express, each of them repeated once at a time
     pub(crate) fn pending(&self) -> usize {
-        self.max_pending_calls.min(1 << 16) as usize
+        self.max_pending_calls.min(1 << 15) as usize
     }
 }

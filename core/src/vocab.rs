@@ -30,6 +30,7 @@ pub(crate) const MESSAGE: &str = "notifications/message";
 pub(crate) const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
 pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+pub(crate) const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 pub(crate) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
@@ -235,7 +236,7 @@ const NOTIFICATIONS: &[&str] = &[
     PROMPTS_CHANGED,
     RESOURCES_CHANGED,
     RESOURCE_UPDATED,
-    "notifications/roots/list_changed",
+    ROOTS_CHANGED,
     ELICITATION_COMPLETE,
     "notifications/tasks/status",
     ACKNOWLEDGED,

@@ -7,8 +7,7 @@ use mcp_proto::client::{self, Asker, Cache, Event, Pages, Question};
 use mcp_proto::model::{ReadResourceParams, Request, Resource, Tool};
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::router::{CacheHint, IntoReadResult, Kind, Route, Router, Target};
-use mcp_proto::{CallKey, CallOptions, Instant, RawJson, Version, VersionSet, server};
-use serde_json::json;
+use mcp_proto::{CallKey, CallOptions, Change, Instant, RawJson, Version, VersionSet, server};
 
 use crate::common::secs;
 
@@ -68,7 +67,7 @@ impl Ends {
             while let Some(event) = self.client.poll_event(self.now) {
                 match event {
                     Event::Done { call: done, outcome } if done == call => return outcome.expect("a result"),
-                    Event::Notification(news) => self.cache.notice(&self.asker, &news),
+                    Event::Changed { change, .. } => self.cache.notice(&self.asker, &change),
                     other => panic!("{other:?}"),
                 }
             }
@@ -178,10 +177,7 @@ fn a_list_that_changes_is_seen_to_have_changed_when_it_is_said_or_stale() {
     ends.router.remove(Kind::Tool, "b");
     ends.router.tool(tool("f"), "").expect("a tool");
     assert_eq!(ends.tools(), ("abcde".into(), 0), "nobody has said so");
-    let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    ends.client.handle_input(ends.now, format!("{news}\n").as_bytes());
-    let Some(Event::Notification(news)) = ends.client.poll_event(ends.now) else { panic!("no news") };
-    ends.cache.notice(&ends.asker, &news);
+    ends.cache.notice(&ends.asker, &Change::Tools);
     assert_eq!(ends.tools(), ("acdef".into(), 3));
     // Pages whose clocks differ: the first is asked for anew, and leads to pages that are still fresh.
     ends.cache.forget_list(&ends.asker, Kind::Tool);

@@ -123,10 +123,8 @@ fn a_server_is_asked_only_for_what_it_declared() {
     let gated = [
         ("tools/list", Capability::Tools, json!({"tools": {}})),
         ("resources/read", Capability::Resources, json!({"resources": {}})),
-        ("resources/subscribe", Capability::ResourceSubscriptions, json!({"resources": {"subscribe": true}})),
         ("prompts/get", Capability::Prompts, json!({"prompts": {}})),
         ("completion/complete", Capability::Completions, json!({"completions": {}})),
-        ("logging/setLevel", Capability::Logging, json!({"logging": {}})),
     ];
     // What a valid request of each needs.
     let params = json!({
@@ -148,6 +146,13 @@ fn a_server_is_asked_only_for_what_it_declared() {
             }
             let mut lone = legacy(version, declared.clone(), Chunker::Whole);
             lone.calls(method, &params, &plain());
+        }
+        // What the engine keeps books of is asked by it alone.
+        let mut lone =
+            legacy(version, json!({"resources": {"subscribe": true}, "logging": {}}), Chunker::Whole);
+        for method in ["resources/subscribe", "resources/unsubscribe", "logging/setLevel"] {
+            let refused = lone.cannot_call(method, &params, &plain());
+            assert_eq!(refused, UseError::NotYours(method.into()));
         }
     }
 }
@@ -260,7 +265,7 @@ fn a_result_of_an_unknown_type_is_no_success() {
             (json!("task"), false),
             (json!(1), false),
         ] {
-            let (key, request) = lone.calls("tools/call", &json!({"name": "a"}), &plain());
+            let (key, request) = lone.calls("tools/list", &json!({"name": "a"}), &plain());
             lone.tell(&result(&request, json!({"content": [], "resultType": kind})));
             match lone.done(key) {
                 Ok(_) => assert!(good, "{kind}"),

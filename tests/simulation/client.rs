@@ -2,8 +2,11 @@
 
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Event, Verdict};
-use mcp_proto::{CallId, CallKey, CallOptions, Progress, VersionSet};
+use mcp_proto::client::{Config, Event, InputId, SubscriptionKey, Verdict};
+use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
+use mcp_proto::{
+    CallId, CallKey, CallOptions, Capabilities, Capability, Progress, RpcError, UseError, VersionSet,
+};
 use mcp_tests::harness::build::{discovery, error, initialized, legacy, note, result};
 use mcp_tests::harness::{Chunker, LoneClient, Rng};
 use serde_json::{Value, json};
@@ -18,6 +21,9 @@ struct World {
     heard: Vec<Value>,
     calls: Vec<CallKey>,
     requests: Vec<CallId>,
+    /// What the server needs
+    inputs: Vec<InputId>,
+    subscriptions: Vec<SubscriptionKey>,
     closed: bool,
     next: usize,
 }
@@ -33,11 +39,13 @@ impl World {
             .versions(versions)
             .verdict(verdict)
             .custom_method("harbor/name")
+            .capabilities(Capabilities::new().with(Capability::Roots).with(Capability::Elicitation))
             .limits(limits);
         let cut = *rng.pick(&[Chunker::Whole, Chunker::Seeded(seed), Chunker::Bytewise]);
         let lone = LoneClient::client(config, cut);
         let (heard, calls, requests) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rng, lone, heard, calls, requests, closed: false, next: 0 }
+        let (inputs, subscriptions) = (Vec::new(), Vec::new());
+        Self { rng, lone, heard, calls, requests, inputs, subscriptions, closed: false, next: 0 }
     }
 
     fn call(&mut self) {
@@ -46,9 +54,9 @@ impl World {
         if self.rng.chance(30) {
             options = options.timeout(Duration::from_millis(self.rng.below(3_000) as u64));
         }
-        let method = *self.rng.pick(&["tools/list", "custom/x", "ping", "resources/list"]);
+        let method = *self.rng.pick(&["tools/list", "custom/x", "ping", "resources/list", "tools/call"]);
         let now = self.lone.now;
-        if let Ok(key) = self.lone.pipe.engine().call(now, method, &json!({}), &options) {
+        if let Ok(key) = self.lone.pipe.engine().call(now, method, &json!({"name": "a"}), &options) {
             assert!(!self.calls.contains(&key), "a key is used once");
             self.calls.push(key);
         }
@@ -72,7 +80,9 @@ impl World {
         let at = self.rng.below(self.heard.len());
         let request = if self.rng.chance(90) { self.heard.remove(at) } else { self.heard[at].clone() };
         let method = request["method"].as_str().unwrap_or_default();
-        let capabilities = json!({"tools": {}, "resources": {}});
+        let capabilities = json!({
+            "tools": {"listChanged": true}, "resources": {"subscribe": true}, "logging": {},
+        });
         let good = match method {
             "server/discover" => {
                 let versions = *self.rng.pick(&[&["2026-07-28"][..], &["2025-11-25"], &["?"], &[]]);
@@ -82,6 +92,7 @@ impl World {
                 let version = *self.rng.pick(&["2024-11-05", "2025-03-26", "2025-11-25"]);
                 initialized(version, capabilities)
             }
+            "tools/call" if self.rng.chance(60) => self.need(),
             _ => json!({"tools": [], "resources": []}),
         };
         let message = match self.rng.below(10) {
@@ -97,13 +108,86 @@ impl World {
         self.lone.tell(&message);
     }
 
+    /// What the server needs first, in more or less good order
+    fn need(&mut self) -> Value {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let form = json!({"message": "m", "requestedSchema": schema});
+        let form = json!({"method": "elicitation/create", "params": form});
+        let asked = match self.rng.below(8) {
+            0 => json!(null),
+            1 => json!({}),
+            2 => json!({"a": form, "b": {"method": "sampling/createMessage"}}),
+            3..=5 => json!({"a": form, "b": {"method": "roots/list"}}),
+            _ => json!({"a": {"method": "roots/list"}}),
+        };
+        let mut need = json!({"resultType": "input_required"});
+        if self.rng.chance(70) {
+            need["inputRequests"] = asked;
+        }
+        if self.rng.chance(60) {
+            need["requestState"] = if self.rng.chance(95) { json!("state") } else { json!(7) };
+        }
+        need
+    }
+
+    /// The application has something for the server, or no mind for it
+    fn give(&mut self) {
+        if self.inputs.is_empty() {
+            return;
+        }
+        let id = self.inputs.remove(self.rng.below(self.inputs.len()));
+        let (now, engine) = (self.lone.now, self.lone.pipe.engine());
+        if self.rng.chance(80) {
+            let answers = [json!({"action": "accept"}), json!({"roots": []})];
+            let given = answers.iter().any(|answer| match engine.answer(now, id, answer) {
+                Ok(()) => true,
+                Err(UseError::BadAnswer { .. }) => false,
+                Err(error) => panic!("it was not told that it is gone: {error}"),
+            });
+            assert!(given, "one of them fits");
+        } else {
+            engine.refuse(now, id, &RpcError::new(-1, "no")).expect("it was not told that it is gone");
+        }
+        assert_eq!(engine.answer(now, id, &json!({})), Err(UseError::Stale));
+    }
+
+    fn follow(&mut self) {
+        let (now, engine) = (self.lone.now, self.lone.pipe.engine());
+        let level = *self.rng.pick(&[Some("debug"), Some("error"), None]);
+        if self.rng.chance(30) {
+            let _ = engine.set_log_level(now, level.map(LoggingLevel::from));
+        }
+        if self.rng.chance(60) {
+            let uris = (0..self.rng.below(3)).map(|i| format!("a:{i}")).collect::<Vec<_>>();
+            let filter = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(uris);
+            self.subscriptions.extend(engine.subscribe(now, &filter));
+        } else if !self.subscriptions.is_empty() {
+            let at = self.rng.below(self.subscriptions.len());
+            match engine.unsubscribe(now, self.subscriptions[at]) {
+                Ok(()) => drop(self.subscriptions.remove(at)),
+                Err(error) => assert!(matches!(error, UseError::Full(_)), "{error}"),
+            }
+        }
+    }
+
     /// The server says something on its own
     fn speak(&mut self) {
         let id = format!("s{}", self.next);
         self.next += 1;
         let token = self.heard.first().map_or_else(|| json!(1), |r| r["id"].clone());
         let progress = json!({"progressToken": token, "progress": self.rng.below(100)});
-        let message = match self.rng.below(8) {
+        let subscription = json!({"io.modelcontextprotocol/subscriptionId": token});
+        let message = match self.rng.below(12) {
+            8 => legacy(id, "roots/list", Value::Null),
+            9 => note(
+                "notifications/subscriptions/acknowledged",
+                json!({"_meta": subscription, "notifications": {"toolsListChanged": true}}),
+            ),
+            10 => note("notifications/tools/list_changed", json!({"_meta": subscription})),
+            11 => {
+                let uri = format!("a:{}", self.rng.below(3));
+                note("notifications/resources/updated", json!({"uri": uri, "_meta": subscription}))
+            }
             0 => legacy(id, "ping", Value::Null),
             1 => legacy(id, "harbor/name", json!({"_meta": {"progressToken": 1}})),
             2 => legacy(id, "unheard/of", Value::Null),
@@ -149,6 +233,23 @@ impl World {
                     let at = self.requests.iter().position(|open| *open == id);
                     self.requests.remove(at.expect("a request that is open"));
                 }
+                Event::Input(input) => {
+                    assert!(input.call.is_none_or(|call| self.calls.contains(&call)), "a call that is open");
+                    assert!(!self.inputs.contains(&input.id), "a key is used once");
+                    self.inputs.push(input.id);
+                }
+                Event::InputGone(id) => {
+                    let at = self.inputs.iter().position(|open| *open == id);
+                    self.inputs.remove(at.expect("an input that is open"));
+                }
+                Event::Changed { key: None, .. } => {}
+                Event::Subscribed { key, .. } | Event::Changed { key: Some(key), .. } => {
+                    assert!(self.subscriptions.contains(&key), "a subscription that is open");
+                }
+                Event::SubscriptionEnded { key, .. } => {
+                    let at = self.subscriptions.iter().position(|open| *open == key);
+                    self.subscriptions.remove(at.expect("a subscription that is open"));
+                }
                 Event::Closed(_) => self.closed = true,
                 _ => {}
             }
@@ -164,7 +265,9 @@ impl World {
             25..=29 => self.cancel(),
             30..=59 => self.answer(),
             60..=74 => self.speak(),
-            75..=81 => self.respond(),
+            75..=77 => self.respond(),
+            78..=80 => self.give(),
+            81 => self.follow(),
             82..=84 => self.lone.blocked = self.rng.chance(50),
             85..=96 => self.lone.pass(Duration::from_millis(self.rng.below(2_000) as u64)),
             _ => self.lone.pass(Duration::from_secs(self.rng.below(30) as u64)),
@@ -189,14 +292,15 @@ impl World {
         } else if self.rng.chance(50) {
             self.lone.pipe.engine().close(self.lone.now);
         } else {
-            // Time alone ends every call and every question.
-            self.lone.pass(Duration::from_secs(2_000));
+            // Time alone ends every call and every question, an hour after it was asked at the latest.
+            self.lone.pass(Duration::from_secs(10_000));
             self.look();
-            assert!(self.calls.is_empty(), "calls without an end");
+            assert!(self.calls.is_empty() && self.inputs.is_empty(), "calls without an end");
             self.lone.eof();
         }
         self.look();
         assert!(self.closed && self.calls.is_empty() && self.requests.is_empty(), "all is over");
+        assert!(self.inputs.is_empty() && self.subscriptions.is_empty(), "all is over");
         assert!(mcp_proto::pipe::Pipe::is_drained(&self.lone.pipe));
         self.lone.pass(Duration::from_secs(10_000));
         self.lone.still();

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Event, Peer, Request, Verdict};
+use mcp_proto::client::{Config, Event, Input, Peer, Request, Verdict};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
 use mcp_std::catch;
@@ -148,10 +148,16 @@ impl Connection {
                 self.answer(&request);
                 Ok(())
             }
-            Event::Notification(notification) => {
-                self.memory.notice(&notification);
-                catch(|| handler.notification(&notification))
+            Event::Input(input) => {
+                self.answer_input(&input);
+                Ok(())
             }
+            Event::Notification(notification) => catch(|| handler.notification(&notification)),
+            Event::Changed { change, .. } => {
+                self.memory.notice(&change);
+                catch(|| handler.changed(&change))
+            }
+            Event::Log(log) => catch(|| handler.log(&log)),
             Event::Diagnostic(diagnostic) => {
                 if let Diagnostic::Noise { line, .. } = &diagnostic {
                     self.noise.get_or_insert_with(|| line.clone());
@@ -194,6 +200,23 @@ impl Connection {
         };
         if let Some(error) = refused {
             let _ = engine.refuse(now, request.id, &error);
+        }
+    }
+
+    fn answer_input(&mut self, input: &Input) {
+        let (now, handler) = (self.drive.now(), &mut self.handler);
+        let outcome = catch(|| handler.input(input))
+            .unwrap_or_else(|_| Err(RpcError::internal("the handler of the input panicked")));
+        let engine = self.pipe.engine();
+        let refused = match outcome {
+            Ok(result) => match engine.answer(now, input.id, &result) {
+                Ok(()) | Err(UseError::Stale) => None,
+                Err(_) => Some(RpcError::internal("the answer cannot be given")),
+            },
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused {
+            let _ = engine.refuse(now, input.id, &error);
         }
     }
 

@@ -3,8 +3,9 @@
 use alloc::string::String;
 use core::time::Duration;
 
+use mcp_proto::Change;
 use mcp_proto::RawJson;
-use mcp_proto::client::{Asker, Config, Kind, Misfit, Notification, OutputSchemas, Peer, Question, Ticket};
+use mcp_proto::client::{Asker, Config, Kind, Misfit, OutputSchemas, Peer, Question, Ticket};
 use mcp_std::SharedCache;
 
 /// Where results are kept, and by what they are known there
@@ -45,12 +46,12 @@ impl Memory {
         }
     }
 
-    pub(crate) fn notice(&mut self, notification: &Notification) {
+    pub(crate) fn notice(&mut self, change: &Change) {
         if let Some((cache, asker)) = &self.cache {
-            cache.notice(asker, notification);
+            cache.notice(asker, change);
         }
         if let Some(schemas) = &mut self.schemas {
-            schemas.notice(notification);
+            schemas.notice(change);
         }
     }
 

@@ -4,7 +4,8 @@ use alloc::sync::Arc;
 use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::client::{Asker, Cache, Kind, Notification, Question, Ticket};
+use mcp_proto::Change;
+use mcp_proto::client::{Asker, Cache, Kind, Question, Ticket};
 use mcp_proto::{Instant, RawJson};
 
 use crate::Clock;
@@ -54,8 +55,8 @@ impl SharedCache {
     }
 
     /// As [`Cache::notice`]
-    pub fn notice(&self, asker: &Asker, notification: &Notification) {
-        self.lock().0.notice(asker, notification);
+    pub fn notice(&self, asker: &Asker, change: &Change) {
+        self.lock().0.notice(asker, change);
     }
 
     /// As [`Cache::forget_list`]

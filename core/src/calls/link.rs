@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{Inbound, Index};
-use super::outbound::{Match, Outbound};
+use super::outbound::{Match, OutCall, Outbound};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -133,8 +133,10 @@ impl<X> Link<X> {
             }
             if let Timer::Out(key) = timer {
                 // Progress moved the deadline: look again then.
-                if let Some(call) = self.outbound.calls.get(key) {
-                    self.deadlines.arm(call.deadline(), timer);
+                if let Some(at) = self.outbound.calls.get(key).map(OutCall::deadline) {
+                    if at < Instant::FAR {
+                        self.deadlines.arm(at, timer);
+                    }
                 }
             }
         }

@@ -1,8 +1,10 @@
 //! Calls of ours: asked, answered, given up.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::inbound::Progress;
 use super::link::{Link, Timer};
@@ -82,6 +84,22 @@ pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
     taken.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
 }
 
+/// Between method and parameters of a request
+const PARAMS: &[u8] = b",\"params\":";
+
+/// What was kept of a request: its method, its parameters without the closing brace, `_meta` of the application
+///
+/// As it stood in the message, `"method","params":{…`, then on a line of its own what the application added.
+pub(crate) fn kept_parts(kept: &[u8]) -> (&str, &[u8], Option<&[u8]>) {
+    let mut lines = kept.splitn(2, |b| *b == b'\n');
+    let text = lines.next().and_then(|line| line.strip_prefix(b"\"")).unwrap_or_default();
+    // Methods that are kept have no escapes.
+    let mut parts = text.splitn(2, |b| *b == b'"');
+    let method = parts.next().and_then(|m| core::str::from_utf8(m).ok()).unwrap_or_default();
+    let params = parts.next().and_then(|rest| rest.strip_prefix(PARAMS)).unwrap_or_default();
+    (method, params, lines.next())
+}
+
 impl<X> Link<X> {
     /// Sends a request of ours and arms its deadline; on an error nothing was sent
     ///
@@ -92,6 +110,17 @@ impl<X> Link<X> {
         ask: &Ask<'_>,
         params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
     ) -> Result<(), UseError> {
+        self.ask_at(key, ask, params).map(drop)
+    }
+
+    /// The same; where method and parameters stand, without `_meta` and the closing brace, as offsets into the outbox's
+    /// tail
+    pub(crate) fn ask_at(
+        &mut self,
+        key: Key,
+        ask: &Ask<'_>,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<Noted, EncodeError>,
+    ) -> Result<Range<usize>, UseError> {
         let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
         let (deadline, channel, id) = (call.deadline(), call.channel, Outbound::wire_id(key));
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
@@ -99,7 +128,7 @@ impl<X> Link<X> {
         let out = c.outbox.tail();
         encode::request_head(out, id, ask.method);
         let before = out.len();
-        out.extend_from_slice(b",\"params\":");
+        out.extend_from_slice(PARAMS);
         let start = out.len();
         if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
             c.outbox.undo(mark);
@@ -107,6 +136,7 @@ impl<X> Link<X> {
         }
         out.pop();
         let empty = out.len() == start + 1;
+        let written = before.saturating_sub(ask.method.len() + 2)..out.len();
         if ask.stamp.is_some() || ask.progress || ask.meta.is_some() {
             out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
             ask.write_meta(out, id);
@@ -120,22 +150,37 @@ impl<X> Link<X> {
         encode::end(out);
         self.sent(channel, mark);
         self.deadlines.arm(deadline, Timer::Out(key));
-        Ok(())
+        Ok(written)
+    }
+
+    /// Keeps what is needed to send a request of ours again ([`kept_parts`]); how many bytes that takes
+    pub(crate) fn keep(&mut self, key: Key, written: Range<usize>, meta: Option<&RawJson>) -> usize {
+        let Some(call) = self.outbound.calls.get_mut(key) else { return 0 };
+        let Some(c) = self.channels.get_mut(call.channel) else { return 0 };
+        let text = c.outbox.tail().get(written).unwrap_or_default();
+        let kept: Box<[u8]> = match meta {
+            None => text.into(),
+            Some(meta) => {
+                let mut kept = Vec::with_capacity(text.len() + 1 + meta.as_bytes().len());
+                kept.extend_from_slice(text);
+                kept.push(b'\n');
+                append_one_line(&mut kept, meta.as_bytes());
+                kept.into()
+            }
+        };
+        let bytes = kept.len();
+        call.kept = Some(kept);
+        bytes
     }
 
     /// Who an answer on `channel` is for
     pub(crate) fn match_answer(&self, channel: Key, id: &RequestId) -> Match {
-        match self.outbound.lookup(id) {
-            Match::Live(key)
-                if self
-                    .outbound
-                    .calls
-                    .get(key)
-                    .is_none_or(|c| c.channel != channel || c.queued.is_some()) =>
-            {
-                Match::Unknown
-            }
-            other => other,
+        let found = self.outbound.lookup(id);
+        let Match::Live(key) = found else { return found };
+        match self.outbound.calls.get(key) {
+            Some(c) if c.channel == channel && c.queued.is_none() && !c.parked => found,
+            Some(c) if c.channel == channel && c.parked => Match::Late,
+            _ => Match::Unknown,
         }
     }
 

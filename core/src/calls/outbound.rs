@@ -25,7 +25,8 @@ crate::slab::key! {
 pub struct CallOptions {
     /// Longest time without an answer or progress; none for [`Limits::call_timeout`] (TIME-004)
     pub timeout: Option<Duration>,
-    /// Longest time in all; none for [`Limits::call_total`] (TIME-006)
+    /// Longest time in all; none for [`Limits::call_total`] (TIME-006). One that is set here is kept whatever happens,
+    /// even while the peer waits for an answer of a human.
     pub total: Option<Duration>,
     /// Ask the peer to report progress (PROG-001)
     pub progress: bool,
@@ -87,6 +88,12 @@ pub(crate) enum Purpose {
     Probe,
     /// `initialize`
     Handshake,
+    /// This call of the application's, repeated with what the server needed first (MRTR-016)
+    Round(Key),
+    /// `subscriptions/listen`
+    Listen,
+    /// Something that the engine asks on the way
+    Errand,
     /// An answer that a call of the peer's waits for
     Input(Key),
 }
@@ -97,14 +104,20 @@ pub(crate) struct OutCall {
     pub(crate) purpose: Purpose,
     /// Not yet sent: everything that is needed to send it
     pub(crate) queued: Option<alloc::boxed::Box<Queued>>,
+    /// Sent, and perhaps to be sent again: what is needed for that ([`kept_parts`](super::ours::kept_parts))
+    pub(crate) kept: Option<alloc::boxed::Box<[u8]>>,
+    /// It was answered, though not to the end: nothing more can come for its id
+    pub(crate) parked: bool,
+    /// The longest time in all was set for this call, so that nothing makes it longer
+    pub(crate) total_is_set: bool,
     pub(crate) wants_progress: bool,
     pub(crate) progress_resets: bool,
     pub(crate) last_progress: f64,
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Ends the call if nothing is heard until then
-    idle_at: Instant,
+    pub(crate) idle_at: Instant,
     /// Ends the call whatever is heard
-    total_at: Instant,
+    pub(crate) total_at: Instant,
 }
 
 /// A request that waits for the connection to be ready
@@ -138,6 +151,9 @@ impl OutCall {
             channel,
             purpose,
             queued: None,
+            kept: None,
+            parked: false,
+            total_is_set: options.total.is_some(),
             wants_progress: options.progress,
             progress_resets: options.progress_resets,
             last_progress: f64::NEG_INFINITY,
@@ -169,6 +185,25 @@ impl OutCall {
         self.total_at = now + total;
     }
 
+    /// The same request, to be sent again for `call`; what was taken of its time in all is taken
+    pub(crate) fn again(&self, now: Instant, call: Key) -> Self {
+        Self {
+            purpose: Purpose::Round(call),
+            queued: None,
+            kept: None,
+            parked: false,
+            last_progress: f64::NEG_INFINITY,
+            idle_at: now + self.timeout,
+            ..*self
+        }
+    }
+
+    /// Stops the clocks for good
+    pub(crate) fn wait_for_ever(&mut self) {
+        self.idle_at = Instant::FAR;
+        self.total_at = Instant::FAR;
+    }
+
     /// Takes note of a progress report: false when it does not increase (PROG-007)
     pub(crate) fn advance(&mut self, now: Instant, progress: f64) -> bool {
         if !self.wants_progress
@@ -198,7 +233,7 @@ pub(crate) struct Outbound {
     pub(crate) calls: Slab<OutCall>,
 }
 
-/// Slots fit 16 bits ([`Limits::max_pending_calls`]), so ids stay below 2^53 for every generation
+/// Slots fit 16 bits ([`Limits::max_pending_calls`], and each call may be repeated), so ids stay below 2^53 for every generation
 const SLOT_BITS: u32 = 16;
 
 impl Outbound {

@@ -9,7 +9,8 @@ use core::time::Duration;
 use serde::Serialize;
 
 use super::config::Config;
-use super::event::{Notification, Peer};
+use super::event::Peer;
+use crate::change::Change;
 use crate::json::object_members;
 use crate::raw::RawJson;
 use crate::time::Instant;
@@ -313,20 +314,18 @@ impl Cache {
         }
     }
 
-    /// Forgets what a notification of the server says is outdated (CACHE-014)
-    pub fn notice(&mut self, asker: &Asker, notification: &Notification) {
-        // A very long one is not worth keeping for results on their way.
-        let uri =
-            || notification.params.as_ref()?.member("uri")?.string().filter(|uri| uri.len() <= Self::URI);
-        match &*notification.method {
-            vocab::TOOLS_CHANGED => self.outdate(asker, News::List(Kind::Tool)),
-            vocab::PROMPTS_CHANGED => self.outdate(asker, News::List(Kind::Prompt)),
-            vocab::RESOURCES_CHANGED => {
+    /// Forgets what has changed at the server (CACHE-014)
+    pub fn notice(&mut self, asker: &Asker, change: &Change) {
+        match change {
+            Change::Tools => self.outdate(asker, News::List(Kind::Tool)),
+            Change::Prompts => self.outdate(asker, News::List(Kind::Prompt)),
+            Change::Resources => {
                 self.outdate(asker, News::List(Kind::Resource));
                 self.outdate(asker, News::List(Kind::ResourceTemplate));
             }
-            vocab::RESOURCE_UPDATED => self.outdate(asker, uri().map_or(News::Resources, News::Resource)),
-            _ => {}
+            // A very long one is not worth keeping for results on their way.
+            Change::Resource(uri) if uri.len() > Self::URI => self.outdate(asker, News::Resources),
+            Change::Resource(uri) => self.outdate(asker, News::Resource(uri.clone())),
         }
     }
 

@@ -8,20 +8,21 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::calls::{Queue, stamp};
 use super::config::Config;
 use super::event::{Event, Peer};
 use super::negotiate::Stage;
+use super::news::News;
+use super::rounds::Inputs;
 use crate::calls::forms::Forms;
-use crate::calls::inbound::{CallId, Progress, Sent};
 use crate::calls::link::{Link, Timer};
 use crate::calls::ours::{self, Ask};
 use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose, Queued};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
-use crate::json::{Noted, OBJECT, Serializer};
+use crate::json::{OBJECT, Serializer};
 use crate::outbox::Outbox;
-use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
+use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
@@ -44,9 +45,16 @@ pub struct Engine {
     pub(super) main: Option<Key>,
     pub(super) peer: Option<Box<Peer>>,
     pub(super) verdict: Option<Verdict>,
-    /// Calls that wait for the connection to be ready, oldest first
-    queue: VecDeque<Key>,
-    queued_bytes: usize,
+    /// Calls that wait for the connection to be ready
+    pub(super) queue: Option<Box<Queue>>,
+    /// What the server needs
+    pub(super) inputs: Option<Box<Inputs>>,
+    /// What the application wants to be told of
+    pub(super) news: Option<Box<News>>,
+    /// Bytes kept of calls that may have to be repeated
+    pub(super) kept: usize,
+    /// The last number of an input or a subscription
+    pub(super) serial: u64,
     /// Bytes of answers to the server that were appended since the outbox was last empty
     owed: usize,
     /// Where the last of them ends, counted from the first byte ever sent
@@ -65,8 +73,11 @@ impl Engine {
             main: None,
             peer: None,
             verdict: None,
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            queue: None,
+            inputs: None,
+            news: None,
+            kept: 0,
+            serial: 0,
             owed: 0,
             owed_until: 0,
             config,
@@ -126,23 +137,20 @@ impl Engine {
         while let Some(timer) = self.link.pop_due() {
             match timer {
                 Timer::Opening(_) => self.opening_timed_out(),
-                Timer::Out(key) => {
-                    let call =
-                        self.link.outbound.calls.get(key).filter(|c| c.purpose == Purpose::Application);
-                    if let Some(outcome) = call.and_then(|c| c.expired(self.link.now)) {
-                        self.abandon(key, Some("no answer in time"), outcome); // TIME-002, TIME-003
-                    }
-                }
+                Timer::Out(key) => self.call_due(key),
                 Timer::Age(key) => {
                     if self.link.fail(key, &RpcError::internal("no answer in time")).is_some() {
-                        self.events.push_back(Event::RequestCancelled(CallId(key)));
+                        self.request_over(key);
                     }
                 }
                 Timer::Held(key) => self.link.release_held(key),
                 Timer::Trim => {
                     if self.link.trim() {
                         self.events.shrink_to_fit();
-                        self.queue.shrink_to_fit();
+                        self.news.take_if(|news| news.is_empty());
+                        // Calls under way know how long the application has owed something.
+                        let quiet = self.link.outbound.calls.len() == 0;
+                        self.inputs.take_if(|inputs| quiet && inputs.is_empty());
                     }
                 }
                 Timer::News(_) | Timer::Grace(_) => {}
@@ -291,37 +299,42 @@ impl Engine {
             return Err(UseError::NotYours(method.into()));
         }
         ours::check_meta(options.meta.as_ref())?;
-        if self.link.outbound.calls.len() >= self.link.limits.pending() {
-            return Err(UseError::Full("max_pending_calls"));
-        }
-        if self.is_congested() {
-            return Err(UseError::Full("outbox_mark"));
+        self.room_for(1)?;
+        if self.kept >= self.link.limits.max_kept_bytes {
+            return Err(UseError::Full("max_kept_bytes"));
         }
         let mut call = OutCall::new(self.link.now, main, Purpose::Application, options, &self.link.limits);
         if self.peer.is_some() {
             self.permit(method)?;
-            let stamp = stamp(self.peer.as_deref(), &self.config);
+            if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.total_is_set) {
+                // It will be added again when the time is over.
+                call.total_at = call.total_at - inputs.owed.waited(self.link.now);
+            }
+            let stamp = stamp(self.peer.as_deref(), &self.config, self.news.as_deref());
             let ask = Ask { method, stamp, meta: options.meta.as_ref(), progress: options.progress };
             let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
             let key = self.link.outbound.calls.insert(call);
-            let written = self.link.ask(key, &ask, |out| Serializer::object(out, params, table));
-            if let Err(e) = written {
-                self.link.outbound.calls.remove(key);
-                return Err(e);
+            match self.link.ask_at(key, &ask, |out| Serializer::object(out, params, table)) {
+                Err(e) => {
+                    self.link.outbound.calls.remove(key);
+                    return Err(e);
+                }
+                Ok(written) => self.keep(key, method, written, options.meta.as_ref()),
             }
             return Ok(CallKey(key));
         }
         let params = Forms::of(params, self.config.versions)?;
         let total = options.total.unwrap_or(self.link.limits.call_total);
         let queued = Queued { method: method.into(), params, meta: options.meta.clone(), total };
-        let bytes = self.queued_bytes.saturating_add(queued.cost());
+        let bytes = self.queue.as_ref().map_or(0, |q| q.bytes).saturating_add(queued.cost());
         if bytes > self.link.limits.max_queued_bytes {
             return Err(UseError::Full("max_queued_bytes"));
         }
-        self.queued_bytes = bytes;
         call.queued = Some(Box::new(queued));
         let key = self.link.outbound.calls.insert(call);
-        self.queue.push_back(key);
+        let queue = self.queue.get_or_insert_default();
+        queue.bytes = bytes;
+        queue.calls.push_back(key);
         Ok(CallKey(key))
     }
 
@@ -408,112 +421,33 @@ impl Engine {
         self.link.notify(main, method, params, table)
     }
 
-    /// Answers a request of the server with a result, which must be written as a JSON object; types of
-    /// [`model`](crate::model) go out in the shape of the revision in use
-    pub fn respond<T: Serialize + ?Sized>(
-        &mut self,
-        now: Instant,
-        request: CallId,
-        result: &T,
-    ) -> Result<(), UseError> {
-        self.link.tick(now);
-        let before = self.outbox_len();
-        let record = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?;
-        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
-        let mark = c.outbox.mark();
-        let out = c.outbox.tail();
-        encode::result_head(out, &record.id);
-        if let Err(e) = Serializer::object(out, result, shape::table(record.version)) {
-            c.outbox.undo(mark);
-            return Err(e.into());
-        }
-        encode::end(out);
-        self.link.answered(request.0, mark);
-        self.owe(before);
-        Ok(())
-    }
-
-    /// Answers a request of the server with an error
-    pub fn refuse(&mut self, now: Instant, request: CallId, error: &RpcError) -> Result<(), UseError> {
-        self.link.tick(now);
-        let before = self.outbox_len();
-        let version = self.link.inbound.calls.get(request.0).ok_or(UseError::Stale)?.version;
-        self.link.fail(request.0, &shape::error(error, version)).ok_or(UseError::Stale)?;
-        self.owe(before);
-        Ok(())
-    }
-
-    /// Reports how far a request of the server has come (legacy; PROG-001)
-    pub fn progress(&mut self, now: Instant, request: CallId, progress: Progress) -> Result<Sent, UseError> {
-        self.link.tick(now);
-        self.link.report(request.0, progress)
-    }
-
     // ---- inside ----------------------------------------------------------------------------------------------
+
+    /// The channel and the revision in use, once there are any
+    pub(super) fn ready_channel(&self) -> Result<(Key, Version), UseError> {
+        let main = self.main.ok_or(UseError::NotReady)?;
+        if self.is_closed() {
+            return Err(UseError::Closed);
+        }
+        let version = self.peer.as_ref().map(|p| p.version).ok_or(UseError::NotReady)?;
+        Ok((main, version))
+    }
+
+    /// Whether so many requests more may go out
+    #[inline]
+    pub(super) fn room_for(&self, requests: usize) -> Result<(), UseError> {
+        if self.link.outbound.calls.len() + requests > self.link.limits.pending() {
+            return Err(UseError::Full("max_pending_calls"));
+        }
+        if self.is_congested() {
+            return Err(UseError::Full("outbox_mark"));
+        }
+        Ok(())
+    }
 
     /// Whether the connection is ready and modern
     pub(super) fn is_modern(&self) -> bool {
         self.peer.as_ref().is_some_and(|p| p.era() == Era::Modern)
-    }
-
-    /// Whether a call may go out to this server (LIFE-010, LIFE-011, LIFE-023)
-    fn permit(&self, method: &str) -> Result<(), UseError> {
-        let (Some(rule), Some(peer)) = (vocab::request(method), self.peer.as_ref()) else { return Ok(()) };
-        if !rule.client_sends() {
-            return Err(UseError::NotYours(method.into()));
-        }
-        if !rule.exists_in(peer.version) {
-            return Err(UseError::NotInVersion { what: method.into(), version: peer.version });
-        }
-        match rule.gate_in(peer.version) {
-            Some(gate) if !peer.has(gate) => Err(UseError::PeerLacks(gate)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Sends what waited for the connection to be ready
-    pub(super) fn flush_queue(&mut self) {
-        while let Some(key) = self.queue.pop_front() {
-            let now = self.link.now;
-            let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
-            let Some(queued) = call.queued.take() else { continue };
-            self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
-            call.restart(now, queued.total);
-            let progress = call.wants_progress;
-            let Some(version) = self.peer.as_ref().map(|p| p.version) else { continue };
-            let written = self.permit(&queued.method).and_then(|()| {
-                let stamp = stamp(self.peer.as_deref(), &self.config);
-                let ask = Ask { method: &queued.method, stamp, meta: queued.meta.as_ref(), progress };
-                let params = queued.params.in_version(version)?;
-                self.link.ask(key, &ask, |out| {
-                    out.extend_from_slice(params);
-                    Ok(Noted::default())
-                })
-            });
-            if let Err(e) = written {
-                self.finish(key, Err(CallError::Refused(e)));
-            }
-        }
-    }
-
-    /// Ends a call of ours that the server may still be working on
-    fn abandon(&mut self, key: Key, reason: Option<&str>, outcome: CallError) {
-        let queued = self.link.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
-        match queued {
-            Some(queued) => {
-                self.queued_bytes = self.queued_bytes.saturating_sub(queued.cost());
-                self.queue.retain(|k| *k != key);
-            }
-            None => self.link.send_cancelled(key, reason),
-        }
-        self.finish(key, Err(outcome));
-    }
-
-    pub(super) fn finish(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        if self.link.outbound.calls.remove(key).is_some() {
-            self.link.sweep();
-            self.events.push_back(Event::Done { call: CallKey(key), outcome });
-        }
     }
 
     pub(super) fn diagnose(&mut self, diagnostic: Diagnostic) {
@@ -528,7 +462,7 @@ impl Engine {
         let theirs = c.live.clone();
         for key in theirs {
             if self.link.drop_call(key).is_some() {
-                self.events.push_back(Event::RequestCancelled(CallId(key)));
+                self.request_over(key);
             }
         }
         for key in self.link.ours(main) {
@@ -539,7 +473,8 @@ impl Engine {
                 self.link.outbound.calls.remove(key);
             }
         }
-        self.queue.clear();
+        self.queue = None;
+        self.end_subscriptions(&CallError::Closed(fault.clone()));
         if let Some(c) = self.link.channels.get_mut(main) {
             c.closed = true;
         }
@@ -562,9 +497,4 @@ impl Engine {
         self.events.push_back(Event::Ready(peer));
         self.flush_queue();
     }
-}
-
-/// What every request carries in `_meta`, in the modern era
-fn stamp<'c>(peer: Option<&Peer>, config: &'c Config) -> Option<&'c [u8]> {
-    peer.filter(|p| p.era() == Era::Modern).map(|p| config.stamp(p.version))
 }

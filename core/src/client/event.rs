@@ -4,11 +4,16 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 
+use super::input::{Input, InputId};
+use super::log::Log;
+use super::subscribe::SubscriptionKey;
 use crate::calls::inbound::{CallId, Progress};
 use crate::calls::outbound::CallKey;
+use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::identity::Capabilities;
+use crate::model::SubscriptionFilter;
 use crate::raw::RawJson;
 use crate::version::{Era, Version};
 
@@ -32,8 +37,38 @@ pub enum Event {
         /// How far
         progress: Progress,
     },
-    /// The server asks for something (legacy): answer it with exactly one of [`respond`](super::Engine::respond) and
+    /// The server needs something: answer it with exactly one of [`answer`](super::Engine::answer) and
     /// [`refuse`](super::Engine::refuse)
+    Input(Input),
+    /// The server no longer needs something, or the call that it was needed for has ended; its key is stale
+    InputGone(InputId),
+    /// The server has acknowledged a subscription: it is told of changes from now on
+    Subscribed {
+        /// Which one
+        key: SubscriptionKey,
+        /// The part of what was asked for that the server honours (SUB-006, SUB-007)
+        honoured: SubscriptionFilter,
+    },
+    /// Something has changed; told once until it is read, however often it changes meanwhile
+    Changed {
+        /// Whose subscription it is for; none where a legacy server tells everybody, and nobody here asked
+        key: Option<SubscriptionKey>,
+        /// What has changed
+        change: Change,
+    },
+    /// A subscription has ended, and not by [`unsubscribe`](super::Engine::unsubscribe); its key is stale
+    SubscriptionEnded {
+        /// Which one
+        key: SubscriptionKey,
+        /// The server has said that it ends; otherwise news may have been lost (SUB-013, SUB-015)
+        graceful: bool,
+        /// Why, where it was not graceful
+        error: Option<CallError>,
+    },
+    /// The server has logged something
+    Log(Log),
+    /// A legacy server asks for something of the application's own ([`Config::custom_method`](super::Config)):
+    /// answer it with exactly one of [`respond`](super::Engine::respond) and [`refuse`](super::Engine::refuse)
     Request(Request),
     /// The server no longer wants the answer to a request, or it came too late; its key is stale
     RequestCancelled(CallId),
@@ -80,7 +115,7 @@ impl Peer {
     }
 }
 
-/// A request from a legacy server
+/// A request from a legacy server, with a method that the application has said it knows
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {

@@ -4,20 +4,30 @@
 //! follows a list to its end, a [`Cache`] keeps results that need not be asked for again, [`OutputSchemas`] holds results
 //! against what their tools promised. [`model::Request`](crate::model::Request) knows what a result is read as.
 
+mod answers;
 mod cache;
+mod calls;
 mod config;
 mod engine;
 mod event;
+mod input;
 mod list;
+mod log;
 mod negotiate;
+mod news;
 mod receive;
+mod rounds;
 mod schemas;
+mod subscribe;
 
 pub use cache::{Asker, Cache, Question, Ticket};
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Event, Notification, Peer, Request};
+pub use input::{Asked, Input, InputId};
 pub use list::{NoList, Page, Pages};
+pub use log::Log;
+pub use subscribe::SubscriptionKey;
 
 pub use schemas::{Misfit, OutputSchemas};
 

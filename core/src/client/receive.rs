@@ -6,11 +6,11 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::engine::Engine;
-use super::event::{Event, Notification, Request};
+use super::event::{Event, Request};
 use crate::calls::batch;
 use crate::calls::inbound::{CallId, InCall};
 use crate::calls::link::{Content, content};
-use crate::calls::outbound::{CallKey, Match, Purpose};
+use crate::calls::outbound::{Match, Purpose};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
@@ -146,6 +146,9 @@ impl Engine {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
                     Ok(result) => match envelope.result_type.of(frame) {
+                        Some(b"\"input_required\"") if self.is_modern() && self.may_need_input(key) => {
+                            return self.input_required(key, &result); // MRTR-002, MRTR-003
+                        }
                         // BASE-030, BASE-031: absent means complete; anything else is no success.
                         Some(kind) if self.is_modern() && kind != b"\"complete\"" => {
                             Err(CallError::ResultType(RawJson::trusted(Bytes::copy_from_slice(kind))))
@@ -161,13 +164,22 @@ impl Engine {
     }
 
     /// A request of ours has its outcome: a call's is told, a question's drives the negotiation
-    fn ended(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+    pub(super) fn ended(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let Some(purpose) = self.link.outbound.calls.get(key).map(|c| c.purpose) else { return };
-        if purpose == Purpose::Application {
-            if let Err(CallError::Rpc(error)) = &outcome {
-                self.check_era(error);
+        match purpose {
+            Purpose::Application | Purpose::Round(_) => {
+                if let Err(CallError::Rpc(error)) = &outcome {
+                    self.check_era(error);
+                }
+                let call = match purpose {
+                    Purpose::Round(_) => self.repeat_over(key),
+                    _ => key,
+                };
+                return self.finish(call, outcome);
             }
-            return self.finish(key, outcome);
+            Purpose::Listen => return self.listen_ended(key, outcome.map(drop)),
+            Purpose::Errand => return self.errand_ended(key, outcome.map(drop)),
+            Purpose::Probe | Purpose::Handshake | Purpose::Input(_) => {}
         }
         let outcome = outcome.map_err(|e| match e {
             CallError::Rpc(error) => error,
@@ -175,49 +187,6 @@ impl Engine {
             other => RpcError::invalid_request(alloc::format!("{other}")),
         });
         self.opening_answered(key, purpose, outcome);
-    }
-
-    fn notification_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
-        let params = envelope.params.whole.of(frame);
-        match &*envelope.method {
-            vocab::PROGRESS => match self.link.progress_in(channel, params.unwrap_or(b"{}")) {
-                Err(diagnostic) => self.diagnose(diagnostic),
-                Ok((key, progress)) => self.progress_event(key, progress),
-            },
-            vocab::CANCELLED => self.cancelled_in(channel, params.unwrap_or(b"{}")),
-            method => self.events.push_back(Event::Notification(Notification {
-                method: method.into(),
-                params: params.map(|p| RawJson::trusted(frame.slice_ref(p))),
-            })),
-        }
-    }
-
-    /// Only the newest report of a call is kept until it is asked for (PROG-013)
-    fn progress_event(&mut self, key: Key, news: crate::Progress) {
-        let call = CallKey(key);
-        let unread = self.events.iter_mut().rev().find_map(|e| match e {
-            Event::Progress { call: other, progress } if *other == call => Some(progress),
-            _ => None,
-        });
-        match unread {
-            Some(old) => *old = news,
-            None => self.events.push_back(Event::Progress { call, progress: news }),
-        }
-    }
-
-    /// The server no longer wants an answer
-    fn cancelled_in(&mut self, channel: Key, params: &[u8]) {
-        let Some((id, _)) = self.link.cancellation(params) else {
-            return self.diagnose(Diagnostic::InvalidNotification(vocab::CANCELLED.into()));
-        };
-        let found = self.link.channels.get(channel).and_then(|c| self.link.inbound.find(&c.live, &id));
-        match found {
-            Some(key) => {
-                self.link.drop_call(key);
-                self.events.push_back(Event::RequestCancelled(CallId(key)));
-            }
-            None => self.diagnose(Diagnostic::UnknownCancel(id)),
-        }
     }
 
     /// A request from the server: only legacy ones send any
@@ -263,8 +232,16 @@ impl Engine {
             let error = RpcError::internal("too many requests in work");
             return self.link.send_error(channel, batch, Some(&id), &error);
         }
+        let params = params.whole.of(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+        // Whatever else a server may ask is input.
+        let input = match rule.map(|rule| self.read_input(rule.name, params.as_ref(), version)).transpose() {
+            Ok(input) => input,
+            Err(error) => return self.link.send_error(channel, batch, Some(&id), &error),
+        };
         let again = id.clone();
-        let expires = self.link.now + self.link.limits.max_call_age;
+        let limits = &self.link.limits;
+        let expires =
+            self.link.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
         let call = InCall {
             id,
             channel,
@@ -280,7 +257,9 @@ impl Engine {
         match self.link.begin(call) {
             None => self.diagnose(Diagnostic::DuplicateId(again)),
             Some(key) => {
-                let params = params.whole.of(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+                if let Some(input) = input {
+                    return self.input_in(key, input);
+                }
                 self.events.push_back(Event::Request(Request { id: CallId(key), method, params }));
             }
         }

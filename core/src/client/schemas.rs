@@ -5,10 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::fmt;
 
-use super::event::Notification;
+use crate::change::Change;
 use crate::raw::RawJson;
 use crate::validate::{SchemaError, SchemaValidator, Validate, Violations, promised};
-use crate::vocab;
 
 /// The output schemas of a server's tools, as far as its list was seen
 ///
@@ -73,9 +72,9 @@ impl OutputSchemas {
         }
     }
 
-    /// Forgets them all, if `news` say that the tools have changed
-    pub fn notice(&mut self, news: &Notification) {
-        if *news.method == *vocab::TOOLS_CHANGED {
+    /// Forgets them all, if it is the tools that have changed
+    pub fn notice(&mut self, change: &Change) {
+        if *change == Change::Tools {
             self.tools.clear();
         }
     }
@@ -199,10 +198,9 @@ mod tests {
     fn news_of_the_tools_end_what_was_promised() {
         let (mut schemas, _) = schemas();
         schemas.learn(&[tool("one", r#"{"const":1}"#)]);
-        let news = |method: &str| Notification { method: method.into(), params: None };
-        schemas.notice(&news("notifications/prompts/list_changed"));
+        schemas.notice(&Change::Prompts);
         assert!(schemas.check("one", &raw("{}")).is_err());
-        schemas.notice(&news("notifications/tools/list_changed"));
+        schemas.notice(&Change::Tools);
         assert_eq!(schemas.check("one", &raw("{}")), Ok(()));
     }
 

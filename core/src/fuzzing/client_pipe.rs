@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use super::dice::{Cut, Dice, Random};
 use super::wire;
-use crate::client::{Config, Event, Kind, Verdict};
+use crate::client::{Config, Event, InputId, Kind, SubscriptionKey, Verdict};
+use crate::model::{LoggingLevel, SubscriptionFilter};
 use crate::pipe::{Client, Pipe};
 use crate::{
     CallId, CallKey, CallOptions, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError,
@@ -69,7 +70,12 @@ impl Stage {
             _ => Some(Verdict::Legacy),
         };
         let config = Config::new("fuzz", "1")
-            .capabilities(Capabilities::new().with(Capability::Roots).with(Capability::Sampling))
+            .capabilities(
+                Capabilities::new()
+                    .with(Capability::Roots)
+                    .with(Capability::Sampling)
+                    .with(Capability::Elicitation),
+            )
             .versions(versions)
             .verdict(verdict)
             .custom_method("x/y")
@@ -86,6 +92,8 @@ impl Stage {
             writes: Random::new(input.len() as u64),
             calls: BTreeMap::new(),
             requests: VecDeque::new(),
+            inputs: VecDeque::new(),
+            subscriptions: BTreeMap::new(),
             steps: 0,
             closed: false,
             seen: Seen::default(),
@@ -113,6 +121,10 @@ struct Play<'a> {
     calls: BTreeMap<CallKey, bool>,
     /// Requests of the server that have no answer yet
     requests: VecDeque<CallId>,
+    /// What the server needs and has not been given
+    inputs: VecDeque<InputId>,
+    /// Our subscriptions, and whether each was acknowledged
+    subscriptions: BTreeMap<SubscriptionKey, bool>,
     steps: usize,
     closed: bool,
     seen: Seen,
@@ -165,6 +177,19 @@ impl Play<'_> {
         }
         let limit = self.stage.limits.max_pending_calls as usize;
         assert!(self.client.engine().pending_calls() <= limit);
+        self.subscribe();
+    }
+
+    fn subscribe(&mut self) {
+        let filter = SubscriptionFilter::new()
+            .tools_list_changed(true)
+            .resource_subscriptions(["a:b".into(), "c".into()]);
+        let (now, engine) = (self.now, self.client.engine());
+        let _ = engine.set_log_level(now, Some(LoggingLevel::Debug));
+        if let Ok(key) = engine.subscribe(now, &filter) {
+            assert_eq!(self.subscriptions.insert(key, false), None, "a key given out twice");
+        }
+        assert!(self.subscriptions.len() <= self.stage.limits.max_subscriptions);
     }
 
     fn event(&mut self, event: Event) {
@@ -192,8 +217,30 @@ impl Play<'_> {
                 self.requests.retain(|r| *r != id);
                 assert_eq!(self.requests.len() + 1, before, "not in work");
             }
+            Event::Input(input) => {
+                assert!(input.call.is_none_or(|call| self.calls.get(&call) == Some(&false)), "not in work");
+                self.inputs.push_back(input.id);
+            }
+            Event::InputGone(id) => {
+                let before = self.inputs.len();
+                self.inputs.retain(|i| *i != id);
+                assert_eq!(self.inputs.len() + 1, before, "not open");
+            }
+            Event::Subscribed { key, .. } => {
+                assert_eq!(self.subscriptions.insert(key, true), Some(false), "not waiting");
+            }
+            Event::Changed { key: Some(key), .. } => {
+                assert_eq!(self.subscriptions.get(&key), Some(&true), "unheard of");
+            }
+            Event::SubscriptionEnded { key, .. } => {
+                assert!(self.subscriptions.remove(&key).is_some(), "unheard of");
+                assert!(self.client.engine().unsubscribe(self.now, key).is_err(), "a stale key");
+            }
             Event::Closed(_) => self.closed = true,
-            Event::Notification(_) | Event::Diagnostic(_) => {}
+            Event::Log(_)
+            | Event::Changed { key: None, .. }
+            | Event::Notification(_)
+            | Event::Diagnostic(_) => {}
         }
         self.act();
     }
@@ -201,6 +248,25 @@ impl Play<'_> {
     /// What the application does after an event depends on how many there were
     fn act(&mut self) {
         assert!(self.requests.len() <= self.stage.limits.max_live_calls as usize);
+        if let (Some(id), true) = (self.inputs.front().copied(), self.steps % 2 == 0) {
+            let result = BTreeMap::from([("action", "decline")]);
+            let engine = self.client.engine();
+            let done = match self.steps % 6 {
+                0 => engine.refuse(self.now, id, &RpcError::internal("no")),
+                _ => engine.answer(self.now, id, &result),
+            };
+            match done {
+                Ok(()) => drop(self.inputs.pop_front()),
+                // It is of another kind: nothing is given, nothing changed.
+                Err(UseError::BadAnswer { .. }) => {
+                    let no = RpcError::internal("no");
+                    assert_eq!(self.client.engine().refuse(self.now, id, &no), Ok(()));
+                    self.inputs.pop_front();
+                }
+                Err(e) => assert_eq!(e, UseError::Stale),
+            }
+            assert!(self.client.engine().answer(self.now, id, &result).is_err(), "answered twice");
+        }
         match (self.steps + usize::from(self.stage.manner)) % 8 {
             0 => {
                 let open = self.calls.iter().find(|(_, ended)| !**ended).map(|(key, _)| *key);
@@ -232,6 +298,15 @@ impl Play<'_> {
                     &CallOptions::new(),
                 );
                 self.note(&made);
+            }
+            6 => {
+                let open = self.subscriptions.first_key_value().map(|(key, _)| *key);
+                if let Some(key) = open {
+                    if self.client.engine().unsubscribe(self.now, key).is_ok() {
+                        self.subscriptions.remove(&key);
+                    }
+                    self.subscribe();
+                }
             }
             5 => {
                 let _ = self.client.engine().notify(
@@ -268,6 +343,7 @@ impl Play<'_> {
         self.settle();
         assert!(self.closed && self.client.is_drained(), "no end");
         assert!(self.calls.values().all(|ended| *ended), "a call without an outcome");
+        assert!(self.inputs.is_empty() && self.subscriptions.is_empty(), "no end");
         assert!(self.requests.is_empty() && self.client.engine().pending_calls() == 0);
         let made =
             self.client.engine().call(self.now, "x/z", &BTreeMap::from([("y", "z")]), &CallOptions::new());

@@ -220,7 +220,7 @@ impl Play {
                 assert!(self.ready || !self.common || fault == Fault::Closed, "{fault}");
             }
             Event::Diagnostic(diagnostic) => tolerable(&diagnostic),
-            Event::Notification(_) => {}
+            _ => {}
         }
     }
 

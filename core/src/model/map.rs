@@ -153,6 +153,15 @@ impl<K: Into<String>, V, const N: usize> From<[(K, V); N]> for Map<V> {
     }
 }
 
+impl<V> IntoIterator for Map<V> {
+    type Item = (String, V);
+    type IntoIter = alloc::vec::IntoIter<(String, V)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl<V: Serialize> Serialize for Map<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())

@@ -5,6 +5,7 @@
 
 mod at_client;
 mod at_server;
+mod conversations;
 
 use mcp_proto::{Capabilities, Capability, Implementation, RawJson, Version};
 use mcp_tests::harness::build::{discovery, raw, result};

@@ -4,6 +4,7 @@
 
 use core::fmt::Write as _;
 
+use mcp_proto::model::InputRequest;
 use mcp_proto::pipe::{Client, Server};
 use mcp_proto::server::Call;
 use mcp_proto::{
@@ -118,6 +119,19 @@ impl App {
                 self.asked.retain(|r| r.id != id);
                 "no longer asked".to_owned()
             }
+            Event::Input(input) => {
+                let line = format!("needs {:?}", input.request);
+                let answer = match &*input.request {
+                    InputRequest::ListRoots(_) => json!({"roots": [{"uri": "file:///harbour"}]}),
+                    InputRequest::CreateMessage(_) => {
+                        json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "aye"}})
+                    }
+                    _ => json!({"action": "decline"}),
+                };
+                client.engine().answer(now, input.id, &answer).expect("open");
+                line
+            }
+            Event::InputGone(_) => "no longer needs it".to_owned(),
             Event::Notification(n) => format!("heard {} {:?}", n.method, n.params),
             Event::Diagnostic(diagnostic) => format!("odd: {}", odd(&diagnostic)),
             Event::Closed(fault) => {

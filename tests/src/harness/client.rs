@@ -1,7 +1,10 @@
 //! What only a client alone is asked for.
 
-use mcp_proto::client::{Event, Peer};
-use mcp_proto::{CallError, CallKey, CallOptions, Diagnostic, Fault, Progress, RawJson, UseError, Version};
+use mcp_proto::client::{Event, Input, InputId, Peer, SubscriptionKey};
+use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Change, Diagnostic, Fault, Progress, RawJson, UseError, Version,
+};
 use serde_json::{Value, json};
 
 use super::build;
@@ -104,6 +107,91 @@ impl LoneClient {
         match self.event() {
             Event::Progress { call: key, progress } if key == call => progress,
             other => panic!("progress of {call:?}, not {other:?}"),
+        }
+    }
+
+    /// The next event, which says what the server needs
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn input(&mut self) -> Input {
+        match self.event() {
+            Event::Input(input) => input,
+            other => panic!("an input, not {other:?}"),
+        }
+    }
+
+    /// Gives the server what it needs
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be given.
+    pub fn answer(&mut self, input: InputId, answer: &Value) {
+        self.pipe.engine().answer(self.now, input, answer).expect("an input that is open");
+    }
+
+    /// The next event, which says that this is needed no more; its key is stale
+    ///
+    /// # Panics
+    ///
+    /// When it does not, or the key is not.
+    pub fn gone(&mut self, input: InputId) {
+        match self.event() {
+            Event::InputGone(gone) => assert_eq!(gone, input),
+            other => panic!("{input:?} gone, not {other:?}"),
+        }
+        let (now, engine) = (self.now, self.pipe.engine());
+        assert_eq!(engine.answer(now, input, &json!({})), Err(UseError::Stale));
+        assert_eq!(engine.refuse(now, input, &mcp_proto::RpcError::new(1, "no")), Err(UseError::Stale));
+    }
+
+    /// Subscribes
+    ///
+    /// # Panics
+    ///
+    /// When that is refused.
+    pub fn subscribe(&mut self, filter: &SubscriptionFilter) -> SubscriptionKey {
+        self.pipe.engine().subscribe(self.now, filter).expect("a subscription")
+    }
+
+    /// The next event, which says what is honoured of a subscription
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn subscribed(&mut self, subscription: SubscriptionKey) -> SubscriptionFilter {
+        match self.event() {
+            Event::Subscribed { key, honoured } if key == subscription => honoured,
+            other => panic!("{subscription:?} acknowledged, not {other:?}"),
+        }
+    }
+
+    /// The next event, which says that something has changed
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn changed(&mut self, subscription: SubscriptionKey) -> Change {
+        match self.event() {
+            Event::Changed { key, change } if key == Some(subscription) => change,
+            other => panic!("news for {subscription:?}, not {other:?}"),
+        }
+    }
+
+    /// The next event, which says that a subscription has ended: whether gracefully, and why not
+    ///
+    /// # Panics
+    ///
+    /// When it does not, or its key is not stale.
+    pub fn subscription_ended(&mut self, subscription: SubscriptionKey) -> (bool, Option<CallError>) {
+        match self.event() {
+            Event::SubscriptionEnded { key, graceful, error } if key == subscription => {
+                let again = self.pipe.engine().unsubscribe(self.now, key);
+                assert_eq!(again, Err(UseError::Stale));
+                (graceful, error)
+            }
+            other => panic!("the end of {subscription:?}, not {other:?}"),
         }
     }
 

@@ -35,6 +35,7 @@ pub fn client(event: &client::Event) -> String {
             let params = r.params.as_ref().map_or("", |p| p.as_str());
             format!("request {:?} {}: {params}", r.id, r.method)
         }
+        Event::Input(i) => format!("needs {:?} for {:?} as {:?}: {:?}", i.id, i.call, i.key, i.request),
         Event::RequestCancelled(request) => format!("request cancelled {request:?}"),
         Event::Notification(n) => {
             format!("notification {}: {}", n.method, n.params.as_ref().map_or("", |p| p.as_str()))

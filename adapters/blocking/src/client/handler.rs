@@ -1,8 +1,8 @@
 //! What a client does with what comes from the server
 
-use mcp_proto::client::{Kind, Notification, Request, SchemaError};
+use mcp_proto::client::{Input, Kind, Log, Notification, Request, SchemaError};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallKey, Diagnostic, Progress, RawJson, RpcError};
+use mcp_proto::{CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
 
 /// What a client does with what comes from the server, other than answers
 ///
@@ -17,6 +17,26 @@ pub trait ClientHandler {
     /// What the server is told instead of a result; by default, that there is no such method.
     fn request(&mut self, request: &Request) -> Result<RawJson, RpcError> {
         Err(RpcError::method_not_found(&request.method))
+    }
+
+    /// Gives the server what it needs, with a JSON object: a result as [`Input::request`] asks for it
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused; by default everything is.
+    fn input(&mut self, input: &Input) -> Result<RawJson, RpcError> {
+        let _ = input;
+        Err(RpcError::internal("nobody is here to answer"))
+    }
+
+    /// Takes note of something that has changed at the server; told once until it was told, however often it changes
+    fn changed(&mut self, change: &Change) {
+        let _ = change;
+    }
+
+    /// Takes note of a log message of the server
+    fn log(&mut self, log: &Log) {
+        let _ = log;
     }
 
     /// Takes note of a notification that the engine does not handle itself

@@ -49,8 +49,8 @@ fn put(cache: &mut Cache, now: Instant, asker: &Asker, question: &Question, resu
     cache.put(now, ticket, result);
 }
 
-fn news(method: &str, params: Option<&str>) -> Notification {
-    Notification { method: method.into(), params: params.map(raw) }
+fn updated(uri: &str) -> Change {
+    Change::Resource(uri.into())
 }
 
 // covers: CACHE-005, CACHE-006, CACHE-007
@@ -205,14 +205,14 @@ fn news_end_what_they_are_about() {
         read("a:b/c"),
         read("a:x"),
     ];
-    let left = |method: &str, params| -> String {
+    let left = |change: Change| -> String {
         let mut cache = Cache::new();
         for question in &questions {
             for asker in [&me, &friend, &other] {
                 put(&mut cache, at(0), asker, question, &page("1000", "private"));
             }
         }
-        cache.notice(&me, &news(method, params));
+        cache.notice(&me, &change);
         let has = |cache: &mut Cache, asker, question| cache.get(at(1), asker, question).is_some();
         for question in &questions {
             assert!(has(&mut cache, &other, question), "another server's {question:?}");
@@ -220,24 +220,20 @@ fn news_end_what_they_are_about() {
         }
         questions.iter().map(|question| if has(&mut cache, &me, question) { '#' } else { '.' }).collect()
     };
-    assert_eq!(left("notifications/tools/list_changed", None), "..######");
-    assert_eq!(left("notifications/prompts/list_changed", None), "##.#####");
-    assert_eq!(left("notifications/resources/list_changed", None), "###..###");
-    let updated = |params| left("notifications/resources/updated", Some(params));
-    assert_eq!(updated(r#"{"uri":"a:x"}"#), "#######.");
+    assert_eq!(left(Change::Tools), "..######");
+    assert_eq!(left(Change::Prompts), "##.#####");
+    assert_eq!(left(Change::Resources), "###..###");
+    assert_eq!(left(updated("a:x")), "#######.");
     // A part of it has changed, so it has, too (RES-013).
-    assert_eq!(updated(r#"{"uri":"a:b/c"}"#), "#####..#");
-    // Nobody knows which.
-    assert_eq!(updated(r#"{"uri":7}"#), "#####...");
-    assert_eq!(left("notifications/resources/updated", None), "#####...");
-    assert_eq!(left("notifications/message", Some("{}")), "########");
+    assert_eq!(left(updated("a:b/c")), "#####..#");
+    assert_eq!(left(updated("elsewhere:")), "########");
 }
 
 // covers: CACHE-014
 #[test]
 fn a_result_that_was_under_way_when_news_came_is_not_kept() {
     let (mut cache, me) = (Cache::new(), asker(""));
-    let changed = news("notifications/tools/list_changed", None);
+    let changed = Change::Tools;
     let late = |cache: &mut Cache, meanwhile: &dyn Fn(&mut Cache)| {
         let ticket = cache.ticket(&me, tools(None));
         meanwhile(cache);
@@ -246,20 +242,19 @@ fn a_result_that_was_under_way_when_news_came_is_not_kept() {
     };
     assert!(late(&mut cache, &|_| {}));
     assert!(!late(&mut cache, &|cache| cache.notice(&me, &changed)));
-    assert!(late(&mut cache, &|cache| cache.notice(&me, &news("notifications/prompts/list_changed", None))));
+    assert!(late(&mut cache, &|cache| cache.notice(&me, &Change::Prompts)));
     assert!(!late(&mut cache, &|cache| cache.forget(&me)));
     assert!(!late(&mut cache, &Cache::clear));
     // More than is remembered: better not.
     assert!(!late(&mut cache, &|cache| {
         for _ in 0..=Cache::NEWS {
-            cache.notice(&me, &news("notifications/prompts/list_changed", None));
+            cache.notice(&me, &Change::Prompts);
         }
     }));
     assert!(late(&mut cache, &|_| {}), "and then again");
     let elsewhere = Asker::new(&config(), &peer(Version::V2026_07_28, "{}"), "there", "");
     assert!(late(&mut cache, &|cache| cache.notice(&elsewhere, &changed)));
-    let long = format!(r#"{{"uri":"a:{}"}}"#, "x".repeat(Cache::URI));
-    cache.notice(&me, &news("notifications/resources/updated", Some(&long)));
+    cache.notice(&me, &updated(&format!("a:{}", "x".repeat(Cache::URI))));
     assert_eq!(cache.news.back().map(|(_, news)| news), Some(&News::Resources));
 }
 
@@ -275,7 +270,7 @@ fn legacy_lists_are_kept_only_if_asked_for() {
     put(&mut cache, at(0), &legacy, &read("a:b"), &raw(r#"{"contents":[]}"#));
     assert!(cache.get(at(999), &legacy, &tools(None)).is_some());
     assert!(cache.get(at(999), &legacy, &read("a:b")).is_none(), "who has not subscribed gets no news");
-    cache.notice(&legacy, &news("notifications/tools/list_changed", None));
+    cache.notice(&legacy, &Change::Tools);
     assert!(cache.get(at(999), &legacy, &tools(None)).is_none());
     let forever = legacy.keep_legacy(Duration::MAX);
     put(&mut cache, at(0), &forever, &tools(None), &raw(r#"{"tools":[]}"#));
@@ -339,11 +334,7 @@ fn random_steps_against_a_simple_model() {
         let question = if roll(2) == 0 { tools(None) } else { read(&format!("r:{}", roll(6))) };
         match roll(8) {
             0 => {
-                let changed = if let Question::Read(uri) = &question {
-                    news("notifications/resources/updated", Some(&format!(r#"{{"uri":"{uri}"}}"#)))
-                } else {
-                    news("notifications/tools/list_changed", None)
-                };
+                let changed = if let Question::Read(uri) = &question { updated(uri) } else { Change::Tools };
                 cache.notice(&askers[who], &changed);
                 allowed.retain(|(other, ..)| *other != question);
             }

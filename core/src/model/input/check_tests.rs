@@ -153,7 +153,7 @@ fn answers_of_a_model() {
         (
             r#"{"type":"text","text":"hi"}"#,
             r#"[{"type":"text","text":"hi"},{"type":"tool_use","id":"u","name":"t","input":[]}]"#,
-            "`content[1].input`: must be an object",
+            "`content.input`: is not a JSON object",
         ),
     ] {
         let answer = right.replace(member, wrong);
