@@ -129,6 +129,8 @@ impl Both {
                 self.subscription = Some(key);
                 format!("subscribed to {}", serde_json::to_string(&honoured).expect("JSON"))
             }
+            // A legacy server tells everybody of its lists, also who did not ask.
+            Event::Changed { key: None, .. } => return,
             Event::Changed { key, change } => {
                 assert_eq!(key, self.subscription);
                 format!("changed: {change:?}")

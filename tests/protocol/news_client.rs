@@ -426,8 +426,16 @@ fn legacy_news_goes_to_everyone_who_wants_it() {
             let mut lone = legacy(version, cut);
             let list = |name: &str| note(&format!("notifications/{name}"), Value::Null);
             let updated = |uri: &str| note("notifications/resources/updated", json!({"uri": uri}));
-            // Sent unasked, as servers do.
+            // Sent unasked, as servers do: for nobody's subscription, and once.
+            let unasked = |lone: &mut LoneClient, change: &Change| {
+                assert!(
+                    matches!(lone.event(), Event::Changed { key: None, change: told } if told == *change)
+                );
+            };
             lone.tell_all(&[list(TOOLS), list(PROMPTS), list(RESOURCES)]);
+            for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                unasked(&mut lone, &change);
+            }
             lone.still();
             let tools = lone.subscribe(&SubscriptionFilter::new().tools_list_changed(true));
             lone.subscribed(tools);
@@ -443,6 +451,8 @@ fn legacy_news_goes_to_everyone_who_wants_it() {
             lone.tell(&list(TOOLS));
             assert_eq!((lone.changed(tools), lone.changed(both)), (Change::Tools, Change::Tools));
             lone.tell_all(&[list(PROMPTS), list(RESOURCES)]);
+            unasked(&mut lone, &Change::Prompts);
+            unasked(&mut lone, &Change::Resources);
             lone.still();
             for uri in ["f:///a", "f:///a/b"] {
                 lone.tell(&updated(uri));

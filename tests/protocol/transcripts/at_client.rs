@@ -1,6 +1,6 @@
 //! The flows with our client in the place of theirs.
 
-use mcp_proto::client::{Config, Engine, Event};
+use mcp_proto::client::{Config, Engine, Event, SubscriptionKey};
 use mcp_proto::model::*;
 use mcp_proto::{CallError, CallKey, CallOptions, Instant, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{raw, value};
@@ -30,6 +30,7 @@ struct Replay {
     lone: LoneClient,
     names: Names,
     calls: Vec<(Value, CallKey)>,
+    following: Option<SubscriptionKey>,
     /// What each call has to come to
     outcomes: Vec<(CallKey, Value)>,
     sent: Vec<Value>,
@@ -57,6 +58,20 @@ impl Replay {
                 let reason = message["params"]["reason"].as_str();
                 self.lone.pipe.engine().cancel(now, *key, reason).expect("open");
                 self.outcomes.push((*key, json!("cancelled")));
+            }
+            // No calls here: what is followed is the engine's to say.
+            Some("resources/subscribe") => {
+                let uri = message["params"]["uri"].as_str().expect("a URI").to_owned();
+                let filter = SubscriptionFilter::new().resource_subscriptions([uri]);
+                self.following = Some(self.lone.pipe.engine().subscribe(now, &filter).expect("allowed"));
+            }
+            Some("logging/setLevel") => {
+                let level = message["params"]["level"].as_str().expect("a level").into();
+                self.lone.pipe.engine().set_log_level(now, Some(level)).expect("allowed");
+            }
+            Some("resources/unsubscribe") => {
+                let key = self.following.take().expect("a subscription");
+                self.lone.pipe.engine().unsubscribe(now, key).expect("open");
             }
             Some(method) => {
                 let mut params = message.get("params").cloned().unwrap_or_else(|| json!({}));
@@ -135,12 +150,9 @@ fn call(
         "resources/list" PaginatedParams;
         "resources/templates/list" PaginatedParams;
         "resources/read" ReadResourceParams<'_>;
-        "resources/subscribe" SubscribeParams;
-        "resources/unsubscribe" SubscribeParams;
         "prompts/list" PaginatedParams;
         "prompts/get" GetPromptParams<'_>;
         "completion/complete" CompleteParams<'_>;
-        "logging/setLevel" SetLevelParams;
     }
 }
 
@@ -154,7 +166,8 @@ fn replay(
     for cut in mcp_tests::harness::Chunker::EACH {
         let lone = LoneClient::client(config(&steps, versions), cut);
         let (calls, outcomes) = (Vec::new(), Vec::new());
-        let mut replay = Replay { lone, names: Names::default(), calls, outcomes, sent: Vec::new() };
+        let mut replay =
+            Replay { lone, names: Names::default(), calls, following: None, outcomes, sent: Vec::new() };
         for step in &steps {
             replay.step(step);
         }

@@ -2,7 +2,7 @@
 
 use mcp_proto::model::*;
 use mcp_proto::server::{Call, Config, Engine, Event};
-use mcp_proto::{CallOptions, Instant, Progress, RpcError, UseError, Version, VersionSet};
+use mcp_proto::{CallOptions, Change, Instant, Progress, RpcError, UseError, Version, VersionSet};
 use mcp_tests::harness::{LoneServer, each_cut};
 use serde_json::{Value, json};
 
@@ -46,7 +46,9 @@ impl Replay {
                 match self.lone.event() {
                     Event::Call(call) => self.open.push((step.message["id"].clone(), call)),
                     Event::Cancelled { call, .. } => self.open.retain(|(_, c)| c.id() != call),
-                    Event::SessionOpened { .. } | Event::Done { outcome: Ok(_), .. } => {}
+                    Event::SessionOpened { .. }
+                    | Event::Interest { .. }
+                    | Event::Done { outcome: Ok(_), .. } => {}
                     other => panic!("after {}: {other:?}", step.message),
                 }
             }
@@ -90,7 +92,10 @@ impl Replay {
             progress.total = params["total"].as_f64();
             progress.message = params["message"].as_str().map(str::to_owned);
             self.lone.pipe.engine().progress(now, call.1.id(), progress).expect("open");
-        } else if let Some(method) = message["method"].as_str() {
+        } else if message["method"] == "notifications/resources/updated" {
+            let uri = message["params"]["uri"].as_str().expect("a URI").to_owned();
+            self.lone.pipe.engine().publish(now, &Change::Resource(uri));
+        } else if let Some(method) = message["method"].as_str().filter(|_| message.get("id").is_some()) {
             let channel = self.lone.pipe.channel();
             let options = CallOptions::new();
             self.lone.pipe.engine().request(now, channel, method, &json!({}), &options).expect("allowed");
