@@ -1,5 +1,6 @@
 //! From a call to who answers it.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
 use super::page::{CacheHint, Page, Place};
 use super::params::{completion_params, member, prompt_arguments, text};
 use super::registry::Router;
-use super::template::{MAX_URI, Mismatch, UriError, Values, normalize};
+use super::template::{MAX_URI, Mismatch, UriError, Values, key, lower_host, normalize};
 use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
@@ -312,7 +313,7 @@ impl<H, M: Hook> Router<H, M> {
             Ok(normal) => normal,
             Err(why) => return Found::refuse(bad_uri(&uri, why)),
         };
-        if let Some(entry) = self.resources.find(&normal) {
+        if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
             let resource = entry.item;
             let mime_type = resource.mime_type.as_deref();
             let variables = Values::new();
@@ -377,9 +378,7 @@ impl<H, M: Hook> Router<H, M> {
                     let subject = Subject::Completion(&entry.item.uri_template);
                     (subject, entry.scope, &*entry.extra.completions, known)
                 }
-                None if normalize(&family.uri, MAX_URI)
-                    .is_ok_and(|uri| self.resources.find(&uri).is_some()) =>
-                {
+                None if key(&family.uri, MAX_URI).is_ok_and(|uri| self.resources.find(&uri).is_some()) => {
                     // It is there, and has nothing to fill in.
                     (Subject::Unknown, ROOT, &[][..], true)
                 }

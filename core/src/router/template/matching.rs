@@ -9,6 +9,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::parse::{Expression, Modifier, Part, Variable};
 use super::rows::Places;
@@ -27,7 +28,7 @@ impl Count for () {
 
 /// What the variables of `parts` are in a normalised URI
 pub(super) fn matches<'t>(parts: &'t [Part], uri: &str, count: &mut impl Count) -> Option<Match<'t>> {
-    let uri = uri.as_bytes();
+    let (host, uri) = (uri::host(uri), uri.as_bytes());
     let mut end = Places::new(uri.len() + 1);
     end.insert(uri.len());
     // From where each part can begin, the last part first.
@@ -35,7 +36,9 @@ pub(super) fn matches<'t>(parts: &'t [Part], uri: &str, count: &mut impl Count) 
     for part in parts.iter().rev() {
         let after = rows.last()?;
         let row = match part {
-            Part::Literal { text, key } => before_literal(key.as_ref().unwrap_or(text), uri, after, count),
+            Part::Literal { text, key } => {
+                before_literal(key.as_ref().unwrap_or(text), uri, &host, after, count)
+            }
             Part::Expression(e) if e.operator.named => Pairs::new(e, uri, after, count).row(after),
             Part::Expression(e) => before_list(e, uri, after, count),
         };
@@ -74,7 +77,13 @@ pub(super) struct Match<'t> {
     pub(super) slashed: Option<&'t str>,
 }
 
-fn before_literal(text: &str, uri: &[u8], after: &Places, count: &mut impl Count) -> Places {
+fn before_literal(
+    text: &str,
+    uri: &[u8],
+    host: &Range<usize>,
+    after: &Places,
+    count: &mut impl Count,
+) -> Places {
     let mut row = Places::new(after.len());
     for end in after.iter() {
         count.add(1);
@@ -82,7 +91,7 @@ fn before_literal(text: &str, uri: &[u8], after: &Places, count: &mut impl Count
         // The digits of a triplet are no piece of their own.
         let (before, piece) = (uri.get(start.saturating_sub(2)..start), uri.get(start..end));
         if before.is_some_and(|b| !b.contains(&b'%'))
-            && piece.is_some_and(|p| same(p, text.as_bytes(), count))
+            && piece.is_some_and(|p| same(p, text.as_bytes(), end, host, count))
         {
             row.insert(start);
         }
@@ -90,9 +99,10 @@ fn before_literal(text: &str, uri: &[u8], after: &Places, count: &mut impl Count
     row
 }
 
-/// Compares from the back, since neighbours of a piece differ there first more often than not
-fn same(a: &[u8], b: &[u8], count: &mut impl Count) -> bool {
-    let differ = a.iter().rev().zip(b.iter().rev()).position(|(a, b)| a != b);
+/// Compares from the back, since neighbours of a piece differ there first more often than not; `a` ends at a place
+fn same(a: &[u8], b: &[u8], end: usize, host: &Range<usize>, count: &mut impl Count) -> bool {
+    let mut pairs = (0..end).rev().zip(a.iter().rev().zip(b.iter().rev()));
+    let differ = pairs.position(|(at, (a, b))| !uri::same_at(host, at, *a, *b));
     count.add(differ.unwrap_or(a.len()));
     differ.is_none()
 }

@@ -151,6 +151,23 @@ fn uris_match_as_documented() {
     }
 }
 
+// covers: RES-026
+#[test]
+fn hosts_match_in_all_letters_and_variables_keep_theirs() {
+    for (text, uri, expected) in [
+        ("https://EXAMPLE.com/{x}", "HTTPS://example.COM/Doc", Some("x=Doc")),
+        ("https://example.com/Doc{?x}", "https://Example.com/Doc?x=A", Some("x=A")),
+        ("https://example.com/Doc{?x}", "https://Example.com/doc?x=A", None),
+        ("https://{sub}.EXAMPLE.com/a", "https://WWW.example.com/a", Some("sub=WWW")),
+        ("https://{sub}.EXAMPLE.com/a", "https://WWW.example.com/A", None),
+        ("x://User@{host}/", "x://User@Host/", Some("host=Host")),
+        ("x://User@{host}/", "x://user@Host/", None),
+        ("note://{id}", "note://README", Some("id=README")),
+    ] {
+        assert_eq!(found(&template(text), uri).as_deref(), expected, "{text} with {uri}");
+    }
+}
+
 // covers: RES-019, RES-022
 #[test]
 fn variables_that_lead_elsewhere_are_refused() {
@@ -159,6 +176,7 @@ fn variables_that_lead_elsewhere_are_refused() {
     let simple = template("note://{id}");
     let two = template("file:///{a}{b}");
     let query = template("x://s{?path}");
+    let searched = template("file:///{a}{b}{?q}{#f}");
     for (template, uri, why) in [
         (&files, "file:///../etc/passwd", Traversal),
         (&files, "file:///a/../../etc/passwd", Traversal),
@@ -173,6 +191,8 @@ fn variables_that_lead_elsewhere_are_refused() {
         (&simple, "note://..", Traversal),
         (&simple, "note://a%2Fb", EncodedSlash),
         (&two, "file:///..", Traversal),
+        (&searched, "file:///..?q=1", Traversal),
+        (&searched, "file:///..#1", Traversal),
         (&query, "x://s?path=..%2Fetc", Traversal),
         (&query, "x://s?path=/etc", Absolute),
     ] {
