@@ -210,7 +210,10 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// A URI is one of the family when no resource of that URI is registered, it
     /// [matches](super::template) the template, and does not match another one that begins with a longer literal.
-    /// Variables that could lead out of the family are refused: see [`screen`](Self::screen).
+    /// Of several that begin with literals of the same length, the one that was registered first is asked first.
+    ///
+    /// Variables that could lead out of the family are refused: see [`screen`](Self::screen). The call is then refused
+    /// too, and no other template is asked: what one family holds back is not to be had through the next.
     pub fn resource_template(
         &mut self,
         family: ResourceTemplate,

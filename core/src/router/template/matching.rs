@@ -112,6 +112,11 @@ fn unit(uri: &[u8], at: usize) -> usize {
     if uri.get(at) == Some(&b'%') { 3 } else { 1 }
 }
 
+/// Whether a triplet at a place stands for a byte that is not the first of its character
+fn continues(uri: &[u8], at: usize) -> bool {
+    uri::triplet(uri.get(at..).unwrap_or_default()).is_some_and(|b| b & 0xc0 == 0x80)
+}
+
 /// How many values an expression without names may have, and how long one may be
 struct Bounds {
     separators: usize,
@@ -165,8 +170,7 @@ impl<'a> Window<'a> {
         let rest = self.uri.get(at..).unwrap_or_default();
         let separator = rest.first() == Some(&self.expression.operator.separator);
         // Only the first byte of a character counts.
-        let continues = uri::triplet(rest).is_some_and(|b| b & 0xc0 == 0x80);
-        (usize::from(separator), usize::from(!continues))
+        (usize::from(separator), usize::from(!continues(self.uri, at)))
     }
 
     /// As far as the window can reach
@@ -210,6 +214,8 @@ fn before_list(e: &Expression, uri: &[u8], after: &Places, count: &mut impl Coun
         let (values, least) = match e.operator.first {
             Some(sign) if uri.get(begins) == Some(&sign) => (begins + 1, begins + 1),
             Some(_) => (usize::MAX, 0),
+            // What begins inside of a character is no text.
+            None if continues(uri, begins) => (usize::MAX, 0),
             None => (begins, begins + 1),
         };
         if values != usize::MAX {

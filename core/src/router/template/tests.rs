@@ -140,6 +140,10 @@ fn uris_match_as_documented() {
         ("x:{?x,y}", "x:?x=1&z=2", None),
         ("x:{?x,xy}", "x:?xy=1&x=2", Some("xy=1 x=2")),
         ("x:{?x,y}", "x:", Some("")),
+        // Nothing is cut inside of a character.
+        ("x:{a}{b}", "x:cd%CA%9D", Some("a=cd b=ʝ")),
+        ("x:{?x}{b}", "x:?x=1%26%CA%9D", Some("x=1& b=ʝ")),
+        ("x:{a}{b}", "x:%CA%9D", None),
         ("x:{?x,y}", "x:?", None),
         ("x:{?x:2}", "x:?x=123", None),
         ("x:{?list*,y}", "x:?list=a&y=1&list=b", Some("y=1 list=[a|b]")),
