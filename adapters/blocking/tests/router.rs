@@ -161,6 +161,41 @@ fn changes_are_made_whoever_asks_and_however_it_ends() {
     server.join().unwrap().unwrap();
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Files {
+    root: std::path::PathBuf,
+    sizes: std::collections::HashMap<String, u64>,
+}
+
+// covers: TOOL-008
+#[test]
+fn arguments_may_be_of_std_or_nothing() {
+    let (near, far) = mcp_std::memory_pair(4096);
+    let server = std::thread::spawn(move || {
+        let mut router = Router::new("x", "1");
+        router.tool("files", "", |_: &mut Cx<'_>, Files { root, sizes }: Files| {
+            format!("{} {}", root.display(), sizes["a"])
+        });
+        router.tool("nothing", "", |_: &mut Cx<'_>, ()| "done");
+        router.prompt(Prompt::new("unit"), |_, ()| "said");
+        router.serve(near)
+    });
+    let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far).unwrap();
+    let mut call = |name: &str, arguments: serde_json::Value| {
+        client.call_tool(name, &arguments).unwrap().content[0].as_text().unwrap().to_owned()
+    };
+    assert_eq!(call("files", json!({"root": "/r", "sizes": {"a": 1}})), "/r 1");
+    assert_eq!(
+        call("files", json!({"root": "/r", "sizes": {"a": "x"}})),
+        r#"The arguments of `files` are not valid: `sizes.a`: invalid type: string "x", expected u64"#
+    );
+    assert_eq!(call("nothing", json!({})), "done");
+    let said = client.get_prompt("unit", &()).unwrap();
+    assert!(format!("{said:?}").contains("said"));
+    client.close().unwrap();
+    server.join().unwrap().unwrap();
+}
+
 /// Takes no schema with a member `no`
 struct Picky;
 

@@ -20,7 +20,7 @@ use crate::model::{
     ResourceTemplate, Tool,
 };
 use crate::rpc::{RpcError, clip};
-use crate::server::Call;
+use crate::server::{Call, read_arguments};
 use crate::vocab::{self, Kind};
 
 /// What is to be done about a call
@@ -82,8 +82,11 @@ pub struct ToolTarget<'a> {
 
 impl<'a> ToolTarget<'a> {
     /// Reads the arguments; the error becomes the result to complete the call with (TOOL-022)
+    ///
+    /// It names the member that does not fit, such as `lines[0].count`, where that can be told. `()` takes no arguments,
+    /// and ignores those that are sent.
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, BadArguments> {
-        crate::json::read(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
+        read_arguments(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
     }
 
     /// Whether a result is what the tool promises with its output schema (TOOL-015)
