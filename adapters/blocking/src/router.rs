@@ -142,7 +142,7 @@ impl Router {
         }
     }
 
-    /// A tool whose schema is that of the type of its arguments
+    /// A tool whose schema is that of the type of its arguments; `()` for none
     #[cfg(feature = "schemars")]
     pub fn tool<A, R>(
         &mut self,
@@ -202,7 +202,7 @@ impl Router {
         self.noted(added)
     }
 
-    /// A prompt; its arguments are read as any type whose members can be read from texts
+    /// A prompt; its arguments are read as any type whose members can be read from texts, or as `()`
     pub fn prompt<A, R>(
         &mut self,
         prompt: Prompt,
