@@ -1,5 +1,6 @@
 //! The server: takes messages, hands out calls, sends answers. No bytes, no I/O.
 
+mod arguments;
 mod channel;
 mod config;
 mod engine;
@@ -8,6 +9,7 @@ mod handshake;
 mod receive;
 mod reply;
 
+pub(crate) use arguments::read_arguments;
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};

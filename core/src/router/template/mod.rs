@@ -3,8 +3,9 @@
 //! Expansion is the RFC's, all four levels. Matching is what the RFC leaves open; here it is defined so:
 //!
 //! - A URI matches when the whole of it can be cut into pieces, one for each literal and each expression. The URI is
-//!   [normalised](Mismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`.
-//! - Where several cuts are possible, earlier expressions take as much as they can. An expression ends where the sign of
+//!   [normalised](Mismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`. In the host, what stands
+//!   behind `//` up to the path, literals match in capital and small letters alike; variables hold it as it was sent.
+//! - Where several cuts are possible, none of them inside of a character, earlier expressions take as much as they can. An expression ends where the sign of
 //!   the one right behind it stands, and at the `?` or `#` of a later `{?…}` or `{#…}`.
 //! - A piece holds at least one character for `{a}` and `{+a}`; all others may be absent.
 //! - `{a}` holds what may stand in a path segment (also what expansion would have encoded, as `@`), `{+a}` and `{#a}`
@@ -38,7 +39,7 @@ pub(super) use index::{Beginnings, START, hash};
 pub use parse::{MAX_TEMPLATE, MAX_VARIABLES, TemplateError};
 pub use screen::{Screen, Unsafe};
 pub use uri::UriError;
-pub(super) use uri::normalize;
+pub(super) use uri::{key, lower_host, normalize};
 pub use values::{Value, Values};
 
 use parse::Part;

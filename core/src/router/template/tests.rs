@@ -140,12 +140,33 @@ fn uris_match_as_documented() {
         ("x:{?x,y}", "x:?x=1&z=2", None),
         ("x:{?x,xy}", "x:?xy=1&x=2", Some("xy=1 x=2")),
         ("x:{?x,y}", "x:", Some("")),
+        // Nothing is cut inside of a character.
+        ("x:{a}{b}", "x:cd%CA%9D", Some("a=cd b=ʝ")),
+        ("x:{?x}{b}", "x:?x=1%26%CA%9D", Some("x=1& b=ʝ")),
+        ("x:{a}{b}", "x:%CA%9D", None),
         ("x:{?x,y}", "x:?", None),
         ("x:{?x:2}", "x:?x=123", None),
         ("x:{?list*,y}", "x:?list=a&y=1&list=b", Some("y=1 list=[a|b]")),
         ("x:?fixed=yes{&x}", "x:?fixed=yes&x=1", Some("x=1")),
         ("x:{?x}{&y}", "x:?x=1&y=2", Some("x=1 y=2")),
         ("x:{?x}{#y}", "x:?x=1#2", Some("x=1 y=2")),
+    ] {
+        assert_eq!(found(&template(text), uri).as_deref(), expected, "{text} with {uri}");
+    }
+}
+
+// covers: RES-026
+#[test]
+fn hosts_match_in_all_letters_and_variables_keep_theirs() {
+    for (text, uri, expected) in [
+        ("https://EXAMPLE.com/{x}", "HTTPS://example.COM/Doc", Some("x=Doc")),
+        ("https://example.com/Doc{?x}", "https://Example.com/Doc?x=A", Some("x=A")),
+        ("https://example.com/Doc{?x}", "https://Example.com/doc?x=A", None),
+        ("https://{sub}.EXAMPLE.com/a", "https://WWW.example.com/a", Some("sub=WWW")),
+        ("https://{sub}.EXAMPLE.com/a", "https://WWW.example.com/A", None),
+        ("x://User@{host}/", "x://User@Host/", Some("host=Host")),
+        ("x://User@{host}/", "x://user@Host/", None),
+        ("note://{id}", "note://README", Some("id=README")),
     ] {
         assert_eq!(found(&template(text), uri).as_deref(), expected, "{text} with {uri}");
     }
@@ -159,6 +180,7 @@ fn variables_that_lead_elsewhere_are_refused() {
     let simple = template("note://{id}");
     let two = template("file:///{a}{b}");
     let query = template("x://s{?path}");
+    let searched = template("file:///{a}{b}{?q}{#f}");
     for (template, uri, why) in [
         (&files, "file:///../etc/passwd", Traversal),
         (&files, "file:///a/../../etc/passwd", Traversal),
@@ -173,6 +195,8 @@ fn variables_that_lead_elsewhere_are_refused() {
         (&simple, "note://..", Traversal),
         (&simple, "note://a%2Fb", EncodedSlash),
         (&two, "file:///..", Traversal),
+        (&searched, "file:///..?q=1", Traversal),
+        (&searched, "file:///..#1", Traversal),
         (&query, "x://s?path=..%2Fetc", Traversal),
         (&query, "x://s?path=/etc", Absolute),
     ] {
