@@ -97,7 +97,7 @@ impl Router {
     /// `mcp_blocking::validate::Schemas` ([`validator`](Self::validator), [`no_validator`](Self::no_validator)).
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        #[cfg_attr(not(feature = "validate"), expect(unused_mut))]
+        #[cfg_attr(not(feature = "validate"), expect(unused_mut, reason = "nothing to add"))]
         let mut core = router::Router::new(name, version);
         #[cfg(feature = "validate")]
         let _: Result<_, RegisterError> = core.validator(mcp_std::validate::Schemas::new());
