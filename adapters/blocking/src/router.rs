@@ -130,10 +130,17 @@ impl Later {
 
 impl Router {
     /// A server that is called `name`, in `version`, and has nothing yet
+    ///
+    /// With the feature `validate`, arguments and results are checked against the schemas of tools, by
+    /// `mcp_blocking::validate::Schemas` ([`validator`](Self::validator), [`no_validator`](Self::no_validator)).
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        #[cfg_attr(not(feature = "validate"), expect(unused_mut, reason = "nothing to add"))]
+        let mut core = router::Router::new(name, version);
+        #[cfg(feature = "validate")]
+        let _: Result<_, RegisterError> = core.validator(mcp_std::validate::Schemas::new());
         Self {
-            core: router::Router::new(name, version),
+            core,
             cache: PageCache::new(),
             refused: None,
             later: Later::new(),
@@ -241,6 +248,9 @@ impl Router {
     /// a report) goes
     ///
     /// What its handlers ask for through its [`Later`] is done to this router from then on.
+    ///
+    /// Schemas that the other one has prepared are not prepared again. With the feature `validate` it has, unless it was
+    /// told [otherwise](Self::no_validator): then this one's validator takes its tools on, if there is one.
     pub fn nest(&mut self, prefix: &str, inner: Self) -> &mut Self {
         if let Some(refused) = inner.refused {
             return self.noted(Err(refused));
@@ -253,9 +263,20 @@ impl Router {
     }
 
     /// Has arguments and results checked against the schemas of tools: see [`router::Router::validator`]
+    ///
+    /// It takes the place of the one that is there with the feature `validate`. To be said before there are tools whose
+    /// schemas only this one can use.
     pub fn validator(&mut self, validator: impl SchemaValidator + 'static) -> &mut Self {
         let added = self.core.validator(validator).map(drop);
         self.noted(added)
+    }
+
+    /// Has nothing checked against schemas: see [`router::Router::no_validator`]
+    ///
+    /// To be said before there are tools whose schemas cannot be used.
+    pub fn no_validator(&mut self) -> &mut Self {
+        self.core.no_validator();
+        self
     }
 
     /// Adds a hook that sees all calls

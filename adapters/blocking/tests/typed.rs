@@ -356,20 +356,22 @@ fn results_are_held_against_the_schemas_that_were_seen() {
 #[cfg(feature = "validate")]
 // covers: TOOL-016, SCHEMA-001
 #[test]
-fn a_real_validator_names_the_place() {
+fn the_feature_has_results_checked_and_names_the_place() {
     in_time(|| {
         for era in ERAS {
-            let options =
-                |options: mcp_blocking::Options| options.validator(mcp_std::validate::Schemas::new());
-            let (mut client, serving) = by_hand(era, options, |method, _| {
-                Reply::from(match method {
-                    "tools/list" => json!({"tools": [{
-                        "name": "add", "inputSchema": {"type": "object"},
-                        "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}},
-                    }]}),
-                    _ => json!({"content": [], "structuredContent": {"sum": "three"}}),
-                })
-            });
+            let (mut client, serving) = by_hand(
+                era,
+                |o| o,
+                |method, _| {
+                    Reply::from(match method {
+                        "tools/list" => json!({"tools": [{
+                            "name": "add", "inputSchema": {"type": "object"},
+                            "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}},
+                        }]}),
+                        _ => json!({"content": [], "structuredContent": {"sum": "three"}}),
+                    })
+                },
+            );
             client.list_tools().unwrap();
             let error = client.call_tool("add", &json!({})).unwrap_err();
             assert!(error.to_string().contains("`add`") && error.to_string().contains("/sum: "), "{error}");

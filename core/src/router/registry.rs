@@ -167,6 +167,13 @@ impl<H, M: Hook> Router<H, M> {
         Ok(self)
     }
 
+    /// Has nothing checked from now on, nor the tools that came with other routers so far
+    pub fn no_validator(&mut self) -> &mut Self {
+        self.validator = None;
+        self.tools.extras_mut().for_each(|checks| *checks = Checks::default());
+        self
+    }
+
     /// Prepares the schemas of tools that come from another router, if that has not been done there
     pub(super) fn prepare(&self, inner: &mut Self) -> Result<(), RegisterError> {
         let Some(validator) = self.validator.as_deref().filter(|_| inner.validator.is_none()) else {
