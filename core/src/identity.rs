@@ -13,8 +13,14 @@ use crate::vocab::Capability;
 impl Implementation {
     /// Appends the object with the members that `version` knows (LIFE-022)
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
-        // Strings and lists of strings can always be written.
-        let _ = Serializer::shaped(out, self, shape::table(version));
+        let start = out.len();
+        if Serializer::shaped(out, self, shape::table(version)).is_err() {
+            // Nothing but the source of an icon can be wrong: an identity goes out without such icons (META-027).
+            out.truncate(start);
+            let mut rest = self.clone();
+            rest.icons.retain(crate::model::Icon::is_allowed);
+            let _ = Serializer::shaped(out, &rest, shape::table(version));
+        }
     }
 }
 
