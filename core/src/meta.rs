@@ -35,10 +35,16 @@ pub fn is_free_key(key: &str) -> bool {
     }
     let Some(prefix) = prefix else { return true };
     let reserved = |label: &str| matches!(label, "modelcontextprotocol" | "mcp");
-    let labels = || prefix.split('.');
-    let second = labels().nth(1).is_some_and(reserved);
-    let before_last = labels().rev().nth(1).is_some_and(reserved);
-    labels().all(is_label) && !second && !before_last
+    let (mut second, mut before_last, mut last) = (false, false, false);
+    for (i, label) in prefix.split('.').enumerate() {
+        if !is_label(label) {
+            return false;
+        }
+        before_last = last;
+        last = reserved(label);
+        second |= i == 1 && last;
+    }
+    !second && !before_last
 }
 
 /// Whether the application may put a value under `key` of a result: under a free one, and under those by which it says

@@ -202,7 +202,7 @@ fn a_result_that_asks_for_input_asks_for_something() {
     let refused = Err(UseError::Encode(EncodeError::NeverSent("`resultType`")));
     for wrong in [
         json!({"content": [], "resultType": "input_required"}),
-        json!({"resultType": "input_required", "inputRequests": null}),
+        json!({"resultType": "input_required", "inputResponses": {}}),
         json!({"content": [], "resultType": 5}),
         json!({"content": [], "resultType": null}),
     ] {

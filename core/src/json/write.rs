@@ -114,6 +114,7 @@ impl Noted {
     pub(crate) const SCOPE: u8 = 8;
     pub(crate) const INPUT_RESPONSES: u8 = 16;
     pub(crate) const REQUEST_STATE: u8 = 32;
+    pub(crate) const INPUT_REQUESTS: u8 = 64;
 
     pub(crate) const fn has(self, bit: u8) -> bool {
         self.bits & bit != 0
@@ -127,6 +128,7 @@ impl Noted {
             b"cacheScope" => Self::SCOPE,
             b"inputResponses" => Self::INPUT_RESPONSES,
             b"requestState" => Self::REQUEST_STATE,
+            b"inputRequests" => Self::INPUT_REQUESTS,
             _ => 0,
         };
     }

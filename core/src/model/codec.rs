@@ -144,8 +144,59 @@ macro_rules! integer {
 integer!(i64, serialize_i64, "an integer of 64 bits");
 integer!(u64, serialize_u64, "an integer from 0 on");
 
-/// Declares codecs for values that must not be sent unless they are good; the name begins as the engines' serializer
-/// wants it (`$never::`), and says what is wrong
+/// A value that came from a peer, and must not be sent
+pub(crate) enum Kept<'v> {
+    Int(i64),
+    Float(f64),
+    Text(&'v str),
+    Texts(&'v [String]),
+    Json(&'v RawJson),
+}
+
+macro_rules! kept {
+    ($($kind:ident($type:ty) = |$value:ident| $kept:expr;)*) => {$(
+        impl<'v> From<&'v $type> for Kept<'v> {
+            fn from($value: &'v $type) -> Self {
+                Self::$kind($kept)
+            }
+        }
+    )*};
+}
+
+kept! {
+    Int(i64) = |value| *value;
+    Float(f64) = |value| *value;
+    Text(String) = |value| value;
+    Texts(Vec<String>) = |value| value;
+    Json(RawJson) = |value| value;
+}
+
+impl Serialize for Kept<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Int(value) => value.serialize(serializer),
+            Self::Float(value) => Number::write(value, serializer),
+            Self::Text(value) => value.serialize(serializer),
+            Self::Texts(value) => value.serialize(serializer),
+            Self::Json(value) => value.serialize(serializer),
+        }
+    }
+}
+
+/// Writes what the engines refuse to send; `what` begins as their serializer wants it (`$never::`)
+///
+/// One type for all such values, so that the code for it is made once.
+#[cold]
+#[inline(never)]
+pub(crate) fn never<S: Serializer>(
+    serializer: S,
+    what: &'static str,
+    value: Kept<'_>,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_newtype_struct(what, &value)
+}
+
+/// Declares codecs for values that must not be sent unless they are good
 macro_rules! checked {
     ($( $(#[$doc:meta])* $name:ident: $type:ty as $inner:ident if $good:expr, $never:literal; )*) => {$(
         $(#[$doc])*
@@ -163,7 +214,7 @@ macro_rules! checked {
                 if good(value) {
                     <$inner as Write<$type>>::write(value, serializer)
                 } else {
-                    serializer.serialize_newtype_struct($never, &Via::<$inner, _>::new(value))
+                    never(serializer, $never, Kept::from(value))
                 }
             }
         }
@@ -186,8 +237,8 @@ pub(crate) const MAX_VALUES: usize = 100;
 
 /// Whether a URI has one of the schemes `https:`, `http:` and `data:` (META-027)
 pub(crate) fn is_icon_source(uri: &str) -> bool {
-    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
-    ["https", "http", "data"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    let begins = |scheme: &&str| uri.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
+    ["https:", "http:", "data:"].iter().any(begins)
 }
 
 /// Reads a member that is there

@@ -94,19 +94,20 @@ impl Completion {
     #[must_use]
     pub fn first(all: Vec<String>) -> Self {
         let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
-        Self::new(all).total(total).has_more(false).cut()
+        let mut first = Self::new(all).total(total).has_more(false);
+        first.cut();
+        first
     }
 
-    /// Without the values that a result may not have: then there are more, and at least as many as there were
-    #[must_use]
-    pub fn cut(mut self) -> Self {
+    /// Takes off the values that a result may not have: then there are more, and at least as many as there were
+    #[inline(never)]
+    pub fn cut(&mut self) {
         if self.values.len() > Self::MAX {
             let all = u64::try_from(self.values.len()).unwrap_or(u64::MAX);
             self.total = self.total.max(Some(all));
             self.has_more = Some(true);
             self.values.truncate(Self::MAX);
         }
-        self
     }
 }
 

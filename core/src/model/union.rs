@@ -115,9 +115,10 @@ macro_rules! union {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $( Self::$kind(value) => value.serialize(serializer), )*
-                    Self::Other(raw) => serializer.serialize_newtype_struct(
+                    Self::Other(raw) => $crate::model::codec::never(
+                        serializer,
                         concat!("$never::the kind of a ", stringify!($name)),
-                        raw,
+                        raw.into(),
                     ),
                 }
             }

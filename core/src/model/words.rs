@@ -44,7 +44,7 @@ macro_rules! words {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 $( if let Self::Other(word) = self {
-                    return serializer.serialize_newtype_struct($never, word);
+                    return $crate::model::codec::never(serializer, $never, word.into());
                 } )?
                 serializer.serialize_str(self.as_str())
             }

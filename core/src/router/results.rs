@@ -309,7 +309,7 @@ pub trait IntoCompletion {
 
 impl IntoCompletion for CompleteResult {
     fn into_completion(mut self) -> Result<CompleteResult, NoResult> {
-        self.completion = self.completion.cut();
+        self.completion.cut();
         Ok(self)
     }
 }

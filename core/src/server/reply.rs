@@ -159,16 +159,16 @@ impl Prepared {
 ///
 /// One that says so and asks for nothing, or whose type is no string, is refused (BASE-026, MRTR-005).
 fn asks(noted: Noted, object: &[u8]) -> Result<bool, EncodeError> {
-    let (mut kind, mut question): (&[u8], _) = (b"\"", false);
+    let mut kind: &[u8] = b"\"";
     if noted.has(Noted::RESULT_TYPE) {
-        object_members(object, |name, value| match name {
-            b"resultType" => kind = value,
-            b"inputRequests" | b"requestState" => question |= value != b"null",
-            _ => {}
+        object_members(object, |name, value| {
+            if name == b"resultType" {
+                kind = value;
+            }
         });
     }
     let asks = kind == b"\"input_required\"";
-    if kind.first() != Some(&b'"') || (asks && !question) {
+    if kind.first() != Some(&b'"') || (asks && !noted.has(Noted::INPUT_REQUESTS | Noted::REQUEST_STATE)) {
         return Err(EncodeError::NeverSent("`resultType`"));
     }
     Ok(asks)
