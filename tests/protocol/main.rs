@@ -18,6 +18,7 @@ mod limits;
 mod malformed;
 mod matrix;
 mod messages;
+mod never_sent;
 mod pairs;
 mod probe;
 mod progress;
