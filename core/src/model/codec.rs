@@ -145,6 +145,7 @@ integer!(i64, serialize_i64, "an integer of 64 bits");
 integer!(u64, serialize_u64, "an integer from 0 on");
 
 /// A value that came from a peer, and must not be sent
+#[derive(Clone, Copy)]
 pub(crate) enum Kept<'v> {
     Int(i64),
     Float(f64),
