@@ -176,6 +176,8 @@ fn arguments_may_be_of_std_or_nothing() {
     let (near, far) = mcp_std::memory_pair(4096);
     let server = std::thread::spawn(move || {
         let mut router = Router::new("x", "1");
+        // What reading says is looked at here, not what a schema does.
+        router.no_validator();
         router.tool("files", "", |_: &mut Cx<'_>, Files { root, sizes }: Files| {
             format!("{} {}", root.display(), sizes["a"])
         });
