@@ -155,7 +155,7 @@ fn in_each_way(
     }
 }
 
-// covers: META-003, META-006, META-007, DEC-009, META-018
+// covers: META-003, META-006, META-007, META-018
 #[test]
 fn metadata_of_a_result_has_free_keys_only() {
     for key in [
