@@ -16,25 +16,16 @@ use mcp_proto::model::{
 use mcp_proto::{CallError, CallOptions, RawJson, UseError};
 use serde::Serialize;
 use serde_json::{Value, json};
-use support::{ERAS, Reply, by_hand, in_time};
+use support::{ERAS, Notes, Reply, by_hand, in_time};
 
 /// Notes what was left out, and what cannot be checked
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    fn take(&self) -> Vec<String> {
-        core::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
 impl ClientHandler for Notes {
     fn unreadable(&mut self, kind: Kind, entry: &RawJson, why: &str) {
-        self.0.lock().unwrap().push(format!("{kind} {entry}: {why}"));
+        self.note(format!("{kind} {entry}: {why}"));
     }
 
     fn unusable_schema(&mut self, tool: &str, why: &SchemaError) {
-        self.0.lock().unwrap().push(format!("{tool}: {why}"));
+        self.note(format!("{tool}: {why}"));
     }
 }
 
