@@ -317,8 +317,13 @@ impl<'t, 'u> Pairs<'t, 'u> {
         if self.uri.get(end) == Some(&self.expression.operator.separator) && self.chain.has(end) {
             return Some((variable, value, end, true));
         }
+        Some((variable, value, self.last(value, end)?, false))
+    }
+
+    /// The last place from `value` to `end` from which the rest can be matched
+    fn last(&self, value: usize, end: usize) -> Option<usize> {
         let last = self.latest.get(end).copied()? as usize;
-        (last > value).then(|| (variable, value, last - 1, false))
+        (last > value).then(|| last - 1)
     }
 
     fn reaches(&self, sign: usize, count: &mut impl Count) -> bool {
@@ -341,9 +346,18 @@ impl<'t, 'u> Pairs<'t, 'u> {
             return after.has(at).then_some(at);
         }
         let mut exploded: Vec<(&'t Variable, Vec<String>)> = Vec::new();
+        let mut taken: Vec<&'t str> = Vec::new();
         let mut sign = at;
         loop {
-            let (variable, start, end, more) = self.next(sign, &mut ())?;
+            let (variable, start, mut end, mut more) = self.next(sign, &mut ())?;
+            if variable.modifier != Modifier::Explode {
+                taken.push(&variable.name);
+            }
+            // A pair is taken once: what looks like another belongs to the parts behind.
+            if more && self.pair(end, &mut ()).is_some_and(|(v, ..)| taken.contains(&&*v.name)) {
+                end = self.last(start, end)?;
+                more = false;
+            }
             let text = decode(self.uri.get(start..end)?)?;
             if variable.modifier != Modifier::Explode {
                 captures.text(variable, text)?;

@@ -137,6 +137,8 @@ fn uris_match_as_documented() {
         ("x:{?x,y}", "x:?x=1024&y=768", Some("x=1024 y=768")),
         ("x:{?x,y}", "x:?y=768&x=a/b?c", Some("y=768 x=a/b?c")),
         ("x:{?x,y}", "x:?x=1&x=2", None),
+        ("x:{?x,y}{+s}", "x:?x=&y=2:?y=2&x=a/b", Some("x= y=2:?y=2 s=&x=a/b")),
+        ("x:{?x*}{+s}", "x:?x=1&x=2&s", Some("x=[1|2] s=&s")),
         ("x:{?x,y}", "x:?x=1&z=2", None),
         ("x:{?x,xy}", "x:?xy=1&x=2", Some("xy=1 x=2")),
         ("x:{?x,y}", "x:", Some("")),
