@@ -199,7 +199,7 @@ pub enum UseError {
     /// The engine sends this by itself, or the other side does
     #[error("`{0}` is not for the application to send")]
     NotYours(String),
-    /// A member or `_meta` key belongs to the protocol (META-002)
+    /// A member or `_meta` key belongs to the protocol (META-002), or is malformed (META-003)
     #[error("`{0}` is reserved for the protocol")]
     ReservedKey(String),
     /// The value could not be written

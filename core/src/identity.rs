@@ -15,8 +15,14 @@ mod needs;
 impl Implementation {
     /// Appends the object with the members that `version` knows (LIFE-022)
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
-        // Strings and lists of strings can always be written.
+        // Strings and lists of strings can always be written, and so can the icons that are left.
         let _ = Serializer::shaped(out, self, shape::table(version));
+    }
+
+    /// Without icons that must not be sent (META-027)
+    pub(crate) fn checked(mut self) -> Self {
+        self.icons.retain(crate::model::Icon::is_allowed);
+        self
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
 
 /// What follows the prefix in the keys that requests have
@@ -34,10 +35,22 @@ pub fn is_free_key(key: &str) -> bool {
     }
     let Some(prefix) = prefix else { return true };
     let reserved = |label: &str| matches!(label, "modelcontextprotocol" | "mcp");
-    let labels = || prefix.split('.');
-    let second = labels().nth(1).is_some_and(reserved);
-    let before_last = labels().rev().nth(1).is_some_and(reserved);
-    labels().all(is_label) && !second && !before_last
+    let (mut second, mut before_last, mut last) = (false, false, false);
+    for (i, label) in prefix.split('.').enumerate() {
+        if !is_label(label) {
+            return false;
+        }
+        before_last = last;
+        last = reserved(label);
+        second |= i == 1 && last;
+    }
+    !second && !before_last
+}
+
+/// Whether the application may put a value under `key` of a result: under a free one, and under those by which it says
+/// itself what the result belongs to (SUB-013, META-023)
+pub(crate) fn is_free_in_result(key: &str) -> bool {
+    is_free_key(key) || matches!(key, SUBSCRIPTION_ID | RELATED_TASK)
 }
 
 /// Whether `identifier` can name an extension in `capabilities.extensions`: spelt as a key of `_meta` that has a prefix

@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+use core::ops::Range;
 
 /// Letters, digits, `-`, `.`, `_`, `~`
 pub(crate) const UNRESERVED: u8 = 1;
@@ -106,7 +107,7 @@ pub enum UriError {
     },
 }
 
-/// Checks a URI, and gives it the spelling in which equal ones are equal bytes
+/// Checks a URI, and gives it the spelling in which equal ones are equal bytes, but for the letters of the [`host`]
 ///
 /// The scheme in small letters, triplets in capitals, none of them for characters that need none, and all of them for
 /// those outside of ASCII (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: they are for who serves
@@ -119,6 +120,56 @@ pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriErro
         return Err(UriError::Scheme);
     }
     normalize_part(uri, true, 0)
+}
+
+/// Where the host of a normalised URI stands, its port with it: capital and small letters mean the same there
+/// (RFC 3986, 3.2.2)
+///
+/// They stay as they are in URIs that templates match, since much that stands behind `//` is no name of a machine, and a
+/// variable is to hold what was sent.
+pub(super) fn host(uri: &str) -> Range<usize> {
+    let authority = scheme(uri).and_then(|end| Some((end + 3, uri.get(end + 1..)?.strip_prefix("//")?)));
+    let Some((start, rest)) = authority else { return 0..0 };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rfind('@').map_or(0, |at| at + 1);
+    start + user..start + authority.len()
+}
+
+/// Whether two bytes mean the same at a place of a URI with this host
+#[inline]
+pub(super) fn same_at(host: &Range<usize>, at: usize, a: u8, b: u8) -> bool {
+    a == b || (host.contains(&at) && a.eq_ignore_ascii_case(&b))
+}
+
+/// Checks a URI, and gives it the spelling in which all equal ones are equal bytes
+///
+/// As [`normalize`] does, and the host in small letters too.
+pub(crate) fn key(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
+    Ok(lower_host(normalize(uri, limit)?))
+}
+
+/// The host of a normalised URI in small letters
+pub(crate) fn lower_host(uri: Cow<'_, str>) -> Cow<'_, str> {
+    let host = host(&uri);
+    let (Some(before), Some(name), Some(behind)) =
+        (uri.get(..host.start), uri.get(host.clone()), uri.get(host.end..))
+    else {
+        return uri;
+    };
+    if !name.bytes().any(|b| b.is_ascii_uppercase()) {
+        return uri;
+    }
+    let mut out = String::with_capacity(uri.len());
+    out.push_str(before);
+    // Triplets keep their capitals.
+    for (i, piece) in name.split('%').enumerate() {
+        let (digits, text) = piece.split_at_checked(if i == 0 { 0 } else { 2 }).unwrap_or((piece, ""));
+        out.push_str(if i == 0 { "" } else { "%" });
+        out.push_str(digits);
+        out.extend(text.chars().map(|c| c.to_ascii_lowercase()));
+    }
+    out.push_str(behind);
+    Cow::Owned(out)
 }
 
 /// The length of the scheme that `text` begins with, without its colon
@@ -203,6 +254,26 @@ mod tests {
         assert_eq!(same("note://é"), "note://%C3%A9");
         assert_eq!(same("x:%2e%2e/%41"), "x:../A");
         assert!(matches!(normalize("a:b", 9), Ok(Cow::Borrowed("a:b"))));
+    }
+
+    // covers: RES-019, RES-026
+    #[test]
+    fn hosts_are_the_same_in_small_and_capital_letters() {
+        for (uri, expected) in [
+            ("HTTPS://EXAMPLE.com/Doc", "https://example.com/Doc"),
+            ("https://User:Pw@Host:80?A=B@C", "https://User:Pw@host:80?A=B@C"),
+            ("x://A%c3%a9B%41#F", "x://a%C3%A9ba#F"),
+            ("x://[2001:DB8::A]/A", "x://[2001:db8::a]/A"),
+            ("file:///A/B", "file:///A/B"),
+            ("urn:A:B//C", "urn:A:B//C"),
+            ("x:/A//B", "x:/A//B"),
+            ("x://", "x://"),
+        ] {
+            let got = key(uri, 100).expect("a URI").into_owned();
+            assert_eq!(got, expected);
+            assert_eq!(key(&got, 100).as_deref(), Ok(expected), "what is normal stays");
+        }
+        assert!(matches!(key("a://b/C", 9), Ok(Cow::Borrowed(_))));
     }
 
     // covers: RES-019

@@ -90,6 +90,12 @@ impl Dice {
         self.pick(&["file:///a", "https://x.example/i.png", "chart://n/1", "data:,"]).into()
     }
 
+    /// A URI that an icon may have
+    pub(crate) fn icon_source(&mut self) -> String {
+        self.pick(&["https://x.example/i.png", "http://x.example/i", "data:,", "DATA:image/png;base64,AA=="])
+            .into()
+    }
+
     pub(crate) fn flag(&mut self) -> bool {
         self.chance(50)
     }

@@ -26,6 +26,7 @@ macro_rules! any {
     (@required model $dice:ident) => { $dice.text() };
     (@required url $dice:ident) => { $dice.uri() };
     (@required uri $dice:ident) => { $dice.uri() };
+    (@required icon_source $dice:ident) => { $dice.icon_source() };
     (@required base64 $dice:ident) => { $dice.base64() };
     (@required json $dice:ident) => { $dice.json() };
     (@required object $dice:ident) => { $dice.object() };
@@ -151,7 +152,7 @@ impl Dice {
 
 any! {
     Implementation(name, version) { title: text, description: text, website_url: uri, icons: some }
-    Icon(uri) { mime_type: text, sizes: text_list, theme: drawn }
+    Icon(icon_source) { mime_type: text, sizes: text_list, theme: drawn }
     Annotations() { audience: opt_some, priority: share, last_modified: text }
     EmptyResult() { result_type: must, meta: object }
 

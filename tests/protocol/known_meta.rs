@@ -163,7 +163,6 @@ fn metadata_of_results_is_the_applications_with_ours_added() {
         for (own, want) in [
             (json!({}), json!({key: info})),
             (json!({"com.example/x": 1}), json!({key: info, "com.example/x": 1})),
-            (json!({key: {"name": "n", "version": "v"}}), json!({key: {"name": "n", "version": "v"}})),
         ] {
             let call = lone.take(&modern(1, "tools/list", json!({})));
             let answer = lone.complete(call.id(), &json!({"tools": [], "_meta": own}));

@@ -23,6 +23,7 @@ mod logs_server;
 mod malformed;
 mod matrix;
 mod messages;
+mod never_sent;
 mod news_client;
 mod news_server;
 mod pairs;

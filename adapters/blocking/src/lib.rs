@@ -78,7 +78,7 @@
 //! | `base64` | yes | resources that are bytes |
 //! | `crypto` | yes | the feature of that name in `mcp-proto`; nothing here needs it yet |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
-//! | `validate` | no | arguments and results checked against their schemas: `mcp_std::validate` |
+//! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
 
 #![forbid(unsafe_code)]
 
@@ -103,6 +103,8 @@ pub use handler::{Failure, Handler};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::SharedCache;
 pub use mcp_std::child::{Program, Stderr};
+#[cfg(feature = "validate")]
+pub use mcp_std::validate;
 pub use options::Options;
 pub use router::{Later, Router};
 pub use server::{Server, serve, serve_stdio};

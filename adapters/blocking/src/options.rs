@@ -46,7 +46,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// No callbacks, the default patience with a server that is to end, a cache of its own, and no validator
+    /// No callbacks, the default patience with a server that is to end, and a cache of its own
+    ///
+    /// With the feature `validate`, structured results are checked as [`validator`](Self::validator) says, by
+    /// `mcp_blocking::validate::Schemas`.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -54,6 +57,9 @@ impl Options {
             handler: Box::new(()),
             patience: Patience::default(),
             caching: Some(Caching::default()),
+            #[cfg(feature = "validate")]
+            schemas: Some(OutputSchemas::new(mcp_std::validate::Schemas::new())),
+            #[cfg(not(feature = "validate"))]
             schemas: None,
         }
     }
@@ -108,11 +114,18 @@ impl Options {
 
     /// Checks structured results against the output schemas that the client has seen in lists of tools (TOOL-016)
     ///
-    /// `mcp_std::validate::Schemas`, behind the feature `validate`, is a validator. A tool whose schema was not seen
-    /// ([`Client::list_tools`], [`Client::list`]), or cannot be used, is not checked.
+    /// It takes the place of `mcp_blocking::validate::Schemas`, which the feature `validate` puts there. A tool whose
+    /// schema was not seen ([`Client::list_tools`], [`Client::list`]), or cannot be used, is not checked.
     #[must_use]
     pub fn validator(mut self, validator: impl SchemaValidator + 'static) -> Self {
         self.schemas = Some(OutputSchemas::new(validator));
+        self
+    }
+
+    /// Checks no results against schemas
+    #[must_use]
+    pub fn no_validator(mut self) -> Self {
+        self.schemas = None;
         self
     }
 

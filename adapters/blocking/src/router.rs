@@ -6,6 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
+use core::panic::AssertUnwindSafe;
+use std::panic::{catch_unwind, resume_unwind};
 
 use mcp_proto::RpcError;
 use mcp_proto::model::{
@@ -19,7 +21,7 @@ use mcp_proto::router::{
     Work,
 };
 use mcp_proto::server::Call;
-use mcp_std::Duplex;
+use mcp_std::{Duplex, catch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -79,32 +81,75 @@ type Other = Box<dyn FnMut(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
 type Report = Box<dyn FnMut(&Call, &Failure)>;
 type Change = Box<dyn FnOnce(&mut Router)>;
 
-/// Changes to a router from inside of its handlers: made when the handler that asks for them has returned
-#[derive(Clone, Default)]
-pub struct Later(Rc<RefCell<Vec<Change>>>);
+/// Changes to a router from inside of its handlers: made when the handler that asks for them has ended, by a panic too
+///
+/// Of a router that was [nested](Router::nest) they are changes to the outer one, which has all that the inner one had.
+/// A change that panics is [reported](Router::report), and the others are made. What a change asks for in turn is made
+/// after the next call.
+#[derive(Clone)]
+pub struct Later(Rc<RefCell<Pending>>);
+
+/// What was asked for, or who knows
+enum Pending {
+    Here(Vec<Change>),
+    /// The router was nested: its handlers keep what they hold
+    Outside(Later),
+}
 
 impl Later {
+    fn new() -> Self {
+        Self(Rc::new(RefCell::new(Pending::Here(Vec::new()))))
+    }
+
     /// Has something done to the router
     pub fn change(&self, change: impl FnOnce(&mut Router) + 'static) {
-        self.0.borrow_mut().push(Box::new(change));
+        self.push(Box::new(change));
+    }
+
+    fn push(&self, change: Change) {
+        match &mut *self.0.borrow_mut() {
+            Pending::Here(changes) => changes.push(change),
+            Pending::Outside(later) => later.push(change),
+        }
+    }
+
+    /// What was asked for since; nothing for what was nested, whose changes are the outer router's
+    fn take(&self) -> Vec<Change> {
+        match &mut *self.0.borrow_mut() {
+            Pending::Here(changes) => core::mem::take(changes),
+            Pending::Outside(_) => Vec::new(),
+        }
+    }
+
+    /// Hands everything on to `outer`, from now on
+    fn hand_on(&self, outer: &Self) {
+        self.take().into_iter().for_each(|change| outer.push(change));
+        *self.0.borrow_mut() = Pending::Outside(outer.clone());
     }
 }
 
 impl Router {
     /// A server that is called `name`, in `version`, and has nothing yet
+    ///
+    /// With the feature `validate`, arguments and results are checked against the schemas of tools, by
+    /// `mcp_blocking::validate::Schemas` ([`validator`](Self::validator), [`no_validator`](Self::no_validator)).
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        #[cfg_attr(not(feature = "validate"), expect(unused_mut, reason = "nothing to add"))]
+        let mut core = router::Router::new(name, version);
+        #[cfg(feature = "validate")]
+        let _: Result<_, RegisterError> = core.validator(mcp_std::validate::Schemas::new());
         Self {
-            core: router::Router::new(name, version),
+            core,
             cache: PageCache::new(),
             refused: None,
-            later: Later::default(),
+            later: Later::new(),
             other: None,
             report: Box::new(|call, failure| std::eprintln!("{}: {failure}", call.method())),
         }
     }
 
-    /// A tool whose schema is that of the type of its arguments
+    /// A tool whose schema is that of the type of its arguments; `()` for none
     #[cfg(feature = "schemars")]
     pub fn tool<A, R>(
         &mut self,
@@ -164,7 +209,7 @@ impl Router {
         self.noted(added)
     }
 
-    /// A prompt; its arguments are read as any type whose members can be read from texts
+    /// A prompt; its arguments are read as any type whose members can be read from texts, or as `()`
     pub fn prompt<A, R>(
         &mut self,
         prompt: Prompt,
@@ -201,19 +246,37 @@ impl Router {
 
     /// Takes in another router: see [`router::Router::nest`]; what the other one has besides (methods of its own,
     /// a report) goes
+    ///
+    /// What its handlers ask for through its [`Later`] is done to this router from then on.
+    ///
+    /// Schemas that the other one has prepared are not prepared again. With the feature `validate` it has, unless it was
+    /// told [otherwise](Self::no_validator): then this one's validator takes its tools on, if there is one.
     pub fn nest(&mut self, prefix: &str, inner: Self) -> &mut Self {
         if let Some(refused) = inner.refused {
             return self.noted(Err(refused));
         }
-        inner.later.0.borrow_mut().drain(..).for_each(|change| self.later.0.borrow_mut().push(change));
         let added = self.core.nest(prefix, inner.core).map(drop);
+        if added.is_ok() {
+            inner.later.hand_on(&self.later);
+        }
         self.noted(added)
     }
 
     /// Has arguments and results checked against the schemas of tools: see [`router::Router::validator`]
+    ///
+    /// It takes the place of the one that is there with the feature `validate`. To be said before there are tools whose
+    /// schemas only this one can use.
     pub fn validator(&mut self, validator: impl SchemaValidator + 'static) -> &mut Self {
         let added = self.core.validator(validator).map(drop);
         self.noted(added)
+    }
+
+    /// Has nothing checked against schemas: see [`router::Router::no_validator`]
+    ///
+    /// To be said before there are tools whose schemas cannot be used.
+    pub fn no_validator(&mut self) -> &mut Self {
+        self.core.no_validator();
+        self
     }
 
     /// Adds a hook that sees all calls
@@ -293,11 +356,9 @@ impl Router {
         }
         self
     }
-}
 
-impl Handler for Router {
-    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        let outcome = match self.core.route(call) {
+    fn answer(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        match self.core.route(call) {
             // Written once per revision for as long as nothing changes.
             Route::Answer(answer) => match self.cache.page(call.version(), &answer) {
                 Some(page) => cx.complete_prepared(page),
@@ -309,11 +370,26 @@ impl Handler for Router {
                 Some(other) => other(cx, call),
                 None => Err(RpcError::method_not_found(call.method())),
             },
-        };
+        }
+    }
+
+    /// Makes the changes that were asked for
+    fn settle(&mut self, call: &Call) {
         // Taken out first: a change may ask for others.
-        let changes = core::mem::take(&mut *self.later.0.borrow_mut());
-        changes.into_iter().for_each(|change| change(self));
-        outcome
+        for change in self.later.take() {
+            if let Err(panic) = catch(|| change(self)) {
+                let _ = catch(|| (self.report)(call, &Failure::Panicked(panic)));
+            }
+        }
+    }
+}
+
+impl Handler for Router {
+    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        // Whoever catches the panic uses the router again.
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(cx, call)));
+        self.settle(call);
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn failed(&mut self, call: &Call, failure: &Failure) {
@@ -416,6 +492,9 @@ impl fmt::Debug for Router {
 
 impl fmt::Debug for Later {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Later").field(&self.0.borrow().len()).finish()
+        match &*self.0.borrow() {
+            Pending::Here(changes) => f.debug_tuple("Later").field(&changes.len()).finish(),
+            Pending::Outside(later) => later.fmt(f),
+        }
     }
 }

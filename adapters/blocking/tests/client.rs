@@ -4,9 +4,7 @@ extern crate alloc;
 
 mod support;
 
-use alloc::sync::Arc;
 use core::time::Duration;
-use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -18,21 +16,12 @@ use mcp_proto::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use support::{DEADLINE, ERAS, Tools, in_time, only, pair, server, speaks, text};
+use support::{DEADLINE, ERAS, Notes, Tools, in_time, only, pair, server, speaks, text};
 
 /// Answers what it knows, and notes everything
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    fn take(&self) -> Vec<String> {
-        core::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
 impl ClientHandler for Notes {
     fn request(&mut self, request: &client::Request) -> Result<RawJson, RpcError> {
-        self.0.lock().unwrap().push(format!("asked {}", request.method));
+        self.note(format!("asked {}", request.method));
         match &*request.method {
             "mine/answer" => Ok(RawJson::new(r#"{"n":42}"#).unwrap()),
             "mine/wrong" => Ok(RawJson::new("42").unwrap()),
@@ -42,20 +31,20 @@ impl ClientHandler for Notes {
     }
 
     fn notification(&mut self, notification: &client::Notification) {
-        self.0.lock().unwrap().push(format!("told {}", notification.method));
+        self.note(format!("told {}", notification.method));
     }
 
     fn progress(&mut self, _: CallKey, progress: &Progress) {
-        self.0.lock().unwrap().push(format!("progress {}", progress.progress));
+        self.note(format!("progress {}", progress.progress));
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
-        self.0.lock().unwrap().push(format!("odd {diagnostic:?}"));
+        self.note(format!("odd {diagnostic:?}"));
     }
 
     fn tap(&mut self, record: &mcp_proto::tap::TapRecord) {
         let text = String::from_utf8_lossy(&record.bytes).into_owned();
-        self.0.lock().unwrap().push(format!("{:?} {text}", record.direction));
+        self.note(format!("{:?} {text}", record.direction));
     }
 }
 

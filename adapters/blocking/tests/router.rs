@@ -7,7 +7,7 @@ use core::cell::RefCell;
 
 use mcp_blocking::{Client, Cx, Error, Router, serve};
 use mcp_proto::model::*;
-use mcp_proto::router::schema::{self, Typed, schemars};
+use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
 use mcp_proto::router::{Kind, SchemaError, SchemaValidator, Validate, Violations, suggest};
 use mcp_proto::{Progress, RawJson, RpcError};
 use serde_json::json;
@@ -77,7 +77,10 @@ fn a_router_serves() -> Result<(), Error> {
         Err(e) => e.to_string(),
     };
     assert!(call("add", json!({"a": 1, "b": 2})).contains(r#""text":"3""#));
-    assert!(call("add", json!({"a": 1})).contains("missing field `b`"));
+    // The schema says it, where it is asked; otherwise the type does.
+    let missing =
+        if cfg!(feature = "validate") { r#"\"b\" is a required property"# } else { "missing field `b`" };
+    assert!(call("add", json!({"a": 1})).contains(missing));
     assert!(call("sum", json!({"a": 1, "b": 2})).contains(r#""structuredContent":{"sum":3}"#));
     assert!(call("div", json!({"a": 1, "b": 0})).contains(r#""isError":true"#));
     assert!(call("slow", json!({"a": 1, "b": 0})).contains("done"));
@@ -122,6 +125,80 @@ fn the_first_mistake_is_remembered() {
     router.tool("ok", "", |_: &mut Cx<'_>, _: Add| ());
     assert!(router.check().unwrap_err().to_string().contains("`a b`"));
     assert!(router.config().is_err());
+}
+
+#[test]
+fn changes_are_made_whoever_asks_and_however_it_ends() {
+    let (near, far) = mcp_std::memory_pair(4096);
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = std::thread::spawn(move || {
+        fn adds(name: &'static str) -> impl FnOnce(&mut Router) + 'static {
+            move |router| _ = router.tool(name, "", move |_: &mut Cx<'_>, _: NoArguments| name)
+        }
+        let (mut outer, mut middle, mut inner) =
+            (Router::new("o", "1"), Router::new("m", "1"), Router::new("i", "1"));
+        let later = inner.later();
+        later.change(adds("early"));
+        inner.tool("ask", "", move |_: &mut Cx<'_>, _: NoArguments| -> &str {
+            let again = later.clone();
+            later.change(|_| panic!("a change"));
+            later.change(move |_| again.change(adds("second")));
+            later.change(adds("asked"));
+            panic!("the handler")
+        });
+        let held = inner.later();
+        middle.nest("i", inner);
+        outer.nest("m", middle);
+        held.change(adds("late"));
+        outer.report(move |_, what| drop(tell.send(what.to_string())));
+        outer.serve(near)
+    });
+    let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far).unwrap();
+    assert!(client.call_tool("m.i.ask", &json!({})).unwrap_err().to_string().contains("panicked"));
+    assert_eq!([told.recv().unwrap(), told.recv().unwrap()], ["panicked: a change", "panicked: the handler"]);
+    for name in ["early", "late", "asked", "second"] {
+        let result = client.call_tool(name, &json!({}));
+        assert_eq!(result.unwrap().content[0].as_text(), Some(name));
+    }
+    client.close().unwrap();
+    server.join().unwrap().unwrap();
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Files {
+    root: std::path::PathBuf,
+    sizes: std::collections::HashMap<String, u64>,
+}
+
+// covers: TOOL-008
+#[test]
+fn arguments_may_be_of_std_or_nothing() {
+    let (near, far) = mcp_std::memory_pair(4096);
+    let server = std::thread::spawn(move || {
+        let mut router = Router::new("x", "1");
+        // What reading says is looked at here, not what a schema does.
+        router.no_validator();
+        router.tool("files", "", |_: &mut Cx<'_>, Files { root, sizes }: Files| {
+            format!("{} {}", root.display(), sizes["a"])
+        });
+        router.tool("nothing", "", |_: &mut Cx<'_>, ()| "done");
+        router.prompt(Prompt::new("unit"), |_, ()| "said");
+        router.serve(near)
+    });
+    let mut client = Client::connect(mcp_proto::client::Config::new("me", "1.0"), far).unwrap();
+    let mut call = |name: &str, arguments: serde_json::Value| {
+        client.call_tool(name, &arguments).unwrap().content[0].as_text().unwrap().to_owned()
+    };
+    assert_eq!(call("files", json!({"root": "/r", "sizes": {"a": 1}})), "/r 1");
+    assert_eq!(
+        call("files", json!({"root": "/r", "sizes": {"a": "x"}})),
+        r#"The arguments of `files` are not valid: `sizes.a`: invalid type: string "x", expected u64"#
+    );
+    assert_eq!(call("nothing", json!({})), "done");
+    let said = client.get_prompt("unit", &()).unwrap();
+    assert!(format!("{said:?}").contains("said"));
+    client.close().unwrap();
+    server.join().unwrap().unwrap();
 }
 
 /// Takes no schema with a member `no`

@@ -16,25 +16,16 @@ use mcp_proto::model::{
 use mcp_proto::{CallError, CallOptions, RawJson, UseError};
 use serde::Serialize;
 use serde_json::{Value, json};
-use support::{ERAS, Reply, by_hand, in_time};
+use support::{ERAS, Notes, Reply, by_hand, in_time};
 
 /// Notes what was left out, and what cannot be checked
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    fn take(&self) -> Vec<String> {
-        core::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
 impl ClientHandler for Notes {
     fn unreadable(&mut self, kind: Kind, entry: &RawJson, why: &str) {
-        self.0.lock().unwrap().push(format!("{kind} {entry}: {why}"));
+        self.note(format!("{kind} {entry}: {why}"));
     }
 
     fn unusable_schema(&mut self, tool: &str, why: &SchemaError) {
-        self.0.lock().unwrap().push(format!("{tool}: {why}"));
+        self.note(format!("{tool}: {why}"));
     }
 }
 
@@ -356,20 +347,22 @@ fn results_are_held_against_the_schemas_that_were_seen() {
 #[cfg(feature = "validate")]
 // covers: TOOL-016, SCHEMA-001
 #[test]
-fn a_real_validator_names_the_place() {
+fn the_feature_has_results_checked_and_names_the_place() {
     in_time(|| {
         for era in ERAS {
-            let options =
-                |options: mcp_blocking::Options| options.validator(mcp_std::validate::Schemas::new());
-            let (mut client, serving) = by_hand(era, options, |method, _| {
-                Reply::from(match method {
-                    "tools/list" => json!({"tools": [{
-                        "name": "add", "inputSchema": {"type": "object"},
-                        "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}},
-                    }]}),
-                    _ => json!({"content": [], "structuredContent": {"sum": "three"}}),
-                })
-            });
+            let (mut client, serving) = by_hand(
+                era,
+                |o| o,
+                |method, _| {
+                    Reply::from(match method {
+                        "tools/list" => json!({"tools": [{
+                            "name": "add", "inputSchema": {"type": "object"},
+                            "outputSchema": {"type": "object", "properties": {"sum": {"type": "integer"}}},
+                        }]}),
+                        _ => json!({"content": [], "structuredContent": {"sum": "three"}}),
+                    })
+                },
+            );
             client.list_tools().unwrap();
             let error = client.call_tool("add", &json!({})).unwrap_err();
             assert!(error.to_string().contains("`add`") && error.to_string().contains("/sum: "), "{error}");

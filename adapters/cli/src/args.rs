@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Check(Check),
     /// Read a resource and print what it holds
     ///
-    /// A text is printed as it is, bytes are described; --json has them in Base64.
+    /// A text is printed with its control characters escaped, bytes are described; --json has both as they came.
     #[command(after_help = READ_HELP, after_long_help = READ_HELP)]
     Read(Read),
     /// Fill in a prompt and print its messages

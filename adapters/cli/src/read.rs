@@ -33,7 +33,7 @@ fn hint(client: &mut Client, uri: &str) -> Option<String> {
     Some(format!("{hint}; and these templates: {}", templates.join(", ")))
 }
 
-/// A text alone is shown as it is; what is none, or one of several, has a line about itself
+/// A text alone is shown without more ado; what is none, or one of several, has a line about itself
 fn shown(result: &ReadResourceResult<'_>, paint: Paint) -> String {
     let mut out = String::new();
     match &*result.contents {

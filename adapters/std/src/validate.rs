@@ -7,8 +7,11 @@
 //! - Nothing is fetched. A `$ref` begins with `#`; all others are refused, as is an `$id` below the root.
 //! - `format` says something and is not enforced.
 //! - Patterns are matched in linear time; those that need more (look-around, back-references) are refused.
-//! - Schemas and values have [bounds](Bounds), and checking costs at most the product of both: recursive schemas included.
-//! - Findings name the place in the value as a JSON pointer. They do not repeat the value.
+//! - Schemas and values have [bounds](Bounds), and checking costs at most the product of both: recursive schemas included,
+//!   and those in which `unevaluatedProperties` or `unevaluatedItems` has other subschemas asked again. The longer an
+//!   `enum` or a pattern is, the more it counts.
+//! - Findings name the place in the value as a JSON pointer. They do not repeat the value. For recursive schemas they
+//!   name a member of the value and not what is wrong within it; where looking for places would cost too much, none.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -18,7 +21,7 @@ use mcp_proto::RawJson;
 use mcp_proto::router::{SchemaError, SchemaValidator, Validate, Violations};
 use serde_json::Value;
 
-use crate::validate_bounds::{Survey, no_duplicates, nodes};
+use crate::validate_bounds::{Survey, no_duplicates, size};
 
 /// Prepares schemas
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,11 +39,16 @@ pub struct Bounds {
     pub subschemas: usize,
     /// How deep subschemas stand in each other, also by way of `$ref` (128)
     pub depth: usize,
-    /// Subschemas that one value may have to be seen by, each `$ref` counting as what it refers to (65,536)
+    /// Subschemas that one value may have to be seen by, each `$ref` counting as what it refers to, and entries of `enum`
+    /// and `required` like subschemas (65,536)
+    ///
+    /// What `unevaluatedProperties` and `unevaluatedItems` have asked again counts again: more than a few of them within
+    /// each other, for the same value, are too much.
     pub unfolded: u64,
     /// Bytes of the value (4 MiB)
     pub value: usize,
-    /// What the schema unfolds to times what the value consists of (2^28: about a second)
+    /// What the schema unfolds to times what the value consists of, and the lengths of its patterns (`a{9}` being as long
+    /// as nine `a`) times the bytes of its strings (2^28: about a second)
     pub steps: u64,
 }
 
@@ -103,8 +111,7 @@ impl SchemaValidator for Schemas {
         } else {
             None
         };
-        let nodes = self.bounds.steps / survey.unfolded;
-        Ok(Box::new(Prepared { whole, parts, schema: value, bytes: self.bounds.value, nodes }))
+        Ok(Box::new(Prepared { whole, parts, schema: value, bounds: self.bounds, survey }))
     }
 }
 
@@ -121,16 +128,14 @@ struct Prepared {
     /// For a recursive schema its parts, by their places
     parts: Option<ValidatorMap>,
     schema: Value,
-    /// The most bytes of a value
-    bytes: usize,
-    /// The most that a value may consist of
-    nodes: u64,
+    bounds: Bounds,
+    survey: Survey,
 }
 
 impl Validate for Prepared {
     fn validate(&self, value: &[u8]) -> Result<(), Violations> {
         let mut violations = Violations::new();
-        if value.len() > self.bytes {
+        if value.len() > self.bounds.value {
             violations.push("", "is too long to be checked");
             return Err(violations);
         }
@@ -141,7 +146,8 @@ impl Validate for Prepared {
                 return Err(violations);
             }
         };
-        if nodes(&value) > self.nodes {
+        let size = size(&value);
+        if self.survey.valid.of(size) > self.bounds.steps {
             violations.push("", "is too large to be checked against such a schema");
             return Err(violations);
         }
@@ -150,6 +156,8 @@ impl Validate for Prepared {
         }
         match &self.parts {
             Some(parts) => self.roughly(parts, &value, &mut violations),
+            // Places are worth as much again, and no more.
+            None if self.survey.find.of(size) > self.bounds.steps => {}
             None => {
                 for error in self.whole.iter_errors(&value).take(Violations::MAX + 1) {
                     let what = error.masked().to_string();

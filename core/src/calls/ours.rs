@@ -74,10 +74,15 @@ pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
     if !meta.is_object() {
         return Err(EncodeError::NotAnObject.into());
     }
+    check_keys(meta.as_bytes(), meta::is_free_key)
+}
+
+/// Refuses an object with a key that is not free; it may be followed by anything
+pub(crate) fn check_keys(object: &[u8], is_free: fn(&str) -> bool) -> Result<(), UseError> {
     let mut taken = None;
-    object_members(meta.as_bytes(), |name, _| {
+    object_members(object, |name, _| {
         let name = core::str::from_utf8(name).unwrap_or_default();
-        if !meta::is_free_key(name) {
+        if !is_free(name) {
             taken = Some(String::from(name));
         }
     });

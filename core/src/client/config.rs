@@ -53,7 +53,7 @@ impl Config {
     /// Replaces the identity
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = info;
+        self.info = info.checked();
         self.stamped()
     }
 

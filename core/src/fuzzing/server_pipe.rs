@@ -201,8 +201,16 @@ impl Play<'_> {
             }
             _ => {
                 let echo = call.params().unwrap_or_else(|| RawJson::new("{}").expect("JSON"));
-                assert!(self.server.engine().complete_raw(self.now, call.id(), &echo).is_ok());
-                self.live.remove(&call.id());
+                match self.server.engine().complete_raw(self.now, call.id(), &echo) {
+                    Ok(()) => {
+                        self.live.remove(&call.id());
+                    }
+                    // Metadata of a request, or a type of result that is none: the call is still open.
+                    Err(crate::UseError::ReservedKey(_) | crate::UseError::Encode(_)) => {
+                        self.answer(call.id())
+                    }
+                    Err(error) => panic!("{error}"),
+                }
             }
         }
     }

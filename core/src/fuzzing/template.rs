@@ -48,7 +48,10 @@ fn again(template: &Template, uri: &str, found: &Values<'_>) {
         return;
     }
     let made = template.expand(found).unwrap_or_else(|e| panic!("{template:?} with {uri}: {e}"));
-    if made.len() > MAX_URI {
+    // `{+a}` and `{#a}` may hold what looks like a part that stands before or behind them: nothing is promised there
+    // but an answer.
+    let reserved = ["{+", "{#"].iter().any(|sign| template.as_str().contains(sign));
+    if reserved || made.len() > MAX_URI {
         return;
     }
     let second = template.matches(&made, Screen::dangerously_off());

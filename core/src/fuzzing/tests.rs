@@ -85,6 +85,13 @@ fn template() {
     run("template", super::template);
 }
 
+/// What runs of the fuzzer found
+#[test]
+fn what_was_found_for_templates_holds() {
+    super::template(b"\x0dx:{+r}{;m}{a}x::;y=1A");
+    super::template(b"\x10x:{?x,y}{fz}{#f}x:?y=1&$$$$$$$$$\xca\x9d");
+}
+
 #[test]
 fn router() {
     run("router", super::router);

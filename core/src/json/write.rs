@@ -35,6 +35,9 @@ pub enum EncodeError {
         /// The revision that the value was to be written for
         revision: &'static str,
     },
+    /// What is named has a value that no revision allows; it is read and kept, but never sent
+    #[error("{0} has a value that must not be sent")]
+    NeverSent(&'static str),
 }
 
 impl ser::Error for EncodeError {
@@ -111,6 +114,7 @@ impl Noted {
     pub(crate) const SCOPE: u8 = 8;
     pub(crate) const INPUT_RESPONSES: u8 = 16;
     pub(crate) const REQUEST_STATE: u8 = 32;
+    pub(crate) const INPUT_REQUESTS: u8 = 64;
 
     pub(crate) const fn has(self, bit: u8) -> bool {
         self.bits & bit != 0
@@ -124,6 +128,7 @@ impl Noted {
             b"cacheScope" => Self::SCOPE,
             b"inputResponses" => Self::INPUT_RESPONSES,
             b"requestState" => Self::REQUEST_STATE,
+            b"inputRequests" => Self::INPUT_REQUESTS,
             _ => 0,
         };
     }
@@ -153,6 +158,11 @@ impl Noted {
 
 /// What is written as a newtype of this name has to be an object
 pub(crate) const OBJECT: &str = "$object";
+
+/// What is written as a newtype whose name begins so is refused by the engines, which name what follows
+///
+/// Any other serializer writes it: values that came from a peer can be shown and stored.
+const NEVER: &str = "$never::";
 
 pub(crate) struct Serializer<'a> {
     out: &'a mut Vec<u8>,
@@ -220,9 +230,11 @@ impl<'a> Serializer<'a> {
     }
 
     /// Looks up how the type of this name is shaped; what stands in for it, if something has to
-    fn shape(&mut self, name: &str) -> Result<Option<Substitute>, EncodeError> {
+    fn shape(&mut self, name: &'static str) -> Result<Option<Substitute>, EncodeError> {
         let Some(table) = self.table else { return Ok(None) };
-        let Some(rule) = table.rule(name) else { return Ok(None) };
+        let Some(rule) = table.rule(name) else {
+            return name.strip_prefix(NEVER).map_or(Ok(None), |what| Err(EncodeError::NeverSent(what)));
+        };
         self.without = Without { members: rule.members, bit: table.bit };
         if rule.lives & table.bit != 0 {
             return Ok(None);

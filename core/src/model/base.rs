@@ -17,8 +17,8 @@ pub type Cursor = String;
 pub type ProgressToken = RequestId;
 
 words! {
-    /// Who speaks in a message (CONT-005)
-    Role {
+    /// Who speaks in a message (CONT-005); an unknown word is kept when read, and never sent
+    Role never "$never::`role`" {
         /// The person
         User = "user",
         /// The model
@@ -74,8 +74,8 @@ message! {
     ///
     /// Untrusted: see META-030 and on before showing one; [`Icon::is_safe`] looks at the scheme.
     Icon {
-        /// Where it is: an `https:` or `data:` URI
-        src: String = "src",
+        /// Where it is: an `https:`, `http:` or `data:` URI; an icon with another is kept when read, and never sent
+        src: String as IconSource = "src",
     } {
         /// Its media type, when the source says none or a wrong one
         opt mime_type: String = "mimeType",
@@ -89,8 +89,8 @@ message! {
     Annotations {} {
         /// For whom; none for everybody
         opt audience: Vec<Role> = "audience",
-        /// How much it matters: from 0 (optional) to 1 (required)
-        opt priority: f64 as Number = "priority",
+        /// How much it matters: from 0 (optional) to 1 (required); another number is kept when read, and never sent
+        opt priority: f64 as Share = "priority",
         /// When it changed, ISO 8601 (since 2025-06-18)
         opt last_modified: String = "lastModified",
     }
@@ -120,6 +120,11 @@ message! {
 }
 
 impl Icon {
+    /// Whether the source has a scheme that an icon may have: `https:`, `http:` or `data:` (META-027)
+    pub(crate) fn is_allowed(&self) -> bool {
+        super::codec::is_icon_source(&self.src)
+    }
+
     /// Whether the source has one of the two schemes that icons may be fetched from, `https:` and `data:` (META-031)
     #[must_use]
     pub fn is_safe(&self) -> bool {

@@ -1,6 +1,8 @@
 //! How members are read and written where serde's own way does not do.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -141,6 +143,104 @@ macro_rules! integer {
 }
 integer!(i64, serialize_i64, "an integer of 64 bits");
 integer!(u64, serialize_u64, "an integer from 0 on");
+
+/// A value that came from a peer, and must not be sent
+#[derive(Clone, Copy)]
+pub(crate) enum Kept<'v> {
+    Int(i64),
+    Float(f64),
+    Text(&'v str),
+    Texts(&'v [String]),
+    Json(&'v RawJson),
+}
+
+macro_rules! kept {
+    ($($kind:ident($type:ty) = |$value:ident| $kept:expr;)*) => {$(
+        impl<'v> From<&'v $type> for Kept<'v> {
+            fn from($value: &'v $type) -> Self {
+                Self::$kind($kept)
+            }
+        }
+    )*};
+}
+
+kept! {
+    Int(i64) = |value| *value;
+    Float(f64) = |value| *value;
+    Text(String) = |value| value;
+    Texts(Vec<String>) = |value| value;
+    Json(RawJson) = |value| value;
+}
+
+impl Serialize for Kept<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Int(value) => value.serialize(serializer),
+            Self::Float(value) => Number::write(value, serializer),
+            Self::Text(value) => value.serialize(serializer),
+            Self::Texts(value) => value.serialize(serializer),
+            Self::Json(value) => value.serialize(serializer),
+        }
+    }
+}
+
+/// Writes what the engines refuse to send; `what` begins as their serializer wants it (`$never::`)
+///
+/// One type for all such values, so that the code for it is made once.
+#[cold]
+#[inline(never)]
+pub(crate) fn never<S: Serializer>(
+    serializer: S,
+    what: &'static str,
+    value: Kept<'_>,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_newtype_struct(what, &value)
+}
+
+/// Declares codecs for values that must not be sent unless they are good
+macro_rules! checked {
+    ($( $(#[$doc:meta])* $name:ident: $type:ty as $inner:ident if $good:expr, $never:literal; )*) => {$(
+        $(#[$doc])*
+        pub(crate) enum $name {}
+
+        impl<'de> Read<'de, $type> for $name {
+            fn read<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                <$inner as Read<'de, $type>>::read(deserializer)
+            }
+        }
+
+        impl Write<$type> for $name {
+            fn write<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
+                let good: fn(&$type) -> bool = $good;
+                if good(value) {
+                    <$inner as Write<$type>>::write(value, serializer)
+                } else {
+                    never(serializer, $never, Kept::from(value))
+                }
+            }
+        }
+    )*};
+}
+
+checked! {
+    /// From 0 to 1 (CONT-004)
+    Share: f64 as Number if |value| (0.0..=1.0).contains(value), "$never::a priority";
+    /// Milliseconds from 0 on (CACHE-002)
+    Millis: i64 as Integer if |value| *value >= 0, "$never::`ttlMs`";
+    /// A URI that an icon may have (META-027)
+    IconSource: String as Plain if |source| is_icon_source(source), "$never::`src` of an icon";
+    /// No more values than a completion may have (COMP-004)
+    Hundred: Vec<String> as Plain if |values| values.len() <= MAX_VALUES, "$never::`completion.values`";
+}
+
+/// The most values that a completion may have (COMP-004)
+pub(crate) const MAX_VALUES: usize = 100;
+
+/// Whether a URI has one of the schemes `https:`, `http:` and `data:` (META-027)
+pub(crate) fn is_icon_source(uri: &str) -> bool {
+    let begins = |scheme: &&str| uri.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
+    ["https:", "http:", "data:"].iter().any(begins)
+}
 
 /// Reads a member that is there
 pub(crate) struct Seed<C, T>(PhantomData<(C, T)>);

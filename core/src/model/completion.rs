@@ -66,8 +66,8 @@ message! {
 
     /// What could be meant (COMP-004)
     Completion {
-        /// The likeliest first, at most [`Completion::MAX`] (COMP-005)
-        values: Vec<String> = "values",
+        /// The likeliest first (COMP-005), at most [`Completion::MAX`]: more are never sent
+        values: Vec<String> as Hundred = "values",
     } {
         /// How many there are in all
         opt total: u64 as Integer = "total",
@@ -88,15 +88,26 @@ union! {
 
 impl Completion {
     /// The most values that a result may have (COMP-004)
-    pub const MAX: usize = 100;
+    pub const MAX: usize = super::codec::MAX_VALUES;
 
     /// As many of `all` as a result may have, and how many there are
     #[must_use]
-    pub fn first(mut all: Vec<String>) -> Self {
-        let total = all.len();
-        all.truncate(Self::MAX);
-        let more = total > all.len();
-        Self::new(all).total(u64::try_from(total).unwrap_or(u64::MAX)).has_more(more)
+    pub fn first(all: Vec<String>) -> Self {
+        let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
+        let mut first = Self::new(all).total(total).has_more(false);
+        first.cut();
+        first
+    }
+
+    /// Takes off the values that a result may not have: then there are more, and at least as many as there were
+    #[inline(never)]
+    pub fn cut(&mut self) {
+        if self.values.len() > Self::MAX {
+            let all = u64::try_from(self.values.len()).unwrap_or(u64::MAX);
+            self.total = self.total.max(Some(all));
+            self.has_more = Some(true);
+            self.values.truncate(Self::MAX);
+        }
     }
 }
 

@@ -164,7 +164,7 @@ impl<'de> Deserialize<'de> for ElicitParams {
             b"\"form\"" | b"null" => raw.parse().map(Self::Form),
             b"\"url\"" => raw.parse().map(Self::Url),
             [b'"', ..] => return Ok(Self::Other(raw)),
-            _ => return Err(de::Error::custom("`mode` is not a string")),
+            _ => return Err(de::Error::custom("`mode`: it is not a string")),
         }
         .map_err(de::Error::custom)
     }

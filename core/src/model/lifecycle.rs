@@ -47,7 +47,7 @@ message! {
         /// How to use the server, for a model to read: untrusted text (LIFE-016)
         opt instructions: String = "instructions",
         /// How long it may be kept, in milliseconds; negative counts as 0 (CACHE-002, CACHE-006)
-        opt ttl_ms: i64 as Integer = "ttlMs",
+        opt ttl_ms: i64 as Millis = "ttlMs",
         /// Who may be given it while it is kept
         opt cache_scope: CacheScope = "cacheScope",
         /// What kind of result it is; a server's engine adds it

@@ -35,12 +35,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 }
 
 /// Puts the name of a member in front of what is wrong with it: paths grow from the inside out
+///
+/// A path is what stands between backticks in front of a colon; whatever else begins with a backtick is no path.
 #[cold]
 #[inline(never)]
 pub(crate) fn within<E: de::Error>(name: &str, error: &E) -> E {
     let text = error.to_string();
     let name = crate::rpc::clip(name);
-    match text.strip_prefix('`') {
+    let path = text
+        .strip_prefix('`')
+        .filter(|rest| rest.split_once('`').is_some_and(|(_, behind)| behind.starts_with(": ")));
+    match path {
         Some(rest) => E::custom(format_args!("`{name}.{rest}")),
         None => E::custom(format_args!("`{name}`: {text}")),
     }
@@ -168,7 +173,7 @@ macro_rules! message {
                             let kind = $crate::model::message::take(&mut map, $tag, tagged, seed)?;
                             tagged = true;
                             if kind.0 != $kind_name {
-                                return Err(serde::de::Error::custom(concat!("`", $tag, "` is not `", $kind_name, "`")));
+                                return Err(serde::de::Error::custom(concat!("`", $tag, "`: it is not `", $kind_name, "`")));
                             }
                         } )?
                         $( $rw => {

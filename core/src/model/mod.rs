@@ -91,8 +91,8 @@
 //! # What each revision has
 //!
 //! An application makes one value for all revisions; this is what becomes of it. What is not listed exists in all of
-//! them, and a type "with" something is like the type but for what is said there. "Left out" means that the member is not written, also where it stands in something that is written in place of
-//! its type. "Refused" is [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent.
+//! them, and a type "with" something is like the type but for what is said there. "Left out" means that the member is
+//! not written, also where it stands in something that is written in place of its type. "Refused" is [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent.
 //! `initialize` is written for the revision that it asks for, whatever comes of it.
 //!
 #![doc = include_str!("revisions.md")]

@@ -50,7 +50,7 @@ message! {
         /// Where the next page begins; absent on the last (PAGE-003, PAGE-004)
         opt next_cursor: Cursor = "nextCursor",
         /// How long it may be kept, in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006)
-        opt ttl_ms: i64 as Integer = "ttlMs",
+        opt ttl_ms: i64 as Millis = "ttlMs",
         /// Who may be given it while it is kept (since 2026-07-28)
         opt cache_scope: CacheScope = "cacheScope",
         /// What kind of result it is (since 2026-07-28); a server's engine adds it

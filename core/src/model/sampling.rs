@@ -116,11 +116,11 @@ message! {
         /// Names, the likeliest first; the first that fits counts (SAMP-020)
         list hints: Vec<ModelHint> = "hints",
         /// How much a low price matters, from 0 to 1
-        opt cost_priority: f64 as Number = "costPriority",
+        opt cost_priority: f64 as Share = "costPriority",
         /// How much speed matters, from 0 to 1
-        opt speed_priority: f64 as Number = "speedPriority",
+        opt speed_priority: f64 as Share = "speedPriority",
         /// How much ability matters, from 0 to 1
-        opt intelligence_priority: f64 as Number = "intelligencePriority",
+        opt intelligence_priority: f64 as Share = "intelligencePriority",
     }
 
     /// A model that would do

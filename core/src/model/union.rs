@@ -107,7 +107,7 @@ macro_rules! union {
         #[non_exhaustive]
         pub enum $name<$life> {
             $( $(#[$kdoc])* $kind($($type)+), )*
-            /// Another kind, as JSON; no revision has it, so none should be sent (CONT-007)
+            /// Another kind, as JSON; no revision has it, so an engine refuses to send it (CONT-007)
             Other($crate::RawJson),
         }
 
@@ -115,7 +115,11 @@ macro_rules! union {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $( Self::$kind(value) => value.serialize(serializer), )*
-                    Self::Other(raw) => raw.serialize(serializer),
+                    Self::Other(raw) => $crate::model::codec::never(
+                        serializer,
+                        concat!("$never::the kind of a ", stringify!($name)),
+                        raw.into(),
+                    ),
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! Strings of which the protocol knows some: the vocabulary is open, so others are kept as they came.
 
-/// Declares enums of strings
+/// Declares enums of strings; where only the words that are known may be sent, `never` names the refusal
 macro_rules! words {
     ($(
         $(#[$doc:meta])*
-        $name:ident { $( $(#[$wdoc:meta])* $word:ident = $wire:literal, )* }
+        $name:ident $(never $never:literal)? { $( $(#[$wdoc:meta])* $word:ident = $wire:literal, )* }
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,9 @@ macro_rules! words {
 
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $( if let Self::Other(word) = self {
+                    return $crate::model::codec::never(serializer, $never, word.into());
+                } )?
                 serializer.serialize_str(self.as_str())
             }
         }

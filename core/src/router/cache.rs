@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::page::{CacheHint, Page, Place};
+use super::page::{CacheHint, Cursors, Page, Place};
 use super::route::Answer;
 use crate::server::Prepared;
 use crate::version::Version;
@@ -25,6 +25,7 @@ struct Key {
     generation: u64,
     after: u64,
     size: usize,
+    cursors: Cursors,
     hint: Option<CacheHint>,
     version: Version,
 }
@@ -66,7 +67,7 @@ impl PageCache {
 
 impl Key {
     fn of<T>(page: &Page<'_, T>, version: Version) -> Self {
-        let Page { catalog, place: Place { kind, after, size, hint, .. } } = *page;
-        Self { kind, generation: catalog.generation(), after, size, hint, version }
+        let Page { catalog, place: Place { kind, after, size, cursors, hint } } = *page;
+        Self { kind, generation: catalog.generation(), after, size, cursors, hint, version }
     }
 }

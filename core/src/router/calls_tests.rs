@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::template::Screen;
 use super::tests::*;
 use super::*;
 
@@ -162,4 +163,38 @@ fn threads_can_share_a_router() {
     shared::<Router<Handler, Box<dyn Hook + Send + Sync>>>();
     shared::<Route<'_, Handler>>();
     shared::<PageCache>();
+}
+
+// covers: RES-022
+#[test]
+fn the_template_that_came_first_is_asked_first_and_refuses_for_all() {
+    let mut router = TestRouter::new("order", "1");
+    for template in ["x:/{a}/{b}", "x:/{+rest}"] {
+        router.resource_template(ResourceTemplate::new(template, "t"), told).expect("a template");
+    }
+    let mut b = Bench::new(&router);
+    let mut read = |uri| b.ask(&router, "resources/read", json!({"uri": uri}));
+    assert_eq!(text(&read("x:/1/2")), "x:/1/2 [a=1,b=2]");
+    assert_eq!(text(&read("x:/1/2/3")), "x:/1/2/3 [rest=1/2/3]");
+    // The second template would take this once it is told to.
+    assert_eq!(code(&read("x:/1%2F2/3")), -32602);
+    router.screen("x:/{+rest}", Screen::dangerously_off()).expect("a template");
+    let mut b = Bench::new(&router);
+    assert_eq!(code(&b.ask(&router, "resources/read", json!({"uri": "x:/1%2F2/3"}))), -32602);
+}
+
+// covers: RES-019, RES-026
+#[test]
+fn a_resource_is_found_by_its_host_in_any_letters() {
+    let mut router = TestRouter::new("hosts", "1");
+    router.resource(Resource::new("https://Example.com/Doc", "doc"), told).expect("a resource");
+    router
+        .resource_template(ResourceTemplate::new("https://EXAMPLE.com/{x}/y", "t"), told)
+        .expect("a template");
+    assert!(router.resource(Resource::new("HTTPS://EXAMPLE.COM/Doc", "doc"), told).is_err());
+    let mut b = Bench::new(&router);
+    let mut read = |uri| b.ask(&router, "resources/read", json!({"uri": uri}));
+    assert_eq!(text(&read("HTTPS://EXAMPLE.com/Doc")), "HTTPS://EXAMPLE.com/Doc []");
+    assert_eq!(text(&read("https://example.COM/A/y")), "https://example.COM/A/y [x=A]");
+    assert!(code(&read("https://example.com/doc")) != 0);
 }

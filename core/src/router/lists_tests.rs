@@ -123,3 +123,20 @@ fn a_list_that_did_not_change_is_written_once() {
     assert_eq!(names(&b.ask(&router, "tools/list", json!({})), "tools"), ["zeta", "alpha"]);
     assert!(pages(&b) < size, "the old page is gone");
 }
+
+// covers: PAGE-008
+#[test]
+fn a_page_is_written_again_for_another_identity() {
+    let mut router = TestRouter::new("pages", "1");
+    router.page_size(1);
+    for name in ["a", "b"] {
+        router.tool(tool(name), told).expect("a tool");
+    }
+    let mut b = Bench::new(&router);
+    b.ask(&router, "tools/list", json!({}));
+    // The check in cursors is another one from here on.
+    router.info(crate::identity::Implementation::new("pages", "2"));
+    let first = b.ask(&router, "tools/list", json!({}));
+    let second = b.ask(&router, "tools/list", json!({"cursor": first["result"]["nextCursor"]}));
+    assert_eq!(names(&second, "tools"), ["b"]);
+}

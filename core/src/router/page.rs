@@ -146,7 +146,7 @@ impl Place {
 /// A cursor is the number of the last entry before the page, with a check that tells those that we gave out from those
 /// that somebody made up, took from another list, or kept from another version of the server. It needs no secret: it
 /// grants nothing that asking without one would not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cursors {
     salt: u64,
 }

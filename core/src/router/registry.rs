@@ -10,7 +10,7 @@ use super::entries::Entries;
 use super::hooks::{Hook, Scopes};
 use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
 use super::page::{CacheHint, Cursors};
-use super::template::{Beginnings, MAX_URI, Screen, Template, normalize};
+use super::template::{Beginnings, MAX_URI, Screen, Template, key};
 use crate::identity::{Capabilities, Implementation};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
@@ -130,7 +130,7 @@ impl<H, M: Hook> Router<H, M> {
 
     /// Says how long clients may keep what a resource holds, or all of a family, given its URI or template
     pub fn cache_resource(&mut self, uri: &str, hint: CacheHint) -> Result<&mut Self, RegisterError> {
-        let normal = normalize(uri, MAX_URI);
+        let normal = key(uri, MAX_URI);
         if let Some((_, cache)) = normal.ok().and_then(|uri| self.resources.extra_mut(&uri)) {
             *cache = Some(hint);
         } else if let Some((_, family)) = self.templates.extra_mut(uri) {
@@ -165,6 +165,13 @@ impl<H, M: Hook> Router<H, M> {
         prepare(&mut self.tools, &validator)?;
         self.validator = Some(Box::new(validator));
         Ok(self)
+    }
+
+    /// Has nothing checked from now on, nor the tools that came with other routers so far
+    pub fn no_validator(&mut self) -> &mut Self {
+        self.validator = None;
+        self.tools.extras_mut().for_each(|checks| *checks = Checks::default());
+        self
     }
 
     /// Prepares the schemas of tools that come from another router, if that has not been done there
@@ -210,7 +217,10 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// A URI is one of the family when no resource of that URI is registered, it
     /// [matches](super::template) the template, and does not match another one that begins with a longer literal.
-    /// Variables that could lead out of the family are refused: see [`screen`](Self::screen).
+    /// Of several that begin with literals of the same length, the one that was registered first is asked first.
+    ///
+    /// Variables that could lead out of the family are refused: see [`screen`](Self::screen). The call is then refused
+    /// too, and no other template is asked: what one family holds back is not to be had through the next.
     pub fn resource_template(
         &mut self,
         family: ResourceTemplate,
@@ -309,7 +319,7 @@ impl<H, M: Hook> Router<H, M> {
         let removed = match kind {
             Kind::Tool => self.tools.remove(name).is_some_and(|(_, shown, _)| shown),
             Kind::Resource => {
-                let uri = normalize(name, MAX_URI).unwrap_or_default();
+                let uri = key(name, MAX_URI).unwrap_or_default();
                 self.resources.remove(&uri).is_some_and(|(_, shown, _)| shown)
             }
             Kind::ResourceTemplate => self.templates.remove(name).is_some_and(|(number, shown, rest)| {
@@ -326,7 +336,7 @@ impl<H, M: Hook> Router<H, M> {
         let changed = match kind {
             Kind::Tool => self.tools.enable(name, enabled),
             Kind::Resource => {
-                let uri = normalize(name, MAX_URI).unwrap_or_default();
+                let uri = key(name, MAX_URI).unwrap_or_default();
                 self.resources.enable(&uri, enabled)
             }
             Kind::ResourceTemplate => self.templates.enable(name, enabled),
@@ -395,7 +405,7 @@ pub(super) fn refuse_second(kind: Kind, name: &str, taken: bool) -> Result<(), R
 }
 
 fn normal(resource: &Resource) -> Result<alloc::borrow::Cow<'_, str>, RegisterError> {
-    normalize(&resource.uri, MAX_URI).map_err(|why| RegisterError::Uri { uri: resource.uri.clone(), why })
+    key(&resource.uri, MAX_URI).map_err(|why| RegisterError::Uri { uri: resource.uri.clone(), why })
 }
 
 fn checks_of(tool: &Tool, validator: Option<&dyn SchemaValidator>) -> Result<Checks, RegisterError> {

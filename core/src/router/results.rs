@@ -308,7 +308,8 @@ pub trait IntoCompletion {
 }
 
 impl IntoCompletion for CompleteResult {
-    fn into_completion(self) -> Result<CompleteResult, NoResult> {
+    fn into_completion(mut self) -> Result<CompleteResult, NoResult> {
+        self.completion.cut();
         Ok(self)
     }
 }

@@ -1,5 +1,6 @@
 //! From a call to who answers it.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,13 +14,13 @@ use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
 use super::page::{CacheHint, Page, Place};
 use super::params::{completion_params, member, prompt_arguments, text};
 use super::registry::Router;
-use super::template::{MAX_URI, Mismatch, UriError, Values, normalize};
+use super::template::{MAX_URI, Mismatch, UriError, Values, key, lower_host, normalize};
 use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
 };
 use crate::rpc::{RpcError, clip};
-use crate::server::Call;
+use crate::server::{Call, read_arguments};
 use crate::vocab::{self, Kind};
 
 /// What is to be done about a call
@@ -81,8 +82,11 @@ pub struct ToolTarget<'a> {
 
 impl<'a> ToolTarget<'a> {
     /// Reads the arguments; the error becomes the result to complete the call with (TOOL-022)
+    ///
+    /// It names the member that does not fit, such as `lines[0].count`, where that can be told. `()` takes no arguments,
+    /// and ignores those that are sent.
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, BadArguments> {
-        crate::json::read(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
+        read_arguments(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
     }
 
     /// Whether a result is what the tool promises with its output schema (TOOL-015)
@@ -312,7 +316,7 @@ impl<H, M: Hook> Router<H, M> {
             Ok(normal) => normal,
             Err(why) => return Found::refuse(bad_uri(&uri, why)),
         };
-        if let Some(entry) = self.resources.find(&normal) {
+        if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
             let resource = entry.item;
             let mime_type = resource.mime_type.as_deref();
             let variables = Values::new();
@@ -377,9 +381,7 @@ impl<H, M: Hook> Router<H, M> {
                     let subject = Subject::Completion(&entry.item.uri_template);
                     (subject, entry.scope, &*entry.extra.completions, known)
                 }
-                None if normalize(&family.uri, MAX_URI)
-                    .is_ok_and(|uri| self.resources.find(&uri).is_some()) =>
-                {
+                None if key(&family.uri, MAX_URI).is_ok_and(|uri| self.resources.find(&uri).is_some()) => {
                     // It is there, and has nothing to fill in.
                     (Subject::Unknown, ROOT, &[][..], true)
                 }

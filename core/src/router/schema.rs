@@ -32,6 +32,10 @@ pub enum Profile {
 #[must_use]
 pub fn arguments<T: JsonSchema>(profile: Profile) -> RawJson {
     let mut schema = root::<T>(settings().for_deserialize().into_generator(), profile);
+    // `()` takes no arguments, as `NoArguments` does.
+    if schema.get("type").is_some_and(|kind| kind == "null") {
+        schema = NoArguments::json_schema(&mut SchemaGenerator::default());
+    }
     // Arguments are an object whatever the type says (TOOL-007); an enum, for instance, does not say so at its root.
     if schema.get("type").is_none() {
         schema.insert("type".into(), "object".into());
@@ -154,7 +158,7 @@ impl<T: Serialize + JsonSchema> IntoToolResult for Typed<T> {
     }
 }
 
-/// No arguments (TOOL-008)
+/// No arguments (TOOL-008), as `()` says too
 ///
 /// The schema says that there are none; when somebody sends some nevertheless, and no validator minds, they are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -229,6 +233,7 @@ mod tests {
                 r#"{"description":"An order","properties":{"colour":{"enum":["red","blue"],"type":"string"},"count":{"description":"How many","minimum":0,"type":"integer"},"price":{"type":"number"},"tags":{"default":[],"items":{"type":"string"},"type":"array"}},"required":["count"],"type":"object"}"#,
             ),
             (arguments::<NoArguments>(Profile::Plain), r#"{"additionalProperties":false,"type":"object"}"#),
+            (arguments::<()>(Profile::Plain), r#"{"additionalProperties":false,"type":"object"}"#),
             (arguments::<Tree>(Profile::Plain), r##"{"properties":{"left":{"$ref":"#"}},"type":"object"}"##),
             (
                 arguments::<Anything>(Profile::Standard),

@@ -33,7 +33,7 @@ pub(super) fn read<'a, T: DeserializeOwned>(
     texts: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<T, TextError> {
     let texts = texts.map(|(name, text)| (name, Text { name, one: Some(text), many: &[] }));
-    T::deserialize(MapDeserializer::new(texts))
+    T::deserialize(Texts(texts))
 }
 
 /// Reads a struct out of the variables of a template; lists are read as such
@@ -47,7 +47,53 @@ pub(super) fn read_values<T: DeserializeOwned>(values: &Values<'_>) -> Result<T,
         };
         (name, Text { name, one, many })
     });
-    T::deserialize(MapDeserializer::new(texts))
+    T::deserialize(Texts(texts))
+}
+
+/// All of them: a struct, a map, or nothing to who wants nothing
+struct Texts<I>(I);
+
+impl<'de, 'a, I: Iterator<Item = (&'a str, Text<'a>)>> Deserializer<'de> for Texts<I> {
+    type Error = TextError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        MapDeserializer::new(self.0).deserialize_any(visitor)
+    }
+
+    /// Pairs, where somebody wants these
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        MapDeserializer::new(self.0).deserialize_seq(visitor)
+    }
+
+    /// What is filled in is ignored, as unknown members of a struct are
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, TextError> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, TextError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
+        visitor.visit_some(self)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        tuple tuple_struct map struct enum identifier ignored_any
+    }
 }
 
 /// A text or several, and what they are called
@@ -199,6 +245,19 @@ mod tests {
         ] {
             assert_eq!(read(wrong).expect_err(says).to_string(), says);
         }
+    }
+
+    #[test]
+    fn who_wants_nothing_gets_nothing() {
+        #[derive(Deserialize)]
+        struct Nothing;
+        for pairs in [&[][..], &[("name", "x")]] {
+            let texts = || pairs.iter().copied();
+            assert_eq!(read::<()>(texts()), Ok(()));
+            assert!(read::<Nothing>(texts()).is_ok() && read::<Option<()>>(texts()) == Ok(Some(())));
+            assert!(read::<u8>(texts()).is_err());
+        }
+        assert_eq!(read_values::<()>(&Values::new().text("id", "1")), Ok(()));
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Config {
     /// Replaces the identity (META-018)
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = info;
+        self.info = info.checked();
         let send = !self.stamp_meta.is_empty();
         self.stamped(send)
     }

@@ -263,7 +263,10 @@ impl Engine {
     ///
     /// Written straight into the outbox, types of [`model`](crate::model) in the shape of the call's revision; the
     /// engine adds what the revision wants in every result (BASE-026, META-018, CACHE-001). Refused, with the call
-    /// still open, when the value cannot be written, or not in this revision.
+    /// still open, when the value cannot be written, or not in this revision, when `_meta` has a key of the protocol or
+    /// a malformed one ([`UseError::ReservedKey`]; META-003, META-006, META-007, DEC-009), when `resultType` says
+    /// `input_required` and nothing is asked for (MRTR-005), and when a typed value in it is none that may be sent
+    /// ([`EncodeError::NeverSent`](crate::EncodeError::NeverSent)).
     pub fn complete<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,

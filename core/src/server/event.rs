@@ -187,7 +187,8 @@ pub struct ToolCall<'a> {
 impl<'a> ToolCall<'a> {
     /// Reads the arguments as `T`, which may borrow from them; the error is the answer to give
     pub fn parse<T: Deserialize<'a>>(&self) -> Result<T, RpcError> {
-        read(self.arguments, "params.arguments")
+        let named = |e| RpcError::invalid_params(alloc::format!("`params.arguments`: {e}"));
+        super::read_arguments(self.arguments).map_err(named)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The server: takes messages, hands out calls, sends answers. No bytes, no I/O.
 
+mod arguments;
 mod asking;
 mod channel;
 mod config;
@@ -13,6 +14,7 @@ mod receive;
 mod reply;
 mod subscriptions;
 
+pub(crate) use arguments::read_arguments;
 pub use asking::{Asking, NoAnswer};
 pub use config::Config;
 pub use engine::Engine;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::config::Config;
 use super::engine::Engine;
 use crate::calls::inbound::CallId;
+use crate::calls::ours::check_keys;
 use crate::error::UseError;
 use crate::json::{EncodeError, Noted, Serializer, Table, append_one_line, object_members};
 use crate::meta;
@@ -40,16 +41,19 @@ impl Engine {
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
         let start = out.len();
-        let written = write(out, shape::table(record.version)).and_then(|noted| match record.version.era() {
-            Era::Modern => {
-                let cacheable = record.cacheable && !asks(noted, out.get(start..).unwrap_or_default());
-                stamp(out, noted, cacheable, &self.config)
+        let written = write(out, shape::table(record.version)).map_err(UseError::from).and_then(|noted| {
+            if noted.has(Noted::META) {
+                check_meta(out, noted)?;
             }
-            Era::Legacy => Ok(()),
+            if record.version.era() == Era::Modern {
+                let asks = asks(noted, out.get(start..).unwrap_or_default())?;
+                stamp(out, noted, record.cacheable && !asks, &self.config);
+            }
+            Ok(())
         });
         if let Err(e) = written {
             c.outbox.undo(mark);
-            return Err(e.into());
+            return Err(e);
         }
         encode::end(out);
         link.answered(call.0, mark);
@@ -59,7 +63,8 @@ impl Engine {
 
     /// Answers a call with a result that is JSON already: an object, sent without being copied when it is large
     ///
-    /// Only stamped, not shaped for the revision: members that a revision lacks go out as they are. The text is looked
+    /// Only stamped, not shaped for the revision: members that a revision lacks go out as they are; of what
+    /// [`complete`](Self::complete) refuses, only `_meta` and `resultType` are looked at. The text is looked
     /// through each time; what is sent again and again is better [prepared](Prepared).
     pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
         self.complete_prepared(now, call, &Prepared::of_text(result.clone())?)
@@ -79,7 +84,7 @@ impl Engine {
             || !one_line
             || in_batch
             || self.link.has_tap()
-            || noted.meta.is_some()
+            || noted.has(Noted::META)
         {
             return self.answer(now, call, &mut |out, _| {
                 let at = out.len();
@@ -88,6 +93,8 @@ impl Engine {
             });
         }
         self.link.tick(now);
+        let record = self.link.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        let asks = record.version.era() == Era::Modern && asks(*noted, text.as_bytes())?;
         let record = self.link.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
@@ -101,8 +108,7 @@ impl Engine {
         let out = c.outbox.tail();
         if record.version.era() == Era::Modern {
             let empty = body.iter().skip(1).all(u8::is_ascii_whitespace);
-            let cacheable = record.cacheable && !asks(*noted, text.as_bytes());
-            append_stamps(out, *noted, cacheable, &self.config.stamp, empty);
+            append_stamps(out, *noted, record.cacheable && !asks, &self.config.stamp, empty);
         }
         out.push(b'}');
         encode::end(out);
@@ -150,38 +156,49 @@ impl Prepared {
 }
 
 /// Whether a result asks for input, and so is not one that can be kept (CACHE-004)
-fn asks(noted: Noted, object: &[u8]) -> bool {
-    let mut asks = false;
+///
+/// One that says so and asks for nothing, or whose type is no string, is refused (BASE-026, MRTR-005).
+fn asks(noted: Noted, object: &[u8]) -> Result<bool, EncodeError> {
+    let mut kind: &[u8] = b"\"";
     if noted.has(Noted::RESULT_TYPE) {
-        object_members(object, |name, value| asks |= name == b"resultType" && value == b"\"input_required\"");
+        object_members(object, |name, value| {
+            if name == b"resultType" {
+                kind = value;
+            }
+        });
     }
-    asks
+    let asks = kind == b"\"input_required\"";
+    if kind.first() != Some(&b'"') || (asks && !noted.has(Noted::INPUT_REQUESTS | Noted::REQUEST_STATE)) {
+        return Err(EncodeError::NeverSent("`resultType`"));
+    }
+    Ok(asks)
+}
+
+/// Refuses metadata of the application that is no object or has keys of the protocol (META-003, META-006, META-007,
+/// DEC-009)
+#[cold]
+fn check_meta(out: &[u8], noted: Noted) -> Result<(), UseError> {
+    let object = noted.meta.and_then(|at| out.get(at - 1..)).ok_or(EncodeError::NotAnObject)?;
+    check_keys(object, meta::is_free_in_result)
 }
 
 /// Adds what every modern result has to the object at the end of `out` (BASE-026, BASE-027, META-018, CACHE-001)
-fn stamp(out: &mut Vec<u8>, noted: Noted, cacheable: bool, config: &Config) -> Result<(), EncodeError> {
+fn stamp(out: &mut Vec<u8>, noted: Noted, cacheable: bool, config: &Config) {
     let (stamp, stamp_meta) = (&config.stamp, &config.stamp_meta);
-    if noted.has(Noted::META) {
+    if let Some(at) = noted.meta.filter(|_| !stamp_meta.is_empty()) {
         // The application has metadata of its own: ours goes in front of it.
-        let at = noted.meta.ok_or(EncodeError::NotAnObject)?;
-        let object = out.get(at - 1..).unwrap_or_default();
-        let mut present = false;
-        object_members(object, |name, _| present |= name == meta::SERVER_INFO.as_bytes());
-        if !present && !stamp_meta.is_empty() {
-            let empty = object.iter().skip(1).find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
-            let tail = out.split_off(at);
-            out.extend_from_slice(stamp_meta);
-            if !empty {
-                out.push(b',');
-            }
-            out.extend_from_slice(&tail);
+        let tail = out.split_off(at);
+        let empty = tail.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
+        out.extend_from_slice(stamp_meta);
+        if !empty {
+            out.push(b',');
         }
+        out.extend_from_slice(&tail);
     }
     out.pop();
     let empty = out.last() == Some(&b'{');
     append_stamps(out, noted, cacheable, stamp, empty);
     out.push(b'}');
-    Ok(())
 }
 
 /// Appends the members that are missing, behind the last member of an object that is still open

@@ -25,6 +25,20 @@ use mcp_std::{Duplex, Interest, Ready};
 /// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
+/// What a handler of a test was told, in words; clones share it
+#[derive(Clone, Default)]
+pub struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    pub fn note(&self, line: impl Into<String>) {
+        self.0.lock().unwrap().push(line.into());
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        core::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
 /// Runs `f` on a thread and fails when it does not return in time
 pub fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (tx, rx) = mpsc::channel();

@@ -10,7 +10,6 @@ use mcp_blocking::{Answered, Call, Cx, Failure as Failed, Handler, Router};
 use mcp_proto::model::Implementation;
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, Era, Limits, RpcError, VersionSet};
-use mcp_std::validate::Schemas;
 
 use crate::args;
 use crate::demo::Step;
@@ -50,7 +49,6 @@ fn router(args: &args::Serve) -> Router {
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
-    router.validator(Schemas::new());
     if args.everything {
         everything::register(&mut router, info);
     } else {

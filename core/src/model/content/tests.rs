@@ -73,7 +73,10 @@ fn what_is_missing_or_wrong_is_named() {
             r#"{"type":"text","text":"","annotations":{"priority":"x"}}"#,
             "`annotations.priority`: invalid type",
         ),
-        (r#"{"type":"resource_link","uri":"","name":"","size":-1}"#, "`size.-1` is not an integer from 0 on"),
+        (
+            r#"{"type":"resource_link","uri":"","name":"","size":-1}"#,
+            "`size`: `-1` is not an integer from 0 on",
+        ),
         (r#"[]"#, "invalid type: sequence, expected a Content object"),
         (r#"{"type":"text","text":"","type":"text"}"#, "duplicate field `type`"),
         (r#"{"x":1,"type":"new","type":"new"}"#, "duplicate field `type`"),
@@ -83,7 +86,7 @@ fn what_is_missing_or_wrong_is_named() {
         assert!(format!("{error}").starts_with(path), "{text}: {error}");
     }
     let kind = serde_json::from_str::<TextContent<'_>>(r#"{"type":"image","text":""}"#).expect_err("wrong");
-    assert!(format!("{kind}").starts_with("`type` is not `text`"), "{kind}");
+    assert!(format!("{kind}").starts_with("`type`: it is not `text`"), "{kind}");
 }
 
 // covers: CONT-007

@@ -2,7 +2,7 @@
 
 use super::matching::{Captures, Match};
 use super::parse::{Expression, Modifier, Part};
-use super::uri::{SEGMENT, class};
+use super::uri::{SEGMENT, class, host, same_at};
 
 /// Whether no variable of a template can end in more than one place
 ///
@@ -29,11 +29,20 @@ pub(super) fn is_direct(parts: &[Part]) -> bool {
 /// What the variables of a direct template are in a normalised URI
 pub(super) fn matches<'t>(parts: &'t [Part], uri: &str) -> Option<Match<'t>> {
     let mut captures = Captures::default();
+    let host = host(uri);
     let mut rest = uri.as_bytes();
     for part in parts {
         match part {
             Part::Literal { text, key } => {
-                rest = rest.strip_prefix(key.as_ref().unwrap_or(text).as_bytes())?
+                let text = key.as_ref().unwrap_or(text).as_bytes();
+                let at = uri.len() - rest.len();
+                let (piece, behind) = rest.split_at_checked(text.len())?;
+                if piece != text
+                    && !(at..).zip(piece.iter().zip(text)).all(|(at, (a, b))| same_at(&host, at, *a, *b))
+                {
+                    return None;
+                }
+                rest = behind;
             }
             Part::Expression(e) => {
                 let (piece, behind) = rest.split_at_checked(length(e, rest))?;

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 /// Keys by a beginning; those for a URI are found in one pass over it, however many there are
 ///
-/// Beginnings are kept as their length and a hash. Another beginning with the same hash costs a vain attempt and no more.
+/// Beginnings are kept as their length and a hash, in which capital and small letters are the same, as they are in hosts.
+/// Another beginning with the same hash costs a vain attempt and no more.
 #[derive(Clone, Debug, Default)]
 pub(in crate::router) struct Beginnings(
     /// Length, hash, key; in order
@@ -13,14 +14,14 @@ pub(in crate::router) struct Beginnings(
 
 impl Beginnings {
     pub(in crate::router) fn insert(&mut self, beginning: &str, key: u64) {
-        let entry = (beginning.len(), hash(START, beginning.bytes()), key);
+        let entry = (beginning.len(), hash(START, letters(beginning.as_bytes())), key);
         if let Err(at) = self.0.binary_search(&entry) {
             self.0.insert(at, entry);
         }
     }
 
     pub(in crate::router) fn remove(&mut self, beginning: &str, key: u64) {
-        let entry = (beginning.len(), hash(START, beginning.bytes()), key);
+        let entry = (beginning.len(), hash(START, letters(beginning.as_bytes())), key);
         if let Ok(at) = self.0.binary_search(&entry) {
             self.0.remove(at);
         }
@@ -33,7 +34,7 @@ impl Beginnings {
         let mut rest = &*self.0;
         while let Some((length, ..)) = rest.first() {
             let Some(more) = text.as_bytes().get(done..*length) else { break };
-            state = hash(state, more.iter().copied());
+            state = hash(state, letters(more));
             done = *length;
             let (same, longer) = split(rest, |(length, ..)| *length <= done);
             let (_, equal) = split(same, |(_, hash, _)| *hash < state);
@@ -50,6 +51,10 @@ impl Beginnings {
 /// What a condition holds for, which is a beginning, and the rest
 fn split<T>(all: &[T], holds: impl FnMut(&T) -> bool) -> (&[T], &[T]) {
     all.split_at_checked(all.partition_point(holds)).unwrap_or((all, &[]))
+}
+
+fn letters(text: &[u8]) -> impl Iterator<Item = u8> {
+    text.iter().map(u8::to_ascii_lowercase)
 }
 
 /// Where a hash begins

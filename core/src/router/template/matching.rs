@@ -9,6 +9,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::parse::{Expression, Modifier, Part, Variable};
 use super::rows::Places;
@@ -27,7 +28,7 @@ impl Count for () {
 
 /// What the variables of `parts` are in a normalised URI
 pub(super) fn matches<'t>(parts: &'t [Part], uri: &str, count: &mut impl Count) -> Option<Match<'t>> {
-    let uri = uri.as_bytes();
+    let (host, uri) = (uri::host(uri), uri.as_bytes());
     let mut end = Places::new(uri.len() + 1);
     end.insert(uri.len());
     // From where each part can begin, the last part first.
@@ -35,7 +36,9 @@ pub(super) fn matches<'t>(parts: &'t [Part], uri: &str, count: &mut impl Count) 
     for part in parts.iter().rev() {
         let after = rows.last()?;
         let row = match part {
-            Part::Literal { text, key } => before_literal(key.as_ref().unwrap_or(text), uri, after, count),
+            Part::Literal { text, key } => {
+                before_literal(key.as_ref().unwrap_or(text), uri, &host, after, count)
+            }
             Part::Expression(e) if e.operator.named => Pairs::new(e, uri, after, count).row(after),
             Part::Expression(e) => before_list(e, uri, after, count),
         };
@@ -74,7 +77,13 @@ pub(super) struct Match<'t> {
     pub(super) slashed: Option<&'t str>,
 }
 
-fn before_literal(text: &str, uri: &[u8], after: &Places, count: &mut impl Count) -> Places {
+fn before_literal(
+    text: &str,
+    uri: &[u8],
+    host: &Range<usize>,
+    after: &Places,
+    count: &mut impl Count,
+) -> Places {
     let mut row = Places::new(after.len());
     for end in after.iter() {
         count.add(1);
@@ -82,7 +91,7 @@ fn before_literal(text: &str, uri: &[u8], after: &Places, count: &mut impl Count
         // The digits of a triplet are no piece of their own.
         let (before, piece) = (uri.get(start.saturating_sub(2)..start), uri.get(start..end));
         if before.is_some_and(|b| !b.contains(&b'%'))
-            && piece.is_some_and(|p| same(p, text.as_bytes(), count))
+            && piece.is_some_and(|p| same(p, text.as_bytes(), end, host, count))
         {
             row.insert(start);
         }
@@ -90,9 +99,10 @@ fn before_literal(text: &str, uri: &[u8], after: &Places, count: &mut impl Count
     row
 }
 
-/// Compares from the back, since neighbours of a piece differ there first more often than not
-fn same(a: &[u8], b: &[u8], count: &mut impl Count) -> bool {
-    let differ = a.iter().rev().zip(b.iter().rev()).position(|(a, b)| a != b);
+/// Compares from the back, since neighbours of a piece differ there first more often than not; `a` ends at a place
+fn same(a: &[u8], b: &[u8], end: usize, host: &Range<usize>, count: &mut impl Count) -> bool {
+    let mut pairs = (0..end).rev().zip(a.iter().rev().zip(b.iter().rev()));
+    let differ = pairs.position(|(at, (a, b))| !uri::same_at(host, at, *a, *b));
     count.add(differ.unwrap_or(a.len()));
     differ.is_none()
 }
@@ -100,6 +110,11 @@ fn same(a: &[u8], b: &[u8], count: &mut impl Count) -> bool {
 /// How much a place holds: a byte, or three that stand for one
 fn unit(uri: &[u8], at: usize) -> usize {
     if uri.get(at) == Some(&b'%') { 3 } else { 1 }
+}
+
+/// Whether a triplet at a place stands for a byte that is not the first of its character
+fn continues(uri: &[u8], at: usize) -> bool {
+    uri::triplet(uri.get(at..).unwrap_or_default()).is_some_and(|b| b & 0xc0 == 0x80)
 }
 
 /// How many values an expression without names may have, and how long one may be
@@ -155,8 +170,7 @@ impl<'a> Window<'a> {
         let rest = self.uri.get(at..).unwrap_or_default();
         let separator = rest.first() == Some(&self.expression.operator.separator);
         // Only the first byte of a character counts.
-        let continues = uri::triplet(rest).is_some_and(|b| b & 0xc0 == 0x80);
-        (usize::from(separator), usize::from(!continues))
+        (usize::from(separator), usize::from(!continues(self.uri, at)))
     }
 
     /// As far as the window can reach
@@ -200,6 +214,8 @@ fn before_list(e: &Expression, uri: &[u8], after: &Places, count: &mut impl Coun
         let (values, least) = match e.operator.first {
             Some(sign) if uri.get(begins) == Some(&sign) => (begins + 1, begins + 1),
             Some(_) => (usize::MAX, 0),
+            // What begins inside of a character is no text.
+            None if continues(uri, begins) => (usize::MAX, 0),
             None => (begins, begins + 1),
         };
         if values != usize::MAX {
@@ -301,8 +317,13 @@ impl<'t, 'u> Pairs<'t, 'u> {
         if self.uri.get(end) == Some(&self.expression.operator.separator) && self.chain.has(end) {
             return Some((variable, value, end, true));
         }
+        Some((variable, value, self.last(value, end)?, false))
+    }
+
+    /// The last place from `value` to `end` from which the rest can be matched
+    fn last(&self, value: usize, end: usize) -> Option<usize> {
         let last = self.latest.get(end).copied()? as usize;
-        (last > value).then(|| (variable, value, last - 1, false))
+        (last > value).then(|| last - 1)
     }
 
     fn reaches(&self, sign: usize, count: &mut impl Count) -> bool {
@@ -325,9 +346,18 @@ impl<'t, 'u> Pairs<'t, 'u> {
             return after.has(at).then_some(at);
         }
         let mut exploded: Vec<(&'t Variable, Vec<String>)> = Vec::new();
+        let mut taken: Vec<&'t str> = Vec::new();
         let mut sign = at;
         loop {
-            let (variable, start, end, more) = self.next(sign, &mut ())?;
+            let (variable, start, mut end, mut more) = self.next(sign, &mut ())?;
+            if variable.modifier != Modifier::Explode {
+                taken.push(&variable.name);
+            }
+            // A pair is taken once: what looks like another belongs to the parts behind.
+            if more && self.pair(end, &mut ()).is_some_and(|(v, ..)| taken.contains(&&*v.name)) {
+                end = self.last(start, end)?;
+                more = false;
+            }
             let text = decode(self.uri.get(start..end)?)?;
             if variable.modifier != Modifier::Explode {
                 captures.text(variable, text)?;

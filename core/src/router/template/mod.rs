@@ -3,8 +3,9 @@
 //! Expansion is the RFC's, all four levels. Matching is what the RFC leaves open; here it is defined so:
 //!
 //! - A URI matches when the whole of it can be cut into pieces, one for each literal and each expression. The URI is
-//!   [normalised](Mismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`.
-//! - Where several cuts are possible, earlier expressions take as much as they can. An expression ends where the sign of
+//!   [normalised](Mismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`. In the host, what stands
+//!   behind `//` up to the path, literals match in capital and small letters alike; variables hold it as it was sent.
+//! - Where several cuts are possible, none of them inside of a character, earlier expressions take as much as they can. An expression ends where the sign of
 //!   the one right behind it stands, and at the `?` or `#` of a later `{?…}` or `{#…}`.
 //! - A piece holds at least one character for `{a}` and `{+a}`; all others may be absent.
 //! - `{a}` holds what may stand in a path segment (also what expansion would have encoded, as `@`), `{+a}` and `{#a}`
@@ -39,7 +40,7 @@ pub use screen::{Screen, Unsafe};
 pub use values::{Value, Values};
 
 pub use crate::uri::UriError;
-pub(super) use crate::uri::normalize;
+pub(super) use crate::uri::{key, lower_host, normalize};
 
 use crate::uri;
 use parse::Part;

@@ -84,9 +84,9 @@ fn has_dots(text: &str) -> bool {
     text.as_bytes().windows(2).any(|pair| pair == b"..")
 }
 
-/// The segments of a normalised URI, encoded separators being separators too
+/// The segments of a normalised URI, encoded separators being separators too; none goes on into the query or fragment
 fn segments(uri: &str) -> impl Iterator<Item = &str> {
-    uri.split('/').flat_map(|s| s.split("%2F")).flat_map(|s| s.split("%5C"))
+    uri.split(['/', '?', '#']).flat_map(|s| s.split("%2F")).flat_map(|s| s.split("%5C"))
 }
 
 /// Why a URI was refused that matches

@@ -137,15 +137,38 @@ fn uris_match_as_documented() {
         ("x:{?x,y}", "x:?x=1024&y=768", Some("x=1024 y=768")),
         ("x:{?x,y}", "x:?y=768&x=a/b?c", Some("y=768 x=a/b?c")),
         ("x:{?x,y}", "x:?x=1&x=2", None),
+        ("x:{?x,y}{+s}", "x:?x=&y=2:?y=2&x=a/b", Some("x= y=2:?y=2 s=&x=a/b")),
+        ("x:{?x*}{+s}", "x:?x=1&x=2&s", Some("x=[1|2] s=&s")),
         ("x:{?x,y}", "x:?x=1&z=2", None),
         ("x:{?x,xy}", "x:?xy=1&x=2", Some("xy=1 x=2")),
         ("x:{?x,y}", "x:", Some("")),
+        // Nothing is cut inside of a character.
+        ("x:{a}{b}", "x:cd%CA%9D", Some("a=cd b=ʝ")),
+        ("x:{?x}{b}", "x:?x=1%26%CA%9D", Some("x=1& b=ʝ")),
+        ("x:{a}{b}", "x:%CA%9D", None),
         ("x:{?x,y}", "x:?", None),
         ("x:{?x:2}", "x:?x=123", None),
         ("x:{?list*,y}", "x:?list=a&y=1&list=b", Some("y=1 list=[a|b]")),
         ("x:?fixed=yes{&x}", "x:?fixed=yes&x=1", Some("x=1")),
         ("x:{?x}{&y}", "x:?x=1&y=2", Some("x=1 y=2")),
         ("x:{?x}{#y}", "x:?x=1#2", Some("x=1 y=2")),
+    ] {
+        assert_eq!(found(&template(text), uri).as_deref(), expected, "{text} with {uri}");
+    }
+}
+
+// covers: RES-026
+#[test]
+fn hosts_match_in_all_letters_and_variables_keep_theirs() {
+    for (text, uri, expected) in [
+        ("https://EXAMPLE.com/{x}", "HTTPS://example.COM/Doc", Some("x=Doc")),
+        ("https://example.com/Doc{?x}", "https://Example.com/Doc?x=A", Some("x=A")),
+        ("https://example.com/Doc{?x}", "https://Example.com/doc?x=A", None),
+        ("https://{sub}.EXAMPLE.com/a", "https://WWW.example.com/a", Some("sub=WWW")),
+        ("https://{sub}.EXAMPLE.com/a", "https://WWW.example.com/A", None),
+        ("x://User@{host}/", "x://User@Host/", Some("host=Host")),
+        ("x://User@{host}/", "x://user@Host/", None),
+        ("note://{id}", "note://README", Some("id=README")),
     ] {
         assert_eq!(found(&template(text), uri).as_deref(), expected, "{text} with {uri}");
     }
@@ -159,6 +182,7 @@ fn variables_that_lead_elsewhere_are_refused() {
     let simple = template("note://{id}");
     let two = template("file:///{a}{b}");
     let query = template("x://s{?path}");
+    let searched = template("file:///{a}{b}{?q}{#f}");
     for (template, uri, why) in [
         (&files, "file:///../etc/passwd", Traversal),
         (&files, "file:///a/../../etc/passwd", Traversal),
@@ -173,6 +197,8 @@ fn variables_that_lead_elsewhere_are_refused() {
         (&simple, "note://..", Traversal),
         (&simple, "note://a%2Fb", EncodedSlash),
         (&two, "file:///..", Traversal),
+        (&searched, "file:///..?q=1", Traversal),
+        (&searched, "file:///..#1", Traversal),
         (&query, "x://s?path=..%2Fetc", Traversal),
         (&query, "x://s?path=/etc", Absolute),
     ] {
