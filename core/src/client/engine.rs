@@ -295,7 +295,11 @@ impl Engine {
         if self.link.channels.get(main).is_none_or(|c| c.closed) {
             return Err(UseError::Closed);
         }
-        if matches!(method, vocab::INITIALIZE | vocab::SUBSCRIBE) || vocab::is_spec_notification(method) {
+        let is_mine = match vocab::request(method) {
+            Some(rule) => matches!(rule.name, vocab::INITIALIZE | vocab::SUBSCRIBE),
+            None => vocab::is_spec_notification(method),
+        };
+        if is_mine {
             return Err(UseError::NotYours(method.into()));
         }
         ours::check_meta(options.meta.as_ref())?;

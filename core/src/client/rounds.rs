@@ -25,7 +25,7 @@ use crate::calls::link::Timer;
 use crate::calls::ours::{Ask, kept_parts};
 use crate::calls::outbound::{CallKey, Purpose};
 use crate::error::{CallError, UseError};
-use crate::json::{Noted, Serializer, write_str};
+use crate::json::{self, Noted, Serializer, object_members, write_str};
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -102,19 +102,23 @@ struct Needs {
 /// Reads the result strictly: who answers it acts on behalf of a user
 fn read(result: &RawJson, most: usize) -> Result<Needs, CallError> {
     let bad = |why: &str| CallError::BadInputRequest { why: why.into() };
-    let state = result.member("requestState");
-    if state.as_ref().is_some_and(|s| s.as_bytes().first() != Some(&b'"')) {
+    let (mut state, mut requests) = (None, None);
+    object_members(result.as_bytes(), |name, value| match name {
+        b"requestState" => state = Some(value),
+        b"inputRequests" => requests = Some(value),
+        _ => {}
+    });
+    if state.is_some_and(|s| s.first() != Some(&b'"')) {
         return Err(bad("`requestState` is not a string"));
     }
-    let requests = result.member("inputRequests");
     if requests.is_none() && state.is_none() {
         return Err(bad("it has neither `inputRequests` nor `requestState`")); // MRTR-005
     }
     let inputs = match &requests {
         None => Vec::new(),
         Some(requests) => {
-            let requests =
-                requests.parse::<InputRequests<'_>>().map_err(|e| bad(&format!("`inputRequests`: {e}")))?;
+            let requests = json::read::<InputRequests<'_>>(requests)
+                .map_err(|e| bad(&format!("`inputRequests`: {e}")))?;
             if requests.len() > most {
                 return Err(bad(&format!("it asks for more than {most} things at once")));
             }
@@ -124,7 +128,7 @@ fn read(result: &RawJson, most: usize) -> Result<Needs, CallError> {
     if inputs.is_empty() && state.is_none() {
         return Err(bad("`inputRequests` is empty"));
     }
-    Ok(Needs { inputs, state: state.map(|s| s.as_bytes().into()) })
+    Ok(Needs { inputs, state: state.map(Into::into) })
 }
 
 impl Engine {

@@ -153,7 +153,13 @@ impl Serialize for ElicitParams {
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = RawJson::deserialize(deserializer)?;
+        Self::of(&RawJson::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl ElicitParams {
+    /// The same, of a text that is there already
+    pub(crate) fn of(raw: &RawJson) -> Result<Self, serde_json::Error> {
         let mut mode = &b"\"form\""[..];
         object_members(raw.as_bytes(), |name, value| {
             if name == b"mode" {
@@ -163,10 +169,9 @@ impl<'de> Deserialize<'de> for ElicitParams {
         match mode {
             b"\"form\"" | b"null" => raw.parse().map(Self::Form),
             b"\"url\"" => raw.parse().map(Self::Url),
-            [b'"', ..] => return Ok(Self::Other(raw)),
-            _ => return Err(de::Error::custom("`mode`: it is not a string")),
+            [b'"', ..] => Ok(Self::Other(raw.clone())),
+            _ => Err(de::Error::custom("`mode`: it is not a string")),
         }
-        .map_err(de::Error::custom)
     }
 }
 

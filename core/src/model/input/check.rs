@@ -15,11 +15,14 @@ impl<'a> InputRequest<'a> {
     /// A question from its method and its parameters, as a legacy request has them
     pub fn of(method: &str, params: Option<&'a RawJson>) -> Result<Self, Misfit> {
         fn read<'a, T: Deserialize<'a>>(params: &'a RawJson) -> Result<T, Misfit> {
-            params.parse().map_err(|e| Misfit::unread(&e).within("params"))
+            params.parse().map_err(|e| unread(&e))
+        }
+        fn unread(error: &serde_json::Error) -> Misfit {
+            Misfit::unread(error).within("params")
         }
         let needed = || params.ok_or_else(|| Misfit::new("missing field `params`"));
         match method {
-            ELICIT => read(needed()?).map(Self::Elicit),
+            ELICIT => ElicitParams::of(needed()?).map(Self::Elicit).map_err(|e| unread(&e)),
             CREATE_MESSAGE => read(needed()?).map(Self::CreateMessage),
             LIST_ROOTS => params.map(read).transpose().map(Self::ListRoots),
             _ => Err(Misfit::at("method", "is nothing that a server can ask for")),
