@@ -1,0 +1,165 @@
+// A server on the official TypeScript SDKs that holds the conversations of ../talk.json.
+//
+//   node talk-server.mjs TALK --sdk 1|2 --era modern|legacy [--log FILE] [--time-out MS]
+//
+// Each tool asks what the file says, and gives back what it was told. --log appends one JSON line for each thing that
+// only the server can see. --time-out says how long a legacy client may take to answer.
+import { appendFileSync, readFileSync } from 'node:fs';
+
+const words = process.argv.slice(2);
+const option = (name) => (words.includes(name) ? words[words.indexOf(name) + 1] : undefined);
+const talk = JSON.parse(readFileSync(words[0], 'utf8'));
+const [sdk, era, logFile, timeOut] = ['--sdk', '--era', '--log', '--time-out'].map(option);
+const timeout = Number(timeOut ?? 60_000);
+
+// Appended at once: a buffered line would be lost with the process, and look like something that did not happen.
+const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(event)}\n`);
+process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
+
+const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
+const tools = [...Object.keys(talk.tools), 'log', 'change'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+const resources = talk.notes.map((uri) => ({ uri, name: uri }));
+const INFO = { name: 'talk-server', version: '1.0.0' };
+const CAPABILITIES = {
+    tools: { listChanged: true },
+    resources: { listChanged: true, subscribe: true },
+    prompts: { listChanged: true },
+    logging: {},
+};
+
+const change = async (server, what) => {
+    if (what === 'tools') await server.sendToolListChanged();
+    else if (what === 'resources') await server.sendResourceListChanged();
+    else if (what === 'prompts') await server.sendPromptListChanged();
+    else await server.sendResourceUpdated({ uri: what });
+};
+
+/** Whether the user agreed to open a page, which counts as visited then. */
+const accepted = (name, result) => name === 'page' && result.content[0].text.includes('"accept"');
+
+/** What a refused question looks like from here. */
+const refused = (error) => {
+    const timedOut = error.code === -32001 || error.code === 'REQUEST_TIMEOUT';
+    log(timedOut ? { event: 'gave-up' } : { event: 'refused', code: error.code });
+    return text(timedOut ? { 'timed-out': true } : { refused: { code: error.code, message: error.message } });
+};
+
+/** Asks a legacy client by requests of our own, those of a round at once. */
+const askLegacy = async (rounds, { elicit, sample, roots }) => {
+    const said = {};
+    const ask = ({ method, params }) =>
+        ({ 'elicitation/create': elicit, 'sampling/createMessage': sample, 'roots/list': roots })[method](params);
+    for (const round of rounds) {
+        try {
+            const answers = await Promise.all(round.map((key) => ask(talk.questions[key])));
+            round.forEach((key, index) => (said[key] = answers[index]));
+        } catch (error) {
+            return refused(error);
+        }
+    }
+    return text({ said, rounds: rounds.length });
+};
+
+if (sdk === '1') {
+    const { Server } = await import('@modelcontextprotocol/sdk/server/index.js');
+    const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
+    const types = await import('@modelcontextprotocol/sdk/types.js');
+    const server = new Server(INFO, { capabilities: CAPABILITIES });
+    const subscribed = new Set();
+    server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
+    server.setRequestHandler(types.ListResourcesRequestSchema, () => ({ resources }));
+    server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts: [] }));
+    server.setRequestHandler(types.SubscribeRequestSchema, ({ params: { uri } }) => (subscribed.add(uri), {}));
+    server.setRequestHandler(types.UnsubscribeRequestSchema, ({ params: { uri } }) => (subscribed.delete(uri), {}));
+    server.setNotificationHandler(types.RootsListChangedNotificationSchema, ({ method }) =>
+        log({ event: 'notification', method }),
+    );
+    server.setRequestHandler(types.CallToolRequestSchema, async ({ params }, extra) => {
+        const { name } = params;
+        log({ event: 'call', tool: name });
+        extra.signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+        if (name === 'log') {
+            for (const line of talk.logs) await server.sendLoggingMessage(line);
+            return text({});
+        }
+        if (name === 'change') {
+            // This SDK leaves it to the server who is told of a resource.
+            const { what } = params.arguments;
+            if (!what.includes(':') || subscribed.has(what)) await change(server, what);
+            return text({});
+        }
+        const options = { timeout, relatedRequestId: extra.requestId, signal: extra.signal };
+        const answered = await askLegacy(talk.tools[name], {
+            elicit: (params) => server.elicitInput(params, options),
+            sample: (params) => server.createMessage(params, options),
+            roots: () => server.listRoots(undefined, options),
+        });
+        if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
+        return answered;
+    });
+    await server.connect(new StdioServerTransport());
+} else {
+    const { Server, inputRequired } = await import('@modelcontextprotocol/server');
+    const { StdioServerTransport, serveStdio } = await import('@modelcontextprotocol/server/stdio');
+
+    /** Asks a modern client: what is not there yet is what is needed. */
+    const askModern = (rounds, ctx) => {
+        const kept = JSON.parse(ctx.mcpReq.requestState() ?? '{"said":{},"rounds":0}');
+        for (const [key, answer] of Object.entries(ctx.mcpReq.inputResponses ?? {})) kept.said[key] = answer;
+        for (const round of rounds) {
+            if (round.every((key) => key in kept.said)) continue;
+            kept.rounds += 1;
+            const inputRequests = {};
+            for (const key of round) {
+                const { method, params } = talk.questions[key];
+                const { mode, elicitationId, ...rest } = params ?? {};
+                if (method === 'roots/list') inputRequests[key] = inputRequired.listRoots();
+                else if (method === 'sampling/createMessage') inputRequests[key] = inputRequired.createMessage(params);
+                else if (mode === 'url') inputRequests[key] = inputRequired.elicitUrl(rest);
+                else inputRequests[key] = inputRequired.elicit(params);
+            }
+            return inputRequired({ inputRequests, requestState: JSON.stringify(kept) });
+        }
+        return text(kept);
+    };
+
+    const build = () => {
+        const server = new Server(INFO, { capabilities: CAPABILITIES });
+        const subscribed = new Set();
+        server.setRequestHandler('tools/list', () => ({ tools }));
+        server.setRequestHandler('resources/list', () => ({ resources }));
+        server.setRequestHandler('prompts/list', () => ({ prompts: [] }));
+        server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => (subscribed.add(uri), {}));
+        server.setRequestHandler('resources/unsubscribe', ({ params: { uri } }) => (subscribed.delete(uri), {}));
+        server.setNotificationHandler('notifications/roots/list_changed', ({ method }) =>
+            log({ event: 'notification', method }),
+        );
+        server.setRequestHandler('tools/call', async ({ params }, ctx) => {
+            const { name } = params;
+            const { signal } = ctx.mcpReq;
+            log({ event: 'call', tool: name });
+            signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+            if (name === 'log') {
+                for (const { level, data, logger } of talk.logs) await ctx.mcpReq.log(level, data, logger);
+                return text({});
+            }
+            if (name === 'change') {
+                const { what } = params.arguments;
+                if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
+                return text({});
+            }
+            const rounds = talk.tools[name];
+            if (era === 'modern') return askModern(rounds, ctx);
+            const answered = await askLegacy(rounds, {
+                elicit: (params) => ctx.mcpReq.elicitInput(params, { timeout }),
+                sample: (params) => ctx.mcpReq.requestSampling(params, { timeout }),
+                roots: () => ctx.mcpReq.send({ method: 'roots/list' }, { timeout }),
+            });
+            if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
+            return answered;
+        });
+        return server;
+    };
+    if (era === 'legacy') await build().connect(new StdioServerTransport());
+    else serveStdio(build, { legacy: 'reject', onerror: (error) => log({ event: 'odd', error: error.message }) });
+}

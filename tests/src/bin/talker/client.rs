@@ -1,0 +1,247 @@
+//! The client: performs the steps of `talk.json`, answers as they say, and reports what it saw
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::Instant;
+use std::{fs, process};
+
+use mcp_blocking::{Client, ClientHandler, Error, Options, Program};
+use mcp_proto::client::{Config, Input, Log, Notification, SubscriptionKey};
+use mcp_proto::model::{CallToolResult, ElicitParams, InputRequest, SubscriptionFilter};
+use mcp_proto::{
+    CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Limits, RawJson, RpcError,
+};
+use serde_json::{Value, json};
+
+use crate::Given;
+
+/// Longer than anything takes on a busy machine
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn talk(given: Given) -> Result<(), String> {
+    let Some((program, args)) = given.server.split_first() else { return Err("no SERVER".into()) };
+    let mut capabilities = Capabilities::new();
+    for capability in [
+        Capability::ElicitationForm,
+        Capability::ElicitationUrl,
+        Capability::Sampling,
+        Capability::SamplingTools,
+        Capability::Roots,
+        Capability::RootsListChanged,
+    ] {
+        capabilities = capabilities.with(capability);
+    }
+    let mut limits = Limits::default();
+    limits.init_timeout = PATIENCE * 2;
+    limits.probe_timeout = PATIENCE;
+    let config = Config::new("talker", "1.0").versions(given.versions).capabilities(capabilities);
+    let seen = Seen(Arc::default(), given.log.clone());
+    let options = Options::new(config.limits(limits)).handler(seen.clone());
+    let client = options.spawn(Program::new(program).args(args)).map_err(|error| error.to_string())?;
+    let peer = client.peer();
+    report(
+        &json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}),
+    );
+    let mut session = Session { client, seen, subscription: None };
+    for step in given.talk["steps"][&given.part].as_array().ok_or("no such part")? {
+        let mut seen = session.perform(step)?;
+        seen["step"] = step["step"].clone();
+        report(&seen);
+    }
+    let Session { client, .. } = session;
+    let ended = client.close().map_err(|error| error.to_string())?;
+    let by_itself = ended.and_then(|ended| ended.status).is_some_and(|status| status.success());
+    report(&json!({"step": "end", "by-itself": by_itself}));
+    Ok(())
+}
+
+fn report(line: &Value) {
+    io::stdout().write_all(format!("{line}\n").as_bytes()).expect("a reader");
+}
+
+struct Session {
+    client: Client,
+    seen: Seen,
+    subscription: Option<SubscriptionKey>,
+}
+
+impl Session {
+    fn perform(&mut self, step: &Value) -> Result<Value, String> {
+        *self.seen.lock() = Notes { answers: step["answers"].clone(), ..Notes::default() };
+        if let Some(filter) = step.get("subscribe") {
+            return self.subscribe(filter);
+        }
+        if step.get("unsubscribe").is_some() {
+            let key = self.subscription.take().ok_or("nothing to unsubscribe")?;
+            let now = self.client.now();
+            self.client.engine().unsubscribe(now, key).map_err(|error| error.to_string())?;
+            return Ok(json!({}));
+        }
+        if step.get("roots-changed").is_some() {
+            let now = self.client.now();
+            self.client.engine().roots_changed(now).map_err(|error| error.to_string())?;
+            return Ok(json!({}));
+        }
+        if let Some(level) = step.get("level") {
+            let level = serde_json::from_value(level.clone()).map_err(|error| error.to_string())?;
+            let now = self.client.now();
+            self.client.engine().set_log_level(now, Some(level)).map_err(|error| error.to_string())?;
+        }
+        if step.get("timeout").is_some() {
+            // A handler of this client's answers before anything else happens, and no time passes meanwhile (TIME-008).
+            return Ok(json!({"cannot": true}));
+        }
+        let mut outcome = self.call(step)?;
+        // What belongs to the call may come after its result.
+        let wanted = |name: &str| step[name].as_array().map_or(step[name].as_u64(), |all| Some(all.len() as u64));
+        let (logs, news) = (wanted("logs").unwrap_or(0), wanted("news").unwrap_or(0));
+        self.wait(|notes| notes.logs.len() as u64 >= logs && notes.news.len() as u64 >= news)?;
+        let notes = core::mem::take(&mut *self.seen.lock());
+        outcome["asked"] = notes.asked.into();
+        outcome["logs"] = notes.logs.into();
+        outcome["news"] = notes.news.into();
+        outcome["odd"] = notes.odd.into();
+        Ok(outcome)
+    }
+
+    fn call(&mut self, step: &Value) -> Result<Value, String> {
+        let arguments = step.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        let options = CallOptions::new().timeout(PATIENCE);
+        let tool = step["tool"].as_str().ok_or("no tool")?;
+        let call = self.client.start_tool(tool, &arguments, &options).map_err(|error| error.to_string())?;
+        Ok(match self.client.wait(call) {
+            Ok(result) => {
+                let result: CallToolResult<'_> = result.parse().map_err(|error| error.to_string())?;
+                let text = result.content.first().and_then(|block| block.as_text()).unwrap_or_default();
+                if result.failed() {
+                    json!({"failed": text})
+                } else {
+                    json!({"result": serde_json::from_str::<Value>(text).map_err(|e| format!("{e}: {text}"))?})
+                }
+            }
+            Err(Error::Call(CallError::Rpc(error))) => {
+                json!({"error": {"code": error.code, "message": error.message}})
+            }
+            Err(Error::Call(CallError::InputRefused(error))) => {
+                json!({"error": {"code": error.code, "message": error.message, "here": true}})
+            }
+            Err(Error::Call(error)) => json!({"gave-up": error.to_string()}),
+            Err(other) => return Err(other.to_string()),
+        })
+    }
+
+    fn subscribe(&mut self, filter: &Value) -> Result<Value, String> {
+        let filter: SubscriptionFilter =
+            serde_json::from_value(filter.clone()).map_err(|error| error.to_string())?;
+        let now = self.client.now();
+        let key = self.client.engine().subscribe(now, &filter).map_err(|error| error.to_string())?;
+        self.subscription = Some(key);
+        Ok(json!({}))
+    }
+
+    fn wait(&mut self, done: impl Fn(&Notes) -> bool) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE / 4;
+        while !done(&self.seen.lock()) && Instant::now() < until {
+            self.client.poll(Duration::from_millis(100)).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// What was seen in a step, and how to answer in it
+#[derive(Default)]
+struct Notes {
+    answers: Value,
+    asked: Vec<Value>,
+    logs: Vec<Value>,
+    news: Vec<Value>,
+    odd: Vec<Value>,
+}
+
+/// The handler; it reads the log of the server, if there is one
+#[derive(Clone)]
+struct Seen(Arc<Mutex<Notes>>, Option<PathBuf>);
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().expect("no panic under this lock")
+    }
+
+    /// Until the server has said that it waits no longer
+    fn outlast_the_server(&self) {
+        let until = Instant::now() + PATIENCE;
+        let is_over = || {
+            let log = self.1.as_ref().and_then(|path| fs::read_to_string(path).ok());
+            log.is_some_and(|log| log.lines().last().is_some_and(|line| line.contains("gave-up")))
+        };
+        while !is_over() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// By which `talk.json` knows a question
+fn name_of(request: &InputRequest<'_>) -> String {
+    match request {
+        InputRequest::Elicit(ElicitParams::Form(form)) => form.message.clone(),
+        InputRequest::Elicit(ElicitParams::Url(page)) => page.message.clone(),
+        InputRequest::CreateMessage(params) => params.system_prompt.clone().unwrap_or_default().into_owned(),
+        InputRequest::ListRoots(_) => "roots".into(),
+        _ => String::new(),
+    }
+}
+
+impl ClientHandler for Seen {
+    fn input(&mut self, input: &Input) -> Result<RawJson, RpcError> {
+        let name = name_of(&input.request);
+        let mut asked = serde_json::to_value(&*input.request).expect("JSON");
+        asked["name"] = name.clone().into();
+        let answer = {
+            let mut notes = self.lock();
+            notes.asked.push(asked);
+            notes.answers[&name].clone()
+        };
+        match answer.as_str() {
+            Some("error") => Err(RpcError::new(-1, "not today")),
+            Some("never") => {
+                self.outlast_the_server();
+                Err(RpcError::new(-1, "too late"))
+            }
+            Some("vanish") => process::abort(),
+            _ if answer.is_object() => Ok(RawJson::new(answer.to_string()).expect("JSON")),
+            _ => Err(RpcError::internal(format!("not expected: {name}"))),
+        }
+    }
+
+    fn changed(&mut self, change: &Change) {
+        let what = match change {
+            Change::Tools => "tools",
+            Change::Resources => "resources",
+            Change::Prompts => "prompts",
+            Change::Resource(uri) => uri,
+            _ => "?",
+        };
+        self.lock().news.push(what.into());
+    }
+
+    fn log(&mut self, log: &Log) {
+        let data: Value = serde_json::from_str(log.data.as_str()).expect("JSON");
+        let mut line = json!({"level": log.level.as_str(), "data": data});
+        if let Some(logger) = &log.logger {
+            line["logger"] = logger.clone().into();
+        }
+        self.lock().logs.push(line);
+    }
+
+    fn notification(&mut self, notification: &Notification) {
+        self.lock().odd.push(json!({"notification": notification.method}));
+    }
+
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        self.lock().odd.push(format!("{diagnostic:?}").into());
+    }
+}

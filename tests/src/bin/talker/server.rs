@@ -1,0 +1,191 @@
+//! The server: each tool asks what `talk.json` says, and gives back what it was told
+
+use alloc::rc::Rc;
+use core::time::Duration;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use mcp_blocking::{Answered, Call, Cx, Handler, NoAnswer, Router, serve_stdio};
+use mcp_proto::model::{
+    ElicitParams, InputRequest, InputResponse, LoggingLevel, Resource, Tool,
+};
+use mcp_proto::server::{Event, Notification};
+use mcp_proto::{CallError, Capability, Change, Limits, RawJson, RpcError};
+use serde_json::{Map, Value, json};
+
+use crate::Given;
+
+pub(crate) fn serve(given: Given) -> Result<(), String> {
+    let log = Log::open(given.log.as_deref())?;
+    let router = router(&Rc::new(given.talk));
+    let mut limits = Limits::default();
+    if let Some(ms) = given.time_out {
+        limits.input_timeout = Duration::from_millis(ms);
+    }
+    let config = router.config().map_err(|error| error.to_string())?;
+    let config = config.versions(given.versions).limits(limits);
+    let served = serve_stdio(config, Watched { router, log: log.clone() });
+    log.note(&json!({"event": "end", "ok": served.is_ok()}));
+    served.map_err(|error| error.to_string())
+}
+
+fn router(talk: &Rc<Value>) -> Router {
+    let mut router = Router::new("talker", "1.0");
+    for (name, rounds) in talk["tools"].as_object().into_iter().flatten() {
+        let rounds: Vec<Vec<String>> = serde_json::from_value(rounds.clone()).unwrap_or_default();
+        let talk = Rc::clone(talk);
+        router.tool_with(tool(name), move |cx, _: Value| ask(cx, &talk["questions"], &rounds));
+    }
+    let lines = talk["logs"].clone();
+    router.tool_with(tool("log"), move |cx, _: Value| log(cx, &lines));
+    router.tool_with(tool("change"), change);
+    for uri in talk["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        router.resource(Resource::new(uri, uri), |_, target| {
+            Ok::<_, RpcError>(format!("the note {}", target.uri))
+        });
+    }
+    let core = router.core();
+    for capability in [
+        Capability::Logging,
+        Capability::ToolsListChanged,
+        Capability::ResourcesListChanged,
+        Capability::PromptsListChanged,
+        Capability::ResourceSubscriptions,
+    ] {
+        core.declare(capability);
+    }
+    router
+}
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, RawJson::new(r#"{"type":"object"}"#).expect("JSON"))
+}
+
+/// Asks round by round, and says what was answered, what came back with it, and how often the call was delivered
+fn ask(cx: &mut Cx<'_>, questions: &Value, rounds: &[Vec<String>]) -> Result<String, RpcError> {
+    let mut said = Map::new();
+    for round in rounds {
+        let mut open = false;
+        for key in round {
+            match ask_one(cx, key, &questions[key]) {
+                Ok(answer) => {
+                    let id = questions[key]["params"]["elicitationId"].as_str();
+                    if let Some(id) = id.filter(|_| answer["action"] == "accept") {
+                        // The page was visited at once; not every revision has a word for it.
+                        let (now, channel) = (cx.now(), cx.call().channel());
+                        cx.engine().elicitation_complete(now, channel, id);
+                    }
+                    said.insert(key.clone(), answer);
+                }
+                Err(NoAnswer::Asked) => open = true,
+                Err(NoAnswer::Refused(CallError::Rpc(error))) => {
+                    return Ok(json!({"refused": {"code": error.code, "message": error.message}}).to_string());
+                }
+                Err(NoAnswer::Refused(other)) => {
+                    return Ok(json!({"timed-out": other == CallError::TotalTimedOut
+                        || other == CallError::TimedOut, "why": other.to_string()})
+                    .to_string());
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        if open {
+            cx.keep(format!("{} answered", said.len()));
+            return Err(NoAnswer::Asked.into());
+        }
+    }
+    let state = cx.call().state().map(String::from_utf8_lossy);
+    Ok(json!({"said": said, "state": state, "rounds": cx.call().attempt()}).to_string())
+}
+
+/// By the method that is made for such a question
+fn ask_one(cx: &mut Cx<'_>, key: &str, question: &Value) -> Result<Value, NoAnswer> {
+    let text = question.to_string();
+    let question: InputRequest<'_> = serde_json::from_str(&text).expect("a question of talk.json");
+    let answer = match question.into_owned() {
+        InputRequest::Elicit(ElicitParams::Form(form)) => {
+            InputResponse::Elicit(cx.elicit(key, form.message, form.requested_schema)?)
+        }
+        InputRequest::CreateMessage(params) => InputResponse::CreateMessage(cx.sample(key, params)?),
+        InputRequest::ListRoots(_) => InputResponse::ListRoots(cx.roots(key)?),
+        other => cx.ask(key, other)?,
+    };
+    Ok(serde_json::to_value(&answer).expect("JSON"))
+}
+
+fn log(cx: &mut Cx<'_>, lines: &Value) -> Result<&'static str, RpcError> {
+    for line in lines.as_array().into_iter().flatten() {
+        let level: LoggingLevel = serde_json::from_value(line["level"].clone()).expect("a level");
+        cx.log(&level, line["logger"].as_str(), &line["data"])
+            .map_err(|error| RpcError::internal(error.to_string()))?;
+    }
+    Ok("{}")
+}
+
+fn change(cx: &mut Cx<'_>, arguments: Value) -> &'static str {
+    let change = match arguments["what"].as_str().unwrap_or_default() {
+        "tools" => Change::Tools,
+        "resources" => Change::Resources,
+        "prompts" => Change::Prompts,
+        uri => Change::Resource(uri.into()),
+    };
+    let now = cx.now();
+    cx.engine().publish(now, &change);
+    "{}"
+}
+
+/// The router, and what passes it written down
+struct Watched {
+    router: Router,
+    log: Log,
+}
+
+impl Handler for Watched {
+    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        if let Ok(tool) = call.tool() {
+            self.log.note(&json!({"event": "call", "tool": tool.name, "attempt": call.attempt()}));
+        }
+        self.router.call(cx, call)
+    }
+
+    fn failed(&mut self, call: &Call, failure: &mcp_blocking::Failure) {
+        self.log.note(&json!({"event": "failed", "why": failure.to_string()}));
+        self.router.failed(call, failure);
+    }
+
+    fn notification(&mut self, notification: &Notification) {
+        self.log.note(&json!({"event": "notification", "method": notification.method}));
+    }
+
+    fn diagnostic(&mut self, diagnostic: &mcp_proto::Diagnostic) {
+        self.log.note(&json!({"event": "diagnostic", "what": format!("{diagnostic:?}")}));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let noted = match event {
+            Event::Interest { uri, wanted } => json!({"event": "interest", "uri": uri, "wanted": wanted}),
+            Event::Cancelled { reason, .. } => json!({"event": "cancelled", "reason": format!("{reason:?}")}),
+            _ => return,
+        };
+        self.log.note(&noted);
+    }
+}
+
+/// A file with one JSON line for each thing
+#[derive(Clone)]
+struct Log(Option<Rc<File>>);
+
+impl Log {
+    fn open(path: Option<&Path>) -> Result<Self, String> {
+        let file = path.map(|path| OpenOptions::new().create(true).append(true).open(path));
+        Ok(Self(file.transpose().map_err(|error| error.to_string())?.map(Rc::new)))
+    }
+
+    /// At once: a line that is held back would look like something that did not happen
+    fn note(&self, what: &Value) {
+        if let Some(file) = &self.0 {
+            (&**file).write_all(format!("{what}\n").as_bytes()).expect("room for a line");
+        }
+    }
+}
