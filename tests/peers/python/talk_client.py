@@ -142,6 +142,8 @@ class Session:
         if "unsubscribe" in step:
             if modern:
                 await open_ones.aclose()
+                # This SDK says so after what is asked next; so something is asked here.
+                await client.list_tools(cache_mode="refresh")
             else:
                 await client.unsubscribe_resource("note://one")
             return {}

@@ -13,7 +13,7 @@ use mcp_blocking::{Client, ClientHandler, Error, Options, Program};
 use mcp_proto::client::{Config, Input, Log, Notification, SubscriptionKey};
 use mcp_proto::model::{CallToolResult, ElicitParams, InputRequest, SubscriptionFilter};
 use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Limits, RawJson, RpcError,
+    CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, Limits, RawJson, RpcError,
 };
 use serde_json::{Value, json};
 
@@ -98,12 +98,19 @@ impl Session {
         let mut outcome = self.call(step)?;
         // What belongs to the call may come after its result.
         let wanted = |name: &str| step[name].as_array().map_or(step[name].as_u64(), |all| Some(all.len() as u64));
-        let (logs, news) = (wanted("logs").unwrap_or(0), wanted("news").unwrap_or(0));
-        self.wait(|notes| notes.logs.len() as u64 >= logs && notes.news.len() as u64 >= news)?;
+        let [logs, news, mut completed] = ["logs", "news", "completed"].map(|name| wanted(name).unwrap_or(0));
+        if self.client.peer().era() == Era::Modern {
+            completed = 0;
+        }
+        self.wait(|notes| {
+            let [l, n, c] = [&notes.logs, &notes.news, &notes.completed].map(|all| all.len() as u64);
+            l >= logs && n >= news && c >= completed
+        })?;
         let notes = core::mem::take(&mut *self.seen.lock());
         outcome["asked"] = notes.asked.into();
         outcome["logs"] = notes.logs.into();
         outcome["news"] = notes.news.into();
+        outcome["completed"] = notes.completed.into();
         outcome["odd"] = notes.odd.into();
         Ok(outcome)
     }
@@ -159,6 +166,7 @@ struct Notes {
     asked: Vec<Value>,
     logs: Vec<Value>,
     news: Vec<Value>,
+    completed: Vec<Value>,
     odd: Vec<Value>,
 }
 
@@ -238,7 +246,15 @@ impl ClientHandler for Seen {
     }
 
     fn notification(&mut self, notification: &Notification) {
-        self.lock().odd.push(json!({"notification": notification.method}));
+        let params: Value = match &notification.params {
+            Some(params) => serde_json::from_str(params.as_str()).expect("JSON"),
+            None => Value::Null,
+        };
+        let mut notes = self.lock();
+        match &*notification.method {
+            "notifications/elicitation/complete" => notes.completed.push(params["elicitationId"].clone()),
+            method => notes.odd.push(json!({"notification": method, "params": params})),
+        }
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {

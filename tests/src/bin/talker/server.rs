@@ -18,7 +18,7 @@ use crate::Given;
 
 pub(crate) fn serve(given: Given) -> Result<(), String> {
     let log = Log::open(given.log.as_deref())?;
-    let router = router(&Rc::new(given.talk));
+    let router = router(&Rc::new(given.talk), &log);
     let mut limits = Limits::default();
     if let Some(ms) = given.time_out {
         limits.input_timeout = Duration::from_millis(ms);
@@ -30,15 +30,15 @@ pub(crate) fn serve(given: Given) -> Result<(), String> {
     served.map_err(|error| error.to_string())
 }
 
-fn router(talk: &Rc<Value>) -> Router {
+fn router(talk: &Rc<Value>, log: &Log) -> Router {
     let mut router = Router::new("talker", "1.0");
     for (name, rounds) in talk["tools"].as_object().into_iter().flatten() {
         let rounds: Vec<Vec<String>> = serde_json::from_value(rounds.clone()).unwrap_or_default();
-        let talk = Rc::clone(talk);
-        router.tool_with(tool(name), move |cx, _: Value| ask(cx, &talk["questions"], &rounds));
+        let (talk, log) = (Rc::clone(talk), log.clone());
+        router.tool_with(tool(name), move |cx, _: Value| ask(cx, &talk["questions"], &rounds, &log));
     }
     let lines = talk["logs"].clone();
-    router.tool_with(tool("log"), move |cx, _: Value| log(cx, &lines));
+    router.tool_with(tool("log"), move |cx, _: Value| say(cx, &lines));
     router.tool_with(tool("change"), change);
     for uri in talk["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         router.resource(Resource::new(uri, uri), |_, target| {
@@ -63,7 +63,7 @@ fn tool(name: &str) -> Tool {
 }
 
 /// Asks round by round, and says what was answered, what came back with it, and how often the call was delivered
-fn ask(cx: &mut Cx<'_>, questions: &Value, rounds: &[Vec<String>]) -> Result<String, RpcError> {
+fn ask(cx: &mut Cx<'_>, questions: &Value, rounds: &[Vec<String>], log: &Log) -> Result<String, RpcError> {
     let mut said = Map::new();
     for round in rounds {
         let mut open = false;
@@ -83,9 +83,9 @@ fn ask(cx: &mut Cx<'_>, questions: &Value, rounds: &[Vec<String>]) -> Result<Str
                     return Ok(json!({"refused": {"code": error.code, "message": error.message}}).to_string());
                 }
                 Err(NoAnswer::Refused(other)) => {
-                    return Ok(json!({"timed-out": other == CallError::TotalTimedOut
-                        || other == CallError::TimedOut, "why": other.to_string()})
-                    .to_string());
+                    log.note(&json!({"event": "gave-up", "why": other.to_string()}));
+                    let timed_out = matches!(other, CallError::TimedOut | CallError::TotalTimedOut);
+                    return Ok(json!({"timed-out": timed_out, "why": other.to_string()}).to_string());
                 }
                 Err(other) => return Err(other.into()),
             }
@@ -114,7 +114,7 @@ fn ask_one(cx: &mut Cx<'_>, key: &str, question: &Value) -> Result<Value, NoAnsw
     Ok(serde_json::to_value(&answer).expect("JSON"))
 }
 
-fn log(cx: &mut Cx<'_>, lines: &Value) -> Result<&'static str, RpcError> {
+fn say(cx: &mut Cx<'_>, lines: &Value) -> Result<&'static str, RpcError> {
     for line in lines.as_array().into_iter().flatten() {
         let level: LoggingLevel = serde_json::from_value(line["level"].clone()).expect("a level");
         cx.log(&level, line["logger"].as_str(), &line["data"])
