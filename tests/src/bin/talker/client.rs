@@ -10,11 +10,16 @@ use std::time::Instant;
 use std::{fs, process};
 
 use mcp_blocking::{Client, ClientHandler, Error, Options, Program};
-use mcp_proto::client::{Config, Input, Log, Notification, SubscriptionKey};
-use mcp_proto::model::{CallToolResult, ElicitParams, InputRequest, SubscriptionFilter};
-use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, Limits, RawJson, RpcError,
+use mcp_proto::client::{Config, Log, Notification, SubscriptionKey};
+use mcp_proto::model::{
+    CallToolResult, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest,
+    ListRootsResult, SubscriptionFilter,
 };
+use mcp_proto::{
+    CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, Limits, RpcError,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::Given;
@@ -77,8 +82,7 @@ impl Session {
         }
         if step.get("unsubscribe").is_some() {
             let key = self.subscription.take().ok_or("nothing to unsubscribe")?;
-            let now = self.client.now();
-            self.client.engine().unsubscribe(now, key).map_err(|error| error.to_string())?;
+            self.client.unsubscribe(key).map_err(|error| error.to_string())?;
             return Ok(json!({}));
         }
         if step.get("roots-changed").is_some() {
@@ -88,8 +92,7 @@ impl Session {
         }
         if let Some(level) = step.get("level") {
             let level = serde_json::from_value(level.clone()).map_err(|error| error.to_string())?;
-            let now = self.client.now();
-            self.client.engine().set_log_level(now, Some(level)).map_err(|error| error.to_string())?;
+            self.client.set_log_level(Some(level)).map_err(|error| error.to_string())?;
         }
         if step.get("timeout").is_some() {
             // A handler of this client's answers before anything else happens, and no time passes meanwhile (TIME-008).
@@ -144,10 +147,9 @@ impl Session {
     fn subscribe(&mut self, filter: &Value) -> Result<Value, String> {
         let filter: SubscriptionFilter =
             serde_json::from_value(filter.clone()).map_err(|error| error.to_string())?;
-        let now = self.client.now();
-        let key = self.client.engine().subscribe(now, &filter).map_err(|error| error.to_string())?;
+        let (key, honoured) = self.client.subscribe(&filter).map_err(|error| error.to_string())?;
         self.subscription = Some(key);
-        Ok(json!({}))
+        Ok(json!({"honoured": serde_json::to_value(&honoured).expect("JSON")}))
     }
 
     fn wait(&mut self, done: impl Fn(&Notes) -> bool) -> Result<(), String> {
@@ -192,26 +194,15 @@ impl Seen {
     }
 }
 
-/// By which `talk.json` knows a question
-fn name_of(request: &InputRequest<'_>) -> String {
-    match request {
-        InputRequest::Elicit(ElicitParams::Form(form)) => form.message.clone(),
-        InputRequest::Elicit(ElicitParams::Url(page)) => page.message.clone(),
-        InputRequest::CreateMessage(params) => params.system_prompt.clone().unwrap_or_default().into_owned(),
-        InputRequest::ListRoots(_) => "roots".into(),
-        _ => String::new(),
-    }
-}
-
-impl ClientHandler for Seen {
-    fn input(&mut self, input: &Input) -> Result<RawJson, RpcError> {
-        let name = name_of(&input.request);
-        let mut asked = serde_json::to_value(&*input.request).expect("JSON");
-        asked["name"] = name.clone().into();
+impl Seen {
+    /// What the step answers to a question of this name
+    fn answer<T: DeserializeOwned>(&self, name: &str, asked: &impl Serialize) -> Result<T, RpcError> {
+        let mut asked = serde_json::to_value(asked).expect("JSON");
+        asked["name"] = name.into();
         let answer = {
             let mut notes = self.lock();
             notes.asked.push(asked);
-            notes.answers[&name].clone()
+            notes.answers[name].clone()
         };
         match answer.as_str() {
             Some("error") => Err(RpcError::new(-1, "not today")),
@@ -220,9 +211,36 @@ impl ClientHandler for Seen {
                 Err(RpcError::new(-1, "too late"))
             }
             Some("vanish") => process::abort(),
-            _ if answer.is_object() => Ok(RawJson::new(answer.to_string()).expect("JSON")),
+            // From the text: in a `Value` there is no raw JSON to be had.
+            _ if answer.is_object() => Ok(serde_json::from_str(&answer.to_string()).expect("an answer of talk.json")),
             _ => Err(RpcError::internal(format!("not expected: {name}"))),
         }
+    }
+}
+
+impl ClientHandler for Seen {
+    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        let name = match params {
+            ElicitParams::Form(form) => &form.message,
+            ElicitParams::Url(page) => &page.message,
+            _ => "",
+        };
+        self.answer(name, &InputRequest::Elicit(params.clone()))
+    }
+
+    fn sample(&mut self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+        let name = params.system_prompt.as_deref().unwrap_or_default();
+        let read: Value = self.answer(name, &InputRequest::CreateMessage(params.clone()))?;
+        let text = read.to_string();
+        Ok(serde_json::from_str::<CreateMessageResult<'_>>(&text).expect("an answer of talk.json").into_owned())
+    }
+
+    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+        self.answer("roots", &InputRequest::ListRoots(None))
+    }
+
+    fn elicitation_complete(&mut self, id: &str) {
+        self.lock().completed.push(id.into());
     }
 
     fn changed(&mut self, change: &Change) {
@@ -246,15 +264,7 @@ impl ClientHandler for Seen {
     }
 
     fn notification(&mut self, notification: &Notification) {
-        let params: Value = match &notification.params {
-            Some(params) => serde_json::from_str(params.as_str()).expect("JSON"),
-            None => Value::Null,
-        };
-        let mut notes = self.lock();
-        match &*notification.method {
-            "notifications/elicitation/complete" => notes.completed.push(params["elicitationId"].clone()),
-            method => notes.odd.push(json!({"notification": method, "params": params})),
-        }
+        self.lock().odd.push(json!({"notification": notification.method}));
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {

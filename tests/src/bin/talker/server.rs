@@ -6,9 +6,10 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use mcp_blocking::{Answered, Call, Cx, Handler, NoAnswer, Router, serve_stdio};
+use mcp_blocking::{Answered, Call, Cx, Failure, Handler, Later, NoAnswer, Router, serve_stdio};
+use mcp_proto::router::Kind;
 use mcp_proto::model::{
-    ElicitParams, InputRequest, InputResponse, LoggingLevel, Resource, Tool,
+    ElicitParams, ElicitResult, InputRequest, InputResponse, LoggingLevel, Resource, Tool,
 };
 use mcp_proto::server::{Event, Notification};
 use mcp_proto::{CallError, Capability, Change, Limits, RawJson, RpcError};
@@ -39,22 +40,18 @@ fn router(talk: &Rc<Value>, log: &Log) -> Router {
     }
     let lines = talk["logs"].clone();
     router.tool_with(tool("log"), move |cx, _: Value| say(cx, &lines));
-    router.tool_with(tool("change"), change);
+    let later = router.later();
+    router.tool_with(tool("change"), move |cx, arguments: Value| change(cx, &later, &arguments));
     for uri in talk["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         router.resource(Resource::new(uri, uri), |_, target| {
             Ok::<_, RpcError>(format!("the note {}", target.uri))
         });
     }
-    let core = router.core();
-    for capability in [
-        Capability::Logging,
-        Capability::ToolsListChanged,
-        Capability::ResourcesListChanged,
-        Capability::PromptsListChanged,
-        Capability::ResourceSubscriptions,
-    ] {
-        core.declare(capability);
-    }
+    let log = log.clone();
+    router.subscriptions(move |uri, wanted| {
+        log.note(&json!({"event": "interest", "uri": uri, "wanted": wanted}));
+    });
+    router.core().declare(Capability::Logging).declare(Capability::PromptsListChanged);
     router
 }
 
@@ -108,6 +105,9 @@ fn ask_one(cx: &mut Cx<'_>, key: &str, question: &Value) -> Result<Value, NoAnsw
             InputResponse::Elicit(cx.elicit(key, form.message, form.requested_schema)?)
         }
         InputRequest::CreateMessage(params) => InputResponse::CreateMessage(cx.sample(key, params)?),
+        InputRequest::Elicit(ElicitParams::Url(page)) => {
+            InputResponse::Elicit(ElicitResult::new(cx.elicit_url(key, page)?))
+        }
         InputRequest::ListRoots(_) => InputResponse::ListRoots(cx.roots(key)?),
         other => cx.ask(key, other)?,
     };
@@ -123,15 +123,20 @@ fn say(cx: &mut Cx<'_>, lines: &Value) -> Result<&'static str, RpcError> {
     Ok("{}")
 }
 
-fn change(cx: &mut Cx<'_>, arguments: Value) -> &'static str {
-    let change = match arguments["what"].as_str().unwrap_or_default() {
-        "tools" => Change::Tools,
-        "resources" => Change::Resources,
-        "prompts" => Change::Prompts,
-        uri => Change::Resource(uri.into()),
-    };
-    let now = cx.now();
-    cx.engine().publish(now, &change);
+/// What is listed the router tells of itself, everything else is said here
+fn change(cx: &mut Cx<'_>, later: &Later, arguments: &Value) -> &'static str {
+    match arguments["what"].as_str().unwrap_or_default() {
+        "tools" => later.change(|router| {
+            router.tool_with(tool("new"), |_, _: Value| "{}");
+            router.core().remove(Kind::Tool, "new");
+        }),
+        "resources" => later.change(|router| {
+            router.resource(Resource::new("note://new", "new"), |_, _| "");
+            router.core().remove(Kind::Resource, "note://new");
+        }),
+        "prompts" => _ = cx.publish(&Change::Prompts),
+        uri => _ = cx.publish(&Change::Resource(uri.into())),
+    }
     "{}"
 }
 
@@ -149,7 +154,7 @@ impl Handler for Watched {
         self.router.call(cx, call)
     }
 
-    fn failed(&mut self, call: &Call, failure: &mcp_blocking::Failure) {
+    fn failed(&mut self, call: &Call, failure: &Failure) {
         self.log.note(&json!({"event": "failed", "why": failure.to_string()}));
         self.router.failed(call, failure);
     }
@@ -163,12 +168,10 @@ impl Handler for Watched {
     }
 
     fn event(&mut self, event: &Event) {
-        let noted = match event {
-            Event::Interest { uri, wanted } => json!({"event": "interest", "uri": uri, "wanted": wanted}),
-            Event::Cancelled { reason, .. } => json!({"event": "cancelled", "reason": format!("{reason:?}")}),
-            _ => return,
-        };
-        self.log.note(&noted);
+        if let Event::Cancelled { reason, .. } = event {
+            self.log.note(&json!({"event": "cancelled", "reason": format!("{reason:?}")}));
+        }
+        self.router.event(event);
     }
 }
 
