@@ -10,6 +10,7 @@ answer.
 import argparse
 import asyncio
 import json
+import sys
 import warnings
 from typing import Any
 
@@ -27,6 +28,9 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from pydantic import TypeAdapter
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
 
 # Half of what is used here is deprecated by the newest revision, and says so.
 warnings.simplefilter("ignore")
@@ -209,9 +213,13 @@ async def main() -> None:
     )
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="talk-server"))
     told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options(told))
-    log(event="end", ok=True)
+    try:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options(told))
+    except BaseExceptionGroup as group:
+        log(event="end", ok=False, why=repr(group.exceptions))
+    else:
+        log(event="end", ok=True)
 
 
 asyncio.run(main())
