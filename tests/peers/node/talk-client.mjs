@@ -103,7 +103,7 @@ const answer = async (name, { method, params }, signal) => {
     if (answer === 'error') throw refusal(-1, 'not today');
     if (answer === 'vanish') process.kill(process.pid, 'SIGKILL');
     if (answer === 'vanish' || answer === 'never') {
-        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        await new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener('abort', resolve)));
         mine.aborted += 1;
         throw refusal(-1, 'too late');
     }
@@ -148,6 +148,7 @@ const perform = async (step) => {
     if (step.subscribe !== undefined) {
         if (describe().era === 'modern') {
             subscription = await client.listen(step.subscribe, { timeout: REQUEST_MS });
+            subscription.closed.then((how) => (notes.ended = how));
             return { honoured: subscription.honoredFilter };
         }
         for (const uri of step.subscribe.resourceSubscriptions) await client.subscribeResource({ uri });
@@ -164,9 +165,10 @@ const perform = async (step) => {
         return {};
     }
     const came = await outcome(step);
-    // A question that was given up is aborted by a message of its own.
-    for (let waited = 0; step.aborted && notes.aborted === 0 && waited < NEWS_MS; waited += 10) await delay(10);
-    await arrived('logs', step.logs ?? 0);
+    // A question that was given up is aborted by a message of its own, and a subscription ends by one.
+    const missing = () => (step.aborted && !notes.aborted) || (step.ended && !notes.ended);
+    for (let waited = 0; missing() && waited < NEWS_MS; waited += 10) await delay(10);
+    await arrived('logs', step.logs?.[era] ?? step.logs ?? 0);
     await arrived('news', step.news?.length ?? 0);
     if (describe().era === 'legacy') await arrived('completed', step.completed?.length ?? 0);
     return { ...came, ...notes };

@@ -145,7 +145,9 @@ if (sdk === '1') {
             }
             if (name === 'change') {
                 const { what } = params.arguments;
-                if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
+                // This SDK ends subscriptions with the connection; the answer goes first.
+                if (what === 'end') setTimeout(() => handle.close(), 0);
+                else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
                 return text({});
             }
             const rounds = talk.tools[name];
@@ -160,6 +162,7 @@ if (sdk === '1') {
         });
         return server;
     };
+    let handle;
     if (era === 'legacy') await build().connect(new StdioServerTransport());
-    else serveStdio(build, { legacy: 'reject', onerror: (error) => log({ event: 'odd', error: error.message }) });
+    else handle = serveStdio(build, { legacy: 'reject', onerror: (error) => log({ event: 'odd', error: error.message }) });
 }

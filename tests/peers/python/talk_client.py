@@ -18,6 +18,7 @@ from typing import Any
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp import types
+from mcp.client.subscriptions import SubscriptionLost
 
 MODES = {"modern": "2026-07-28", "legacy": "legacy"}
 # Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
@@ -135,6 +136,7 @@ class Session:
                         resource_subscriptions=wanted.get("resourceSubscriptions", []),
                     )
                 )
+                open_ones.callback(asyncio.create_task(self.outlive(subscription)).cancel)
                 return {"honoured": plain(subscription.honored)}
             for uri in wanted["resourceSubscriptions"]:
                 await client.subscribe_resource(uri)
@@ -153,15 +155,25 @@ class Session:
             await client.send_roots_list_changed()
             return {}
         came = await self.outcome(client, modern)
-        await self.arrived("logs", step.get("logs", 0))
+        logs = step.get("logs", 0)
+        await self.arrived("logs", logs["modern" if modern else "legacy"] if isinstance(logs, dict) else logs)
         await self.arrived("news", len(step.get("news", [])))
         if not modern:
             await self.arrived("completed", len(step.get("completed", [])))
         for _ in range(NEWS_SECONDS * 100):
-            if self.notes["aborted"] >= step.get("aborted", 0):
+            if self.notes["aborted"] >= step.get("aborted", 0) and ("ended" not in step or "ended" in self.notes):
                 break
             await asyncio.sleep(0.01)
         return {**came, **self.notes}
+
+    async def outlive(self, subscription: Any) -> None:
+        """Its news comes to `message` too; here it is the end that matters."""
+        try:
+            async for _ in subscription:
+                pass
+            self.notes["ended"] = "graceful"
+        except SubscriptionLost:
+            self.notes["ended"] = "remote"
 
 
 async def main() -> None:

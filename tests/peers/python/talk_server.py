@@ -53,6 +53,7 @@ RESULTS = {
 REQUEST: TypeAdapter[Any] = TypeAdapter(types.ServerRequest)
 CHANGES = {"tools": ToolsListChanged(), "resources": ResourcesListChanged(), "prompts": PromptsListChanged()}
 bus = InMemorySubscriptionBus()
+listening = ListenHandler(bus)
 subscribed: set[str] = set()
 
 
@@ -129,7 +130,9 @@ def ask_modern(params: Any) -> types.CallToolResult | types.InputRequiredResult:
 
 
 async def change(ctx: Any, what: str) -> None:
-    if ctx.protocol_version == MODERN:
+    if what == "end":
+        listening.close()
+    elif ctx.protocol_version == MODERN:
         await bus.publish(CHANGES.get(what) or ResourceUpdated(uri=what))
     elif what == "tools":
         await ctx.session.send_tool_list_changed()
@@ -209,7 +212,7 @@ async def main() -> None:
         on_unsubscribe_resource=unsubscribe,
         on_set_logging_level=set_level,
         on_roots_list_changed=roots_changed,
-        on_subscriptions_listen=ListenHandler(bus),
+        on_subscriptions_listen=listening,
     )
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="talk-server"))
     told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)

@@ -27,7 +27,7 @@ use crate::Given;
 /// Longer than anything takes on a busy machine
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn talk(given: Given) -> Result<(), String> {
+pub(crate) fn talk(given: &Given) -> Result<(), String> {
     let Some((program, args)) = given.server.split_first() else { return Err("no SERVER".into()) };
     let mut capabilities = Capabilities::new();
     for capability in [
@@ -48,9 +48,7 @@ pub(crate) fn talk(given: Given) -> Result<(), String> {
     let options = Options::new(config.limits(limits)).handler(seen.clone());
     let client = options.spawn(Program::new(program).args(args)).map_err(|error| error.to_string())?;
     let peer = client.peer();
-    report(
-        &json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}),
-    );
+    report(&json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}));
     let mut session = Session { client, seen, subscription: None };
     for step in given.talk["steps"][&given.part].as_array().ok_or("no such part")? {
         let mut seen = session.perform(step)?;
@@ -100,20 +98,25 @@ impl Session {
         }
         let mut outcome = self.call(step)?;
         // What belongs to the call may come after its result.
-        let wanted = |name: &str| step[name].as_array().map_or(step[name].as_u64(), |all| Some(all.len() as u64));
-        let [logs, news, mut completed] = ["logs", "news", "completed"].map(|name| wanted(name).unwrap_or(0));
-        if self.client.peer().era() == Era::Modern {
-            completed = 0;
-        }
+        let era = self.client.peer().era();
+        let wanted = |name: &str| match &step[name] {
+            Value::Array(all) => all.len() as u64,
+            Value::Object(by_era) => by_era[&era.to_string()].as_u64().unwrap_or(0),
+            count => count.as_u64().unwrap_or(0),
+        };
+        let [logs, news] = ["logs", "news"].map(wanted);
+        let completed = if era == Era::Modern { 0 } else { wanted("completed") };
+        let ends = step.get("ended").is_some();
         self.wait(|notes| {
             let [l, n, c] = [&notes.logs, &notes.news, &notes.completed].map(|all| all.len() as u64);
-            l >= logs && n >= news && c >= completed
-        })?;
+            l >= logs && n >= news && c >= completed && (notes.ended.is_some() || !ends)
+        });
         let notes = core::mem::take(&mut *self.seen.lock());
         outcome["asked"] = notes.asked.into();
         outcome["logs"] = notes.logs.into();
         outcome["news"] = notes.news.into();
         outcome["completed"] = notes.completed.into();
+        outcome["ended"] = notes.ended.into();
         outcome["odd"] = notes.odd.into();
         Ok(outcome)
     }
@@ -152,12 +155,14 @@ impl Session {
         Ok(json!({"honoured": serde_json::to_value(&honoured).expect("JSON")}))
     }
 
-    fn wait(&mut self, done: impl Fn(&Notes) -> bool) -> Result<(), String> {
+    fn wait(&mut self, done: impl Fn(&Notes) -> bool) {
         let until = Instant::now() + PATIENCE / 4;
         while !done(&self.seen.lock()) && Instant::now() < until {
-            self.client.poll(Duration::from_millis(100)).map_err(|error| error.to_string())?;
+            if self.client.poll(Duration::from_millis(100)).is_err() {
+                // What was seen until then counts; the next step finds it out.
+                return;
+            }
         }
-        Ok(())
     }
 }
 
@@ -169,6 +174,7 @@ struct Notes {
     logs: Vec<Value>,
     news: Vec<Value>,
     completed: Vec<Value>,
+    ended: Option<&'static str>,
     odd: Vec<Value>,
 }
 
@@ -212,7 +218,9 @@ impl Seen {
             }
             Some("vanish") => process::abort(),
             // From the text: in a `Value` there is no raw JSON to be had.
-            _ if answer.is_object() => Ok(serde_json::from_str(&answer.to_string()).expect("an answer of talk.json")),
+            _ if answer.is_object() => {
+                Ok(serde_json::from_str(&answer.to_string()).expect("an answer of talk.json"))
+            }
             _ => Err(RpcError::internal(format!("not expected: {name}"))),
         }
     }
@@ -232,11 +240,17 @@ impl ClientHandler for Seen {
         let name = params.system_prompt.as_deref().unwrap_or_default();
         let read: Value = self.answer(name, &InputRequest::CreateMessage(params.clone()))?;
         let text = read.to_string();
-        Ok(serde_json::from_str::<CreateMessageResult<'_>>(&text).expect("an answer of talk.json").into_owned())
+        Ok(serde_json::from_str::<CreateMessageResult<'_>>(&text)
+            .expect("an answer of talk.json")
+            .into_owned())
     }
 
     fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
         self.answer("roots", &InputRequest::ListRoots(None))
+    }
+
+    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+        self.lock().ended = Some(if error.is_none() { "graceful" } else { "remote" });
     }
 
     fn elicitation_complete(&mut self, id: &str) {

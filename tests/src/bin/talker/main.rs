@@ -41,7 +41,7 @@ impl Given {
         let (versions, part) = (VersionSet::ALL, String::new());
         let mut given = Self { talk, versions, log: None, time_out: None, part, server: Vec::new() };
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match &*word {
                 "--era" => {
                     given.versions = match &*value()? {
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     let role = words.next();
     let outcome = Given::read(words).and_then(|given| match role.as_deref() {
         Some("serve") => server::serve(given),
-        Some("client") => client::talk(given),
+        Some("client") => client::talk(&given),
         _ => Err(USAGE.into()),
     });
     match outcome {

@@ -7,10 +7,10 @@ use std::io::Write;
 use std::path::Path;
 
 use mcp_blocking::{Answered, Call, Cx, Failure, Handler, Later, NoAnswer, Router, serve_stdio};
-use mcp_proto::router::Kind;
 use mcp_proto::model::{
     ElicitParams, ElicitResult, InputRequest, InputResponse, LoggingLevel, Resource, Tool,
 };
+use mcp_proto::router::Kind;
 use mcp_proto::server::{Event, Notification};
 use mcp_proto::{CallError, Capability, Change, Limits, RawJson, RpcError};
 use serde_json::{Map, Value, json};
@@ -134,6 +134,10 @@ fn change(cx: &mut Cx<'_>, later: &Later, arguments: &Value) -> &'static str {
             router.resource(Resource::new("note://new", "new"), |_, _| "");
             router.core().remove(Kind::Resource, "note://new");
         }),
+        "end" => {
+            let (now, channel) = (cx.now(), cx.call().channel());
+            cx.engine().end_subscriptions(now, channel);
+        }
         "prompts" => _ = cx.publish(&Change::Prompts),
         uri => _ = cx.publish(&Change::Resource(uri.into())),
     }
