@@ -128,7 +128,7 @@ impl Pair {
             return;
         }
         let mut counts = Vec::new();
-        for part in ["answers", "time-out", "logs", "news", "farewell"] {
+        for part in ["answers", "poor", "time-out", "logs", "news", "farewell"] {
             // A modern server holds nothing open while it waits (MRTR-025), so nothing of it can time out; and a legacy
             // one does not end what it was asked to tell.
             let not_here = if self.is_modern() { "time-out" } else { "farewell" };
@@ -251,8 +251,50 @@ impl Told {
             if result["timed-out"] != true || !told {
                 self.wrong(step, "the server did not give up, or did not say so", line);
             }
+        } else if step.get("lacks").is_some() {
+            self.check_lack(step, line);
+        } else if step["unfit"] == true {
+            self.check_unfit(step, line);
         } else if step.get("tool").is_some() && *result != json!({}) {
             self.wrong(step, "not done", line);
+        }
+    }
+
+    /// The client did not declare what is needed, and is not asked
+    fn check_lack(&self, step: &Value, line: &Value) {
+        let good = if self.pair.server == Sdk::Ours {
+            let error = &line["error"];
+            // The code is of the modern era (ERR-007).
+            let code = if self.pair.is_modern() { -32021 } else { -32600 };
+            error["code"] == code && fits(&error["data"]["requiredCapabilities"], &step["lacks"])
+        } else if self.pair.differs("asks", step["step"].as_str().expect("a name")).is_some() {
+            // Our client sees to it then (SAMP-009, ELIC-031).
+            line["not-declared"].is_string()
+        } else {
+            // Each has its own way to say so, or asks in spite of it and is told that there is no such method.
+            let refused = &line["result"]["refused"];
+            line["error"].is_object() || line["failed"].is_string() || refused["code"] == -32601
+        };
+        if !good {
+            self.wrong(step, "not refused as it should be", line);
+        }
+    }
+
+    /// The client was given an answer that does not fit the form, and a better one if it was asked again
+    fn check_unfit(&self, step: &Value, line: &Value) {
+        let asked = line["asked"].as_array().map_or(0, Vec::len);
+        let good = if self.pair.client == Sdk::Ours {
+            // It holds answers against the form itself (ELIC-020).
+            let error = if self.pair.is_modern() { &line["error"] } else { &line["result"]["refused"] };
+            asked == 1 && error["message"].as_str().is_some_and(|message| message.contains("does not fit"))
+        } else {
+            // The others do not, and our server asks again (MRTR-027).
+            asked == 2
+                && line["result"]["rounds"] == 2
+                && line["result"]["said"]["who"]["content"]["name"] == "Xe"
+        };
+        if !good {
+            self.wrong(step, "the answer was taken, or nothing better", line);
         }
     }
 
@@ -335,22 +377,26 @@ impl Told {
         let modern = self.pair.is_modern();
         let mut wanted = Vec::new();
         for step in talk()["steps"][self.part].as_array().expect("a part") {
+            let Some(name) = ["tool", "prompt", "read"].iter().find_map(|kind| step.get(kind)) else {
+                continue;
+            };
             let again = match step["rounds"].as_u64() {
                 Some(rounds) => rounds,
-                None if step.get("tool").is_none() => continue,
                 None if self.pair.differs("cannot", step["step"].as_str().expect("a name")).is_some() => {
                     continue;
                 }
+                None if step["unfit"] == true && self.pair.client != Sdk::Ours => 2,
                 // Nobody wants the answer any more.
                 None if step["given-up"] == true => 0,
                 // A modern client does not come again (MRTR-031).
-                None if step["refused"] == true && modern => 0,
-                None => u64::from(step.get("asked").is_some()),
+                None if modern && (step["refused"] == true || step["unfit"] == true) => 0,
+                None if step.get("answers").is_some() => 1,
+                None => 0,
             };
-            wanted.extend((0..=again).map(|attempt| (step["tool"].clone(), json!(attempt))));
+            wanted.extend((0..=again).map(|attempt| (name.clone(), json!(attempt))));
         }
         let calls: Vec<_> =
-            self.of("call").map(|call| (call["tool"].clone(), call["attempt"].clone())).collect();
+            self.of("call").map(|call| (call["of"].clone(), call["attempt"].clone())).collect();
         if calls != wanted {
             self.wrong(&json!({}), "other deliveries", &json!(self.noted));
         }
@@ -364,7 +410,8 @@ impl Told {
         let late = self.part == "time-out" && self.pair.client == Sdk::Ours;
         let is_late =
             |noted: &Value| noted["what"].as_str().is_some_and(|what| what.starts_with("LateResponse("));
-        if self.of("failed").count() > 0 || !self.of("diagnostic").all(|noted| late && is_late(noted)) {
+        let fails = if self.part == "poor" { wanted.len() } else { 0 };
+        if self.of("failed").count() != fails || !self.of("diagnostic").all(|noted| late && is_late(noted)) {
             self.wrong(&json!({}), "our server noted something odd", &json!(self.noted));
         }
     }
@@ -416,7 +463,8 @@ struct Row {
     at: &'static str,
     /// `cannot`: the client reports that it has no way to do this; `ends badly`: the server fails; `outlives`: the
     /// server does not notice that its client is gone before its own time-out passes; `cut`: the server ends
-    /// subscriptions in good order only together with the connection
+    /// subscriptions in good order only together with the connection; `asks`:
+    /// the server asks for what its client did not declare
     what: &'static str,
     why: &'static str,
 }
@@ -471,6 +519,11 @@ const DIFFERENCES: &[Row] = &[
         what: "cut",
         why: "2.4.0: `close()` of what `serveStdio` returns is the only way",
     },
+    Row { at: "form", ..PYTHON_ASKS },
+    Row { at: "page", ..PYTHON_ASKS },
+    Row { at: "sampling", ..PYTHON_ASKS },
+    Row { at: "sampling with tools", ..PYTHON_ASKS },
+    Row { at: "roots", ..PYTHON_ASKS },
     Row {
         sdk: Sdk::Python,
         role: "server",
@@ -480,6 +533,15 @@ const DIFFERENCES: &[Row] = &[
         why: "2.3.0: it takes its question back on a pipe that nobody reads any more, and fails with that",
     },
 ];
+
+const PYTHON_ASKS: Row = Row {
+    sdk: Sdk::Python,
+    role: "server",
+    era: Some("modern"),
+    at: "",
+    what: "asks",
+    why: "2.3.0: the low-level server does not hold what it needs against what its client declared (MRTR-009)",
+};
 
 impl Pair {
     fn differs(self, what: &str, at: &str) -> Option<&'static Row> {

@@ -19,11 +19,12 @@ const REQUEST_MS = 20_000;
 const TOTAL_MS = 50_000;
 const NEWS_MS = 5_000;
 
-const capabilities = {
+const all = {
     elicitation: { form: {}, url: {} },
     sampling: { tools: {} },
     roots: era === 'legacy' ? { listChanged: true } : {},
 };
+const capabilities = part === 'poor' ? {} : all;
 const HANDLED = {
     elicit: 'elicitation/create',
     sample: 'sampling/createMessage',
@@ -99,7 +100,8 @@ let notes = seen();
 const answer = async (name, { method, params }, signal) => {
     const mine = notes;
     mine.asked.push({ name, method, params });
-    const answer = current.answers?.[name];
+    const given = current.answers?.[name];
+    const answer = Array.isArray(given) ? given[mine.asked.length - 1] : given;
     if (answer === 'error') throw refusal(-1, 'not today');
     if (answer === 'vanish') process.kill(process.pid, 'SIGKILL');
     if (answer === 'vanish' || answer === 'never') {
@@ -110,9 +112,11 @@ const answer = async (name, { method, params }, signal) => {
     if (answer === undefined) throw new Error(`not expected: ${name}`);
     return answer;
 };
-request('elicit', (ask, signal) => answer(ask.params.message, ask, signal));
-request('sample', (ask, signal) => answer(ask.params.systemPrompt, ask, signal));
-request('roots', (ask, signal) => answer('roots', ask, signal));
+if (part !== 'poor') {
+    request('elicit', (ask, signal) => answer(ask.params.message, ask, signal));
+    request('sample', (ask, signal) => answer(ask.params.systemPrompt, ask, signal));
+    request('roots', (ask, signal) => answer('roots', ask, signal));
+}
 notified('log', ({ params: { _meta, ...line } }) => void notes.logs.push(line));
 for (const what of ['tools', 'prompts', 'resources']) notified(what, () => void notes.news.push(what));
 notified('updated', ({ params }) => void notes.news.push(params.uri));
@@ -125,7 +129,7 @@ const arrived = async (what, count) => {
 };
 
 const outcome = async (step) => {
-    const params = { name: step.tool, arguments: step.arguments ?? {} };
+    const params = { name: step.tool ?? step.prompt, arguments: step.arguments ?? {} };
     if (step.level !== undefined) {
         if (describe().era === 'modern') params._meta = { 'io.modelcontextprotocol/logLevel': step.level };
         else await client.setLoggingLevel(step.level, { timeout: REQUEST_MS });
@@ -134,12 +138,16 @@ const outcome = async (step) => {
     // The limit of the newer SDK is on each request alone: of a modern call that waits for a person it is none.
     if (step.timeout !== undefined && describe().era === 'modern') options.signal = AbortSignal.timeout(step.timeout);
     try {
-        const result = await call(params, options);
-        const { text } = result.content[0];
+        const result = await (step.prompt !== undefined
+            ? client.getPrompt(params, options)
+            : step.read !== undefined
+              ? client.readResource({ uri: step.read }, options)
+              : call(params, options));
+        const { text } = result.content?.[0] ?? result.messages?.[0].content ?? result.contents[0];
         return result.isError ? { failed: text } : { result: JSON.parse(text) };
     } catch (error) {
         if (step.timeout !== undefined || error.code === -32001 || error.code === 'REQUEST_TIMEOUT') return { 'gave-up': error.message };
-        return { error: { code: error.code, message: error.message } };
+        return { error: { code: error.code, message: error.message, data: error.data } };
     }
 };
 

@@ -18,7 +18,13 @@ process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
 
 const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
 const tools = [...Object.keys(talk.tools), 'log', 'change'].map((name) => ({ name, inputSchema: { type: 'object' } }));
-const resources = talk.notes.map((uri) => ({ uri, name: uri }));
+const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
+const prompts = Object.keys(talk.prompts).map((name) => ({ name }));
+/** The text of a result as that of a prompt or of a resource; what is no result yet stays as it is. */
+const asPrompt = (result) =>
+    result.content === undefined ? result : { messages: [{ role: 'user', content: result.content[0] }] };
+const asResource = (uri, result) =>
+    result.content === undefined ? result : { contents: [{ uri, text: result.content[0].text }] };
 const INFO = { name: 'talk-server', version: '1.0.0' };
 const CAPABILITIES = {
     tools: { listChanged: true },
@@ -39,6 +45,7 @@ const accepted = (name, result) => name === 'page' && result.content[0].text.inc
 
 /** What a refused question looks like from here. */
 const refused = (error) => {
+    if (error.code === undefined || error.code === 'CAPABILITY_NOT_SUPPORTED') throw error;
     const timedOut = error.code === -32001 || error.code === 'REQUEST_TIMEOUT';
     log(timedOut ? { event: 'gave-up' } : { event: 'refused', code: error.code });
     return text(timedOut ? { 'timed-out': true } : { refused: { code: error.code, message: error.message } });
@@ -66,9 +73,23 @@ if (sdk === '1') {
     const types = await import('@modelcontextprotocol/sdk/types.js');
     const server = new Server(INFO, { capabilities: CAPABILITIES });
     const subscribed = new Set();
+    const senders = (extra) => {
+        const options = { timeout, relatedRequestId: extra.requestId, signal: extra.signal };
+        return {
+            elicit: (params) => server.elicitInput(params, options),
+            sample: (params) => server.createMessage(params, options),
+            roots: () => server.listRoots(undefined, options),
+        };
+    };
+    server.setRequestHandler(types.GetPromptRequestSchema, async ({ params: { name } }, extra) =>
+        asPrompt(await askLegacy(talk.prompts[name], senders(extra))),
+    );
+    server.setRequestHandler(types.ReadResourceRequestSchema, async ({ params: { uri } }, extra) =>
+        asResource(uri, await askLegacy(talk.resources[uri], senders(extra))),
+    );
     server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
     server.setRequestHandler(types.ListResourcesRequestSchema, () => ({ resources }));
-    server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts: [] }));
+    server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts }));
     server.setRequestHandler(types.SubscribeRequestSchema, ({ params: { uri } }) => (subscribed.add(uri), {}));
     server.setRequestHandler(types.UnsubscribeRequestSchema, ({ params: { uri } }) => (subscribed.delete(uri), {}));
     server.setNotificationHandler(types.RootsListChangedNotificationSchema, ({ method }) =>
@@ -88,12 +109,7 @@ if (sdk === '1') {
             if (!what.includes(':') || subscribed.has(what)) await change(server, what);
             return text({});
         }
-        const options = { timeout, relatedRequestId: extra.requestId, signal: extra.signal };
-        const answered = await askLegacy(talk.tools[name], {
-            elicit: (params) => server.elicitInput(params, options),
-            sample: (params) => server.createMessage(params, options),
-            roots: () => server.listRoots(undefined, options),
-        });
+        const answered = await askLegacy(talk.tools[name], senders(extra));
         if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
         return answered;
     });
@@ -123,12 +139,27 @@ if (sdk === '1') {
         return text(kept);
     };
 
+    const ask = (rounds, ctx) => {
+        if (era === 'modern') return askModern(rounds, ctx);
+        return askLegacy(rounds, {
+            elicit: (params) => ctx.mcpReq.elicitInput(params, { timeout }),
+            sample: (params) => ctx.mcpReq.requestSampling(params, { timeout }),
+            roots: () => ctx.mcpReq.send({ method: 'roots/list' }, { timeout }),
+        });
+    };
+
     const build = () => {
         const server = new Server(INFO, { capabilities: CAPABILITIES });
+        server.setRequestHandler('prompts/get', async ({ params: { name } }, ctx) =>
+            asPrompt(await ask(talk.prompts[name], ctx)),
+        );
+        server.setRequestHandler('resources/read', async ({ params: { uri } }, ctx) =>
+            asResource(uri, await ask(talk.resources[uri], ctx)),
+        );
         const subscribed = new Set();
         server.setRequestHandler('tools/list', () => ({ tools }));
         server.setRequestHandler('resources/list', () => ({ resources }));
-        server.setRequestHandler('prompts/list', () => ({ prompts: [] }));
+        server.setRequestHandler('prompts/list', () => ({ prompts }));
         server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => (subscribed.add(uri), {}));
         server.setRequestHandler('resources/unsubscribe', ({ params: { uri } }) => (subscribed.delete(uri), {}));
         server.setNotificationHandler('notifications/roots/list_changed', ({ method }) =>
@@ -150,14 +181,8 @@ if (sdk === '1') {
                 else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
                 return text({});
             }
-            const rounds = talk.tools[name];
-            if (era === 'modern') return askModern(rounds, ctx);
-            const answered = await askLegacy(rounds, {
-                elicit: (params) => ctx.mcpReq.elicitInput(params, { timeout }),
-                sample: (params) => ctx.mcpReq.requestSampling(params, { timeout }),
-                roots: () => ctx.mcpReq.send({ method: 'roots/list' }, { timeout }),
-            });
-            if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
+            const answered = await ask(talk.tools[name], ctx);
+            if (era === 'legacy' && accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
             return answered;
         });
         return server;

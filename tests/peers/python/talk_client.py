@@ -56,6 +56,8 @@ class Session:
             asked["params"] = plain(params)
         notes["asked"].append(asked)
         answer = self.step.get("answers", {}).get(name)
+        if isinstance(answer, list):
+            answer = answer[len(notes["asked"]) - 1]
         if answer == "error":
             return types.ErrorData(code=-1, message="not today")
         if answer == "vanish":
@@ -112,6 +114,12 @@ class Session:
                 await client.set_logging_level(step["level"])
         seconds = step["timeout"] / 1000 if "timeout" in step else None
         try:
+            if "prompt" in step:
+                result = await client.get_prompt(step["prompt"])
+                return {"result": json.loads(result.messages[0].content.text)}
+            if "read" in step:
+                result = await client.read_resource(step["read"])
+                return {"result": json.loads(result.contents[0].text)}
             call = client.call_tool(step["tool"], step.get("arguments", {}), read_timeout_seconds=seconds, meta=meta)
             # This SDK's limit is on each request alone: of a call that waits for a person it is none.
             result = await (asyncio.wait_for(call, seconds) if modern and seconds else call)
@@ -120,7 +128,7 @@ class Session:
         except MCPError as error:
             if "imed out" in error.message:
                 return {"gave-up": error.message}
-            return {"error": {"code": error.code, "message": error.message}}
+            return {"error": {"code": error.code, "message": error.message, "data": error.data}}
         text = result.content[0].text
         return {"failed": text} if result.is_error else {"result": json.loads(text)}
 
@@ -189,16 +197,20 @@ async def main() -> None:
     warnings.simplefilter("ignore")
     session = Session()
     modern = given.era == "modern"
+    # What is declared follows from what there is.
+    answering = {
+        "elicitation_callback": session.elicit,
+        "sampling_callback": session.sample,
+        "sampling_capabilities": types.SamplingCapability(tools=types.SamplingToolsCapability()),
+        "list_roots_callback": session.roots,
+    }
     client = Client(
         StdioServerParameters(command=given.server[0], args=given.server[1:]),
         mode=MODES[given.era],
         read_timeout_seconds=REQUEST_SECONDS,
-        elicitation_callback=session.elicit,
-        sampling_callback=session.sample,
-        sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),
-        list_roots_callback=session.roots,
         logging_callback=session.log,
         message_handler=session.message,
+        **({} if given.part == "poor" else answering),
     )
     async with client:
         report({"step": "negotiate", "era": given.era, "version": client.protocol_version})

@@ -85,10 +85,10 @@ def result_of(key: str) -> Any:
     return RESULTS[asked["method"]]
 
 
-async def ask_legacy(ctx: Any, name: str) -> types.CallToolResult:
+async def ask_legacy(ctx: Any, rounds: Any) -> dict[str, Any]:
     """By requests of our own, those of a round at once."""
     said: dict[str, Any] = {}
-    for round_ in talk["tools"][name]:
+    for round_ in rounds:
         refusals: list[MCPError] = []
 
         async def ask(key: str) -> None:
@@ -107,26 +107,49 @@ async def ask_legacy(ctx: Any, name: str) -> types.CallToolResult:
             error = refusals[0]
             if "imed out" in error.message:
                 log(event="gave-up")
-                return text({"timed-out": True})
+                return {"timed-out": True}
             log(event="refused", code=error.code)
-            return text({"refused": {"code": error.code, "message": error.message}})
+            return {"refused": {"code": error.code, "message": error.message}}
     if said.get("page", {}).get("action") == "accept":
         await ctx.session.send_elicit_complete("page-1")
-    return text({"said": said, "rounds": len(talk["tools"][name])})
+    return {"said": said, "rounds": len(rounds)}
 
 
-def ask_modern(params: Any) -> types.CallToolResult | types.InputRequiredResult:
+def ask_modern(params: Any, rounds: Any) -> dict[str, Any] | types.InputRequiredResult:
     """What is not there yet is what is needed."""
     kept = json.loads(params.request_state or '{"said": {}, "rounds": 0}')
     for key, answer in (params.input_responses or {}).items():
         kept["said"][key] = plain(answer)
-    for round_ in talk["tools"][params.name]:
+    for round_ in rounds:
         if all(key in kept["said"] for key in round_):
             continue
         kept["rounds"] += 1
         needed = {key: question(key, True) for key in round_}
         return types.InputRequiredResult(input_requests=needed, request_state=json.dumps(kept))
-    return text(kept)
+    return kept
+
+
+async def ask(ctx: Any, params: Any, rounds: Any, made: Any) -> Any:
+    """What was said, made a result; or what is needed first."""
+    said = ask_modern(params, rounds) if ctx.protocol_version == MODERN else await ask_legacy(ctx, rounds)
+    return said if isinstance(said, types.InputRequiredResult) else made(said)
+
+
+async def get_prompt(ctx: Any, params: Any) -> Any:
+    def made(said: Any) -> types.GetPromptResult:
+        content = types.TextContent(type="text", text=json.dumps(said))
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+    return await ask(ctx, params, talk["prompts"][params.name], made)
+
+
+async def read_resource(ctx: Any, params: Any) -> Any:
+    uri = str(params.uri)
+
+    def made(said: Any) -> types.ReadResourceResult:
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=json.dumps(said))])
+
+    return await ask(ctx, params, talk["resources"][uri], made)
 
 
 async def change(ctx: Any, what: str) -> None:
@@ -161,7 +184,7 @@ async def call_tool(ctx: Any, params: Any) -> Any:
         if params.name == "change":
             await change(ctx, params.arguments["what"])
             return text({})
-        return ask_modern(params) if modern else await ask_legacy(ctx, params.name)
+        return await ask(ctx, params, talk["tools"][params.name], text)
     except asyncio.CancelledError:
         log(event="aborted", tool=params.name)
         raise
@@ -179,11 +202,12 @@ async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
 
 
 async def list_resources(_: Any, __: Any) -> types.ListResourcesResult:
-    return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in talk["notes"]])
+    uris = [*talk["notes"], *talk["resources"]]
+    return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in uris])
 
 
 async def list_prompts(_: Any, __: Any) -> types.ListPromptsResult:
-    return types.ListPromptsResult(prompts=[])
+    return types.ListPromptsResult(prompts=[types.Prompt(name=name) for name in talk["prompts"]])
 
 
 async def subscribe(_: Any, params: Any) -> types.EmptyResult:
@@ -208,6 +232,8 @@ async def main() -> None:
         on_list_tools=list_tools,
         on_list_resources=list_resources,
         on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_read_resource=read_resource,
         on_subscribe_resource=subscribe,
         on_unsubscribe_resource=unsubscribe,
         on_set_logging_level=set_level,

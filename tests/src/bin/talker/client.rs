@@ -12,8 +12,8 @@ use std::{fs, process};
 use mcp_blocking::{Client, ClientHandler, Error, Options, Program};
 use mcp_proto::client::{Config, Log, Notification, SubscriptionKey};
 use mcp_proto::model::{
-    CallToolResult, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest,
-    ListRootsResult, SubscriptionFilter,
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, ListRootsResult,
+    SubscriptionFilter,
 };
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, Limits, RpcError,
@@ -38,7 +38,9 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
         Capability::Roots,
         Capability::RootsListChanged,
     ] {
-        capabilities = capabilities.with(capability);
+        if given.part != "poor" {
+            capabilities = capabilities.with(capability);
+        }
     }
     let mut limits = Limits::default();
     limits.init_timeout = PATIENCE * 2;
@@ -124,24 +126,33 @@ impl Session {
     fn call(&mut self, step: &Value) -> Result<Value, String> {
         let arguments = step.get("arguments").cloned().unwrap_or_else(|| json!({}));
         let options = CallOptions::new().timeout(PATIENCE);
-        let tool = step["tool"].as_str().ok_or("no tool")?;
-        let call = self.client.start_tool(tool, &arguments, &options).map_err(|error| error.to_string())?;
-        Ok(match self.client.wait(call) {
+        let (method, params, text) = if let Some(name) = step.get("prompt") {
+            ("prompts/get", json!({"name": name}), "/messages/0/content/text")
+        } else if let Some(uri) = step.get("read") {
+            ("resources/read", json!({"uri": uri}), "/contents/0/text")
+        } else {
+            ("tools/call", json!({"name": step["tool"], "arguments": arguments}), "/content/0/text")
+        };
+        Ok(match self.client.request(method, &params, &options) {
             Ok(result) => {
-                let result: CallToolResult<'_> = result.parse().map_err(|error| error.to_string())?;
-                let text = result.content.first().and_then(|block| block.as_text()).unwrap_or_default();
-                if result.failed() {
+                let result: Value =
+                    serde_json::from_str(result.as_str()).map_err(|error| error.to_string())?;
+                let text = result.pointer(text).and_then(Value::as_str).unwrap_or_default();
+                if result["isError"] == true {
                     json!({"failed": text})
                 } else {
                     json!({"result": serde_json::from_str::<Value>(text).map_err(|e| format!("{e}: {text}"))?})
                 }
             }
             Err(Error::Call(CallError::Rpc(error))) => {
-                json!({"error": {"code": error.code, "message": error.message}})
+                let data =
+                    error.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.as_str()).ok());
+                json!({"error": {"code": error.code, "message": error.message, "data": data}})
             }
             Err(Error::Call(CallError::InputRefused(error))) => {
                 json!({"error": {"code": error.code, "message": error.message, "here": true}})
             }
+            Err(Error::Call(CallError::NotDeclared(lacks))) => json!({"not-declared": lacks.to_string()}),
             Err(Error::Call(error)) => json!({"gave-up": error.to_string()}),
             Err(other) => return Err(other.to_string()),
         })
@@ -208,7 +219,10 @@ impl Seen {
         let answer = {
             let mut notes = self.lock();
             notes.asked.push(asked);
-            notes.answers[name].clone()
+            match &notes.answers[name] {
+                Value::Array(answers) => answers[notes.asked.len() - 1].clone(),
+                answer => answer.clone(),
+            }
         };
         match answer.as_str() {
             Some("error") => Err(RpcError::new(-1, "not today")),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use mcp_blocking::{Answered, Call, Cx, Failure, Handler, Later, NoAnswer, Router, serve_stdio};
 use mcp_proto::model::{
-    ElicitParams, ElicitResult, InputRequest, InputResponse, LoggingLevel, Resource, Tool,
+    ElicitParams, ElicitResult, InputRequest, InputResponse, LoggingLevel, Prompt, Resource, Tool,
 };
 use mcp_proto::router::Kind;
 use mcp_proto::server::{Event, Notification};
@@ -33,10 +33,22 @@ pub(crate) fn serve(given: Given) -> Result<(), String> {
 
 fn router(talk: &Rc<Value>, log: &Log) -> Router {
     let mut router = Router::new("talker", "1.0");
-    for (name, rounds) in talk["tools"].as_object().into_iter().flatten() {
-        let rounds: Vec<Vec<String>> = serde_json::from_value(rounds.clone()).unwrap_or_default();
-        let (talk, log) = (Rc::clone(talk), log.clone());
-        router.tool_with(tool(name), move |cx, _: Value| ask(cx, &talk["questions"], &rounds, &log));
+    let asks = |of: &str| -> Vec<(String, Asks)> {
+        let all = talk[of].as_object().into_iter().flatten();
+        all.map(|(name, rounds)| {
+            let rounds = serde_json::from_value(rounds.clone()).expect("rounds");
+            (name.clone(), Asks { talk: Rc::clone(talk), rounds, log: log.clone() })
+        })
+        .collect()
+    };
+    for (name, asks) in asks("tools") {
+        router.tool_with(tool(&name), move |cx, _: Value| asks.ask(cx));
+    }
+    for (name, asks) in asks("prompts") {
+        router.prompt(Prompt::new(name), move |cx, (): ()| asks.ask(cx));
+    }
+    for (uri, asks) in asks("resources") {
+        router.resource(Resource::new(&uri, &uri), move |cx, _| asks.ask(cx));
     }
     let lines = talk["logs"].clone();
     router.tool_with(tool("log"), move |cx, _: Value| say(cx, &lines));
@@ -60,40 +72,51 @@ fn tool(name: &str) -> Tool {
 }
 
 /// Asks round by round, and says what was answered, what came back with it, and how often the call was delivered
-fn ask(cx: &mut Cx<'_>, questions: &Value, rounds: &[Vec<String>], log: &Log) -> Result<String, RpcError> {
-    let mut said = Map::new();
-    for round in rounds {
-        let mut open = false;
-        for key in round {
-            match ask_one(cx, key, &questions[key]) {
-                Ok(answer) => {
-                    let id = questions[key]["params"]["elicitationId"].as_str();
-                    if let Some(id) = id.filter(|_| answer["action"] == "accept") {
-                        // The page was visited at once; not every revision has a word for it.
-                        let (now, channel) = (cx.now(), cx.call().channel());
-                        cx.engine().elicitation_complete(now, channel, id);
+struct Asks {
+    talk: Rc<Value>,
+    rounds: Vec<Vec<String>>,
+    log: Log,
+}
+
+impl Asks {
+    fn ask(&self, cx: &mut Cx<'_>) -> Result<String, RpcError> {
+        let questions = &self.talk["questions"];
+        let mut said = Map::new();
+        for round in &self.rounds {
+            let mut open = false;
+            for key in round {
+                match ask_one(cx, key, &questions[key]) {
+                    Ok(answer) => {
+                        let id = questions[key]["params"]["elicitationId"].as_str();
+                        if let Some(id) = id.filter(|_| answer["action"] == "accept") {
+                            // The page was visited at once; not every revision has a word for it.
+                            let (now, channel) = (cx.now(), cx.call().channel());
+                            cx.engine().elicitation_complete(now, channel, id);
+                        }
+                        said.insert(key.clone(), answer);
                     }
-                    said.insert(key.clone(), answer);
+                    Err(NoAnswer::Asked) => open = true,
+                    Err(NoAnswer::Refused(CallError::Rpc(error))) => {
+                        return Ok(
+                            json!({"refused": {"code": error.code, "message": error.message}}).to_string()
+                        );
+                    }
+                    Err(NoAnswer::Refused(other)) => {
+                        self.log.note(&json!({"event": "gave-up", "why": other.to_string()}));
+                        let timed_out = matches!(other, CallError::TimedOut | CallError::TotalTimedOut);
+                        return Ok(json!({"timed-out": timed_out, "why": other.to_string()}).to_string());
+                    }
+                    Err(other) => return Err(other.into()),
                 }
-                Err(NoAnswer::Asked) => open = true,
-                Err(NoAnswer::Refused(CallError::Rpc(error))) => {
-                    return Ok(json!({"refused": {"code": error.code, "message": error.message}}).to_string());
-                }
-                Err(NoAnswer::Refused(other)) => {
-                    log.note(&json!({"event": "gave-up", "why": other.to_string()}));
-                    let timed_out = matches!(other, CallError::TimedOut | CallError::TotalTimedOut);
-                    return Ok(json!({"timed-out": timed_out, "why": other.to_string()}).to_string());
-                }
-                Err(other) => return Err(other.into()),
+            }
+            if open {
+                cx.keep(format!("{} answered", said.len()));
+                return Err(NoAnswer::Asked.into());
             }
         }
-        if open {
-            cx.keep(format!("{} answered", said.len()));
-            return Err(NoAnswer::Asked.into());
-        }
+        let state = cx.call().state().map(String::from_utf8_lossy);
+        Ok(json!({"said": said, "state": state, "rounds": cx.call().attempt()}).to_string())
     }
-    let state = cx.call().state().map(String::from_utf8_lossy);
-    Ok(json!({"said": said, "state": state, "rounds": cx.call().attempt()}).to_string())
 }
 
 /// By the method that is made for such a question
@@ -152,8 +175,10 @@ struct Watched {
 
 impl Handler for Watched {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        if let Ok(tool) = call.tool() {
-            self.log.note(&json!({"event": "call", "tool": tool.name, "attempt": call.attempt()}));
+        let params: Value =
+            call.params().map_or(Value::Null, |params| serde_json::from_str(params.as_str()).expect("JSON"));
+        if let Some(name) = params.get("name").or_else(|| params.get("uri")) {
+            self.log.note(&json!({"event": "call", "of": name, "attempt": call.attempt()}));
         }
         self.router.call(cx, call)
     }
