@@ -1,8 +1,8 @@
 // A client on the official TypeScript SDKs that holds the conversations of ../talk.json.
 //
-//   node talk-client.mjs TALK --sdk 1|2 --era modern|legacy --part NAME -- SERVER [ARGS…]
+//   node talk-client.mjs TALK --sdk 1|2 --era modern|legacy --part NAME[,NAME…] -- SERVER [ARGS…]
 //
-// It performs the steps of a part, answers as they say, and reports what it saw of each, one JSON line on stdout; what
+// It performs the steps of some parts, answers as they say, and reports what it saw of each, one JSON line on stdout; what
 // is right the test decides. The exit code is 0 when all steps could be performed.
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -123,6 +123,8 @@ notified('updated', ({ params }) => void notes.news.push(params.uri));
 notified('completed', ({ params }) => void notes.completed.push(params.elicitationId));
 client.onerror = (error) => notes.odd.push(String(error.message));
 
+const inThisEra = (wanted) => wanted?.[era] ?? wanted;
+
 /** What may come a moment after the result that it belongs to. */
 const arrived = async (what, count) => {
     for (let waited = 0; notes[what].length < count && waited < NEWS_MS; waited += 10) await delay(10);
@@ -176,8 +178,8 @@ const perform = async (step) => {
     // A question that was given up is aborted by a message of its own, and a subscription ends by one.
     const missing = () => (step.aborted && !notes.aborted) || (step.ended && !notes.ended);
     for (let waited = 0; missing() && waited < NEWS_MS; waited += 10) await delay(10);
-    await arrived('logs', step.logs?.[era] ?? step.logs ?? 0);
-    await arrived('news', step.news?.length ?? 0);
+    await arrived('logs', inThisEra(step.logs) ?? 0);
+    await arrived('news', inThisEra(step.news)?.length ?? 0);
     if (describe().era === 'legacy') await arrived('completed', step.completed?.length ?? 0);
     return { ...came, ...notes };
 };
@@ -193,7 +195,7 @@ report({ step: 'negotiate', ...describe() });
 // The SDK's transport keeps its child private, and forgets it when it closes.
 const child = transport._process;
 const exited = new Promise((resolve) => child.once('exit', (code) => resolve(code)));
-for (const step of talk.steps[part]) {
+for (const step of part.split(',').flatMap((name) => talk.steps[name])) {
     current = step;
     notes = seen();
     report({ step: step.step, ...(await perform(step)) });

@@ -1,8 +1,8 @@
 """A client on the official Python SDK that holds the conversations of ../talk.json.
 
-    talk_client.py TALK --era modern|legacy --part NAME -- SERVER [ARGS…]
+    talk_client.py TALK --era modern|legacy --part NAME[,NAME…] -- SERVER [ARGS…]
 
-It performs the steps of a part, answers as they say, and reports what it saw of each, one JSON line on stdout, as the
+It performs the steps of some parts, answers as they say, and reports what it saw of each, one JSON line on stdout, as the
 clients of ../node do; what is right the test decides. The exit code is 0 when all steps could be performed.
 """
 
@@ -163,9 +163,13 @@ class Session:
             await client.send_roots_list_changed()
             return {}
         came = await self.outcome(client, modern)
-        logs = step.get("logs", 0)
-        await self.arrived("logs", logs["modern" if modern else "legacy"] if isinstance(logs, dict) else logs)
-        await self.arrived("news", len(step.get("news", [])))
+        era = "modern" if modern else "legacy"
+        logs, news = (
+            wanted[era] if isinstance(wanted, dict) else wanted
+            for wanted in (step.get("logs", 0), step.get("news", []))
+        )
+        await self.arrived("logs", logs)
+        await self.arrived("news", len(news))
         if not modern:
             await self.arrived("completed", len(step.get("completed", [])))
         for _ in range(NEWS_SECONDS * 100):
@@ -192,7 +196,8 @@ async def main() -> None:
     parser.add_argument("server", nargs="+")
     given = parser.parse_args()
     with open(given.talk, encoding="utf-8") as file:
-        steps = json.load(file)["steps"][given.part]
+        parts = json.load(file)["steps"]
+    steps = [step for part in given.part.split(",") for step in parts[part]]
     # Half of what is used here is deprecated by the newest revision, and says so.
     warnings.simplefilter("ignore")
     session = Session()

@@ -52,10 +52,12 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
     let peer = client.peer();
     report(&json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}));
     let mut session = Session { client, seen, subscription: None };
-    for step in given.talk["steps"][&given.part].as_array().ok_or("no such part")? {
-        let mut seen = session.perform(step)?;
-        seen["step"] = step["step"].clone();
-        report(&seen);
+    for part in given.part.split(',') {
+        for step in given.talk["steps"][part].as_array().ok_or("no such part")? {
+            let mut seen = session.perform(step)?;
+            seen["step"] = step["step"].clone();
+            report(&seen);
+        }
     }
     let Session { client, .. } = session;
     let ended = client.close().map_err(|error| error.to_string())?;
@@ -101,9 +103,8 @@ impl Session {
         let mut outcome = self.call(step)?;
         // What belongs to the call may come after its result.
         let era = self.client.peer().era();
-        let wanted = |name: &str| match &step[name] {
+        let wanted = |name: &str| match step[name].get(era.to_string()).unwrap_or(&step[name]) {
             Value::Array(all) => all.len() as u64,
-            Value::Object(by_era) => by_era[&era.to_string()].as_u64().unwrap_or(0),
             count => count.as_u64().unwrap_or(0),
         };
         let [logs, news] = ["logs", "news"].map(wanted);

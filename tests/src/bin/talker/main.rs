@@ -16,7 +16,7 @@ use serde_json::Value;
 const USAGE: &str = "\
 usage:
   talker serve TALK [--era modern|legacy] [--log FILE] [--time-out MS]
-  talker client TALK --part NAME --era modern|legacy [--log FILE] -- SERVER [ARGS...]
+  talker client TALK --part NAME[,NAME...] --era modern|legacy [--log FILE] -- SERVER [ARGS...]
 
 TALK is tests/peers/talk.json. A server appends what only it can see to FILE, one JSON line each; a client reads there
 what its server saw. A client writes what came of its steps to stdout, one JSON line each.
