@@ -136,7 +136,7 @@ impl Pair {
         // it was asked to tell; a modern one holds nothing open while it waits (MRTR-025), so nothing can time out.
         let runs = match self.is_modern() {
             true => ["answers,logs,news,farewell", "poor"],
-            false => ["answers,logs,news", "time-out"],
+            false => ["answers,gate,logs,news", "time-out"],
         };
         let mut counts: Vec<_> =
             runs.iter().map(|parts| format!("{parts} {}", self.run(parts).check())).collect();
@@ -258,6 +258,11 @@ impl Told {
             }
         } else if step.get("lacks").is_some() {
             self.check_lack(step, line);
+        } else if step["page-first"] == true {
+            let pages = json!({"elicitations": [talk()["questions"]["page"]["params"]]});
+            if line["error"]["code"] != -32042 || !fits(&line["error"]["data"], &pages) {
+                self.wrong(step, "not sent to the page", line);
+            }
         } else if step["unfit"] == true {
             self.check_unfit(step, line);
         } else if step.get("tool").is_some() && *result != json!({}) {
@@ -551,14 +556,14 @@ impl Pair {
     }
 }
 
-// covers: ELIC-006, ELIC-009, ELIC-018, ELIC-025, ELIC-026, SAMP-003, SAMP-004, SAMP-016, ROOT-002, LOG-003
+// covers: ELIC-006, ELIC-009, ELIC-018, ELIC-025, ELIC-026, ELIC-029, ELIC-030, SAMP-003, SAMP-004, SAMP-016, ROOT-002, LOG-003
 // covers: LOG-005, RES-010, RES-011, RES-012, RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
 #[test]
 fn our_server_asks_typescript_1() {
     Pair { client: Sdk::Typescript1, server: Sdk::Ours, era: "legacy" }.talks();
 }
 
-// covers: ELIC-006, ELIC-009, ELIC-018, ELIC-025, ELIC-026, SAMP-003, SAMP-004, SAMP-016, ROOT-002, LOG-003
+// covers: ELIC-006, ELIC-009, ELIC-018, ELIC-025, ELIC-026, ELIC-029, ELIC-030, SAMP-003, SAMP-004, SAMP-016, ROOT-002, LOG-003
 // covers: LOG-005, RES-010, RES-011, RES-012, RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
 #[test]
 fn our_server_asks_typescript_2_legacy() {
@@ -572,7 +577,7 @@ fn our_server_asks_typescript_2_modern() {
     Pair { client: Sdk::Typescript2, server: Sdk::Ours, era: "modern" }.talks();
 }
 
-// covers: ELIC-006, ELIC-009, ELIC-018, ELIC-025, ELIC-026, SAMP-003, SAMP-004, SAMP-016, ROOT-002, LOG-003
+// covers: ELIC-006, ELIC-009, ELIC-018, ELIC-025, ELIC-026, ELIC-029, ELIC-030, SAMP-003, SAMP-004, SAMP-016, ROOT-002, LOG-003
 // covers: LOG-005, RES-010, RES-011, RES-012, RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
 #[test]
 fn our_server_asks_python_legacy() {

@@ -17,7 +17,7 @@ const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(even
 process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
 
 const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
-const tools = [...Object.keys(talk.tools), 'log', 'change'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+const tools = [...Object.keys(talk.tools), 'gate', 'log', 'change'].map((name) => ({ name, inputSchema: { type: 'object' } }));
 const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
 const prompts = Object.keys(talk.prompts).map((name) => ({ name }));
 /** The text of a result as that of a prompt or of a resource; what is no result yet stays as it is. */
@@ -33,8 +33,13 @@ const CAPABILITIES = {
     logging: {},
 };
 
+/** Whether the page of 2025-11-25 was visited, on which the tool `gate` insists. */
+let visited = false;
 const change = async (server, what) => {
-    if (what === 'tools') await server.sendToolListChanged();
+    if (what === 'visited') {
+        visited = true;
+        await server.createElicitationCompletionNotifier('page-1')();
+    } else if (what === 'tools') await server.sendToolListChanged();
     else if (what === 'resources') await server.sendResourceListChanged();
     else if (what === 'prompts') await server.sendPromptListChanged();
     else await server.sendResourceUpdated({ uri: what });
@@ -109,13 +114,17 @@ if (sdk === '1') {
             if (!what.includes(':') || subscribed.has(what)) await change(server, what);
             return text({});
         }
+        if (name === 'gate') {
+            if (visited) return text({});
+            throw new types.UrlElicitationRequiredError([talk.questions.page.params]);
+        }
         const answered = await askLegacy(talk.tools[name], senders(extra));
         if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
         return answered;
     });
     await server.connect(new StdioServerTransport());
 } else {
-    const { Server, inputRequired } = await import('@modelcontextprotocol/server');
+    const { Server, UrlElicitationRequiredError, inputRequired } = await import('@modelcontextprotocol/server');
     const { StdioServerTransport, serveStdio } = await import('@modelcontextprotocol/server/stdio');
 
     /** Asks a modern client: what is not there yet is what is needed. */
@@ -180,6 +189,10 @@ if (sdk === '1') {
                 if (what === 'end') setTimeout(() => handle.close(), 0);
                 else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
                 return text({});
+            }
+            if (name === 'gate') {
+                if (visited) return text({});
+                throw new UrlElicitationRequiredError([talk.questions.page.params]);
             }
             const answered = await ask(talk.tools[name], ctx);
             if (era === 'legacy' && accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();

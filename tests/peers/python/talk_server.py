@@ -27,6 +27,7 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
+from mcp.shared.exceptions import UrlElicitationRequiredError
 from pydantic import TypeAdapter
 
 if sys.version_info < (3, 11):
@@ -152,9 +153,17 @@ async def read_resource(ctx: Any, params: Any) -> Any:
     return await ask(ctx, params, talk["resources"][uri], made)
 
 
+# Whether the page of 2025-11-25 was visited, on which the tool `gate` insists.
+visited = False
+
+
 async def change(ctx: Any, what: str) -> None:
+    global visited
     if what == "end":
         listening.close()
+    elif what == "visited":
+        visited = True
+        await ctx.session.send_elicit_complete("page-1")
     elif ctx.protocol_version == MODERN:
         await bus.publish(CHANGES.get(what) or ResourceUpdated(uri=what))
     elif what == "tools":
@@ -184,6 +193,11 @@ async def call_tool(ctx: Any, params: Any) -> Any:
         if params.name == "change":
             await change(ctx, params.arguments["what"])
             return text({})
+        if params.name == "gate":
+            if not visited:
+                page = types.ElicitRequestURLParams.model_validate(talk["questions"]["page"]["params"])
+                raise UrlElicitationRequiredError([page])
+            return text({})
         return await ask(ctx, params, talk["tools"][params.name], text)
     except asyncio.CancelledError:
         log(event="aborted", tool=params.name)
@@ -197,7 +211,7 @@ async def set_level(_: Any, params: Any) -> types.EmptyResult:
 
 
 async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-    names = [*talk["tools"], "log", "change"]
+    names = [*talk["tools"], "gate", "log", "change"]
     return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=SCHEMA) for name in names])
 
 

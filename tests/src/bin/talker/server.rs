@@ -1,6 +1,7 @@
 //! The server: each tool asks what `talk.json` says, and gives back what it was told
 
 use alloc::rc::Rc;
+use core::cell::Cell;
 use core::time::Duration;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,7 +9,8 @@ use std::path::Path;
 
 use mcp_blocking::{Answered, Call, Cx, Failure, Handler, Later, NoAnswer, Router, serve_stdio};
 use mcp_proto::model::{
-    ElicitParams, ElicitResult, InputRequest, InputResponse, LoggingLevel, Prompt, Resource, Tool,
+    ElicitParams, ElicitResult, ElicitUrlParams, InputRequest, InputResponse, LoggingLevel, Prompt, Resource,
+    Tool,
 };
 use mcp_proto::router::Kind;
 use mcp_proto::server::{Event, Notification};
@@ -52,8 +54,26 @@ fn router(talk: &Rc<Value>, log: &Log) -> Router {
     }
     let lines = talk["logs"].clone();
     router.tool_with(tool("log"), move |cx, _: Value| say(cx, &lines));
+    // Whether the page was visited, on which the tool `gate` insists.
+    let visited = Rc::new(Cell::new(false));
+    let (gate, page) = (Rc::clone(&visited), talk["questions"]["page"]["params"].to_string());
+    router.tool_with(tool("gate"), move |_, _: Value| {
+        if gate.get() {
+            return Ok("{}");
+        }
+        let page: ElicitUrlParams = serde_json::from_str(&page).expect("a page");
+        Err(RpcError::url_elicitation_required(vec![page])
+            .unwrap_or_else(|e| RpcError::internal(e.to_string())))
+    });
     let later = router.later();
-    router.tool_with(tool("change"), move |cx, arguments: Value| change(cx, &later, &arguments));
+    router.tool_with(tool("change"), move |cx, arguments: Value| {
+        if arguments["what"] == "visited" {
+            visited.set(true);
+            tell_of_visit(cx, "page-1");
+            return "{}";
+        }
+        change(cx, &later, &arguments)
+    });
     for uri in talk["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         router.resource(Resource::new(uri, uri), |_, target| {
             Ok::<_, RpcError>(format!("the note {}", target.uri))
@@ -117,6 +137,12 @@ impl Asks {
         let state = cx.call().state().map(String::from_utf8_lossy);
         Ok(json!({"said": said, "state": state, "rounds": cx.call().attempt()}).to_string())
     }
+}
+
+/// The page was visited; not every revision has a word for it
+fn tell_of_visit(cx: &mut Cx<'_>, id: &str) {
+    let (now, channel) = (cx.now(), cx.call().channel());
+    cx.engine().elicitation_complete(now, channel, id);
 }
 
 /// By the method that is made for such a question
