@@ -123,7 +123,8 @@ class Session:
             call = client.call_tool(step["tool"], step.get("arguments", {}), read_timeout_seconds=seconds, meta=meta)
             # This SDK's limit is on each request alone: of a call that waits for a person it is none.
             result = await (asyncio.wait_for(call, seconds) if modern and seconds else call)
-        except TimeoutError as error:
+        # Two classes before Python 3.11.
+        except (TimeoutError, asyncio.TimeoutError) as error:
             return {"gave-up": str(error)}
         except MCPError as error:
             if "imed out" in error.message:

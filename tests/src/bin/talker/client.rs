@@ -103,7 +103,7 @@ impl Session {
         let mut outcome = self.call(step)?;
         // What belongs to the call may come after its result.
         let era = self.client.peer().era();
-        let wanted = |name: &str| match step[name].get(era.to_string()).unwrap_or(&step[name]) {
+        let wanted = |name: &str| match step[name].get(era.to_string()).unwrap_or_else(|| &step[name]) {
             Value::Array(all) => all.len() as u64,
             count => count.as_u64().unwrap_or(0),
         };
