@@ -15,14 +15,14 @@ use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, ListRootsResult,
     SubscriptionFilter,
 };
-use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, Limits, RpcError,
-};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, RpcError};
+use mcp_tests::schema::Direction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::Given;
+use crate::{Given, check, watched};
 
 /// Longer than anything takes on a busy machine
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
             capabilities = capabilities.with(capability);
         }
     }
-    let mut limits = Limits::default();
+    let mut limits = watched();
     limits.init_timeout = PATIENCE * 2;
     limits.probe_timeout = PATIENCE;
     let config = Config::new("talker", "1.0").versions(given.versions).capabilities(capabilities);
@@ -59,9 +59,10 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
             report(&seen);
         }
     }
-    let Session { client, .. } = session;
+    let Session { client, seen, .. } = session;
     let ended = client.close().map_err(|error| error.to_string())?;
     let by_itself = ended.and_then(|ended| ended.status).is_some_and(|status| status.success());
+    check(&seen.lock().records, given.versions, Direction::ClientToServer);
     report(&json!({"step": "end", "by-itself": by_itself}));
     Ok(())
 }
@@ -78,7 +79,10 @@ struct Session {
 
 impl Session {
     fn perform(&mut self, step: &Value) -> Result<Value, String> {
-        *self.seen.lock() = Notes { answers: step["answers"].clone(), ..Notes::default() };
+        let mut notes = self.seen.lock();
+        let records = core::mem::take(&mut notes.records);
+        *notes = Notes { answers: step["answers"].clone(), records, ..Notes::default() };
+        drop(notes);
         if let Some(filter) = step.get("subscribe") {
             return self.subscribe(filter);
         }
@@ -114,7 +118,9 @@ impl Session {
             let [l, n, c] = [&notes.logs, &notes.news, &notes.completed].map(|all| all.len() as u64);
             l >= logs && n >= news && c >= completed && (notes.ended.is_some() || !ends)
         });
-        let notes = core::mem::take(&mut *self.seen.lock());
+        let mut notes = self.seen.lock();
+        let records = core::mem::take(&mut notes.records);
+        let notes = core::mem::replace(&mut *notes, Notes { records, ..Notes::default() });
         outcome["asked"] = notes.asked.into();
         outcome["logs"] = notes.logs.into();
         outcome["news"] = notes.news.into();
@@ -188,6 +194,8 @@ struct Notes {
     completed: Vec<Value>,
     ended: Option<&'static str>,
     odd: Vec<Value>,
+    /// All that passed, in this step and before
+    records: Vec<TapRecord>,
 }
 
 /// The handler; it reads the log of the server, if there is one
@@ -294,6 +302,10 @@ impl ClientHandler for Seen {
 
     fn notification(&mut self, notification: &Notification) {
         self.lock().odd.push(json!({"notification": notification.method}));
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        self.lock().records.push(record.clone());
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {

@@ -10,7 +10,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use mcp_proto::VersionSet;
+use mcp_proto::tap::{self, TapRecord};
+use mcp_proto::{Limits, VersionSet};
+use mcp_tests::harness::Watch;
+use mcp_tests::schema::Direction;
 use serde_json::Value;
 
 const USAGE: &str = "\
@@ -58,6 +61,33 @@ impl Given {
             }
         }
         Ok(given)
+    }
+}
+
+/// Limits under which everything that passes is kept
+fn watched() -> Limits {
+    let mut limits = Limits::default();
+    limits.tap_records = 10_000;
+    limits.tap_bytes = 64 << 20;
+    limits
+}
+
+/// Checks what this side wrote, in `direction`: see [`Watch`]
+///
+/// # Panics
+///
+/// When something was not as it has to be.
+fn check(records: &[TapRecord], versions: VersionSet, direction: Direction) {
+    let mut watch = Watch::new(versions);
+    let other = match direction {
+        Direction::ClientToServer => Direction::ServerToClient,
+        Direction::ServerToClient => Direction::ClientToServer,
+    };
+    for record in records {
+        match record.direction {
+            tap::Direction::Out => _ = watch.emitted(record.at, direction, &record.bytes),
+            tap::Direction::In => watch.fed(record.at, other, &record.bytes),
+        }
     }
 }
 

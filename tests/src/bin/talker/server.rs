@@ -1,7 +1,7 @@
 //! The server: each tool asks what `talk.json` says, and gives back what it was told
 
 use alloc::rc::Rc;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,21 +14,25 @@ use mcp_proto::model::{
 };
 use mcp_proto::router::Kind;
 use mcp_proto::server::{Event, Notification};
-use mcp_proto::{CallError, Capability, Change, Limits, RawJson, RpcError};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{CallError, Capability, Change, RawJson, RpcError};
+use mcp_tests::schema::Direction;
 use serde_json::{Map, Value, json};
 
-use crate::Given;
+use crate::{Given, check, watched};
 
 pub(crate) fn serve(given: Given) -> Result<(), String> {
     let log = Log::open(given.log.as_deref())?;
     let router = router(&Rc::new(given.talk), &log);
-    let mut limits = Limits::default();
+    let mut limits = watched();
     if let Some(ms) = given.time_out {
         limits.input_timeout = Duration::from_millis(ms);
     }
     let config = router.config().map_err(|error| error.to_string())?;
     let config = config.versions(given.versions).limits(limits);
-    let served = serve_stdio(config, Watched { router, log: log.clone() });
+    let records = Rc::default();
+    let served = serve_stdio(config, Watched { router, log: log.clone(), records: Rc::clone(&records) });
+    check(&records.borrow(), given.versions, Direction::ServerToClient);
     log.note(&json!({"event": "end", "ok": served.is_ok()}));
     served.map_err(|error| error.to_string())
 }
@@ -197,6 +201,7 @@ fn change(cx: &mut Cx<'_>, later: &Later, arguments: &Value) -> &'static str {
 struct Watched {
     router: Router,
     log: Log,
+    records: Rc<RefCell<Vec<TapRecord>>>,
 }
 
 impl Handler for Watched {
@@ -212,6 +217,10 @@ impl Handler for Watched {
     fn failed(&mut self, call: &Call, failure: &Failure) {
         self.log.note(&json!({"event": "failed", "why": failure.to_string()}));
         self.router.failed(call, failure);
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        self.records.borrow_mut().push(record.clone());
     }
 
     fn notification(&mut self, notification: &Notification) {
