@@ -17,12 +17,11 @@ use mcp_proto::model::{
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Change, Diagnostic, Era, RpcError};
-use mcp_tests::schema::Direction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::{Given, check, watched};
+use crate::{Given, Lines, watched};
 
 /// Longer than anything takes on a busy machine
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,7 +45,8 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
     limits.init_timeout = PATIENCE * 2;
     limits.probe_timeout = PATIENCE;
     let config = Config::new("talker", "1.0").versions(given.versions).capabilities(capabilities);
-    let seen = Seen(Arc::default(), given.log.clone());
+    let wire = Arc::new(Lines::wire(given.log.as_deref(), "client")?);
+    let seen = Seen { notes: Arc::default(), log: given.log.clone(), wire };
     let options = Options::new(config.limits(limits)).handler(seen.clone());
     let client = options.spawn(Program::new(program).args(args)).map_err(|error| error.to_string())?;
     let peer = client.peer();
@@ -59,10 +59,9 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
             report(&seen);
         }
     }
-    let Session { client, seen, .. } = session;
+    let Session { client, .. } = session;
     let ended = client.close().map_err(|error| error.to_string())?;
     let by_itself = ended.and_then(|ended| ended.status).is_some_and(|status| status.success());
-    check(&seen.lock().records, given.versions, Direction::ClientToServer);
     report(&json!({"step": "end", "by-itself": by_itself}));
     Ok(())
 }
@@ -79,10 +78,7 @@ struct Session {
 
 impl Session {
     fn perform(&mut self, step: &Value) -> Result<Value, String> {
-        let mut notes = self.seen.lock();
-        let records = core::mem::take(&mut notes.records);
-        *notes = Notes { answers: step["answers"].clone(), records, ..Notes::default() };
-        drop(notes);
+        *self.seen.lock() = Notes { answers: step["answers"].clone(), ..Notes::default() };
         if let Some(filter) = step.get("subscribe") {
             return self.subscribe(filter);
         }
@@ -118,9 +114,7 @@ impl Session {
             let [l, n, c] = [&notes.logs, &notes.news, &notes.completed].map(|all| all.len() as u64);
             l >= logs && n >= news && c >= completed && (notes.ended.is_some() || !ends)
         });
-        let mut notes = self.seen.lock();
-        let records = core::mem::take(&mut notes.records);
-        let notes = core::mem::replace(&mut *notes, Notes { records, ..Notes::default() });
+        let notes = core::mem::take(&mut *self.seen.lock());
         outcome["asked"] = notes.asked.into();
         outcome["logs"] = notes.logs.into();
         outcome["news"] = notes.news.into();
@@ -194,24 +188,26 @@ struct Notes {
     completed: Vec<Value>,
     ended: Option<&'static str>,
     odd: Vec<Value>,
-    /// All that passed, in this step and before
-    records: Vec<TapRecord>,
 }
 
 /// The handler; it reads the log of the server, if there is one
 #[derive(Clone)]
-struct Seen(Arc<Mutex<Notes>>, Option<PathBuf>);
+struct Seen {
+    notes: Arc<Mutex<Notes>>,
+    log: Option<PathBuf>,
+    wire: Arc<Lines>,
+}
 
 impl Seen {
     fn lock(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().expect("no panic under this lock")
+        self.notes.lock().expect("no panic under this lock")
     }
 
     /// Until the server has said that it waits no longer
     fn outlast_the_server(&self) {
         let until = Instant::now() + PATIENCE;
         let is_over = || {
-            let log = self.1.as_ref().and_then(|path| fs::read_to_string(path).ok());
+            let log = self.log.as_ref().and_then(|path| fs::read_to_string(path).ok());
             log.is_some_and(|log| log.lines().last().is_some_and(|line| line.contains("gave-up")))
         };
         while !is_over() && Instant::now() < until {
@@ -305,7 +301,7 @@ impl ClientHandler for Seen {
     }
 
     fn tap(&mut self, record: &TapRecord) {
-        self.lock().records.push(record.clone());
+        self.wire.passed(record);
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {

@@ -5,15 +5,13 @@ extern crate alloc;
 mod client;
 mod server;
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mcp_proto::tap::{self, TapRecord};
 use mcp_proto::{Limits, VersionSet};
-use mcp_tests::harness::Watch;
-use mcp_tests::schema::Direction;
 use serde_json::Value;
 
 const USAGE: &str = "\
@@ -22,7 +20,8 @@ usage:
   talker client TALK --part NAME[,NAME...] --era modern|legacy [--log FILE] -- SERVER [ARGS...]
 
 TALK is tests/peers/talk.json. A server appends what only it can see to FILE, one JSON line each; a client reads there
-what its server saw. A client writes what came of its steps to stdout, one JSON line each.
+what its server saw. A client writes what came of its steps to stdout, one JSON line each. Messages are written to files
+beside FILE that end in .server and .client, with > before those that were sent and < before those that came.
 ";
 
 /// What was said on the command line
@@ -64,7 +63,7 @@ impl Given {
     }
 }
 
-/// Limits under which everything that passes is kept
+/// Limits under which everything that passes is shown
 fn watched() -> Limits {
     let mut limits = Limits::default();
     limits.tap_records = 10_000;
@@ -72,22 +71,34 @@ fn watched() -> Limits {
     limits
 }
 
-/// Checks what this side wrote, in `direction`: see [`Watch`]
-///
-/// # Panics
-///
-/// When something was not as it has to be.
-fn check(records: &[TapRecord], versions: VersionSet, direction: Direction) {
-    let mut watch = Watch::new(versions);
-    let other = match direction {
-        Direction::ClientToServer => Direction::ServerToClient,
-        Direction::ServerToClient => Direction::ClientToServer,
-    };
-    for record in records {
-        match record.direction {
-            tap::Direction::Out => _ = watch.emitted(record.at, direction, &record.bytes),
-            tap::Direction::In => watch.fed(record.at, other, &record.bytes),
+/// A file that lines are appended to; none for nowhere
+struct Lines(Option<File>);
+
+impl Lines {
+    fn open(path: Option<&Path>) -> Result<Self, String> {
+        let file = path.map(|path| OpenOptions::new().create(true).append(true).open(path));
+        Ok(Self(file.transpose().map_err(|error| error.to_string())?))
+    }
+
+    /// What passes this side, `role`, stands beside the log
+    fn wire(log: Option<&Path>, role: &str) -> Result<Self, String> {
+        Self::open(log.map(|log| log.with_extension(role)).as_deref())
+    }
+
+    /// At once: a line that is held back would look like something that did not happen
+    fn add(&self, line: &[u8]) {
+        if let Some(mut file) = self.0.as_ref() {
+            file.write_all(&[line, b"\n"].concat()).expect("room for a line");
         }
+    }
+
+    /// A message, with `>` before what this side wrote
+    fn passed(&self, record: &TapRecord) {
+        let mark = match record.direction {
+            tap::Direction::Out => b">",
+            tap::Direction::In => b"<",
+        };
+        self.add(&[mark, &*record.bytes].concat());
     }
 }
 

@@ -1,11 +1,8 @@
 //! The server: each tool asks what `talk.json` says, and gives back what it was told
 
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::time::Duration;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::Path;
 
 use mcp_blocking::{Answered, Call, Cx, Failure, Handler, Later, NoAnswer, Router, serve_stdio};
 use mcp_proto::model::{
@@ -16,13 +13,13 @@ use mcp_proto::router::Kind;
 use mcp_proto::server::{Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Capability, Change, RawJson, RpcError};
-use mcp_tests::schema::Direction;
 use serde_json::{Map, Value, json};
 
-use crate::{Given, check, watched};
+use crate::{Given, Lines, watched};
 
 pub(crate) fn serve(given: Given) -> Result<(), String> {
-    let log = Log::open(given.log.as_deref())?;
+    let log = Log(Rc::new(Lines::open(given.log.as_deref())?));
+    let wire = Lines::wire(given.log.as_deref(), "server")?;
     let router = router(&Rc::new(given.talk), &log);
     let mut limits = watched();
     if let Some(ms) = given.time_out {
@@ -30,9 +27,7 @@ pub(crate) fn serve(given: Given) -> Result<(), String> {
     }
     let config = router.config().map_err(|error| error.to_string())?;
     let config = config.versions(given.versions).limits(limits);
-    let records = Rc::default();
-    let served = serve_stdio(config, Watched { router, log: log.clone(), records: Rc::clone(&records) });
-    check(&records.borrow(), given.versions, Direction::ServerToClient);
+    let served = serve_stdio(config, Watched { router, log: log.clone(), wire });
     log.note(&json!({"event": "end", "ok": served.is_ok()}));
     served.map_err(|error| error.to_string())
 }
@@ -201,7 +196,7 @@ fn change(cx: &mut Cx<'_>, later: &Later, arguments: &Value) -> &'static str {
 struct Watched {
     router: Router,
     log: Log,
-    records: Rc<RefCell<Vec<TapRecord>>>,
+    wire: Lines,
 }
 
 impl Handler for Watched {
@@ -220,7 +215,7 @@ impl Handler for Watched {
     }
 
     fn tap(&mut self, record: &TapRecord) {
-        self.records.borrow_mut().push(record.clone());
+        self.wire.passed(record);
     }
 
     fn notification(&mut self, notification: &Notification) {
@@ -239,20 +234,12 @@ impl Handler for Watched {
     }
 }
 
-/// A file with one JSON line for each thing
+/// What only the server can see
 #[derive(Clone)]
-struct Log(Option<Rc<File>>);
+struct Log(Rc<Lines>);
 
 impl Log {
-    fn open(path: Option<&Path>) -> Result<Self, String> {
-        let file = path.map(|path| OpenOptions::new().create(true).append(true).open(path));
-        Ok(Self(file.transpose().map_err(|error| error.to_string())?.map(Rc::new)))
-    }
-
-    /// At once: a line that is held back would look like something that did not happen
     fn note(&self, what: &Value) {
-        if let Some(file) = &self.0 {
-            (&**file).write_all(format!("{what}\n").as_bytes()).expect("room for a line");
-        }
+        self.0.add(what.to_string().as_bytes());
     }
 }
