@@ -140,15 +140,17 @@ const outcome = async (step) => {
     // The limit of the newer SDK is on each request alone: of a modern call that waits for a person it is none.
     if (step.timeout !== undefined && describe().era === 'modern') options.signal = AbortSignal.timeout(step.timeout);
     try {
-        const result = await (step.prompt !== undefined
-            ? client.getPrompt(params, options)
-            : step.read !== undefined
-              ? client.readResource({ uri: step.read }, options)
-              : call(params, options));
+        const ask = () => {
+            if (step.prompt !== undefined) return client.getPrompt(params, options);
+            if (step.read !== undefined) return client.readResource({ uri: step.read }, options);
+            return call(params, options);
+        };
+        const result = await ask();
         const { text } = result.content?.[0] ?? result.messages?.[0].content ?? result.contents[0];
         return result.isError ? { failed: text } : { result: JSON.parse(text) };
     } catch (error) {
-        if (step.timeout !== undefined || error.code === -32001 || error.code === 'REQUEST_TIMEOUT') return { 'gave-up': error.message };
+        const timedOut = error.code === -32001 || error.code === 'REQUEST_TIMEOUT';
+        if (step.timeout !== undefined || timedOut) return { 'gave-up': error.message };
         return { error: { code: error.code, message: error.message, data: error.data } };
     }
 };

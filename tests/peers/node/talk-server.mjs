@@ -17,7 +17,8 @@ const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(even
 process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
 
 const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
-const tools = [...Object.keys(talk.tools), 'gate', 'log', 'change'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+const names = [...Object.keys(talk.tools), 'gate', 'log', 'change'];
+const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
 const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
 const prompts = Object.keys(talk.prompts).map((name) => ({ name }));
 /** The text of a result as that of a prompt or of a resource; what is no result yet stays as it is. */
@@ -202,5 +203,8 @@ if (sdk === '1') {
     };
     let handle;
     if (era === 'legacy') await build().connect(new StdioServerTransport());
-    else handle = serveStdio(build, { legacy: 'reject', onerror: (error) => log({ event: 'odd', error: error.message }) });
+    else {
+        const onerror = (error) => log({ event: 'odd', error: error.message });
+        handle = serveStdio(build, { legacy: 'reject', onerror });
+    }
 }
