@@ -11,6 +11,7 @@ mod peers;
 mod run;
 #[path = "../../adapters/cli/tests/cli/steps.rs"]
 mod steps;
+mod talk;
 mod their_clients;
 
 const MODERN: &str = "2026-07-28";

@@ -1,0 +1,250 @@
+//! Conversations in both directions: who asks, who answers, who is told what, with all that can come of it
+//!
+//! `peers/talk.json` has what is asked, the steps, and what is to come of each; every client reports what it saw of a
+//! step, every server notes what only it can see, and here both are compared. Ours are `src/bin/talker`, made of
+//! `mcp_blocking` as its users have it.
+
+mod differences;
+mod told;
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use mcp_proto::{Instant, VersionSet};
+use mcp_tests::harness::Watch;
+use mcp_tests::schema::Direction;
+use serde_json::Value;
+
+use crate::peers::{node, node_ready, package, python, python_program, python_ready};
+use crate::run::{DEADLINE, run, say};
+use told::Told;
+
+/// How long our server waits for answers in the part `time-out`; their servers as well.
+const TIME_OUT_MS: &str = "1000";
+
+/// Who talks
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sdk {
+    Ours,
+    /// `@modelcontextprotocol/sdk` 1.32.2
+    Typescript1,
+    /// `@modelcontextprotocol/client` and `server` 2.4.0
+    Typescript2,
+    /// `mcp` 2.3.0
+    Python,
+}
+
+impl Sdk {
+    fn ready(self) -> bool {
+        match self {
+            Self::Ours => true,
+            Self::Typescript1 | Self::Typescript2 => node_ready(),
+            Self::Python => python_ready(),
+        }
+    }
+
+    fn program(self, role: &str) -> Vec<OsString> {
+        match self {
+            Self::Ours => {
+                let role = if role == "server" { "serve" } else { role };
+                vec![env!("CARGO_BIN_EXE_talker").into(), role.into(), talk_file().into()]
+            }
+            Self::Typescript1 | Self::Typescript2 => {
+                let generation = if self == Self::Typescript1 { "1" } else { "2" };
+                let script = node().join(format!("talk-{role}.mjs"));
+                vec!["node".into(), script.into(), talk_file().into(), "--sdk".into(), generation.into()]
+            }
+            Self::Python => {
+                let script = python().join(format!("talk_{role}.py"));
+                vec![python_program().into(), script.into(), talk_file().into()]
+            }
+        }
+    }
+}
+
+fn talk_file() -> PathBuf {
+    package().join("peers").join("talk.json")
+}
+
+fn talk() -> &'static Value {
+    static TALK: OnceLock<Value> = OnceLock::new();
+    TALK.get_or_init(|| {
+        serde_json::from_slice(&fs::read(talk_file()).expect("a file of ours")).expect("JSON")
+    })
+}
+
+/// A pair of programs in an era
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    client: Sdk,
+    server: Sdk,
+    era: &'static str,
+}
+
+impl Pair {
+    /// Runs some parts of the conversation
+    fn run(self, parts: &'static str) -> Told {
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let log = env::temp_dir().join(format!("mcp-interop-talk-{}-{number}.log", std::process::id()));
+        let mut words = self.client.program("client").into_iter();
+        let mut command = Command::new(words.next().expect("a program"));
+        command.args(words).args(["--era", self.era, "--part", parts]);
+        if self.client == Sdk::Ours {
+            command.arg("--log").arg(&log);
+        }
+        command.arg("--").args(self.server.program("server"));
+        if self.server != Sdk::Python {
+            command.args(["--era", self.era]);
+        }
+        command.arg("--log").arg(&log);
+        if parts == "time-out" || self.differs("outlives", "vanish").is_some() {
+            command.args(["--time-out", TIME_OUT_MS]);
+        }
+        let done = run(command, DEADLINE).expect("the client starts");
+        let parsed = |text: &str| -> Vec<Value> {
+            let line =
+                |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line:?}: {done}"));
+            text.lines().map(line).collect()
+        };
+        let noted = parsed(&fs::read_to_string(&log).unwrap_or_default());
+        let _ = fs::remove_file(&log);
+        for (sdk, role, direction) in [
+            (self.client, "client", Direction::ClientToServer),
+            (self.server, "server", Direction::ServerToClient),
+        ] {
+            if sdk == Sdk::Ours {
+                self.check_wire(&log.with_extension(role), direction);
+            }
+        }
+        let steps =
+            parts.split(',').flat_map(|part| talk()["steps"][part].as_array().expect("a part")).collect();
+        Told { pair: self, steps, parts, lines: parsed(&done.stdout), noted, done }
+    }
+
+    /// What our side wrote has to be right in itself, and valid in its revision
+    fn check_wire(self, path: &Path, direction: Direction) {
+        let wire = fs::read(path).expect("a file of our talker");
+        let _ = fs::remove_file(path);
+        let mut watch = Watch::new(if self.is_modern() { VersionSet::MODERN } else { VersionSet::LEGACY });
+        for line in wire.split(|b| *b == b'\n') {
+            match line {
+                [b'>', line @ ..] => _ = watch.emitted(Instant::ZERO, direction, line),
+                [b'<', line @ ..] => watch.fed(Instant::ZERO, direction.reverse(), line),
+                _ => assert_eq!(line, b"", "a line of our talker's"),
+            }
+        }
+        assert!(watch.messages.len() > 3, "{self:?}: nothing was looked at");
+    }
+
+    const fn is_modern(self) -> bool {
+        matches!(self.era.as_bytes(), b"modern")
+    }
+
+    /// All parts of the conversation
+    fn talks(self) {
+        if !self.client.ready() || !self.server.ready() {
+            return;
+        }
+        // As few processes as can be: what needs none of its own is one conversation. A legacy server does not end what
+        // it was asked to tell; a modern one holds nothing open while it waits (MRTR-025), so nothing can time out.
+        let runs = match self.is_modern() {
+            true => ["answers,logs,news,farewell", "poor"],
+            false => ["answers,gate,logs,news", "time-out"],
+        };
+        let mut counts: Vec<_> =
+            runs.iter().map(|parts| format!("{parts} {}", self.run(parts).check())).collect();
+        if !self.is_modern() {
+            counts.push(format!("poor {}", self.run("poor").check()));
+        }
+        self.run("vanish").check_vanished();
+        let Self { client, server, era } = self;
+        say(&format!("interop, {client:?} asked by {server:?}, {era}: {}, vanish", counts.join(", ")));
+    }
+}
+
+// covers: ELIC-005, ELIC-006, ELIC-009, ELIC-018, ELIC-020, ELIC-025, ELIC-026, ELIC-029, ELIC-030, ERR-012, SAMP-002
+// covers: SAMP-003, SAMP-004, SAMP-008, SAMP-016, ROOT-002, ROOT-010, LOG-003, LOG-005, RES-010, RES-011, RES-012
+// covers: RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
+#[test]
+fn our_server_asks_typescript_1() {
+    Pair { client: Sdk::Typescript1, server: Sdk::Ours, era: "legacy" }.talks();
+}
+
+// covers: ELIC-005, ELIC-006, ELIC-009, ELIC-018, ELIC-020, ELIC-025, ELIC-026, ELIC-029, ELIC-030, ERR-012, SAMP-002
+// covers: SAMP-003, SAMP-004, SAMP-008, SAMP-016, ROOT-002, ROOT-010, LOG-003, LOG-005, RES-010, RES-011, RES-012
+// covers: RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
+#[test]
+fn our_server_asks_typescript_2_legacy() {
+    Pair { client: Sdk::Typescript2, server: Sdk::Ours, era: "legacy" }.talks();
+}
+
+// covers: MRTR-001, MRTR-002, MRTR-004, MRTR-006, MRTR-009, MRTR-010, MRTR-025, MRTR-026, ELIC-007, ELIC-020
+// covers: ELIC-032, SAMP-003, ROOT-003, ERR-007, LOG-007, LOG-008, SUB-003, SUB-004, SUB-006, SUB-013, RES-012
+// covers: RES-014, PROMPT-009, STDIO-021
+#[test]
+fn our_server_asks_typescript_2_modern() {
+    Pair { client: Sdk::Typescript2, server: Sdk::Ours, era: "modern" }.talks();
+}
+
+// covers: ELIC-005, ELIC-006, ELIC-009, ELIC-018, ELIC-020, ELIC-025, ELIC-026, ELIC-029, ELIC-030, ERR-012, SAMP-002
+// covers: SAMP-003, SAMP-004, SAMP-008, SAMP-016, ROOT-002, ROOT-010, LOG-003, LOG-005, RES-010, RES-011, RES-012
+// covers: RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
+#[test]
+fn our_server_asks_python_legacy() {
+    Pair { client: Sdk::Python, server: Sdk::Ours, era: "legacy" }.talks();
+}
+
+// covers: MRTR-001, MRTR-002, MRTR-004, MRTR-006, MRTR-009, MRTR-010, MRTR-025, MRTR-026, ELIC-007, ELIC-020
+// covers: ELIC-032, SAMP-003, ROOT-003, ERR-007, LOG-007, LOG-008, SUB-003, SUB-004, SUB-006, SUB-013, RES-012
+// covers: RES-014, PROMPT-009, STDIO-021
+#[test]
+fn our_server_asks_python_modern() {
+    Pair { client: Sdk::Python, server: Sdk::Ours, era: "modern" }.talks();
+}
+
+// covers: ELIC-001, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-007, ROOT-001, ROOT-004, ERR-021, LOG-004, RES-010
+// covers: CANC-013, CANC-014
+#[test]
+fn our_client_answers_typescript_1() {
+    Pair { client: Sdk::Ours, server: Sdk::Typescript1, era: "legacy" }.talks();
+}
+
+// covers: ELIC-001, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-007, ROOT-001, ROOT-004, ERR-021, LOG-004, RES-010
+// covers: CANC-013, CANC-014
+#[test]
+fn our_client_answers_typescript_2_legacy() {
+    Pair { client: Sdk::Ours, server: Sdk::Typescript2, era: "legacy" }.talks();
+}
+
+// covers: ELIC-002, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-027, ROOT-001, ROOT-007, MRTR-011, MRTR-012
+// covers: MRTR-014, MRTR-018, MRTR-031, META-012, SUB-001, SUB-007, SUB-012, RES-013
+#[test]
+fn our_client_answers_typescript_2_modern() {
+    Pair { client: Sdk::Ours, server: Sdk::Typescript2, era: "modern" }.talks();
+}
+
+// covers: ELIC-001, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-007, ROOT-001, ROOT-004, ERR-021, LOG-004, RES-010
+// covers: CANC-013, CANC-014
+#[test]
+fn our_client_answers_python_legacy() {
+    Pair { client: Sdk::Ours, server: Sdk::Python, era: "legacy" }.talks();
+}
+
+// covers: ELIC-002, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-027, SAMP-009, ROOT-001, ROOT-007, MRTR-011
+// covers: MRTR-012, MRTR-014, MRTR-018, MRTR-031, META-012, SUB-001, SUB-007, SUB-012, RES-013
+#[test]
+fn our_client_answers_python_modern() {
+    Pair { client: Sdk::Ours, server: Sdk::Python, era: "modern" }.talks();
+}
+
+#[test]
+fn our_client_answers_our_server() {
+    for era in ["legacy", "modern"] {
+        Pair { client: Sdk::Ours, server: Sdk::Ours, era }.talks();
+    }
+}

@@ -1,0 +1,210 @@
+// A server on the official TypeScript SDKs that holds the conversations of ../talk.json.
+//
+//   node talk-server.mjs TALK --sdk 1|2 --era modern|legacy [--log FILE] [--time-out MS]
+//
+// Each tool asks what the file says, and gives back what it was told. --log appends one JSON line for each thing that
+// only the server can see. --time-out says how long a legacy client may take to answer.
+import { appendFileSync, readFileSync } from 'node:fs';
+
+const words = process.argv.slice(2);
+const option = (name) => (words.includes(name) ? words[words.indexOf(name) + 1] : undefined);
+const talk = JSON.parse(readFileSync(words[0], 'utf8'));
+const [sdk, era, logFile, timeOut] = ['--sdk', '--era', '--log', '--time-out'].map(option);
+const timeout = Number(timeOut ?? 60_000);
+
+// Appended at once: a buffered line would be lost with the process, and look like something that did not happen.
+const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(event)}\n`);
+process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
+
+const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
+const names = [...Object.keys(talk.tools), 'gate', 'log', 'change'];
+const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
+const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
+const prompts = Object.keys(talk.prompts).map((name) => ({ name }));
+/** The text of a result as that of a prompt or of a resource; what is no result yet stays as it is. */
+const asPrompt = (result) =>
+    result.content === undefined ? result : { messages: [{ role: 'user', content: result.content[0] }] };
+const asResource = (uri, result) =>
+    result.content === undefined ? result : { contents: [{ uri, text: result.content[0].text }] };
+const INFO = { name: 'talk-server', version: '1.0.0' };
+const CAPABILITIES = {
+    tools: { listChanged: true },
+    resources: { listChanged: true, subscribe: true },
+    prompts: { listChanged: true },
+    logging: {},
+};
+
+/** Whether the page of 2025-11-25 was visited, on which the tool `gate` insists. */
+let visited = false;
+const change = async (server, what) => {
+    if (what === 'visited') {
+        visited = true;
+        await server.createElicitationCompletionNotifier('page-1')();
+    } else if (what === 'tools') await server.sendToolListChanged();
+    else if (what === 'resources') await server.sendResourceListChanged();
+    else if (what === 'prompts') await server.sendPromptListChanged();
+    else await server.sendResourceUpdated({ uri: what });
+};
+
+/** Whether the user agreed to open a page, which counts as visited then. */
+const accepted = (name, result) => name === 'page' && result.content[0].text.includes('"accept"');
+
+/** What a refused question looks like from here. */
+const refused = (error) => {
+    if (error.code === undefined || error.code === 'CAPABILITY_NOT_SUPPORTED') throw error;
+    const timedOut = error.code === -32001 || error.code === 'REQUEST_TIMEOUT';
+    log(timedOut ? { event: 'gave-up' } : { event: 'refused', code: error.code });
+    return text(timedOut ? { 'timed-out': true } : { refused: { code: error.code, message: error.message } });
+};
+
+/** Asks a legacy client by requests of our own, those of a round at once. */
+const askLegacy = async (rounds, { elicit, sample, roots }) => {
+    const said = {};
+    const ask = ({ method, params }) =>
+        ({ 'elicitation/create': elicit, 'sampling/createMessage': sample, 'roots/list': roots })[method](params);
+    for (const round of rounds) {
+        try {
+            const answers = await Promise.all(round.map((key) => ask(talk.questions[key])));
+            round.forEach((key, index) => (said[key] = answers[index]));
+        } catch (error) {
+            return refused(error);
+        }
+    }
+    return text({ said, rounds: rounds.length });
+};
+
+if (sdk === '1') {
+    const { Server } = await import('@modelcontextprotocol/sdk/server/index.js');
+    const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
+    const types = await import('@modelcontextprotocol/sdk/types.js');
+    const server = new Server(INFO, { capabilities: CAPABILITIES });
+    const subscribed = new Set();
+    const senders = (extra) => {
+        const options = { timeout, relatedRequestId: extra.requestId, signal: extra.signal };
+        return {
+            elicit: (params) => server.elicitInput(params, options),
+            sample: (params) => server.createMessage(params, options),
+            roots: () => server.listRoots(undefined, options),
+        };
+    };
+    server.setRequestHandler(types.GetPromptRequestSchema, async ({ params: { name } }, extra) =>
+        asPrompt(await askLegacy(talk.prompts[name], senders(extra))),
+    );
+    server.setRequestHandler(types.ReadResourceRequestSchema, async ({ params: { uri } }, extra) =>
+        asResource(uri, await askLegacy(talk.resources[uri], senders(extra))),
+    );
+    server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
+    server.setRequestHandler(types.ListResourcesRequestSchema, () => ({ resources }));
+    server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts }));
+    server.setRequestHandler(types.SubscribeRequestSchema, ({ params: { uri } }) => (subscribed.add(uri), {}));
+    server.setRequestHandler(types.UnsubscribeRequestSchema, ({ params: { uri } }) => (subscribed.delete(uri), {}));
+    server.setNotificationHandler(types.RootsListChangedNotificationSchema, ({ method }) =>
+        log({ event: 'notification', method }),
+    );
+    server.setRequestHandler(types.CallToolRequestSchema, async ({ params }, extra) => {
+        const { name } = params;
+        log({ event: 'call', tool: name });
+        extra.signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+        if (name === 'log') {
+            for (const line of talk.logs) await server.sendLoggingMessage(line);
+            return text({});
+        }
+        if (name === 'change') {
+            // This SDK leaves it to the server who is told of a resource.
+            const { what } = params.arguments;
+            if (!what.includes(':') || subscribed.has(what)) await change(server, what);
+            return text({});
+        }
+        if (name === 'gate') {
+            if (visited) return text({});
+            throw new types.UrlElicitationRequiredError([talk.questions.page.params]);
+        }
+        const answered = await askLegacy(talk.tools[name], senders(extra));
+        if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
+        return answered;
+    });
+    await server.connect(new StdioServerTransport());
+} else {
+    const { Server, UrlElicitationRequiredError, inputRequired } = await import('@modelcontextprotocol/server');
+    const { StdioServerTransport, serveStdio } = await import('@modelcontextprotocol/server/stdio');
+
+    /** Asks a modern client: what is not there yet is what is needed. */
+    const askModern = (rounds, ctx) => {
+        const kept = JSON.parse(ctx.mcpReq.requestState() ?? '{"said":{},"rounds":0}');
+        for (const [key, answer] of Object.entries(ctx.mcpReq.inputResponses ?? {})) kept.said[key] = answer;
+        for (const round of rounds) {
+            if (round.every((key) => key in kept.said)) continue;
+            kept.rounds += 1;
+            const inputRequests = {};
+            for (const key of round) {
+                const { method, params } = talk.questions[key];
+                const { mode, elicitationId, ...rest } = params ?? {};
+                if (method === 'roots/list') inputRequests[key] = inputRequired.listRoots();
+                else if (method === 'sampling/createMessage') inputRequests[key] = inputRequired.createMessage(params);
+                else if (mode === 'url') inputRequests[key] = inputRequired.elicitUrl(rest);
+                else inputRequests[key] = inputRequired.elicit(params);
+            }
+            return inputRequired({ inputRequests, requestState: JSON.stringify(kept) });
+        }
+        return text(kept);
+    };
+
+    const ask = (rounds, ctx) => {
+        if (era === 'modern') return askModern(rounds, ctx);
+        return askLegacy(rounds, {
+            elicit: (params) => ctx.mcpReq.elicitInput(params, { timeout }),
+            sample: (params) => ctx.mcpReq.requestSampling(params, { timeout }),
+            roots: () => ctx.mcpReq.send({ method: 'roots/list' }, { timeout }),
+        });
+    };
+
+    const build = () => {
+        const server = new Server(INFO, { capabilities: CAPABILITIES });
+        server.setRequestHandler('prompts/get', async ({ params: { name } }, ctx) =>
+            asPrompt(await ask(talk.prompts[name], ctx)),
+        );
+        server.setRequestHandler('resources/read', async ({ params: { uri } }, ctx) =>
+            asResource(uri, await ask(talk.resources[uri], ctx)),
+        );
+        const subscribed = new Set();
+        server.setRequestHandler('tools/list', () => ({ tools }));
+        server.setRequestHandler('resources/list', () => ({ resources }));
+        server.setRequestHandler('prompts/list', () => ({ prompts }));
+        server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => (subscribed.add(uri), {}));
+        server.setRequestHandler('resources/unsubscribe', ({ params: { uri } }) => (subscribed.delete(uri), {}));
+        server.setNotificationHandler('notifications/roots/list_changed', ({ method }) =>
+            log({ event: 'notification', method }),
+        );
+        server.setRequestHandler('tools/call', async ({ params }, ctx) => {
+            const { name } = params;
+            const { signal } = ctx.mcpReq;
+            log({ event: 'call', tool: name });
+            signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+            if (name === 'log') {
+                for (const { level, data, logger } of talk.logs) await ctx.mcpReq.log(level, data, logger);
+                return text({});
+            }
+            if (name === 'change') {
+                const { what } = params.arguments;
+                // This SDK ends subscriptions with the connection; the answer goes first.
+                if (what === 'end') setTimeout(() => handle.close(), 0);
+                else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
+                return text({});
+            }
+            if (name === 'gate') {
+                if (visited) return text({});
+                throw new UrlElicitationRequiredError([talk.questions.page.params]);
+            }
+            const answered = await ask(talk.tools[name], ctx);
+            if (era === 'legacy' && accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
+            return answered;
+        });
+        return server;
+    };
+    let handle;
+    if (era === 'legacy') await build().connect(new StdioServerTransport());
+    else {
+        const onerror = (error) => log({ event: 'odd', error: error.message });
+        handle = serveStdio(build, { legacy: 'reject', onerror });
+    }
+}

@@ -1,0 +1,268 @@
+"""A server on the official Python SDK that holds the conversations of ../talk.json.
+
+    talk_server.py TALK [--log FILE] [--time-out MS]
+
+It speaks both eras, as its client wants. Each tool asks what the file says, and gives back what it was told. --log
+appends one JSON line for each thing that only the server can see. --time-out says how long a legacy client may take to
+answer.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import warnings
+from typing import Any
+
+import anyio
+from mcp import MCPError, types
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from pydantic import TypeAdapter
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+# Half of what is used here is deprecated by the newest revision, and says so.
+warnings.simplefilter("ignore")
+
+parser = argparse.ArgumentParser()
+parser.add_argument("talk")
+parser.add_argument("--log")
+parser.add_argument("--time-out", type=int, default=60_000)
+given = parser.parse_args()
+with open(given.talk, encoding="utf-8") as file:
+    talk = json.load(file)
+
+MODERN = "2026-07-28"
+SCHEMA = {"type": "object"}
+RESULTS = {
+    "elicitation/create": types.ElicitResult,
+    "sampling/createMessage": types.CreateMessageResult,
+    "roots/list": types.ListRootsResult,
+}
+REQUEST: TypeAdapter[Any] = TypeAdapter(types.ServerRequest)
+CHANGES = {"tools": ToolsListChanged(), "resources": ResourcesListChanged(), "prompts": PromptsListChanged()}
+bus = InMemorySubscriptionBus()
+listening = ListenHandler(bus)
+subscribed: set[str] = set()
+
+
+def log(**event: Any) -> None:
+    if given.log is not None:
+        with open(given.log, "a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+
+def plain(value: Any) -> Any:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def text(value: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=json.dumps(value))])
+
+
+def question(key: str, modern: bool) -> Any:
+    asked = json.loads(json.dumps(talk["questions"][key]))
+    if modern and "params" in asked:
+        asked["params"].pop("elicitationId", None)
+    return REQUEST.validate_python(asked)
+
+
+def result_of(key: str) -> Any:
+    asked = talk["questions"][key]
+    if "tools" in asked.get("params", {}):
+        return types.CreateMessageResultWithTools
+    return RESULTS[asked["method"]]
+
+
+async def ask_legacy(ctx: Any, rounds: Any) -> dict[str, Any]:
+    """By requests of our own, those of a round at once."""
+    said: dict[str, Any] = {}
+    for round_ in rounds:
+        refusals: list[MCPError] = []
+
+        async def ask(key: str) -> None:
+            try:
+                seconds = given.time_out / 1000
+                answer = await ctx.session.send_request(question(key, False), result_of(key), seconds)
+                said[key] = plain(answer)
+            except MCPError as error:
+                refusals.append(error)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for key in round_:
+                group.start_soon(ask, key)
+        if refusals:
+            error = refusals[0]
+            if "imed out" in error.message:
+                log(event="gave-up")
+                return {"timed-out": True}
+            log(event="refused", code=error.code)
+            return {"refused": {"code": error.code, "message": error.message}}
+    if said.get("page", {}).get("action") == "accept":
+        await ctx.session.send_elicit_complete("page-1")
+    return {"said": said, "rounds": len(rounds)}
+
+
+def ask_modern(params: Any, rounds: Any) -> dict[str, Any] | types.InputRequiredResult:
+    """What is not there yet is what is needed."""
+    kept = json.loads(params.request_state or '{"said": {}, "rounds": 0}')
+    for key, answer in (params.input_responses or {}).items():
+        kept["said"][key] = plain(answer)
+    for round_ in rounds:
+        if all(key in kept["said"] for key in round_):
+            continue
+        kept["rounds"] += 1
+        needed = {key: question(key, True) for key in round_}
+        return types.InputRequiredResult(input_requests=needed, request_state=json.dumps(kept))
+    return kept
+
+
+async def ask(ctx: Any, params: Any, rounds: Any, made: Any) -> Any:
+    """What was said, made a result; or what is needed first."""
+    said = ask_modern(params, rounds) if ctx.protocol_version == MODERN else await ask_legacy(ctx, rounds)
+    return said if isinstance(said, types.InputRequiredResult) else made(said)
+
+
+async def get_prompt(ctx: Any, params: Any) -> Any:
+    def made(said: Any) -> types.GetPromptResult:
+        content = types.TextContent(type="text", text=json.dumps(said))
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+    return await ask(ctx, params, talk["prompts"][params.name], made)
+
+
+async def read_resource(ctx: Any, params: Any) -> Any:
+    uri = str(params.uri)
+
+    def made(said: Any) -> types.ReadResourceResult:
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=json.dumps(said))])
+
+    return await ask(ctx, params, talk["resources"][uri], made)
+
+
+# Whether the page of 2025-11-25 was visited, on which the tool `gate` insists.
+visited = False
+
+
+async def change(ctx: Any, what: str) -> None:
+    global visited
+    if what == "end":
+        listening.close()
+    elif what == "visited":
+        visited = True
+        await ctx.session.send_elicit_complete("page-1")
+    elif ctx.protocol_version == MODERN:
+        await bus.publish(CHANGES.get(what) or ResourceUpdated(uri=what))
+    elif what == "tools":
+        await ctx.session.send_tool_list_changed()
+    elif what == "resources":
+        await ctx.session.send_resource_list_changed()
+    elif what == "prompts":
+        await ctx.session.send_prompt_list_changed()
+    elif what in subscribed:
+        await ctx.session.send_resource_updated(what)
+
+
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+least = "debug"
+
+
+async def call_tool(ctx: Any, params: Any) -> Any:
+    log(event="call", tool=params.name)
+    modern = ctx.protocol_version == MODERN
+    try:
+        if params.name == "log":
+            for line in talk["logs"]:
+                # Legacy clients are sent everything: this SDK leaves the level to the server.
+                if modern or LEVELS.index(line["level"]) >= LEVELS.index(least):
+                    await ctx.session.send_log_message(line["level"], line["data"], line.get("logger"), ctx.request_id)
+            return text({})
+        if params.name == "change":
+            await change(ctx, params.arguments["what"])
+            return text({})
+        if params.name == "gate":
+            if not visited:
+                page = types.ElicitRequestURLParams.model_validate(talk["questions"]["page"]["params"])
+                raise UrlElicitationRequiredError([page])
+            return text({})
+        return await ask(ctx, params, talk["tools"][params.name], text)
+    except asyncio.CancelledError:
+        log(event="aborted", tool=params.name)
+        raise
+
+
+async def set_level(_: Any, params: Any) -> types.EmptyResult:
+    global least
+    least = params.level
+    return types.EmptyResult()
+
+
+async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+    names = [*talk["tools"], "gate", "log", "change"]
+    return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=SCHEMA) for name in names])
+
+
+async def list_resources(_: Any, __: Any) -> types.ListResourcesResult:
+    uris = [*talk["notes"], *talk["resources"]]
+    return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in uris])
+
+
+async def list_prompts(_: Any, __: Any) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[types.Prompt(name=name) for name in talk["prompts"]])
+
+
+async def subscribe(_: Any, params: Any) -> types.EmptyResult:
+    subscribed.add(str(params.uri))
+    return types.EmptyResult()
+
+
+async def unsubscribe(_: Any, params: Any) -> types.EmptyResult:
+    subscribed.discard(str(params.uri))
+    return types.EmptyResult()
+
+
+async def roots_changed(_: Any, __: Any) -> None:
+    log(event="notification", method="notifications/roots/list_changed")
+
+
+async def main() -> None:
+    server = Server(
+        "talk-server",
+        version="2.3.0",
+        on_call_tool=call_tool,
+        on_list_tools=list_tools,
+        on_list_resources=list_resources,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_read_resource=read_resource,
+        on_subscribe_resource=subscribe,
+        on_unsubscribe_resource=unsubscribe,
+        on_set_logging_level=set_level,
+        on_roots_list_changed=roots_changed,
+        on_subscriptions_listen=listening,
+    )
+    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="talk-server"))
+    told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    try:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options(told))
+    except BaseExceptionGroup as group:
+        log(event="end", ok=False, why=repr(group.exceptions))
+    else:
+        log(event="end", ok=True)
+
+
+asyncio.run(main())
