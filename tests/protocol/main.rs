@@ -3,7 +3,6 @@
 extern crate alloc;
 
 mod batches;
-mod both_ends;
 mod caching;
 mod calls_in;
 mod calls_out;
@@ -27,6 +26,7 @@ mod never_sent;
 mod news_client;
 mod news_server;
 mod pairs;
+mod parity;
 mod probe;
 mod progress;
 mod rounds;

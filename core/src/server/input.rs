@@ -423,8 +423,8 @@ fn check(
     }
     request.validate().map_err(|misfit| bad(format!("{misfit}")))?;
     // The most special of what is lacking, which includes the others.
-    match declared.missing(&request.needs(version)).iter().last() {
-        Some(lacks) => Err(UseError::PeerLacks(lacks)),
-        None => Ok(()),
-    }
+    let Some(lacks) = declared.missing(&request.needs(version)).iter().last() else { return Ok(()) };
+    // What its revision lacks no client can declare, so the revision is the better reason.
+    Serializer::object(&mut Vec::new(), request, shape::table(version))?;
+    Err(UseError::PeerLacks(lacks))
 }
