@@ -90,6 +90,7 @@ fn unwanted(lone: &mut LoneClient) {
 // ---- modern ------------------------------------------------------------------------------------------------------
 
 // covers: SUB-001, SUB-002, SUB-004, SUB-005, SUB-006, SUB-007, SUB-008, SUB-009, SUB-010, META-020, RES-013
+// covers: STDIO-015
 #[test]
 fn news_is_told_apart_by_the_id_of_the_request() {
     each_cut(|cut| {

@@ -272,7 +272,7 @@ pub(super) const ROWS: &[Row] = &[
     // ---- what revisions lack ---------------------------------------------------------------------------------
     (SENTENCE, Part(F::Sentence)),
     (PAGE_ID, Part(F::PageId)),
-    (PAGE_ID, Lines(Client, "heard notifications/elicitation/complete")),
+    (PAGE_ID, Lines(Client, "the page p-1 is done with")),
     (PAGE_ID, Lines(Server, "the end of the page was told")),
     (FORMS, Scene("a form that is filled in", Client, &FORM, &[NO_FORM])),
     (

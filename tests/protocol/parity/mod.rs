@@ -109,7 +109,7 @@ fn the_reference_is_what_is_written() {
     assert_eq!(text, WRITTEN);
 }
 
-// covers: MRTR-001, ELIC-006, SAMP-003, ROOT-002, RES-010, SUB-001, LOG-004, LOG-007
+// covers: BASE-023, MRTR-001, ELIC-006, SAMP-003, ROOT-002, RES-010, SUB-001, LOG-004, LOG-007
 #[test]
 fn every_pair_with_a_revision_in_common_is_told_the_same() {
     for version in VersionSet::ALL.iter() {

@@ -120,6 +120,7 @@ impl Script {
                 let stale = client.engine().answer(now, id, &json!({}));
                 assert_eq!(stale, Err(UseError::Stale));
             }
+            Event::ElicitationComplete(id) => self.line(format!("the page {id} is done with")),
             Event::Subscribed { key, honoured } => {
                 let honoured = serde_json::to_string(&honoured).expect("JSON");
                 self.line(format!("{} acknowledged: {honoured}", self.subscription(key)));
