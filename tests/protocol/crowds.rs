@@ -6,6 +6,7 @@ use mcp_proto::model::{ElicitUrlParams, InputRequest, InputRequests};
 use mcp_proto::server::{Engine, Event};
 use mcp_proto::tap::ChannelId;
 use mcp_proto::{Capabilities, Capability, Change, Instant, VersionSet};
+use mcp_tests::harness::Rng;
 use mcp_tests::harness::build::{initialize, legacy, modern, modern_with, note};
 use serde_json::{Value, json};
 
@@ -138,6 +139,51 @@ fn who_does_not_read_costs_nobody_else_and_little_itself() {
     let mut want: Vec<String> = uris.into_iter().chain(["tools".into()]).collect();
     want.sort_unstable();
     assert_eq!(told, want);
+}
+
+// covers: SUB-003, SUB-008
+#[test]
+fn whoever_asks_again_on_news_misses_no_change_however_slowly_it_reads() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let mut crowd = Crowd::new(if seed % 2 == 0 { 1 << 20 } else { 600 });
+        let uris: Vec<String> = (0..4).map(|n| format!("tide://{n}")).collect();
+        let channel = crowd.open();
+        crowd.tell(channel, &listen(&uris));
+        crowd.sent(channel);
+        // How often each has changed, and which of these the client has seen: it looks when it is told.
+        let (mut now, mut seen) = ([0; 5], [0; 5]);
+        let look = |said: &Value, now: &[u32; 5], seen: &mut [u32; 5]| {
+            let uri = said["params"]["uri"].as_str();
+            let which = uri.map_or(4, |uri| uris.iter().position(|u| u == uri).expect("one of them"));
+            seen[which] = now[which];
+        };
+        for _ in 0..60 {
+            match rng.below(5) {
+                0 => crowd.pass(60),
+                1 | 2 => {
+                    let said = crowd.engine.outbox(channel).expect("open").pop_message();
+                    if let Some(said) = said {
+                        look(&serde_json::from_slice(&said).expect("JSON"), &now, &mut seen);
+                    }
+                }
+                _ => {
+                    let which = rng.below(5);
+                    now[which] += 1;
+                    let change = uris.get(which).map_or(Change::Tools, |uri| Change::Resource(uri.clone()));
+                    assert_eq!(crowd.publish(&change), 1);
+                }
+            }
+        }
+        for _ in 0..10 {
+            for said in crowd.sent(channel) {
+                look(&said, &now, &mut seen);
+            }
+            crowd.pass(60);
+        }
+        assert_eq!(seen, now, "seed {seed}");
+        assert_eq!(crowd.held(channel), 0);
+    }
 }
 
 // covers: SUB-006
