@@ -116,7 +116,7 @@ fn call_describes_what_is_no_text() {
 #[test]
 fn inspect_shows_what_there_is_to_know() {
     everything(&["inspect"]).ok().says(&[
-        "capabilities  completions, prompts, resources, tools\n",
+        "capabilities  completions, prompts (listChanged), resources (listChanged), tools (listChanged)\n",
         "tools (21)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
