@@ -89,6 +89,7 @@ pub(super) fn compare(scene: &str, reference: &[Line], actual: &[Line], rows: &[
 const REVISION: Why = Why::CannotBeHidden("the revision");
 const SESSION: Why = Why::CannotBeHidden("sessions");
 const RESULTS: Why = Why::CannotBeHidden("a result as JSON");
+const OWN: Why = Why::CannotBeHidden("requests of a server's own");
 const PURPOSE: Why = Why::CannotBeHidden("which call an input is for");
 const REFUSED: Why = Why::CannotBeHidden("an input that is refused, or not given in time");
 const ROUNDS: Why = Why::CannotBeHidden("a client's limit on rounds");
@@ -124,6 +125,7 @@ const CANNOT_PAGE: &str = "cannot ask: elicitation by a web page is not in the r
 const CANNOT_TOOL: &str = "cannot ask: sampling with tools is not in the revision";
 const DONE_UNANSWERED: &str =
     "line ended: not answered: the server needed something first, which was not given in time";
+const DISCOVERED: &str = r#"the ping ended: {"capabilities":{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},"instructions":"Ask for a berth first.","supportedVersions":["2026-07-28"]}"#;
 const CHATTY: &str = r#"chatty ended: {"content":[{"text":"- - - - - -","type":"text"}]}"#;
 
 /// The table: every difference that is permitted
@@ -133,6 +135,17 @@ pub(super) const ROWS: &[Row] = &[
     (SESSION, Lines(Client, "log error None")),
     (RESULTS, Part(F::Stamps)),
     (RESULTS, Part(F::Hints)),
+    (RESULTS, Scene("a ping", Client, &[DISCOVERED], &["the ping ended: {}"])),
+    (OWN, Lines(Client, "asked on its own")),
+    (
+        OWN,
+        Scene(
+            "words of the applications' own",
+            Server,
+            &["cannot ask on its own: the connection is not ready yet"],
+            &[r#"answered on its own: Ok({"metres":4})"#],
+        ),
+    ),
     // ---- questions -------------------------------------------------------------------------------------------
     (PURPOSE, Part(F::Purpose)),
     (PURPOSE, Scene("cancelled while an input is open", Client, &[GONE, CANCELLED], &[CANCELLED, GONE])),

@@ -44,7 +44,7 @@ fn play(scene: &Scene, ours: VersionSet, theirs: VersionSet, cut: Chunker) -> (S
         .capabilities(capabilities(&offers))
         .instructions("Ask for a berth first.")
         .seal(Keys::new([7; 32]), Anchor::default());
-    let client = client(ours).capabilities(can).limits((scene.limits)());
+    let client = client(ours).custom_method("harbor/draught").capabilities(can).limits((scene.limits)());
     let wire = Wire { cut, latency: scene.latency, ..Wire::default() };
     let mut stage = Stage::new(client, server, wire);
     if stage.pair.app.version.is_some() {

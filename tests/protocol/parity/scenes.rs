@@ -53,6 +53,13 @@ fn questions() -> Vec<Scene> {
     vec![
         scene("a call without questions", |s| s.call("plain")),
         scene("a list with hints for a cache", Stage::list),
+        scene("a ping", Stage::ping),
+        scene("words of the applications' own", |s| {
+            s.call("plain");
+            s.tell_server();
+            s.tell_client();
+            s.ask_client();
+        }),
         scene("one question", |s| s.call("line")),
         scene("two questions, one after the other", |s| s.call("twice")),
         scene("the same question again and again", |s| s.call("again")),

@@ -135,7 +135,11 @@ impl Script {
             Event::Log(log) => {
                 self.line(format!("log {} {:?} {} {:?}", log.level, log.logger, log.data, log.call))
             }
-            Event::Notification(n) => self.line(format!("heard {}", n.method)),
+            Event::Notification(n) => self.line(format!("heard {} {:?}", n.method, n.params)),
+            Event::Request(request) => {
+                self.line(format!("asked on its own: {} {:?}", request.method, request.params));
+                client.engine().respond(now, request.id, &json!({"metres": 4})).expect("open");
+            }
             Event::Diagnostic(diagnostic) => {
                 let text = format!("{diagnostic:?}");
                 self.line(format!("odd: {}", text.split('(').next().unwrap_or_default()));
@@ -197,6 +201,20 @@ impl Stage {
     pub(super) fn list(&mut self) {
         let key = self.pair.client.engine().list_tools(self.pair.now, None, &CallOptions::new());
         self.pair.app.names.push((key.expect("a call"), "the list"));
+        self.settle();
+    }
+
+    pub(super) fn ping(&mut self) {
+        let key = self.pair.client.engine().ping(self.pair.now, &CallOptions::new());
+        self.pair.app.names.push((key.expect("a call"), "the ping"));
+        self.settle();
+    }
+
+    /// Tells the server something that is no word of the protocol
+    pub(super) fn tell_server(&mut self) {
+        let sent =
+            self.pair.client.engine().notify(self.pair.now, "harbor/fog", Some(&json!({"thick": true})));
+        sent.expect("ready");
         self.settle();
     }
 
@@ -281,6 +299,25 @@ impl Stage {
     pub(super) fn end_subscriptions(&mut self) {
         let channel = self.pair.server.channel();
         self.pair.server.engine().end_subscriptions(self.pair.now, channel);
+        self.settle();
+    }
+
+    /// Tells the client something that is no word of the protocol
+    pub(super) fn tell_client(&mut self) {
+        let channel = self.pair.server.channel();
+        let params = json!({"from": "north"});
+        let sent = self.pair.server.engine().notify(self.pair.now, channel, "harbor/wind", Some(&params));
+        sent.expect("open");
+        self.settle();
+    }
+
+    /// The server has a question that is no word of the protocol
+    pub(super) fn ask_client(&mut self) {
+        let Pair { app, server, now, .. } = &mut self.pair;
+        let (channel, options) = (server.channel(), CallOptions::new());
+        if let Err(refused) = server.engine().request(*now, channel, "harbor/draught", &json!({}), &options) {
+            app.lines.push(Line::new(Side::Server, format!("cannot ask on its own: {refused}")));
+        }
         self.settle();
     }
 

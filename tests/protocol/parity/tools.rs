@@ -83,7 +83,8 @@ impl Script {
                 self.server_line("session opened");
             }
             Event::Interest { uri, wanted } => self.server_line(format!("interest in {uri}: {wanted}")),
-            Event::Notification(n) => self.server_line(format!("heard {}", n.method)),
+            Event::Notification(n) => self.server_line(format!("heard {} {:?}", n.method, n.params)),
+            Event::Done { outcome, .. } => self.server_line(format!("answered on its own: {outcome:?}")),
             Event::Diagnostic { diagnostic, .. } => {
                 // Ids are the protocol's.
                 let text = format!("{diagnostic:?}");
@@ -114,7 +115,7 @@ impl Script {
                 Some(Err(error)) => line.push_str(&format!(", {key}: none, {error}")),
             }
         }
-        self.server_line(line);
+        self.lines.push(Line::new(Side::Server, line).with(Facet::Revision, call.version().as_str()));
         if tool == "hold" {
             return self.held.push(call);
         }
