@@ -4,7 +4,7 @@ use mcp_proto::Version::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 
 use super::record::Side::{Client, Server};
 use super::record::{Facet as F, Facet, Line, Side};
-use What::{Lines, Part, Scene};
+use What::{Has, Lacks, Lines, Part, Scene};
 
 /// Why something may differ
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +31,15 @@ impl Why {
 /// What may differ
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// A part of lines
+    /// A part of lines is another
     Part(Facet),
-    /// Whether there are lines that begin so
+    /// A part of lines that the reference has is lacking
+    Lacks(Facet),
+    /// There is a part of lines that the reference lacks
+    Has(Facet),
+    /// There are lines that begin so, where the reference has none
     Lines(Side, &'static str),
-    /// In a scene, lines of the reference, and those that stand in their place
+    /// In a scene, lines of the reference, and those that stand in their place wherever they occur
     Scene(&'static str, Side, &'static [&'static str], &'static [&'static str]),
 }
 
@@ -58,21 +62,28 @@ pub(super) fn compare(scene: &str, reference: &[Line], actual: &[Line], rows: &[
         for (_, what) in rows {
             match *what {
                 Part(facet) => {
-                    let lines = want.iter_mut().chain(&mut got);
-                    lines.for_each(|line| line.facets.retain(|(other, _)| *other != facet));
+                    want.iter_mut().for_each(|line| line.drop(facet));
+                    got.iter_mut().for_each(|line| line.drop(facet));
                 }
-                Lines(of, prefix) if of == side => {
-                    want.retain(|line| !line.text.starts_with(prefix));
-                    got.retain(|line| !line.text.starts_with(prefix));
-                }
+                Lacks(facet) => want.iter_mut().for_each(|line| line.drop(facet)),
+                Has(facet) => got.iter_mut().for_each(|line| line.drop(facet)),
+                Lines(of, prefix) if of == side => got.retain(|line| !line.text.starts_with(prefix)),
                 Scene(of, whose, here, instead) if of == scene && whose == side => {
-                    let same = |w: &[Line]| w.iter().map(|line| &*line.text).eq(here.iter().copied());
-                    let Some(at) =
-                        (0..want.len()).find(|at| want.get(*at..at + here.len()).is_some_and(same))
-                    else {
+                    let mut found = 0;
+                    let mut at = 0;
+                    while let Some(window) = want.get(at..at + here.len()) {
+                        if window.iter().map(|line| &*line.text).eq(here.iter().copied()) {
+                            let lines = instead.iter().map(|text| Line::new(side, *text));
+                            want.splice(at..at + here.len(), lines);
+                            found += 1;
+                            at += instead.len();
+                        } else {
+                            at += 1;
+                        }
+                    }
+                    if found == 0 {
                         return Err(format!("the reference of {scene:?} lacks {here:?}: {want:#?}"));
-                    };
-                    want.splice(at..at + here.len(), instead.iter().map(|text| Line::new(side, *text)));
+                    }
                 }
                 _ => {}
             }
@@ -108,6 +119,8 @@ const PAGE_ID: Why = Why::Only(V2025_11_25, "ids of web pages");
 
 // ---- lines that several rows need ----------------------------------------------------------------------------
 
+const UNHEARD: &str = "log of no call: Dropped";
+const HEARD: &str = "log of no call: Queued";
 const GONE: &str = "no longer needed";
 const CANCELLED: &str = "line ended: not answered: cancelled";
 const NO_FISH: &str = r#"line ended: {"content":[{"text":"no - - - - -","type":"text"}]}"#;
@@ -133,8 +146,8 @@ pub(super) const ROWS: &[Row] = &[
     (REVISION, Part(F::Revision)),
     (SESSION, Lines(Server, "session opened")),
     (SESSION, Lines(Client, "log error None")),
-    (RESULTS, Part(F::Stamps)),
-    (RESULTS, Part(F::Hints)),
+    (RESULTS, Lacks(F::Stamps)),
+    (RESULTS, Lacks(F::Hints)),
     (RESULTS, Scene("a ping", Client, &[DISCOVERED], &["the ping ended: {}"])),
     (OWN, Lines(Client, "asked on its own")),
     (
@@ -147,7 +160,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
     ),
     // ---- questions -------------------------------------------------------------------------------------------
-    (PURPOSE, Part(F::Purpose)),
+    (PURPOSE, Lacks(F::Purpose)),
     (PURPOSE, Scene("cancelled while an input is open", Client, &[GONE, CANCELLED], &[CANCELLED, GONE])),
     (
         PURPOSE,
@@ -279,14 +292,23 @@ pub(super) const ROWS: &[Row] = &[
             &["log debug: Queued", "log warning: Queued", "log emergency: Queued"],
         ),
     ),
-    (SESSION, Lines(Server, "log of no call")),
+    (SESSION, Scene("logs before anything was said about them", Server, &[UNHEARD], &[HEARD])),
+    (SESSION, Scene("logs of a level", Server, &[UNHEARD], &[HEARD])),
     (MUTE, Scene("no logs", Server, &["log emergency: Dropped"], &["log emergency: Queued"])),
     (ROOTS, Lines(Server, "heard notifications/roots/list_changed")),
     // ---- what revisions lack ---------------------------------------------------------------------------------
-    (SENTENCE, Part(F::Sentence)),
-    (PAGE_ID, Part(F::PageId)),
+    (SENTENCE, Lacks(F::Sentence)),
+    (PAGE_ID, Has(F::PageId)),
     (PAGE_ID, Lines(Client, "the page p-1 is done with")),
-    (PAGE_ID, Lines(Server, "the end of the page was told")),
+    (
+        PAGE_ID,
+        Scene(
+            "a page",
+            Server,
+            &["the end of the page was told: false"],
+            &["the end of the page was told: true"],
+        ),
+    ),
     (FORMS, Scene("a form that is filled in", Client, &FORM, &[NO_FORM])),
     (
         FORMS,

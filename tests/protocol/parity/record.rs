@@ -57,6 +57,11 @@ impl Line {
         self.facets.push((facet, text.into()));
         self
     }
+
+    /// Leaves a part out
+    pub(super) fn drop(&mut self, facet: Facet) {
+        self.facets.retain(|(other, _)| *other != facet);
+    }
 }
 
 /// How a call ended
