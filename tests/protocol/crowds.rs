@@ -105,7 +105,7 @@ fn the_end_of_a_page_is_told_to_the_client_that_was_sent_there() {
     }
 }
 
-// covers: SUB-003, SUB-008, RES-012
+// covers: SUB-003
 #[test]
 fn who_does_not_read_costs_nobody_else_and_little_itself() {
     let mut crowd = Crowd::new(4_096);
@@ -141,7 +141,6 @@ fn who_does_not_read_costs_nobody_else_and_little_itself() {
     assert_eq!(told, want);
 }
 
-// covers: SUB-003, SUB-008
 #[test]
 fn whoever_asks_again_on_news_misses_no_change_however_slowly_it_reads() {
     for seed in 0..200 {

@@ -296,7 +296,7 @@ fn a_server_ends_a_subscription_in_either_way_or_both() {
     });
 }
 
-// covers: SUB-015, SUB-016, SUB-017
+// covers: SUB-015, SUB-017
 #[test]
 fn the_end_of_the_connection_is_the_end_of_every_subscription() {
     for version in [None].into_iter().chain(LEGACY.map(Some)) {

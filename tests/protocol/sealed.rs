@@ -202,7 +202,7 @@ fn a_state_that_comes_again_is_the_same_call_again() {
     }
 }
 
-// covers: MRTR-021, MRTR-028
+// covers: MRTR-021
 #[test]
 fn without_its_state_a_call_begins_anew() {
     let mut lone = start(keys(), BORN);

@@ -90,7 +90,7 @@ fn same(ours: VersionSet, theirs: VersionSet, version: Version, cut: Chunker) {
 /// What is written down of the reference, so that it does not change along with everything else
 const WRITTEN: &str = include_str!("reference.txt");
 
-// covers: MRTR-014, MRTR-026, ELIC-006, ELIC-007, ROOT-002, ROOT-003, SUB-001, SUB-012, RES-010, LOG-007
+// covers: MRTR-014, MRTR-026, ELIC-007, ROOT-003, SUB-001, SUB-012, LOG-007, SAMP-008
 #[test]
 fn the_reference_is_what_is_written() {
     let mut text = String::new();
