@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod asking;
 mod batches;
 mod caching;
 mod calls_in;
