@@ -125,6 +125,11 @@ const GONE: &str = "no longer needed";
 const CANCELLED: &str = "line ended: not answered: cancelled";
 const NO_FISH: &str = r#"line ended: {"content":[{"text":"no - - - - -","type":"text"}]}"#;
 const ASKED: &str = r#"needs a model: Some("{\"text\":\"A fish?\",\"type\":\"text\"}") with [], 1 messages"#;
+const WAITING: &str = "too late while the input of another is open";
+const HOLD_LATE: &str = "hold ended: not answered: no answer in time";
+const HOLD_LEFT: &str = r#"hold cancelled: by the client, Some("no answer in time")"#;
+const FISH: &str = r#"line ended: {"content":[{"text":"yes - - - - -","type":"text"}]}"#;
+const FISHED: &str = r#"line, delivery 1, state after 0, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
 const NINTH: &str = r#"forever, delivery 9, state after 8, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
 const TENTH: &str = r#"forever, delivery 10, state after 9, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
 const FORM: [&str; 2] = [
@@ -181,6 +186,8 @@ pub(super) const ROWS: &[Row] = &[
             &["line ended: not answered: not finished in the total time allowed", GONE],
         ),
     ),
+    (PURPOSE, Scene(WAITING, Client, &[HOLD_LATE, FISH], &[FISH, HOLD_LATE])),
+    (PURPOSE, Scene(WAITING, Server, &[HOLD_LEFT, FISHED], &[FISHED, HOLD_LEFT])),
     (
         REFUSED,
         Scene(

@@ -5,9 +5,9 @@ use mcp_proto::seal::Keys;
 use mcp_proto::{Anchor, Capabilities, Capability, Era, Fault, Version, VersionSet, server};
 use mcp_tests::harness::{Chunker, Line as Wire};
 
-use self::differences::{ROWS, Row, Why, compare, published};
+use self::differences::{ROWS, Row, What, Why, compare, published};
 use self::record::Line;
-use self::scenes::{Scene, all};
+use self::scenes::{Scene, all, by_chance};
 use self::stage::Stage;
 use crate::common::client;
 
@@ -27,6 +27,17 @@ fn capabilities(all: &[Capability]) -> Capabilities {
 
 /// Plays a scene; the revision that was settled on, and what both applications were told
 fn play(scene: &Scene, ours: VersionSet, theirs: VersionSet, cut: Chunker) -> (Stage, Option<Version>) {
+    act(scene, scene.play, ours, theirs, cut)
+}
+
+/// The same with something else to play
+fn act(
+    scene: &Scene,
+    play: impl FnOnce(&mut Stage),
+    ours: VersionSet,
+    theirs: VersionSet,
+    cut: Chunker,
+) -> (Stage, Option<Version>) {
     use Capability as C;
     let can = scene.declares.map_or_else(
         || capabilities(&[C::SamplingTools, C::RootsListChanged, C::ElicitationForm, C::ElicitationUrl]),
@@ -48,7 +59,7 @@ fn play(scene: &Scene, ours: VersionSet, theirs: VersionSet, cut: Chunker) -> (S
     let wire = Wire { cut, latency: scene.latency, ..Wire::default() };
     let mut stage = Stage::new(client, server, wire);
     if stage.pair.app.version.is_some() {
-        (scene.play)(&mut stage);
+        play(&mut stage);
         assert!(stage.is_quiet(), "{}: {:#?}", scene.name, stage.pair.app);
     }
     let version = stage.pair.app.version;
@@ -129,6 +140,27 @@ fn how_bytes_are_cut_changes_nothing() {
         let only = VersionSet::only(version);
         for cut in [Chunker::Bytewise, Chunker::Seeded(1)] {
             same(only, only, version, cut);
+        }
+    }
+}
+
+#[test]
+fn what_happens_by_chance_is_told_the_same() {
+    let scene = all().into_iter().next().expect("a scene");
+    for seed in 0..40 {
+        let run = |version| {
+            let only = VersionSet::only(version);
+            let (stage, _) = act(&scene, |s| by_chance(s, seed), only, only, Chunker::Seeded(seed));
+            stage.pair.app.lines
+        };
+        let reference = run(REFERENCE);
+        assert!(reference.len() > 30, "much happens: {reference:#?}");
+        for version in VersionSet::LEGACY.iter() {
+            let rows: Vec<Row> =
+                permitted(version).into_iter().filter(|(_, what)| !matches!(what, What::Scene(..))).collect();
+            if let Err(why) = compare("by chance", &reference, &run(version), &rows) {
+                panic!("seed {seed} in {version}: {why}");
+            }
         }
     }
 }

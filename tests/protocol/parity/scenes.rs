@@ -4,10 +4,11 @@ use core::time::Duration;
 
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_proto::{CallOptions, Capabilities, Change, Limits};
+use mcp_tests::harness::Rng;
 use serde_json::json;
 
 use super::stage::Stage;
-use crate::common::{limits, secs};
+use crate::common::{limits, ms, secs};
 
 /// What a scene plays
 pub(super) struct Scene {
@@ -248,6 +249,14 @@ fn late() -> Vec<Scene> {
             s.pass(secs(600));
             s.answer(0);
         }),
+        scene("too late while the input of another is open", |s| {
+            s.wait();
+            s.send("hold", &quick());
+            s.call("line");
+            s.pass(secs(31));
+            s.answer(0);
+            s.pass(secs(31));
+        }),
         scene("an input that nobody answers", |s| {
             s.wait();
             s.send("line", &quick());
@@ -298,4 +307,40 @@ fn ends() -> Vec<Scene> {
             s.kill_server();
         }),
     ]
+}
+
+/// A scene by chance: calls, questions, answers and news in any order, without what may differ by more than a part
+pub(super) fn by_chance(s: &mut Stage, seed: u64) {
+    let mut rng = Rng::new(seed);
+    s.wait();
+    let (mut subscribed, mut holding) = (false, false);
+    for _ in 0..60 {
+        match rng.below(12) {
+            0..=2 => s.call(*rng.pick(&["plain", "line", "twice", "several", "dirs", "again"])),
+            3..=6 if s.open_inputs() > 0 => s.answer(rng.below(s.open_inputs())),
+            7 if !holding => {
+                holding = true;
+                s.call("hold");
+            }
+            8 if s.is_holding() => s.go(),
+            9 if s.is_holding() && rng.chance(30) => {
+                holding = false;
+                s.cancel("hold");
+            }
+            10 if subscribed => s.publish(rng.pick(&each_change())),
+            10 => {
+                subscribed = true;
+                s.subscribe("all", &all_news());
+            }
+            11 => s.pass(ms(300)),
+            _ => {}
+        }
+    }
+    while s.open_inputs() > 0 || s.is_holding() {
+        if s.is_holding() {
+            s.go();
+        } else {
+            s.answer(0);
+        }
+    }
 }

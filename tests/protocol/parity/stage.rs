@@ -255,6 +255,11 @@ impl Stage {
         self.settle();
     }
 
+    /// Whether the server's application has a call in work
+    pub(super) fn is_holding(&self) -> bool {
+        !self.pair.app.held.is_empty()
+    }
+
     pub(super) fn open_inputs(&self) -> usize {
         self.pair.app.inputs.len()
     }
