@@ -309,6 +309,9 @@ fn ends() -> Vec<Scene> {
     ]
 }
 
+/// Tools that need nothing but answers
+const TOOLS: [&str; 6] = ["plain", "line", "twice", "several", "dirs", "again"];
+
 /// A scene by chance: calls, questions, answers and news in any order, without what may differ by more than a part
 pub(super) fn by_chance(s: &mut Stage, seed: u64) {
     let mut rng = Rng::new(seed);
@@ -316,7 +319,7 @@ pub(super) fn by_chance(s: &mut Stage, seed: u64) {
     let (mut subscribed, mut holding) = (false, false);
     for _ in 0..60 {
         match rng.below(12) {
-            0..=2 => s.call(*rng.pick(&["plain", "line", "twice", "several", "dirs", "again"])),
+            0..=2 => s.call(TOOLS[rng.below(TOOLS.len())]),
             3..=6 if s.open_inputs() > 0 => s.answer(rng.below(s.open_inputs())),
             7 if !holding => {
                 holding = true;
