@@ -1,13 +1,14 @@
 //! Answers that a server did not ask for, or not like this: none of them does harm, and what was asked stays open.
 
 use mcp_proto::model::{InputRequest, InputRequests};
+use mcp_proto::seal::Keys;
 use mcp_proto::server::{self, Call, Event};
-use mcp_proto::{CallError, Capabilities, Capability, Diagnostic, UseError, Version, VersionSet};
+use mcp_proto::{Anchor, CallError, Capabilities, Capability, Diagnostic, UseError, Version, VersionSet};
 use mcp_tests::harness::build::{legacy, modern_with, result, value};
 use mcp_tests::harness::{Chunker, LoneServer, each_cut};
 use serde_json::{Value, json};
 
-use crate::common::{limits, server};
+use crate::common::{limits, secs, server};
 
 const NEWEST: Version = Version::V2025_11_25;
 
@@ -50,7 +51,6 @@ fn late(lone: &mut LoneServer, message: &Value) {
     lone.still();
 }
 
-// covers: BASE-006, CANC-013
 #[test]
 fn the_first_answer_counts_and_a_second_one_is_late() {
     each_cut(|cut| {
@@ -76,7 +76,6 @@ fn the_first_answer_counts_and_a_second_one_is_late() {
     });
 }
 
-// covers: BASE-017
 #[test]
 fn answers_to_nothing_are_told_and_change_nothing() {
     each_cut(|cut| {
@@ -104,7 +103,7 @@ fn answers_to_nothing_are_told_and_change_nothing() {
     });
 }
 
-// covers: MRTR-020
+// covers: BASE-017
 #[test]
 fn a_response_that_is_none_ends_its_question_alone() {
     for odd in [
@@ -138,7 +137,6 @@ fn a_response_that_is_none_ends_its_question_alone() {
     }
 }
 
-// covers: MRTR-026
 #[test]
 fn no_more_is_asked_at_once_than_answers_are_taken() {
     let few = || config().limits(limits(|l| l.max_inputs = 8));
@@ -187,6 +185,31 @@ fn ten_thousand_calls_that_wait_are_bounded_and_all_of_them_end() {
     assert_eq!(lone.pipe.engine().live_calls(), 0);
 }
 
+// covers: MRTR-025
+#[test]
+fn ten_thousand_modern_calls_that_wait_are_nowhere() {
+    let seals = config()
+        .seal(Keys::new([7; 32]), Anchor::default())
+        .limits(limits(|l| (l.max_live_calls, l.max_pending_calls) = (1, 1)));
+    let mut lone = LoneServer::server(seals, Chunker::Whole);
+    let everything = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
+    let request = |id: u32, params: Value| modern_with(id, "tools/call", params, &everything);
+    let mut last = Value::Null;
+    for id in 0..10_000 {
+        let call = lone.take(&request(id, json!({"name": "book"})));
+        lone.need_input(&call, &roots(["a"]), b"x").expect("it may be asked");
+        last = lone.reply()["result"]["requestState"].clone();
+        assert_eq!(lone.pipe.engine().live_calls(), 0);
+    }
+    // Whether any of them comes back is the client's affair.
+    let more = json!({"name": "book", "requestState": last, "inputResponses": {"a": {"roots": []}}});
+    let call = lone.take(&request(10_000, more));
+    assert_eq!((call.attempt(), call.state()), (1, Some(&b"x"[..])));
+    lone.complete(call.id(), &json!({"content": []}));
+    lone.pass(secs(7_200));
+    lone.still();
+}
+
 // covers: CANC-010, CANC-013
 #[test]
 fn answers_to_a_call_that_was_given_up_are_late() {
@@ -203,7 +226,7 @@ fn answers_to_a_call_that_was_given_up_are_late() {
         // And what the handler was told when it gave no answer in time is an error that says so.
         let asked = waiting(&mut lone, 2);
         lone.tell(&result(&asked[0], found("file:///x")));
-        lone.pass(crate::common::secs(3_601));
+        lone.pass(secs(3_601));
         let call = loop {
             match lone.event() {
                 Event::Call(call) => break call,
