@@ -89,12 +89,13 @@ impl Engine {
         let Some(c) = self.link.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
         let news = &mut c.extra.news;
         let left = c.outbox.consumed();
-        if left >= news.until {
+        let begins = left >= news.until;
+        if begins {
             // All that was said before has left: what is said from now on is new to the peer.
             news.round = news.round.wrapping_add(1).max(1);
             news.from = left + c.outbox.len() as u64;
         }
-        let told = subs.was_told(target, place, news.round);
+        let told = !begins && subs.was_told(target, place, news.round);
         if told && left <= news.from {
             return true;
         }
