@@ -97,6 +97,17 @@
 //! A client asks with `server/discover` and falls back to `initialize`; what it found out can be stored
 //! ([`client::Verdict`]). A server answers each request in the era that it is made in, both on one stream if need be.
 //!
+//! # What cannot be hidden
+//!
+//! An application can be written without knowing the era; what it is told is the same, but for this.
+//!
+#![doc = include_str!("eras.md")]
+//!
+//! No cancellation reaches a handler between two rounds: nobody works on the call then, in either era.
+//!
+//! What a revision lacks altogether, such as forms before 2025-06-18, web pages and tools for models before 2025-11-25,
+//! is refused with a typed error before anything is sent ([`UseError`]).
+//!
 //! # Layers
 //!
 //! Each is usable without those above it: [`frame::line`] cuts a byte stream into messages; [`server::Engine`] and

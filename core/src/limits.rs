@@ -104,8 +104,9 @@ pub struct Limits {
     pub max_input_rounds: u32,
     /// Answers that one call may come with, those of earlier rounds included (default 64, small 8)
     ///
-    /// Reached: what is beyond is ignored, as surplus answers are (MRTR-028). A client's call whose server needs more at
-    /// once ends with [`CallError::BadInputRequest`](crate::CallError).
+    /// Reached: a server's handler cannot ask for more ([`UseError::Full`](crate::UseError)), and what comes beyond is
+    /// ignored, as surplus answers are (MRTR-028). A client's call whose server needs more at once ends with
+    /// [`CallError::BadInputRequest`](crate::CallError).
     pub max_inputs: usize,
     /// Longest `requestState` that is made or accepted (default 64 KiB, small 2 KiB)
     ///

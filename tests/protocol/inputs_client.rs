@@ -117,7 +117,7 @@ fn an_answer_is_the_response() {
     }
 }
 
-// covers: ELIC-003, ELIC-005, ELIC-031, ELIC-009, SAMP-007, SAMP-009, ERR-021, ROOT-006
+// covers: ELIC-003, ELIC-005, ELIC-031, ELIC-009, SAMP-007, SAMP-009, ERR-020, ERR-021, ERR-022, ROOT-006
 #[test]
 fn what_was_not_declared_is_refused_before_anybody_is_asked() {
     let tools =
@@ -183,7 +183,7 @@ fn what_cannot_be_read_is_refused() {
     lone.works();
 }
 
-// covers: SAMP-015, ROOT-006
+// covers: SAMP-015, ROOT-006, ERR-013
 #[test]
 fn a_refusal_is_the_error_that_the_server_gets() {
     each_cut(|cut| {

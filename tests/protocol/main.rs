@@ -2,14 +2,15 @@
 
 extern crate alloc;
 
+mod asking;
 mod batches;
-mod both_ends;
 mod caching;
 mod calls_in;
 mod calls_out;
 mod cancel;
 mod classify;
 mod common;
+mod crowds;
 mod downgrade;
 mod errors;
 mod flow;
@@ -27,10 +28,13 @@ mod never_sent;
 mod news_client;
 mod news_server;
 mod pairs;
+mod parity;
 mod probe;
 mod progress;
 mod rounds;
+mod sealed;
 mod slow_start;
+mod stray_answers;
 mod tap;
 mod timeouts;
 mod tolerance;

@@ -90,6 +90,7 @@ fn unwanted(lone: &mut LoneClient) {
 // ---- modern ------------------------------------------------------------------------------------------------------
 
 // covers: SUB-001, SUB-002, SUB-004, SUB-005, SUB-006, SUB-007, SUB-008, SUB-009, SUB-010, META-020, RES-013
+// covers: STDIO-015
 #[test]
 fn news_is_told_apart_by_the_id_of_the_request() {
     each_cut(|cut| {
@@ -295,7 +296,7 @@ fn a_server_ends_a_subscription_in_either_way_or_both() {
     });
 }
 
-// covers: SUB-015, SUB-016, SUB-017
+// covers: SUB-015, SUB-017
 #[test]
 fn the_end_of_the_connection_is_the_end_of_every_subscription() {
     for version in [None].into_iter().chain(LEGACY.map(Some)) {

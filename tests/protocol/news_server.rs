@@ -93,7 +93,7 @@ fn a_subscription_is_acknowledged_first_and_told_what_it_asked_for() {
     });
 }
 
-// covers: SUB-006, DEC-032, SUB-019
+// covers: SUB-006, SUB-019
 #[test]
 fn what_was_not_promised_is_not_honoured() {
     let mut lone = LoneServer::server(config(&[Capability::ToolsListChanged]), Chunker::Whole);

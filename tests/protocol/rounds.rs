@@ -81,7 +81,7 @@ fn accept() -> Value {
 }
 
 // covers: MRTR-002, MRTR-004, MRTR-006, MRTR-008, MRTR-012, MRTR-014, MRTR-015, MRTR-016, MRTR-018, MRTR-019
-// covers: ELIC-007, SAMP-003, ROOT-003, MRTR-010, MRTR-011, MRTR-026
+// covers: ELIC-002, ELIC-007, SAMP-003, ROOT-003, MRTR-010, MRTR-011, MRTR-026
 #[test]
 fn a_call_is_repeated_with_what_the_server_needs_and_keeps_its_key() {
     for method in ["tools/call", "prompts/get", "resources/read"] {
@@ -132,6 +132,9 @@ fn a_call_is_repeated_with_what_the_server_needs_and_keeps_its_key() {
             });
             assert_eq!(sent_params(&second), want);
             assert_eq!(second["params"]["_meta"], first["params"]["_meta"]);
+            let declared = &second["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+            let can = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}});
+            assert_eq!(declared, &can);
             assert!(lone.transcript.sent.last().is_some_and(|line| !line.contains("resultType")));
             // A second round without a state: it must not come back.
             lone.tell(&needs(&second, &json!({"inputRequests": {"again": roots()}})));

@@ -28,9 +28,9 @@ mod targets;
 mod tokens;
 
 /// The areas in which each requirement of the core or an adapter needs a test or a reason.
-pub const WATCHED: [&str; 20] = [
+pub const WATCHED: [&str; 26] = [
     "BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING", "TOOL", "RES",
-    "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT",
+    "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT", "MRTR", "ELIC", "SAMP", "ROOT", "SUB", "LOG",
 ];
 
 /// A row of `spec-map.tsv`.
@@ -311,7 +311,7 @@ mod tests {
             found.text,
             "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  HTTP       1/1\n\n\
              without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING TOOL RES PROMPT COMP \
-             PAGE CONT CACHE SCHEMA EXT): 1\n  BASE-003   later\n"
+             PAGE CONT CACHE SCHEMA EXT MRTR ELIC SAMP ROOT SUB LOG): 1\n  BASE-003   later\n"
         );
     }
 

@@ -34,9 +34,11 @@ pub(super) struct Extra {
 /// The news that were sent last on a channel
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// Where they end in the output, counted from its beginning
+    /// Where they begin in the output, counted from its beginning
+    pub(super) from: u64,
+    /// Where they end
     pub(super) until: u64,
-    /// Counts the batches that left together
+    /// Counts the batches that were told until all of it had left
     pub(super) round: u32,
     /// A timer is set for what is held back
     pub(super) due: bool,
@@ -50,7 +52,7 @@ impl Extra {
             session: None,
             known_meta: None,
             listeners: Vec::new(),
-            news: News { until: 0, round: 0, due: false },
+            news: News { from: 0, until: 0, round: 0, due: false },
             principal: None,
         }
     }

@@ -94,8 +94,9 @@ impl Engine {
     /// Refused, with nothing sent and the call still open: for methods other than `tools/call`, `prompts/get` and
     /// `resources/read` (MRTR-002, MRTR-003), with nothing to ask and no state (MRTR-005), for what the client did not
     /// declare ([`UseError::PeerLacks`]; MRTR-009, ELIC-005, SAMP-002, SAMP-008, ROOT-010), for what the revision has no
-    /// form for, after [`Limits::max_input_rounds`](crate::Limits::max_input_rounds), and without keys to seal with
-    /// where something has to be sealed ([`UseError::NoKeys`]).
+    /// form for, after [`Limits::max_input_rounds`](crate::Limits::max_input_rounds), for more than
+    /// [`Limits::max_inputs`](crate::Limits::max_inputs) answers in all, and without keys to seal with where something
+    /// has to be sealed ([`UseError::NoKeys`]).
     pub fn need_input(
         &mut self,
         now: Instant,
@@ -112,6 +113,11 @@ impl Engine {
         }
         if call.attempt() >= self.link.limits.max_input_rounds {
             return Err(UseError::Full("max_input_rounds"));
+        }
+        let nothing = Round::default();
+        let carried = call.round.as_deref().unwrap_or(&nothing).carried(requests).count();
+        if requests.len() + carried > self.link.limits.max_inputs {
+            return Err(UseError::Full("max_inputs"));
         }
         let declared = Capabilities::declared(&self.peer(call).capabilities);
         for (key, request) in requests.iter() {
@@ -424,8 +430,8 @@ fn check(
     }
     request.validate().map_err(|misfit| bad(format!("{misfit}")))?;
     // The most special of what is lacking, which includes the others.
-    match declared.missing(&request.needs(version)).iter().last() {
-        Some(lacks) => Err(UseError::PeerLacks(lacks)),
-        None => Ok(()),
-    }
+    let Some(lacks) = declared.missing(&request.needs(version)).iter().last() else { return Ok(()) };
+    // What its revision lacks no client can declare, so the revision is the better reason.
+    Serializer::object(&mut Vec::new(), request, shape::table(version))?;
+    Err(UseError::PeerLacks(lacks))
 }

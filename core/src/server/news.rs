@@ -88,20 +88,26 @@ impl Engine {
         let Some(channel) = subs.get(key).map(|l| l.channel) else { return true };
         let Some(c) = self.link.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
         let news = &mut c.extra.news;
-        if c.outbox.len() >= self.link.limits.outbox_mark {
+        let left = c.outbox.consumed();
+        let begins = left >= news.until;
+        if begins {
+            // All that was said before has left: what is said from now on is new to the peer.
+            news.round = news.round.wrapping_add(1).max(1);
+            news.from = left + c.outbox.len() as u64;
+        }
+        let told = !begins && subs.was_told(target, place, news.round);
+        if told && left <= news.from {
+            return true;
+        }
+        // What has left in part may have been read, and then this is new to the peer: it is told when the rest has left.
+        if told || c.outbox.len() >= self.link.limits.outbox_mark {
             subs.hold(target, place);
             if !core::mem::replace(&mut news.due, true) {
                 self.link.deadlines.arm(self.link.now + SOON, Timer::News(channel));
             }
             return true;
         }
-        if c.outbox.consumed() >= news.until {
-            // All that was said before has left: what is said from now on is new to the peer.
-            news.round = news.round.wrapping_add(1).max(1);
-        }
-        if subs.tell(target, place, news.round) {
-            return true;
-        }
+        subs.tell(target, place, news.round);
         let mark = c.outbox.mark();
         let id = subs.get(key).and_then(|l| l.id.as_ref());
         wording.write(c.outbox.tail(), target, subs.uri(target), id);

@@ -174,26 +174,37 @@ impl Subscriptions {
         }
     }
 
-    /// Whether a listener was told of this in `round` already; if not, it is from now on
-    pub(super) fn tell(&mut self, target: Target, place: usize, round: u32) -> bool {
+    /// Whether a listener was told of this in `round`
+    pub(super) fn was_told(&self, target: Target, place: usize, round: u32) -> bool {
         match target {
             Target::List(list) => {
-                let Some((key, (kind, _))) = self.at(target, place).zip(LISTS.get(list)) else { return true };
-                let Some(listener) = self.listeners.get_mut(key) else { return true };
+                let listener = self.at(target, place).and_then(|key| self.listeners.get(key));
+                let kind = LISTS.get(list).map_or(0, |(kind, _)| *kind);
+                listener.is_some_and(|l| l.round == round && l.told & kind != 0)
+            }
+            Target::Topic(topic) => {
+                let follower = self.topics.get(topic).and_then(|t| t.followers.get(place));
+                follower.is_some_and(|follower| follower.round == round)
+            }
+        }
+    }
+
+    /// Notes that a listener is told of this in `round`
+    pub(super) fn tell(&mut self, target: Target, place: usize, round: u32) {
+        match target {
+            Target::List(list) => {
+                let Some((key, (kind, _))) = self.at(target, place).zip(LISTS.get(list)) else { return };
+                let Some(listener) = self.listeners.get_mut(key) else { return };
                 if listener.round != round {
                     (listener.round, listener.told) = (round, 0);
                 }
-                let told = listener.told & kind != 0;
                 listener.told |= kind;
                 listener.held &= !kind;
-                told
             }
             Target::Topic(topic) => {
-                let follower = self.topics.get_mut(topic).and_then(|t| t.followers.get_mut(place));
-                follower.is_none_or(|follower| {
-                    follower.held = false;
-                    core::mem::replace(&mut follower.round, round) == round
-                })
+                if let Some(f) = self.topics.get_mut(topic).and_then(|t| t.followers.get_mut(place)) {
+                    (f.round, f.held) = (round, false);
+                }
             }
         }
     }
@@ -280,7 +291,9 @@ mod tests {
         subs.follow(a, "x:1");
         for change in [Change::Tools, Change::Resource("x:1".into())] {
             let target = subs.target(&change).expect("somebody");
-            assert!(!subs.tell(target, 0, 1) && subs.tell(target, 0, 1) && !subs.tell(target, 0, 2));
+            assert!(!subs.was_told(target, 0, 1));
+            subs.tell(target, 0, 1);
+            assert!(subs.was_told(target, 0, 1) && !subs.was_told(target, 0, 2));
             subs.hold(target, 0);
             subs.hold(target, 0);
         }

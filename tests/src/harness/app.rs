@@ -14,6 +14,7 @@ use mcp_proto::{
 use serde_json::{Value, json};
 
 use super::build::value;
+use super::pair::Applications;
 
 /// Both applications
 #[derive(Debug, Default)]
@@ -89,7 +90,7 @@ impl App {
         &found.unwrap_or_else(|| panic!("{key:?} is no call, or one that has ended")).1
     }
 
-    pub(super) fn client(&mut self, now: Instant, client: &mut Client, event: client::Event) {
+    fn hear(&mut self, now: Instant, client: &mut Client, event: client::Event) {
         use client::Event;
         assert!(self.client_end.is_none(), "after the end: {event:?}");
         let line = match event {
@@ -146,7 +147,7 @@ impl App {
 
     // ---- the server ------------------------------------------------------------------------------------------
 
-    pub(super) fn server(&mut self, now: Instant, server: &mut Server, event: server::Event) {
+    fn serve(&mut self, now: Instant, server: &mut Server, event: server::Event) {
         use server::Event;
         assert!(self.server_end.is_none(), "after the end: {event:?}");
         let line = match event {
@@ -230,6 +231,16 @@ impl App {
         let (id, _) = self.open.remove(0);
         let result = json!({"content": [{"type": "text", "text": "at last"}]});
         server.engine().complete(now, id, &result).expect("open");
+    }
+}
+
+impl Applications for App {
+    fn client(&mut self, now: Instant, client: &mut Client, event: client::Event) {
+        self.hear(now, client, event);
+    }
+
+    fn server(&mut self, now: Instant, server: &mut Server, event: server::Event) {
+        self.serve(now, server, event);
     }
 }
 

@@ -18,7 +18,7 @@ mod wire;
 
 pub use app::App;
 pub use lone::{Lone, LoneClient, LoneServer, Transcript};
-pub use pair::{Line, Pair};
+pub use pair::{Applications, Line, Pair};
 pub use rng::Rng;
 pub use say::{client as say_client, server as say_server};
 pub use watch::{Message, Watch};

@@ -37,9 +37,17 @@ impl From<Chunker> for Line {
     }
 }
 
+/// The two applications of a [`Pair`]
+pub trait Applications: core::fmt::Debug {
+    /// The client is told something
+    fn client(&mut self, now: Instant, client: &mut Client, event: client::Event);
+    /// The server is told something
+    fn server(&mut self, now: Instant, server: &mut Server, event: server::Event);
+}
+
 /// A client, a server, the wire between them and the two applications
 #[derive(Debug)]
-pub struct Pair {
+pub struct Pair<A = App> {
     /// The time
     pub now: Instant,
     /// The client
@@ -47,7 +55,7 @@ pub struct Pair {
     /// The server
     pub server: Server,
     /// Both applications
-    pub app: App,
+    pub app: A,
     /// What passed, both directions
     pub watch: Watch,
     /// Whether the client's process reads
@@ -128,13 +136,21 @@ impl Pair {
     /// Connects a client and a server; the applications are [`App`]'s
     #[must_use]
     pub fn new(client: client::Config, server: server::Config, line: impl Into<Line>) -> Self {
+        Self::with(App::default(), client, server, line)
+    }
+}
+
+impl<A: Applications> Pair<A> {
+    /// Connects a client and a server of these applications
+    #[must_use]
+    pub fn with(app: A, client: client::Config, server: server::Config, line: impl Into<Line>) -> Self {
         let line = line.into();
         let watch = Watch::new(server.get_versions());
         Self {
             now: Instant::ZERO,
             client: Client::new(Arc::new(client), Instant::ZERO),
             server: Server::new(Arc::new(server), Instant::ZERO),
-            app: App::default(),
+            app,
             watch,
             client_reads: true,
             server_reads: true,
