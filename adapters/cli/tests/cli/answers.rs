@@ -58,7 +58,7 @@ fn inspect_is_good_to_read() {
     let want = [
         "server        mcp-probe ",
         "era           legacy, revision 2025-11-25",
-        "capabilities  tools\n",
+        "capabilities  tools (listChanged)\n",
         "tools (4)\n",
         "  echo  Echo\n      Answers with the text that it is given\n      takes    text  string  What to answer\n",
         "      returns  sum  number  a + b\n",

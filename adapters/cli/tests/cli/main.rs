@@ -6,6 +6,7 @@ mod answers;
 mod asks;
 #[cfg(unix)]
 mod check;
+mod conversations;
 mod demo;
 mod everything;
 mod failures;
