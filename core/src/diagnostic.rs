@@ -50,7 +50,8 @@ pub enum Diagnostic {
         /// Its id
         id: RequestId,
     },
-    /// News that nobody subscribed to, or not with this subscription (SUB-003, SUB-004, SUB-008); it was ignored
+    /// News that nobody subscribed to, or not with this subscription (SUB-003, SUB-004, SUB-008), or of a web page that
+    /// nobody was sent to (ELIC-027); it was ignored
     UnwantedNews(Box<str>),
     /// The peer answered in a way that contradicts the era that was settled on; a remembered verdict is worthless
     EraContradicted,
@@ -79,7 +80,7 @@ impl core::fmt::Display for Diagnostic {
             Self::UnexpectedRequest { method, id } => {
                 write!(f, "a request that this side never gets: `{method}` (id {id})")
             }
-            Self::UnwantedNews(method) => write!(f, "a `{method}` that nobody subscribed to"),
+            Self::UnwantedNews(method) => write!(f, "a `{method}` that nobody waits for"),
             Self::EraContradicted => f.write_str("an answer that contradicts the era that was settled on"),
         }
     }

@@ -377,3 +377,50 @@ fn changed_roots_are_told_where_that_was_promised() {
     lone.pipe.engine().roots_changed(lone.now).expect("ready");
     lone.still();
 }
+
+// covers: ELIC-025, ELIC-027, ELIC-028, ELIC-030
+#[test]
+fn the_user_is_done_at_pages_that_were_asked_for_and_nowhere_else() {
+    each_cut(|cut| {
+        let mut lone = lone(NEWEST, &ALL, cut);
+        let done = |lone: &mut LoneClient, id: &str| {
+            lone.tell(&note("notifications/elicitation/complete", json!({"elicitationId": id})));
+        };
+        let unknown = |lone: &mut LoneClient, id: &str| {
+            done(lone, id);
+            assert!(matches!(lone.diagnostic(), Diagnostic::UnwantedNews(_)), "{id}");
+            lone.still();
+        };
+        unknown(&mut lone, "e1");
+        let input = asks(&mut lone, "u", "elicitation/create", page(&json!({})));
+        lone.answer(input.id, &json!({"action": "accept"}));
+        lone.reply();
+        unknown(&mut lone, "e2");
+        done(&mut lone, "e1");
+        assert!(matches!(lone.event(), client::Event::ElicitationComplete(id) if id == "e1"));
+        unknown(&mut lone, "e1");
+        // A call that is refused for want of a visit names the pages too.
+        let (call, sent) = lone.calls("tools/call", &json!({"name": "x"}), &CallOptions::new());
+        let data = json!({"elicitations": [page(&json!({"elicitationId": "e3"}))]});
+        lone.tell(&json!({"jsonrpc": "2.0", "id": sent["id"],
+            "error": {"code": -32042, "message": "first", "data": data}}));
+        let Err(CallError::Rpc(refusal)) = lone.done(call) else { panic!("a refusal") };
+        assert_eq!(refusal.as_url_elicitation_required().expect("pages").elicitations.len(), 1);
+        done(&mut lone, "e3");
+        assert!(matches!(lone.event(), client::Event::ElicitationComplete(id) if id == "e3"));
+        lone.tell(&note("notifications/elicitation/complete", json!({"elicitationId": 1})));
+        assert!(matches!(lone.diagnostic(), Diagnostic::InvalidNotification(_)));
+        // Whoever sends people to page after page has the first ones forgotten.
+        for n in 0..100 {
+            let input =
+                asks(&mut lone, "u", "elicitation/create", page(&json!({"elicitationId": n.to_string()})));
+            lone.answer(input.id, &json!({"action": "decline"}));
+            lone.reply();
+        }
+        unknown(&mut lone, "35");
+        done(&mut lone, "36");
+        assert!(matches!(lone.event(), client::Event::ElicitationComplete(id) if id == "36"));
+        lone.works();
+        lone.transcript
+    });
+}

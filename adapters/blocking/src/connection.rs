@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Event, Input, Peer, Request, Verdict};
+use mcp_proto::client::{Config, Event, Input, Peer, Request, SubscriptionKey, Verdict};
+use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
 use mcp_std::catch;
@@ -18,6 +19,9 @@ use crate::drive::{Drive, Opening};
 use crate::error::{Closed, Error};
 use crate::link::Link;
 use crate::memory::Memory;
+
+/// What a server honours of a subscription, or why there is none
+type Acknowledged = Result<SubscriptionFilter, Option<CallError>>;
 
 /// Who is told of the progress of one call
 pub(crate) type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
@@ -32,6 +36,8 @@ pub(crate) struct Connection {
     patience: Patience,
     /// Calls whose outcome nobody has taken yet, with it once it is there
     calls: Vec<(CallKey, Option<Result<RawJson, CallError>>)>,
+    /// The subscription that is waited for, with what became of it
+    subscribing: Option<(SubscriptionKey, Option<Acknowledged>)>,
     /// Told once, when the connection is ready
     peer: Option<Peer>,
     was_ready: bool,
@@ -64,6 +70,7 @@ impl Connection {
             link,
             patience,
             calls: Vec::new(),
+            subscribing: None,
             peer: None,
             was_ready: false,
             verdict: None,
@@ -153,6 +160,21 @@ impl Connection {
                 Ok(())
             }
             Event::Notification(notification) => catch(|| handler.notification(&notification)),
+            Event::Subscribed { key, honoured } => {
+                if let Some((_, place)) = self.subscribing.as_mut().filter(|(other, _)| *other == key) {
+                    *place = Some(Ok(honoured));
+                }
+                Ok(())
+            }
+            Event::SubscriptionEnded { key, error, .. } => {
+                if let Some((_, place)) = self.subscribing.as_mut().filter(|(other, _)| *other == key) {
+                    *place = Some(Err(error));
+                    Ok(())
+                } else {
+                    catch(|| handler.subscription_ended(key, error.as_ref()))
+                }
+            }
+            Event::ElicitationComplete(id) => catch(|| handler.elicitation_complete(&id)),
             Event::Changed { change, .. } => {
                 self.memory.notice(&change);
                 catch(|| handler.changed(&change))
@@ -206,7 +228,12 @@ impl Connection {
     fn answer_input(&mut self, input: &Input) {
         let (now, handler) = (self.drive.now(), &mut self.handler);
         let outcome = catch(|| handler.input(input))
-            .unwrap_or_else(|_| Err(RpcError::internal("the handler of the input panicked")));
+            .unwrap_or_else(|_| Err(RpcError::internal("the handler of the input panicked")))
+            .and_then(|answer| match input.request.check(&answer) {
+                Ok(()) => Ok(answer),
+                // ELIC-020; what is wrong is for the one who wrote the handler
+                Err(misfit) => Err(RpcError::internal(alloc::format!("the answer does not fit: {misfit}"))),
+            });
         let engine = self.pipe.engine();
         let refused = match outcome {
             Ok(result) => match engine.answer(now, input.id, &result) {
@@ -284,6 +311,29 @@ impl Connection {
                 return Ok(None);
             }
             self.turn(until, watch);
+        }
+    }
+
+    /// Begins a subscription, and waits for what the server honours of it
+    pub(crate) fn subscribe(
+        &mut self,
+        filter: &SubscriptionFilter,
+    ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
+        self.make_room()?;
+        let now = self.drive.tick();
+        let key = self.pipe.engine().subscribe(now, filter).map_err(Error::Use)?;
+        self.subscribing = Some((key, None));
+        loop {
+            if let Some((_, Some(outcome))) = self.subscribing.take_if(|(_, outcome)| outcome.is_some()) {
+                return match outcome {
+                    Ok(honoured) => Ok((key, honoured)),
+                    Err(Some(CallError::Closed(_))) => Err(self.gone()),
+                    // One that ends in good order before it has begun was not wanted there.
+                    Err(error) => Err(Error::Call(error.unwrap_or(CallError::Cancelled))),
+                };
+            }
+            self.check_open()?;
+            self.turn(None, &mut None);
         }
     }
 

@@ -4,12 +4,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+#[cfg(feature = "schemars")]
+use mcp_proto::model::Elicited;
 use mcp_proto::model::{
-    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitSchema, InputRequest,
-    InputResponse, ListRootsResult, LoggingLevel,
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitSchema, ElicitUrlParams,
+    InputRequest, InputResponse, ListRootsResult, LoggingLevel,
 };
+#[cfg(feature = "schemars")]
+use mcp_proto::router::schema::schemars::JsonSchema;
 use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Peer, Prepared};
-use mcp_proto::{CallId, Instant, Progress, RawJson, RpcError, Sent, UseError};
+use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use mcp_std::Duplex;
 use serde::Serialize;
 
@@ -186,10 +190,50 @@ impl<'a> Cx<'a> {
         message: impl Into<String>,
         form: ElicitSchema,
     ) -> Result<ElicitResult, NoAnswer> {
-        match self.ask(key, InputRequest::Elicit(ElicitParams::form(message, form)))? {
-            InputResponse::Elicit(result) => Ok(result),
-            _ => Err(NoAnswer::Asked),
-        }
+        self.asking.elicit(self.call, key, message, form)
+    }
+
+    /// Asks the user for a value of `T`, whose form is made from the type
+    /// ([`ElicitSchema::of`](mcp_proto::model::ElicitSchema)); otherwise as [`elicit`](Self::elicit)
+    ///
+    /// ```
+    /// # use mcp_blocking::{Cx, NoAnswer};
+    /// use mcp_proto::model::Elicited;
+    /// # use mcp_proto::router::schema::schemars::{self, JsonSchema};
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Stay {
+    ///     /// How many nights?
+    ///     nights: u8,
+    /// }
+    /// fn book(cx: &mut Cx<'_>) -> Result<String, NoAnswer> {
+    ///     Ok(match cx.elicit_as::<Stay>("stay", "For how long?")? {
+    ///         Elicited::Accepted(stay) => format!("{} nights", stay.nights),
+    ///         Elicited::Declined | Elicited::Cancelled => "not booked".to_owned(),
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit); and [`NoAnswer::NoForm`] when `T` is none that a form can hold.
+    #[cfg(feature = "schemars")]
+    pub fn elicit_as<T>(&mut self, key: &str, message: impl Into<String>) -> Result<Elicited<T>, NoAnswer>
+    where
+        T: JsonSchema + serde::de::DeserializeOwned,
+    {
+        self.asking.elicit_as(self.call, key, message)
+    }
+
+    /// Has the user visit a web page (since 2025-11-25); otherwise as [`elicit`](Self::elicit)
+    ///
+    /// Accepting means that the page will be opened, not that anything was done there: see
+    /// [`Asking::elicit_url`].
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn elicit_url(&mut self, key: &str, page: ElicitUrlParams) -> Result<ElicitAction, NoAnswer> {
+        self.asking.elicit_url(self.call, key, page)
     }
 
     /// Asks the client's model for something; otherwise as [`elicit`](Self::elicit)
@@ -202,10 +246,7 @@ impl<'a> Cx<'a> {
         key: &str,
         params: CreateMessageParams<'static>,
     ) -> Result<CreateMessageResult<'a>, NoAnswer> {
-        match self.ask(key, InputRequest::CreateMessage(params))? {
-            InputResponse::CreateMessage(result) => Ok(result),
-            _ => Err(NoAnswer::Asked),
-        }
+        self.asking.sample(self.call, key, params)
     }
 
     /// Asks which directories the client lets the server see; otherwise as [`elicit`](Self::elicit)
@@ -214,10 +255,7 @@ impl<'a> Cx<'a> {
     ///
     /// As [`elicit`](Self::elicit).
     pub fn roots(&mut self, key: &str) -> Result<ListRootsResult, NoAnswer> {
-        match self.ask(key, InputRequest::ListRoots(None))? {
-            InputResponse::ListRoots(result) => Ok(result),
-            _ => Err(NoAnswer::Asked),
-        }
+        self.asking.roots(self.call, key)
     }
 
     /// Asks anything; otherwise as [`elicit`](Self::elicit)
@@ -249,6 +287,14 @@ impl<'a> Cx<'a> {
     ) -> Result<Sent, UseError> {
         let now = self.state.drive.tick();
         self.state.pipe.engine().log(now, self.call.id(), level, logger, data)
+    }
+
+    /// Tells everybody who wants to know that something has changed; how many that are
+    ///
+    /// What a [`Router`](crate::Router) lists, it tells of itself.
+    pub fn publish(&mut self, change: &Change) -> usize {
+        let now = self.state.drive.tick();
+        self.state.pipe.engine().publish(now, change)
     }
 
     /// Whether the call is cancelled, as far as is known; only [`progress`](Self::progress),

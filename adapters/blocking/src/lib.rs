@@ -76,7 +76,7 @@
 //! | feature | default | what it turns on |
 //! |---|---|---|
 //! | `base64` | yes | resources that are bytes |
-//! | `crypto` | yes | the feature of that name in `mcp-proto`; nothing here needs it yet |
+//! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
 //! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
 

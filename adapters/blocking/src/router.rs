@@ -9,7 +9,6 @@ use core::fmt;
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
 
-use mcp_proto::RpcError;
 use mcp_proto::model::{
     CallToolResult, CompletionReference, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
@@ -20,7 +19,8 @@ use mcp_proto::router::{
     NoResult, Outcome, PageCache, RegisterError, ResourceTarget, Route, SchemaValidator, Target, ToolTarget,
     Work,
 };
-use mcp_proto::server::Call;
+use mcp_proto::server::{Call, Event};
+use mcp_proto::{Capability, RpcError};
 use mcp_std::{Duplex, catch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +70,7 @@ pub struct Router {
     refused: Option<RegisterError>,
     later: Later,
     other: Option<Other>,
+    interest: Option<Interest>,
     report: Report,
 }
 
@@ -78,6 +79,8 @@ type Run = RefCell<Box<RunFn>>;
 type RunFn = dyn FnMut(&mut Cx<'_>, Target<'_>) -> Result<(Answered, bool), RpcError>;
 type Other = Box<dyn FnMut(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
 /// Told what the author of a handler should know; the client is told less
+/// Is told of a URI that is followed from now on, or no more
+type Interest = Box<dyn FnMut(&str, bool)>;
 type Report = Box<dyn FnMut(&Call, &Failure)>;
 type Change = Box<dyn FnOnce(&mut Router)>;
 
@@ -145,6 +148,7 @@ impl Router {
             refused: None,
             later: Later::new(),
             other: None,
+            interest: None,
             report: Box::new(|call, failure| std::eprintln!("{}: {failure}", call.method())),
         }
     }
@@ -294,6 +298,17 @@ impl Router {
         self
     }
 
+    /// Lets clients follow resources (RES-010): `interest` hears of each URI when the first one begins to follow it, with
+    /// true, and when the last one has left, with false
+    ///
+    /// What changes is for the application to say: [`Cx::publish`], or the engine of a [`Server`](crate::Server) between
+    /// its calls.
+    pub fn subscriptions(&mut self, interest: impl FnMut(&str, bool) + 'static) -> &mut Self {
+        self.core.declare(Capability::ResourceSubscriptions);
+        self.interest = Some(Box::new(interest));
+        self
+    }
+
     /// Is told what authors of handlers should know and clients are not told: panics, results that break their promise
     ///
     /// Without this, such things are written to stderr.
@@ -373,13 +388,22 @@ impl Router {
         }
     }
 
-    /// Makes the changes that were asked for
-    fn settle(&mut self, call: &Call) {
+    /// Makes the changes that were asked for, and tells of them
+    fn settle(&mut self, cx: &mut Cx<'_>) {
         // Taken out first: a change may ask for others.
-        for change in self.later.take() {
+        let changes = self.later.take();
+        if changes.is_empty() {
+            return;
+        }
+        // What was registered before the server ran is no news.
+        self.core.changes().for_each(drop);
+        for change in changes {
             if let Err(panic) = catch(|| change(self)) {
-                let _ = catch(|| (self.report)(call, &Failure::Panicked(panic)));
+                let _ = catch(|| (self.report)(cx.call(), &Failure::Panicked(panic)));
             }
+        }
+        for change in self.core.changes() {
+            cx.publish(&change);
         }
     }
 }
@@ -388,12 +412,18 @@ impl Handler for Router {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         // Whoever catches the panic uses the router again.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(cx, call)));
-        self.settle(call);
+        self.settle(cx);
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn failed(&mut self, call: &Call, failure: &Failure) {
         (self.report)(call, failure);
+    }
+
+    fn event(&mut self, event: &Event) {
+        if let (Event::Interest { uri, wanted }, Some(interest)) = (event, &mut self.interest) {
+            interest(uri, *wanted);
+        }
     }
 }
 

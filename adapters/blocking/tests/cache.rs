@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use mcp_blocking::{Client, Error, Options, SharedCache};
 use mcp_proto::client::{Cache, Kind, Pages};
-use mcp_proto::model::ReadResourceParams;
+use mcp_proto::model::{ReadResourceParams, SubscriptionFilter};
 use mcp_proto::{CallOptions, Era};
 use serde_json::{Value, json};
 use support::{Reply, by_hand, in_time, news};
@@ -161,6 +161,9 @@ fn what_is_fresh_is_not_asked_for_again() {
 fn news_are_heeded_at_once() {
     in_time(|| {
         let (state, mut client, serving) = pair(Era::Modern, |o| o);
+        let filter = SubscriptionFilter::new().tools_list_changed(true).prompts_list_changed(true);
+        let filter = filter.resources_list_changed(true).resource_subscriptions(["a:c".into()]);
+        assert_eq!(client.subscribe(&filter).unwrap().1, filter);
         let look = |client: &mut Client| {
             names(client);
             client.list_prompts().unwrap();

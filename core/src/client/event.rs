@@ -42,6 +42,9 @@ pub enum Event {
     Input(Input),
     /// The server no longer needs something, or the call that it was needed for has ended; its key is stale
     InputGone(InputId),
+    /// The user is done at a web page that the server wanted visited, by its `elicitationId` (2025-11-25; ELIC-025): a
+    /// call that was refused with -32042 may succeed now (ELIC-028)
+    ElicitationComplete(String),
     /// The server has acknowledged a subscription: it is told of changes from now on
     Subscribed {
         /// Which one

@@ -264,6 +264,7 @@ impl Engine {
     pub(super) fn input_in(&mut self, key: Key, request: Box<InputRequest<'static>>) {
         let method = request.method().unwrap_or_default();
         self.inputs.get_or_insert_default().owed.begin(self.link.now, key, method);
+        self.note_page(&request);
         let id = InputId(Source::Request(key));
         self.events.push_back(Event::Input(Input { id, call: None, key: None, request }));
     }

@@ -15,6 +15,7 @@ mod list;
 mod log;
 mod negotiate;
 mod news;
+mod pages;
 mod receive;
 mod rounds;
 mod schemas;

@@ -38,6 +38,7 @@ impl Engine {
             },
             vocab::CANCELLED => self.cancelled_in(channel, params),
             vocab::MESSAGE => self.log_in(frame, params),
+            vocab::ELICITATION_COMPLETE => self.page_done(params),
             vocab::ACKNOWLEDGED => self.acknowledged_in(channel, params),
             method @ (vocab::TOOLS_CHANGED
             | vocab::PROMPTS_CHANGED

@@ -170,6 +170,7 @@ impl Engine {
             Purpose::Application | Purpose::Round(_) => {
                 if let Err(CallError::Rpc(error)) = &outcome {
                     self.check_era(error);
+                    self.note_refusal(error);
                 }
                 let call = match purpose {
                     Purpose::Round(_) => self.repeat_over(key),

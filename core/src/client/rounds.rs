@@ -42,6 +42,8 @@ pub(super) struct Inputs {
     open: BTreeMap<u64, Open>,
     /// What legacy servers wait for
     pub(super) owed: Owed,
+    /// The ids of pages that the user may be visiting
+    pub(super) pages: Vec<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -87,7 +89,7 @@ enum Phase {
 impl Inputs {
     /// Whether there is nothing to keep
     pub(super) fn is_empty(&self) -> bool {
-        self.rounds.is_empty() && self.owed.is_empty()
+        self.rounds.is_empty() && self.owed.is_empty() && self.pages.is_empty()
     }
 }
 

@@ -238,6 +238,7 @@ impl Play<'_> {
             }
             Event::Closed(_) => self.closed = true,
             Event::Log(_)
+            | Event::ElicitationComplete(_)
             | Event::Changed { key: None, .. }
             | Event::Notification(_)
             | Event::Diagnostic(_) => {}

@@ -20,6 +20,7 @@ mod read;
 pub use build::EnumSchema;
 #[cfg(feature = "schemars")]
 pub(crate) use of::settings;
+pub use read::Elicited;
 
 words! {
     /// What a text must look like (ELIC-013)

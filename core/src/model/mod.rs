@@ -157,7 +157,7 @@ pub use errors::{
 #[cfg(feature = "schemars")]
 pub(crate) use form::settings;
 pub use form::{
-    BooleanSchema, EnumOption, EnumSchema, LegacyTitledEnumSchema, NumberKind, NumberSchema,
+    BooleanSchema, Elicited, EnumOption, EnumSchema, LegacyTitledEnumSchema, NumberKind, NumberSchema,
     PrimitiveSchemaDefinition, StringFormat, StringSchema, TitledEnumItems, TitledMultiSelectEnumSchema,
     TitledSingleSelectEnumSchema, UntitledEnumItems, UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,

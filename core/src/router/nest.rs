@@ -6,17 +6,7 @@ use alloc::string::String;
 use super::hooks::Hook;
 use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
 use super::registry::{Router, refuse_second};
-use crate::vocab::{Capability, Kind};
-
-/// What a server can declare
-const DECLARED: [Capability; 6] = [
-    Capability::Tools,
-    Capability::Resources,
-    Capability::ResourceSubscriptions,
-    Capability::Prompts,
-    Capability::Completions,
-    Capability::Logging,
-];
+use crate::vocab::Kind;
 
 impl<H, M: Hook> Router<H, M> {
     /// Takes in all that is registered in another router, behind what is registered here
@@ -57,7 +47,7 @@ impl<H, M: Hook> Router<H, M> {
 
         let mut changed = Changed::NONE;
         let base = self.scopes.nest(inner.scopes);
-        for capability in DECLARED.into_iter().filter(|c| inner.declared.has(*c)) {
+        for capability in inner.declared.iter() {
             self.declare(capability);
         }
         for (name, mut tool, shown, mut rest) in inner.tools.into_ordered() {

@@ -11,6 +11,7 @@ use super::hooks::{Hook, Scopes};
 use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
 use super::page::{CacheHint, Cursors};
 use super::template::{Beginnings, MAX_URI, Screen, Template, key};
+use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
@@ -51,6 +52,8 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) templates: Entries<ResourceTemplate, H, Family<H>>,
     pub(super) beginnings: Beginnings,
     pub(super) prompts: Entries<Prompt, H, Completions<H>>,
+    /// How often the lists had changed when [`changes`](Self::changes) was asked last
+    told: [u64; 4],
 }
 
 /// Handlers by the names of arguments or variables
@@ -83,6 +86,7 @@ impl<H, M: Hook> Router<H, M> {
             templates: Entries::default(),
             beginnings: Beginnings::default(),
             prompts: Entries::default(),
+            told: [0; 4],
         }
     }
 
@@ -349,15 +353,35 @@ impl<H, M: Hook> Router<H, M> {
         }
     }
 
-    /// What the server can do: what something is registered for, hidden or not, and what was
-    /// [declared](Self::declare) (TOOL-001, RES-001, PROMPT-001, COMP-001)
+    /// What has changed since this was asked the last time: for an engine to
+    /// [publish](crate::server::Engine::publish) (TOOL-019, RES-012, PROMPT-009)
+    ///
+    /// To be asked once before the server runs, when there is nobody to be told, and after whatever may have changed
+    /// something.
+    pub fn changes(&mut self) -> impl Iterator<Item = Change> + use<H, M> {
+        let now = [
+            self.tools.catalog.generation(),
+            self.resources.catalog.generation(),
+            self.templates.catalog.generation(),
+            self.prompts.catalog.generation(),
+        ];
+        let [tools, resources, templates, prompts] = core::array::from_fn(|i| now.get(i) != self.told.get(i));
+        self.told = now;
+        let changed =
+            [(Change::Tools, tools), (Change::Resources, resources || templates), (Change::Prompts, prompts)];
+        changed.into_iter().filter(|(_, has)| *has).map(|(change, _)| change)
+    }
+
+    /// What the server can do: what something is registered for, hidden or not, news of its lists
+    /// ([`changes`](Self::changes)) included, and what was [declared](Self::declare) (TOOL-001, RES-001, PROMPT-001,
+    /// COMP-001)
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         let resources = !self.resources.is_empty() || !self.templates.is_empty();
         let derived = [
-            (Capability::Tools, !self.tools.is_empty()),
-            (Capability::Resources, resources),
-            (Capability::Prompts, !self.prompts.is_empty()),
+            (Capability::ToolsListChanged, !self.tools.is_empty()),
+            (Capability::ResourcesListChanged, resources),
+            (Capability::PromptsListChanged, !self.prompts.is_empty()),
             (Capability::Completions, self.completes()),
         ];
         let derived = derived.into_iter().filter(|(_, has)| *has);

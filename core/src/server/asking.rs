@@ -7,7 +7,12 @@ use super::engine::Engine;
 use super::event::Call;
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
-use crate::model::{ClientCapabilities, InputRequest, InputRequests, InputResponse};
+#[cfg(feature = "schemars")]
+use crate::model::Elicited;
+use crate::model::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
+    ElicitSchema, ElicitUrlParams, InputRequest, InputRequests, InputResponse, ListRootsResult, Misfit,
+};
 use crate::rpc::RpcError;
 use crate::time::Instant;
 
@@ -46,6 +51,9 @@ pub enum NoAnswer {
     /// The client refused, or did not answer in time (legacy; a modern client does not come again then)
     #[error("the client gives no answer: {0}")]
     Refused(CallError),
+    /// The type is none that a form can hold: a mistake in the handler
+    #[error("this cannot be asked by a form: {0}")]
+    NoForm(Misfit),
 }
 
 /// So that `?` leaves a handler; the error is sent only when there was a refusal
@@ -72,14 +80,89 @@ impl Asking {
         key: &str,
         question: InputRequest<'static>,
     ) -> Result<InputResponse<'c>, NoAnswer> {
+        self.answered(call, key, question, Some)
+    }
+
+    /// The answer as `read` takes it, which may find that it is none
+    fn answered<'c, T>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        question: InputRequest<'static>,
+        read: impl FnOnce(InputResponse<'c>) -> Option<T>,
+    ) -> Result<T, NoAnswer> {
         let answer = match call.answer(key) {
-            Some(Ok(answer)) => question.read(answer).ok(),
+            Some(Ok(answer)) => question.read(answer).ok().and_then(read),
             Some(Err(error)) => return Err(NoAnswer::Refused(error.clone())),
             None => None,
         };
         answer.ok_or_else(|| {
             self.questions.insert(key, question);
             NoAnswer::Asked
+        })
+    }
+
+    /// Asks the user by a form: [`ask`](Self::ask) for elicitation
+    ///
+    /// Declining is an answer too: see [`ElicitResult::action`].
+    pub fn elicit(
+        &mut self,
+        call: &Call,
+        key: &str,
+        message: impl Into<String>,
+        form: ElicitSchema,
+    ) -> Result<ElicitResult, NoAnswer> {
+        let question = InputRequest::Elicit(ElicitParams::form(message, form));
+        self.answered(call, key, question, elicited)
+    }
+
+    /// Asks the user by the form that `T` is ([`ElicitSchema::of`])
+    ///
+    /// An answer that is no `T`, for a reason that a form cannot state, is asked again.
+    #[cfg(feature = "schemars")]
+    pub fn elicit_as<T: schemars::JsonSchema + serde::de::DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<Elicited<T>, NoAnswer> {
+        let form = ElicitSchema::of::<T>().map_err(NoAnswer::NoForm)?;
+        let question = InputRequest::Elicit(ElicitParams::form(message, form));
+        self.answered(call, key, question, |answer| Elicited::read(&elicited(answer)?).ok())
+    }
+
+    /// Has the user visit a web page (since 2025-11-25): [`ask`](Self::ask) for elicitation by URL
+    ///
+    /// Accepting means that the page will be opened, not that anything was done there (ELIC-034). In 2025-11-25 the page
+    /// needs an `elicitation_id`; later revisions have none, and it is left out there.
+    pub fn elicit_url(
+        &mut self,
+        call: &Call,
+        key: &str,
+        page: ElicitUrlParams,
+    ) -> Result<ElicitAction, NoAnswer> {
+        let question = InputRequest::Elicit(page.into());
+        self.answered(call, key, question, elicited).map(|result| result.action)
+    }
+
+    /// Asks the client's model: [`ask`](Self::ask) for sampling
+    pub fn sample<'c>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        params: CreateMessageParams<'static>,
+    ) -> Result<CreateMessageResult<'c>, NoAnswer> {
+        self.answered(call, key, InputRequest::CreateMessage(params), |answer| match answer {
+            InputResponse::CreateMessage(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    /// Asks which directories the client lets the server see: [`ask`](Self::ask) for roots
+    pub fn roots(&mut self, call: &Call, key: &str) -> Result<ListRootsResult, NoAnswer> {
+        self.answered(call, key, InputRequest::ListRoots(None), |answer| match answer {
+            InputResponse::ListRoots(result) => Some(result),
+            _ => None,
         })
     }
 
@@ -92,6 +175,13 @@ impl Asking {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.questions.is_empty()
+    }
+}
+
+fn elicited(answer: InputResponse<'_>) -> Option<ElicitResult> {
+    match answer {
+        InputResponse::Elicit(result) => Some(result),
+        _ => None,
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Extra {
     /// Its subscriptions, and the session itself if that is told of changes
     pub(super) listeners: Vec<Key>,
     pub(super) news: News,
+    /// On whose behalf it speaks
+    pub(super) principal: Option<Box<str>>,
 }
 
 /// The news that were sent last on a channel
@@ -49,6 +51,7 @@ impl Extra {
             known_meta: None,
             listeners: Vec::new(),
             news: News { until: 0, round: 0, due: false },
+            principal: None,
         }
     }
 

@@ -69,6 +69,21 @@ impl Engine {
         ChannelId(self.link.open_channel(idless, extra))
     }
 
+    /// Says on whose behalf a channel speaks, as far as that was established by other means than its messages
+    ///
+    /// What is sealed on it from then on is good for this principal alone, on whatever channel (MRTR-023, ELIC-035).
+    pub fn set_principal(&mut self, channel: ChannelId, principal: Option<&str>) {
+        if let Some(c) = self.link.channels.get_mut(channel.0) {
+            c.extra.principal = principal.map(Into::into);
+        }
+    }
+
+    /// On whose behalf a channel speaks
+    #[must_use]
+    pub fn principal(&self, channel: ChannelId) -> Option<&str> {
+        self.link.channels.get(channel.0)?.extra.principal.as_deref()
+    }
+
     /// Takes one message from a channel
     ///
     /// The bytes are shared, not copied, by the event that they lead to.

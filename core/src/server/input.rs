@@ -181,13 +181,21 @@ impl Engine {
             let expires = self.unix_secs().saturating_add(self.link.limits.input_timeout.as_secs());
             let limit = self.link.limits.max_request_state;
             let target = call.target();
-            let binding = binding(call, &target).ok_or(UseError::Stale)?;
+            let binding = self.binding(call, &target).ok_or(UseError::Stale)?;
             return match keys.seal(&binding, expires, &record.encode(), limit) {
                 Ok(text) => Ok(Some(text)),
                 Err(_) => Err(UseError::Full("max_request_state")),
             };
         }
         if state.is_empty() && answers.is_empty() { Ok(None) } else { Err(UseError::NoKeys) }
+    }
+
+    /// What a sealed state belongs to
+    #[cfg(feature = "crypto")]
+    fn binding<'a>(&'a self, call: &'a Call, target: &'a str) -> Option<crate::seal::Binding<'a>> {
+        let arguments = crate::seal::digest(call.params.arguments.of(&call.frame)).ok()?;
+        let principal = self.principal(call.channel);
+        Some(crate::seal::Binding { principal, method: call.method(), target, arguments })
     }
 
     #[cfg(feature = "crypto")]
@@ -246,7 +254,7 @@ impl Engine {
         let target = call.target();
         let limit = self.link.limits.max_request_state;
         let keys = self.config.keys.as_ref()?;
-        let payload = keys.open(&binding(call, &target)?, self.unix_secs(), text, limit).ok()?;
+        let payload = keys.open(&self.binding(call, &target)?, self.unix_secs(), text, limit).ok()?;
         let record = crate::seal::Record::decode(&payload).ok()?;
         let answers = record.answers.iter().map(|(key, text)| {
             Some(((*key).into(), Ok(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))))
@@ -401,13 +409,6 @@ impl Engine {
         });
         true
     }
-}
-
-/// What a sealed state belongs to
-#[cfg(feature = "crypto")]
-fn binding<'a>(call: &'a Call, target: &'a str) -> Option<crate::seal::Binding<'a>> {
-    let arguments = crate::seal::digest(call.params.arguments.of(&call.frame)).ok()?;
-    Some(crate::seal::Binding { principal: None, method: call.method(), target, arguments })
 }
 
 /// Whether a question is right in itself, and of a kind that the client declared

@@ -1,8 +1,12 @@
 //! What a client does with what comes from the server
 
-use mcp_proto::client::{Input, Kind, Log, Notification, Request, SchemaError};
+use mcp_proto::client::{Input, Kind, Log, Notification, Request, SchemaError, SubscriptionKey};
+use mcp_proto::model::{
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponse,
+    ListRootsResult,
+};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
+use mcp_proto::{CallError, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
 
 /// What a client does with what comes from the server, other than answers
 ///
@@ -19,19 +23,70 @@ pub trait ClientHandler {
         Err(RpcError::method_not_found(&request.method))
     }
 
-    /// Gives the server what it needs, with a JSON object: a result as [`Input::request`] asks for it
+    /// Gives the server what it needs: the kind of answer that [`Input::request`] asks for
+    ///
+    /// By default this calls [`elicit`](Self::elicit), [`sample`](Self::sample) or [`roots`](Self::roots). Only what the
+    /// [configuration](mcp_proto::client::Config::capabilities) declares is asked for. An answer to a form is held
+    /// against it: what does not fit is no answer, and the server is told that there is none.
     ///
     /// # Errors
     ///
-    /// Why it is refused; by default everything is.
-    fn input(&mut self, input: &Input) -> Result<RawJson, RpcError> {
-        let _ = input;
-        Err(RpcError::internal("nobody is here to answer"))
+    /// Why it is refused.
+    fn input(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
+        match &*input.request {
+            InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
+            InputRequest::CreateMessage(params) => self.sample(params).map(Into::into),
+            InputRequest::ListRoots(_) => self.roots().map(Into::into),
+            _ => Err(nobody()),
+        }
+    }
+
+    /// Asks the user: by a form, or to visit a web page
+    ///
+    /// A form's [defaults](mcp_proto::model::ElicitSchema::fill_defaults) are to be shown to the user, not to be answered
+    /// in their place (ELIC-017, ELIC-024). That a user declines is an answer.
+    ///
+    /// # Errors
+    ///
+    /// Why nobody is asked; by default always.
+    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        let _ = params;
+        Err(nobody())
+    }
+
+    /// Asks the model, with the user's consent (SAMP-001)
+    ///
+    /// # Errors
+    ///
+    /// Why it is not asked; by default always.
+    fn sample(&mut self, params: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+        let _ = params;
+        Err(nobody())
+    }
+
+    /// Says which directories the server may see
+    ///
+    /// # Errors
+    ///
+    /// Why it does not say so; by default always.
+    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+        Err(nobody())
     }
 
     /// Takes note of something that has changed at the server; told once until it was told, however often it changes
     fn changed(&mut self, change: &Change) {
         let _ = change;
+    }
+
+    /// Takes note of a [subscription](crate::Client::subscribe) that has ended, otherwise than by
+    /// [`unsubscribe`](crate::Client::unsubscribe); without an error the server has ended it in good order
+    fn subscription_ended(&mut self, subscription: SubscriptionKey, error: Option<&CallError>) {
+        let _ = (subscription, error);
+    }
+
+    /// Takes note of a web page that the user is done with, by its `elicitationId` (2025-11-25)
+    fn elicitation_complete(&mut self, id: &str) {
+        let _ = id;
     }
 
     /// Takes note of a log message of the server
@@ -72,6 +127,10 @@ pub trait ClientHandler {
     fn tap(&mut self, record: &TapRecord) {
         let _ = record;
     }
+}
+
+fn nobody() -> RpcError {
+    RpcError::internal("nobody is here to answer")
 }
 
 /// Refuses every request and ignores everything else

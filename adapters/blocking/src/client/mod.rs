@@ -7,7 +7,8 @@ use alloc::boxed::Box;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, Verdict};
+use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict};
+use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_proto::{CallError, CallKey, CallOptions, Instant, Progress, RawJson, UseError};
 use mcp_std::Duplex;
 use mcp_std::child::{Ended, Program};
@@ -274,6 +275,64 @@ impl Client {
                 return Ok(false);
             }
         }
+    }
+
+    /// Asks to be told of changes, and waits until the server has said what of it it honours
+    ///
+    /// From then on changes come to [`ClientHandler::changed`], whenever something is waited for here: between calls,
+    /// [`poll`](Self::poll) does. What changed before is not told, so this is the moment to read what is followed. In the
+    /// legacy era a server may honour less than it says.
+    ///
+    /// ```no_run
+    /// # fn example(client: &mut mcp_blocking::Client) -> Result<(), mcp_blocking::Error> {
+    /// use mcp_proto::model::SubscriptionFilter;
+    ///
+    /// let filter = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(["file:///log"]);
+    /// let (subscription, honoured) = client.subscribe(&filter)?;
+    /// while client.poll(std::time::Duration::from_secs(60))? {}
+    /// client.unsubscribe(subscription)?;
+    /// # let _ = honoured;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] when there are too many, or URIs that are too long; [`Error::Call`] when the server refuses or does
+    /// not answer in time; otherwise as [`start`](Self::start).
+    pub fn subscribe(
+        &mut self,
+        filter: &SubscriptionFilter,
+    ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
+        self.connection.subscribe(filter)
+    }
+
+    /// Gives a subscription up: nothing more is told of it
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] when it has ended already; otherwise as [`start`](Self::start).
+    pub fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
+        self.connection.check_open()?;
+        let now = self.now();
+        self.connection.pipe.engine().unsubscribe(now, subscription).map_err(Error::Use)?;
+        self.connection.flush();
+        Ok(())
+    }
+
+    /// Says from which level on the server is to log; none for nothing at all
+    ///
+    /// In the modern era each later call says so; a legacy server is told now, and logs what it likes before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] when the server does not log.
+    pub fn set_log_level(&mut self, level: Option<LoggingLevel>) -> Result<(), Error> {
+        self.connection.check_open()?;
+        let now = self.now();
+        self.connection.pipe.engine().set_log_level(now, level).map_err(Error::Use)?;
+        self.connection.flush();
+        Ok(())
     }
 
     /// Sends a notification of the application's own

@@ -31,7 +31,8 @@ pub fn news(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A client of one era and a server that answers requests, other than those of the handshake, as `answer` says
+/// A client of one era and a server that answers requests, other than those of the handshake, as `answer` says; what it
+/// says besides belongs to the subscription, once there is one
 pub fn by_hand(
     era: Era,
     options: impl FnOnce(Options) -> Options,
@@ -53,6 +54,7 @@ fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
     let info = json!({"name": "by hand", "version": "1"});
     let mut input = Vec::new();
     let mut buffer = [0; 4096];
+    let mut subscription = Value::Null;
     loop {
         near.wait(Interest::READ, None).expect("a stream");
         let n = near.read(&mut buffer).expect("a stream");
@@ -65,6 +67,13 @@ fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
             let message: Value = serde_json::from_slice(&line).expect("a message");
             let Some(id) = message.get("id") else { continue };
             let params = message.get("params").cloned().unwrap_or_else(|| json!({}));
+            if message["method"] == "subscriptions/listen" {
+                subscription = json!({"io.modelcontextprotocol/subscriptionId": id});
+                let params = json!({"notifications": params["notifications"], "_meta": subscription});
+                let acknowledged = news("notifications/subscriptions/acknowledged", &params);
+                write(&mut near, format!("{acknowledged}\n").as_bytes());
+                continue;
+            }
             let reply = match message["method"].as_str().expect("a method") {
                 "server/discover" => Reply::from(json!({
                     "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
@@ -76,6 +85,9 @@ fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
                 method => answer(method, &params),
             };
             let mut messages = reply.before;
+            for news in messages.iter_mut().filter(|_| subscription.is_object()) {
+                news["params"]["_meta"] = subscription.clone();
+            }
             messages.push(match reply.outcome {
                 Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
                 Err(code) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}),

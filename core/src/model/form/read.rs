@@ -41,6 +41,40 @@ impl ElicitResult {
     }
 }
 
+/// An answer to a form that `T` is
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elicited<T> {
+    /// The user has filled it in
+    Accepted(T),
+    /// The user said no
+    Declined,
+    /// The user closed the question without an answer
+    Cancelled,
+}
+
+impl<T> Elicited<T> {
+    /// What was filled in, if anything
+    #[must_use]
+    pub fn accepted(self) -> Option<T> {
+        match self {
+            Self::Accepted(value) => Some(value),
+            Self::Declined | Self::Cancelled => None,
+        }
+    }
+
+    /// Reads an answer; an error names the field, or the action that nobody knows
+    pub fn read<'a>(result: &'a ElicitResult) -> Result<Self, Misfit>
+    where
+        T: Deserialize<'a>,
+    {
+        match result.action {
+            ElicitAction::Decline => Ok(Self::Declined),
+            ElicitAction::Cancel => Ok(Self::Cancelled),
+            _ => result.parse().map(Self::Accepted),
+        }
+    }
+}
+
 /// The members of an answer
 struct Fields<'m, I> {
     members: I,

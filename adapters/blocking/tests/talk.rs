@@ -1,0 +1,221 @@
+//! A router that asks, changes and tells, and a client of callbacks: the same on both sides in every era.
+
+extern crate alloc;
+
+mod support;
+
+use core::time::Duration;
+use std::thread;
+
+use mcp_blocking::{Client, ClientHandler, Cx, Router};
+use mcp_proto::client::{Config, SubscriptionKey};
+use mcp_proto::model::{
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, ElicitUrlParams,
+    ListRootsResult, Role, Root, SamplingMessage, SubscriptionFilter, Tool,
+};
+use mcp_proto::router::Kind;
+use mcp_proto::{CallError, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet};
+use serde_json::{Value, json};
+use support::{ERAS, Notes, in_time};
+
+const ANY: &str = r#"{"type":"object"}"#;
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, RawJson::new(ANY).unwrap())
+}
+
+fn router(notes: Notes) -> Router {
+    let mut router = Router::new("harbour", "1.0");
+    let later = router.later();
+    router
+        .tool_with(tool("open"), move |_: &mut Cx<'_>, _: Value| {
+            later.change(|router| drop(router.tool_with(tool("moor"), |_: &mut Cx<'_>, _: Value| "moored")));
+            "open"
+        })
+        .tool_with(tool("tide"), |cx: &mut Cx<'_>, _: Value| {
+            let told = cx.publish(&Change::Resource("harbour:tide".into()));
+            cx.publish(&Change::Resource("harbour:wind".into()));
+            cx.publish(&Change::Tools);
+            told.to_string()
+        })
+        .tool_with(tool("visit"), |cx: &mut Cx<'_>, _: Value| -> Result<&str, RpcError> {
+            let page =
+                ElicitUrlParams::new("Pay the fee", "https://harbour.example/pay").elicitation_id("fee-1");
+            Ok(match cx.elicit_url("fee", page)? {
+                ElicitAction::Accept => "on the way",
+                _ => "not going",
+            })
+        })
+        .tool_with(tool("verse"), |cx: &mut Cx<'_>, _: Value| -> Result<String, RpcError> {
+            let question = CreateMessageParams::new([SamplingMessage::user("rhyme")], 9u32);
+            // Both are asked at once.
+            let (line, roots) = (cx.sample("line", question), cx.roots("roots"));
+            let (line, roots) = (line?, roots?);
+            Ok(format!("{} {}", line.model, roots.roots.len()))
+        })
+        .subscriptions(move |uri, wanted| notes.note(format!("{uri} {wanted}")));
+    #[cfg(feature = "schemars")]
+    router.tool_with(tool("stay"), typed::stay);
+    router
+}
+
+#[cfg(feature = "schemars")]
+mod typed {
+    use super::*;
+    use mcp_proto::model::Elicited;
+    use mcp_proto::router::schema::schemars::{self, JsonSchema};
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    struct Stay {
+        boat: String,
+        nights: u8,
+    }
+
+    pub fn stay(cx: &mut Cx<'_>, _: Value) -> Result<String, RpcError> {
+        Ok(match cx.elicit_as::<Stay>("stay", "Which boat?")? {
+            Elicited::Accepted(stay) => format!("{} for {} nights", stay.boat, stay.nights),
+            Elicited::Declined => "declined".into(),
+            Elicited::Cancelled => "cancelled".into(),
+        })
+    }
+}
+
+/// Answers what it is asked, and notes what it is told
+struct User {
+    notes: Notes,
+    answers: Vec<Result<ElicitResult, RpcError>>,
+}
+
+impl ClientHandler for User {
+    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        if let ElicitParams::Url(page) = params {
+            self.notes.note(&page.url);
+        }
+        self.answers.pop().unwrap_or_else(|| Ok(ElicitResult::cancel()))
+    }
+
+    fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+        Ok(CreateMessageResult::new(Role::Assistant, "line", "muse"))
+    }
+
+    fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+        Ok(ListRootsResult::new(vec![Root::new("file:///boats")]))
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.notes.note(format!("{change:?}"));
+    }
+
+    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+        self.notes.note(format!("ended {error:?}"));
+    }
+}
+
+/// A client of one era, what it was told, and what the server was told of interest
+fn with(
+    era: Era,
+    answers: Vec<Result<ElicitResult, RpcError>>,
+    talk: impl FnOnce(&mut Client, &Notes, &Notes) + Send + 'static,
+) {
+    in_time(move || {
+        let (near, far) = mcp_std::memory_pair(1 << 14);
+        let (heard, interest) = (Notes::default(), Notes::default());
+        let theirs = interest.clone();
+        let server = thread::spawn(move || router(theirs).serve(near));
+        let capabilities = Capabilities::new()
+            .with(Capability::ElicitationForm)
+            .with(Capability::ElicitationUrl)
+            .with(Capability::Sampling)
+            .with(Capability::Roots);
+        let config =
+            Config::new("sailor", "1.0").versions(VersionSet::ALL.era(era)).capabilities(capabilities);
+        let mut client =
+            Client::options(config).handler(User { notes: heard.clone(), answers }).connect(far).unwrap();
+        talk(&mut client, &heard, &interest);
+        client.close().unwrap();
+        server.join().unwrap().unwrap();
+    });
+}
+
+fn call(client: &mut Client, tool: &str) -> String {
+    let result = client.call_tool(tool, &json!({})).unwrap();
+    result.content[0].as_text().unwrap().to_owned()
+}
+
+// covers: TOOL-019, RES-010, RES-014, SUB-001, SUB-006, SUB-012
+#[test]
+fn a_router_tells_who_wants_to_know_what_it_lists() {
+    for era in ERAS {
+        with(era, Vec::new(), move |client, heard, interest| {
+            let uris = ["harbour:tide".to_owned()];
+            let filter = SubscriptionFilter::new().tools_list_changed(true).prompts_list_changed(true);
+            let (subscription, honoured) =
+                client.subscribe(&filter.resource_subscriptions(uris.clone())).unwrap();
+            // There are no prompts.
+            let expected = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(uris);
+            assert_eq!(honoured, expected, "{era:?}");
+            assert_eq!(interest.take(), ["harbour:tide true"]);
+            let tools = client.list(Kind::Tool).unwrap().len();
+            assert_eq!(call(client, "open"), "open");
+            // One round trip later it has come, whatever is asked for.
+            client.ping().unwrap();
+            assert_eq!(heard.take(), ["Tools"], "{era:?}");
+            assert_eq!(client.list(Kind::Tool).unwrap().len(), tools + 1);
+            assert_eq!(call(client, "moor"), "moored");
+            assert_eq!(call(client, "tide"), "1");
+            client.ping().unwrap();
+            assert_eq!(heard.take(), ["Resource(\"harbour:tide\")", "Tools"], "{era:?}");
+            client.unsubscribe(subscription).unwrap();
+            client.ping().unwrap();
+            assert_eq!(interest.take(), ["harbour:tide false"]);
+            assert_eq!(call(client, "tide"), "0");
+            client.ping().unwrap();
+            // A legacy server tells everybody of its lists.
+            let left: &[&str] = if era == Era::Legacy { &["Tools"] } else { &[] };
+            assert_eq!(heard.take(), left);
+            assert!(client.unsubscribe(subscription).is_err());
+        });
+    }
+}
+
+// covers: ELIC-006, ELIC-009, ELIC-034, SAMP-002, ROOT-001
+#[test]
+fn callbacks_answer_what_handlers_ask() {
+    for era in ERAS {
+        let answers = vec![Ok(ElicitResult::decline()), Ok(ElicitResult::new(ElicitAction::Accept))];
+        with(era, answers, move |client, heard, _| {
+            assert_eq!(call(client, "verse"), "muse 1");
+            assert_eq!(call(client, "visit"), "on the way");
+            assert_eq!(call(client, "visit"), "not going");
+            assert_eq!(heard.take(), ["https://harbour.example/pay"; 2]);
+        });
+    }
+}
+
+// covers: ELIC-012, ELIC-018, ELIC-020
+#[cfg(feature = "schemars")]
+#[test]
+fn a_form_is_made_from_a_type_and_its_answer_is_one() {
+    let accept =
+        |boat: &str, nights: i64| ElicitResult::accept([("boat", boat.into()), ("nights", nights.into())]);
+    for era in ERAS {
+        let answers = vec![
+            Err(RpcError::internal("nobody is at home")),
+            Ok(accept("Aline", 700)),
+            Ok(ElicitResult::cancel()),
+            Ok(ElicitResult::decline()),
+            Ok(accept("Aline", 3)),
+        ];
+        with(era, answers, move |client, _, _| {
+            assert_eq!(call(client, "stay"), "Aline for 3 nights");
+            assert_eq!(call(client, "stay"), "declined");
+            assert_eq!(call(client, "stay"), "cancelled");
+            // More than a form for `u8` allows: no answer, which is said at home.
+            let refused = client.call_tool("stay", &json!({})).unwrap_err().to_string();
+            assert!(refused.contains("does not fit") && refused.contains("nights"), "{era:?}: {refused}");
+            let refused = client.call_tool("stay", &json!({})).unwrap_err().to_string();
+            assert!(refused.contains("nobody is at home"), "{era:?}: {refused}");
+            assert!(client.poll(Duration::ZERO).is_ok());
+        });
+    }
+}
