@@ -4,8 +4,10 @@ use core::time::Duration;
 use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, RawJson, Version, VersionSet};
 
+use crate::answer::Given;
 use crate::demo::Step;
 use crate::ordered;
 
@@ -81,6 +83,8 @@ pub(crate) struct Call {
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object)]
     pub(crate) args: RawJson,
     #[command(flatten)]
+    pub(crate) answering: Answering,
+    #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
@@ -88,6 +92,8 @@ pub(crate) struct Call {
 pub(crate) struct Read {
     /// The resource's URI: one that `inspect` shows, or one that a template makes
     pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) answering: Answering,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -99,6 +105,8 @@ pub(crate) struct Prompt {
     /// The arguments, a JSON object of strings
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_texts)]
     pub(crate) args: Texts,
+    #[command(flatten)]
+    pub(crate) answering: Answering,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -131,6 +139,18 @@ pub(crate) enum Reference {
 
 /// Members of a JSON object that are all strings
 pub(crate) type Texts = Vec<(String, String)>;
+
+/// What is answered when the server asks for something in turn
+#[derive(Debug, Args)]
+pub(crate) struct Answering {
+    /// Answer what the server asks for meanwhile (may be repeated): `mcp-probe call --help` says how; on a terminal you
+    /// are asked for the rest
+    #[arg(long, value_name = "KEY=JSON", value_parser = Given::parse)]
+    pub(crate) answer: Vec<Given>,
+    /// Tell the server of this directory when it asks for its roots: a path or a file:// URI (may be repeated)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) root: Vec<OsString>,
+}
 
 /// What all commands have that ask for one thing
 #[derive(Debug, Args)]
@@ -237,6 +257,10 @@ pub(crate) struct Target {
     /// Longest wait for the server to start and to agree on a revision
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
+    /// Show what the server logs on stderr, from this level on: debug, info, notice, warning, error, critical, alert,
+    /// emergency
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub(crate) log: Option<LoggingLevel>,
     /// Show every message on stderr as it passes: → to the server, ← from it
     #[arg(long)]
     pub(crate) trace: bool,
@@ -382,6 +406,14 @@ fn reference(text: &str) -> Result<Reference, String> {
     }
 }
 
+fn level(text: &str) -> Result<LoggingLevel, String> {
+    let level = RawJson::encode(text).ok().and_then(|word| word.parse::<LoggingLevel>().ok());
+    let known = level.filter(|level| level.severity().is_some());
+    known.ok_or_else(|| {
+        "is no level; there are debug, info, notice, warning, error, critical, alert, emergency".to_owned()
+    })
+}
+
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
@@ -414,7 +446,8 @@ Exit codes:
   1  the operation failed: an error answer, a tool that reports an error, a failed step
   2  the command line is wrong
   3  no connection: the program does not start, is no MCP server, speaks other revisions, or died
-  4  no answer in time";
+  4  no answer in time
+  5  the server asked for something, and there was no answer to that";
 
 const INSPECT_HELP: &str = "\
 Examples:
@@ -424,11 +457,26 @@ Examples:
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 const CALL_HELP: &str = "\
+A server may ask for something before it answers. On a terminal you are asked: a form is filled in field by field, a web
+page is shown (nothing is opened by itself), and of a model you take the place. Nothing else is shown while a question
+waits for you. For programs there is --answer KEY=JSON:
+  KEY is the server's name for the question (2026-07-28), or its kind: elicit, sample, roots. Answers with the same KEY
+  are used in their order, the last one again. Servers of the legacy era do not name their questions: each gets the
+  first answer of its kind that fits.
+  JSON is what is filled into a form, with its defaults for what is left out; a text, which a model says; a list of
+  roots, as paths or objects; or a whole result as the protocol has it. decline and cancel, and accept for a web page or
+  a form as it stands, are written without quotes.
+Only what can be answered is declared to the server.
+
 Examples:
   mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
   mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
-  mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server";
+  mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server
+  mcp-probe call test_input_required_result_elicitation --answer 'user_name={\"name\": \"Alice\"}' \\
+    -- mcp-probe serve --everything
+  mcp-probe call test_input_required_result_list_roots --root . -- mcp-probe serve --everything
+  mcp-probe call test_logging_tool --log info -- mcp-probe serve --everything";
 
 const CHECK_HELP: &str = "\
 An error is a MUST of the specification that is broken, a warning a SHOULD, a note good practice. The exit code is 1 when

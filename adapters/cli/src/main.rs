@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod answer;
 mod args;
 mod ask;
 mod call;

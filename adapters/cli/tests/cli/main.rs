@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod answering;
 mod answers;
 mod asks;
 #[cfg(unix)]
