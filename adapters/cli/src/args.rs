@@ -51,6 +51,12 @@ pub(crate) enum Command {
     /// Ask how an argument of a prompt, or a variable of a resource template, could go on
     #[command(after_help = COMPLETE_HELP, after_long_help = COMPLETE_HELP)]
     Complete(Complete),
+    /// Tell what changes at a server: its lists, and the resources that are named
+    ///
+    /// Prints what the server has agreed to tell, then a line for each change, until Ctrl-C, or Ctrl-D on a terminal, or
+    /// what --for and --count say.
+    #[command(after_help = LISTEN_HELP, after_long_help = LISTEN_HELP)]
+    Listen(Listen),
     /// Measure round trips: whether the server is alive and how fast it answers
     Ping(Ping),
     /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
@@ -198,6 +204,25 @@ pub(crate) struct Check {
     /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
     #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
     pub(crate) server: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// Resources to follow
+    #[arg(value_name = "URI")]
+    pub(crate) uris: Vec<String>,
+    /// Print a JSON object a line instead: listening (the filter), changed (tools, prompts, resources, or resource with
+    /// its uri), ended (count, time, input, graceful, lost)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+    /// End after so many changes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) target: Target,
 }
 
 #[derive(Debug, Args)]
@@ -501,6 +526,15 @@ const COMPLETE_HELP: &str = "\
 Examples:
   mcp-probe complete prompt:travel_plan country n -- mcp-probe serve --everything
   mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- mcp-probe serve --everything";
+
+const LISTEN_HELP: &str = "\
+A change says that something is another than it was, not how; what changes faster than it is read is told once. The
+exit code is 0 when the server ends the subscription in good order, 3 when the connection is lost. With --log, what a
+server of the legacy era logs is shown on stderr; those of 2026-07-28 log about calls only.
+
+Examples:
+  mcp-probe listen clock://running --count 3 -- mcp-probe serve --everything
+  mcp-probe listen --json --for 60s -- my-server | jq -r .changed";
 
 const SERVE_HELP: &str = "\
 Examples:

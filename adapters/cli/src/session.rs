@@ -6,16 +6,17 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
 use mcp_blocking::{Client, ClientHandler, Error, Options};
-use mcp_proto::client::{Config, Input, Kind, Log};
+use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
+use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
 
 use crate::answer::{Answers, Unanswered};
 use crate::args::{Answering, StderrChoice, Target};
 use crate::escape;
 use crate::failure::{Asked, Failure};
+use crate::news::{Item, News};
 use crate::paint::Paint;
 use crate::trace;
 
@@ -25,6 +26,8 @@ pub(crate) struct Session {
     pub(crate) asked: Asked,
     /// What the server asked for and did not get
     pub(crate) unanswered: Unanswered,
+    /// What has changed at the server
+    pub(crate) news: News,
 }
 
 impl Session {
@@ -47,12 +50,14 @@ impl Session {
             config = config.capabilities(answers.capabilities());
             unanswered = answers.unanswered();
         }
+        let news = News::default();
         let notes = Notes {
             trace: target.trace,
             paint: Paint::for_stderr(),
             noise: Few(NOISE),
             level: target.log.clone(),
             answers,
+            news: news.clone(),
         };
         let client = Options::new(config).handler(notes).patience(PATIENCE).spawn(program(
             &target.server,
@@ -67,7 +72,7 @@ impl Session {
                 Err(error) => return Err(Failure::of(&error, &asked)),
             }
         }
-        Ok(Self { client, asked, unanswered })
+        Ok(Self { client, asked, unanswered, news })
     }
 
     /// Makes what went wrong a failure
@@ -168,6 +173,7 @@ struct Notes {
     /// Which log messages are shown
     level: Option<LoggingLevel>,
     answers: Option<Answers>,
+    news: News,
 }
 
 impl ClientHandler for Notes {
@@ -176,6 +182,14 @@ impl ClientHandler for Notes {
             Some(answers) => answers.answer(input),
             None => Err(RpcError::internal("nobody is here to answer")),
         }
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.news.add(Item::Changed(change.clone()));
+    }
+
+    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+        self.news.add(Item::Ended(error.cloned()));
     }
 
     fn elicitation_complete(&mut self, id: &str) {

@@ -13,6 +13,7 @@ mod everything;
 mod failures;
 #[cfg(unix)]
 mod fixture;
+mod listen;
 mod steps;
 #[cfg(unix)]
 mod strangers;
