@@ -69,7 +69,7 @@ fn router(args: &args::Serve) -> (Router, Option<Clock>) {
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
     let clock = if args.everything {
-        Some(everything::register(&mut router, info))
+        Some(everything::register(&mut router, info, args.broken))
     } else {
         router.core().info(info).instructions(INSTRUCTIONS);
         None

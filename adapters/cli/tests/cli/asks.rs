@@ -117,12 +117,12 @@ fn call_describes_what_is_no_text() {
 fn inspect_shows_what_there_is_to_know() {
     everything(&["inspect"]).ok().says(&[
         "capabilities  completions, logging, prompts (listChanged), resources (listChanged, subscribe), tools (listChanged)\n",
-        "tools (41)\n",
+        "tools (42)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
         "cities[].population  integer ≥ 0 ",
         "      says it  changes things, may destroy, may be repeated, stays inside\n",
-        "resources (31)\n",
+        "resources (32)\n",
         "  test://static-binary  static-binary  image/png  93 bytes\n",
         "      is       for user and assistant, priority 0.2\n",
         "resource templates (2)\n",
