@@ -55,7 +55,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("server", ENGINES),
     ("client", ENGINES),
     // What applications register by name; it makes answers to calls and runs nothing.
-    ("router", "identity json model raw rpc server shape uri validate vocab version"),
+    ("router", "change identity json model raw rpc server shape uri validate vocab version"),
     // Bytes meet engines; nothing below knows of it.
     ("pipe", "client diagnostic error frame server tap time"),
 ];

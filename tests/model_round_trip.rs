@@ -438,6 +438,7 @@ fn no_type_of_the_model_is_left_out() {
         "InputResponses",
         "Listed",
         "Map",
+        "Elicited",
         "Misfit",
         "NotificationMeta",
         "ProgressToken",

@@ -244,6 +244,7 @@ fn nobody_is_told_of_changes_that_nobody_was_promised() {
         let mut router = Entries::new("tide-server", "2.1.0");
         let tool = |name: &str| Tool::new(name, raw(&json!({"type": "object"})));
         router.tool(tool("a"), ()).expect("a tool");
+        router.no_list_changed();
         router.cache_list(Kind::Tool, CacheHint::public(secs(60)));
         let versions = VersionSet::only(version);
         let mut ours = Client::new(alloc::sync::Arc::new(client(versions)), NOW);

@@ -29,7 +29,9 @@ fn router(notes: Notes) -> Router {
     let later = router.later();
     router
         .tool_with(tool("open"), move |_: &mut Cx<'_>, _: Value| {
-            later.change(|router| drop(router.tool_with(tool("moor"), |_: &mut Cx<'_>, _: Value| "moored")));
+            later.change(|router| {
+                router.tool_with(tool("moor"), |_: &mut Cx<'_>, _: Value| "moored");
+            });
             "open"
         })
         .tool_with(tool("tide"), |cx: &mut Cx<'_>, _: Value| {
@@ -71,7 +73,7 @@ mod typed {
         nights: u8,
     }
 
-    pub fn stay(cx: &mut Cx<'_>, _: Value) -> Result<String, RpcError> {
+    pub(super) fn stay(cx: &mut Cx<'_>, _: Value) -> Result<String, RpcError> {
         Ok(match cx.elicit_as::<Stay>("stay", "Which boat?")? {
             Elicited::Accepted(stay) => format!("{} for {} nights", stay.boat, stay.nights),
             Elicited::Declined => "declined".into(),

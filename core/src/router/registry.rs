@@ -54,6 +54,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) prompts: Entries<Prompt, H, Completions<H>>,
     /// How often the lists had changed when [`changes`](Self::changes) was asked last
     told: [u64; 4],
+    promises: bool,
 }
 
 /// Handlers by the names of arguments or variables
@@ -87,6 +88,7 @@ impl<H, M: Hook> Router<H, M> {
             beginnings: Beginnings::default(),
             prompts: Entries::default(),
             told: [0; 4],
+            promises: true,
         }
     }
 
@@ -106,6 +108,12 @@ impl<H, M: Hook> Router<H, M> {
     /// Declares what nothing is registered for yet: entries that come later are not seen otherwise
     pub fn declare(&mut self, capability: Capability) -> &mut Self {
         self.declared = core::mem::take(&mut self.declared).with(capability);
+        self
+    }
+
+    /// Promises no news of its lists: for who does not publish [`changes`](Self::changes), or never changes anything
+    pub fn no_list_changed(&mut self) -> &mut Self {
+        self.promises = false;
         self
     }
 
@@ -379,9 +387,12 @@ impl<H, M: Hook> Router<H, M> {
     pub fn capabilities(&self) -> Capabilities {
         let resources = !self.resources.is_empty() || !self.templates.is_empty();
         let derived = [
-            (Capability::ToolsListChanged, !self.tools.is_empty()),
-            (Capability::ResourcesListChanged, resources),
-            (Capability::PromptsListChanged, !self.prompts.is_empty()),
+            (Capability::Tools, !self.tools.is_empty()),
+            (Capability::Resources, resources),
+            (Capability::Prompts, !self.prompts.is_empty()),
+            (Capability::ToolsListChanged, self.promises && !self.tools.is_empty()),
+            (Capability::ResourcesListChanged, self.promises && resources),
+            (Capability::PromptsListChanged, self.promises && !self.prompts.is_empty()),
             (Capability::Completions, self.completes()),
         ];
         let derived = derived.into_iter().filter(|(_, has)| *has);

@@ -217,7 +217,8 @@ pub(super) fn server(router: &Router<Say>, versions: VersionSet) -> server::Conf
 
 pub(super) fn server_capabilities() -> Value {
     json!({
-        "tools": {}, "resources": { "subscribe": true }, "prompts": {}, "completions": {}, "logging": {},
+        "tools": { "listChanged": true }, "resources": { "subscribe": true, "listChanged": true },
+        "prompts": { "listChanged": true }, "completions": {}, "logging": {},
         "extensions": { "org.example/e": {} },
     })
 }

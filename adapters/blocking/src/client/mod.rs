@@ -287,7 +287,7 @@ impl Client {
     /// # fn example(client: &mut mcp_blocking::Client) -> Result<(), mcp_blocking::Error> {
     /// use mcp_proto::model::SubscriptionFilter;
     ///
-    /// let filter = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(["file:///log"]);
+    /// let filter = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(["file:///log".into()]);
     /// let (subscription, honoured) = client.subscribe(&filter)?;
     /// while client.poll(std::time::Duration::from_secs(60))? {}
     /// client.unsubscribe(subscription)?;

@@ -158,7 +158,7 @@ pub(super) struct Store(Vec<(Given, bool)>);
 /// What there is for a question
 pub(super) enum Choice {
     /// An answer; none refuses
-    Answer(Option<InputResponse<'static>>),
+    Answer(Option<Box<InputResponse<'static>>>),
     /// One that does not fit, and why
     Misfit(String),
     None,
@@ -188,11 +188,11 @@ impl Store {
         let Some(key) = key else { return self.first_fit(kind, request) };
         for name in [key, kind.word()] {
             let mut named: Vec<_> = self.0.iter_mut().filter(|(given, _)| given.key == name).collect();
-            let next = named.iter().position(|(_, used)| !used).or(named.len().checked_sub(1));
+            let next = named.iter().position(|(_, used)| !used).or_else(|| named.len().checked_sub(1));
             if let Some((given, used)) = next.and_then(|next| named.get_mut(next)) {
                 *used = true;
                 return match given.answer(request) {
-                    Ok(answer) => Choice::Answer(answer),
+                    Ok(answer) => Choice::Answer(answer.map(Box::new)),
                     Err(why) => Choice::Misfit(format!("the answer given for `{name}` does not fit: {why}")),
                 };
             }
@@ -205,10 +205,10 @@ impl Store {
         let mut misfit = None;
         for (given, used) in self.0.iter_mut().filter(|(given, _)| given.kind() == Ok(kind)) {
             match given.answer(request) {
-                Ok(answer) if *used => again = Some(answer),
+                Ok(answer) if *used => again = Some(answer.map(Box::new)),
                 Ok(answer) => {
                     *used = true;
-                    return Choice::Answer(answer);
+                    return Choice::Answer(answer.map(Box::new));
                 }
                 Err(why) => _ = misfit.get_or_insert_with(|| (given.key.clone(), why)),
             }

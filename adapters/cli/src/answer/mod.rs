@@ -130,7 +130,7 @@ impl Answers {
             return Ok(roots.clone().into());
         }
         match self.given.choose(input.key.as_deref(), request) {
-            Choice::Answer(answer) => return answer.ok_or_else(rejected),
+            Choice::Answer(answer) => return answer.map(|answer| *answer).ok_or_else(rejected),
             Choice::Misfit(why) => {
                 self.unanswered.note(format!("{}; {why}", question(input)));
                 return Err(nobody());

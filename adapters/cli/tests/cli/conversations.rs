@@ -2,10 +2,11 @@
 //! only the wire shows
 
 use alloc::sync::Arc;
+use core::time::Duration;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mcp_blocking::{Client, ClientHandler, Options, Program};
 use mcp_proto::client::{Input, Log};

@@ -11,9 +11,11 @@ use mcp_proto::router::schema::NoArguments;
 use super::asking::{outcome, question, text};
 
 type Told = Result<String, RpcError>;
+/// Name, description, and what it does
+type Fixture = (&'static str, &'static str, fn(&mut Cx<'_>) -> Told);
 
 pub(super) fn register(router: &mut Router) {
-    let tools: [(&str, &str, fn(&mut Cx<'_>) -> Told); 9] = [
+    let tools: [Fixture; 9] = [
         ("test_input_required_result_elicitation", "Asks for a name", elicitation),
         ("test_input_required_result_sampling", "Asks the model for a capital", sampling),
         ("test_input_required_result_list_roots", "Asks for the client's directories", list_roots),
