@@ -2,7 +2,8 @@
 
 use mcp_blocking::{Client, Error};
 use mcp_proto::client::Kind;
-use mcp_proto::model::Request;
+use mcp_proto::model::{ElicitUrlParams, Request, UrlElicitationRequired};
+use mcp_proto::rpc::code;
 use mcp_proto::{CallError, CallKey, CallOptions, RpcError};
 
 use crate::answer;
@@ -67,6 +68,9 @@ pub(crate) fn run<R: Request>(
 fn refused<R: Request>(session: &mut Session, error: &Error, question: &Question<'_, R>) -> Failure {
     let failure = session.failure(error);
     let Error::Call(CallError::Rpc(answered)) = error else { return failure };
+    if let Some(pages) = pages(answered) {
+        return failure.exit(Exit::Unanswered).hint(pages);
+    }
     if lacks_answers(answered) {
         return failure.exit(Exit::Unanswered).hint(answer::HINT);
     }
@@ -74,6 +78,15 @@ fn refused<R: Request>(session: &mut Session, error: &Error, question: &Question
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// What to do first, when that is to visit web pages (ELIC-028, ELIC-029)
+fn pages(error: &RpcError) -> Option<String> {
+    let data = error.data.as_ref().filter(|_| error.code == code::URL_ELICITATION_REQUIRED)?;
+    let required: UrlElicitationRequired = data.parse().ok()?;
+    let page = |page: &ElicitUrlParams| format!("{} ({})", page.url, page.message);
+    let pages: Vec<_> = required.elicitations.iter().take(NAMES).map(page).collect();
+    Some(format!("visit this first, if you trust it, and then ask again: {}", pages.join(", ")))
 }
 
 /// Whether a server says that it needs more of its client, who has not declared it

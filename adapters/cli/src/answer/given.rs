@@ -117,14 +117,7 @@ impl Given {
         };
         Ok(Some(match json.string() {
             Some(text) => message(text),
-            None => json
-                .parse::<CreateMessageResult<'_>>()
-                .map(|message| InputResponse::from(message).into_owned())
-                .map_err(|error| error.to_string())
-                .and_then(|answer| match answer {
-                    InputResponse::CreateMessage(message) => Ok(message),
-                    _ => Err("it is no message".into()),
-                })?,
+            None => json.parse::<CreateMessageResult<'_>>().map_err(|error| error.to_string())?.into_owned(),
         }))
     }
 

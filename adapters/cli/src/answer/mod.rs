@@ -65,7 +65,10 @@ pub(crate) struct Unanswered(Arc<Mutex<Vec<String>>>);
 
 impl Unanswered {
     fn note(&self, what: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&what) {
+            all.push(what);
+        }
     }
 
     /// The failure that this is, if anything went without an answer
@@ -85,6 +88,8 @@ pub(crate) struct Answers {
     roots: Option<ListRootsResult>,
     dialogue: Option<Dialogue<Box<dyn Terminal>>>,
     unanswered: Unanswered,
+    /// How many questions there were
+    asked: u32,
 }
 
 impl Answers {
@@ -96,6 +101,7 @@ impl Answers {
             roots: roots::of(&answering.root).map_err(Failure::usage)?,
             dialogue: terminal.map(|terminal| Dialogue::new(terminal, &name(server))),
             unanswered: Unanswered::default(),
+            asked: 0,
         })
     }
 
@@ -126,6 +132,12 @@ impl Answers {
     /// The answer; the error refuses it
     pub(crate) fn answer(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
         let request = &*input.request;
+        self.asked += 1;
+        if self.asked > QUESTIONS {
+            self.unanswered
+                .note(format!("the server asks for more and more: that was {QUESTIONS} questions"));
+            return Err(nobody());
+        }
         if let (InputRequest::ListRoots(_), Some(roots)) = (request, &self.roots) {
             return Ok(roots.clone().into());
         }
@@ -175,5 +187,7 @@ fn rejected() -> RpcError {
     RpcError::new(code::USER_REJECTED, "the user rejected the request")
 }
 
+/// Questions that are answered; beyond that it is no conversation any more
+const QUESTIONS: u32 = 100;
 /// Characters of a server's command that are shown
 const NAME: usize = 60;

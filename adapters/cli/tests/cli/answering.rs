@@ -156,3 +156,40 @@ fn what_was_asked_is_seen_in_the_trace() {
     let done = call("elicitation", &given, "legacy").ok();
     done.complains(&["\"method\":\"elicitation/create\"", "\"result\":{\"action\":\"accept\""]);
 }
+
+/// A legacy server that answers the call of a tool by what this script does, with its id in `$id`
+#[cfg(unix)]
+fn scripted(script: &str, args: &[&str]) -> Done {
+    let welcome = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}"#;
+    let script = format!(
+        "read -r l; echo '{welcome}'; read -r l; read -r l\nid=$(printf '%s' \"$l\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n{script}\ncat >/dev/null"
+    );
+    probe(&[&["call", "x", "--era", "legacy"], args, &["--", "sh", "-c", &script]].concat())
+}
+
+// covers: ELIC-028, ELIC-029, ELIC-030
+#[cfg(unix)]
+#[test]
+fn pages_that_have_to_be_visited_first_are_named() {
+    let data = r#"{"elicitations":[{"mode":"url","elicitationId":"7","message":"Sign in","url":"https://a.example/x"}]}"#;
+    let error = format!(r#"{{"code":-32042,"message":"visit a page first","data":{data}}}"#);
+    let done =
+        scripted(&format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',\"error\":{error}}}'"), &[]).code(5);
+    done.complains(&[
+        "visit a page first",
+        "hint: visit this first, if you trust it",
+        "https://a.example/x (Sign in)",
+    ]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_asks_for_ever_is_stopped() {
+    let form = r#"{"message":"Again?","requestedSchema":{"type":"object","properties":{}}}"#;
+    let ask = format!(r#"{{"jsonrpc":"2.0","id":'$n',"method":"elicitation/create","params":{form}}}"#);
+    let result = r#"{"jsonrpc":"2.0","id":'$id',"result":{"content":[]}}"#;
+    let script =
+        format!("n=0; while [ $n -lt 105 ]; do n=$((n+1)); echo '{ask}'; read -r l; done; echo '{result}'");
+    let done = scripted(&script, &["--answer", "elicit=accept"]).code(5);
+    done.complains(&["error: the server asks for more and more: that was 100 questions"]);
+}
