@@ -6,6 +6,7 @@ extern crate alloc;
 
 mod our_both;
 mod our_client;
+mod our_conversations;
 mod our_typed_client;
 mod peers;
 mod run;
