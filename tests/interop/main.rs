@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod our_answers;
 mod our_both;
 mod our_client;
 mod our_conversations;
