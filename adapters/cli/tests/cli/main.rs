@@ -14,6 +14,7 @@ mod failures;
 #[cfg(unix)]
 mod fixture;
 mod listen;
+mod rounds;
 mod steps;
 #[cfg(unix)]
 mod strangers;
