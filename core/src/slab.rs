@@ -50,6 +50,7 @@ impl<T> Slab<T> {
         self.len
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         if let Some(slot) = self.slots.get_mut(self.free as usize) {

@@ -177,6 +177,15 @@ pub(crate) struct Rule {
     pub(crate) gate: Option<Capability>,
     /// Modern results say how long they may be kept (CACHE-001)
     pub(crate) cacheable: bool,
+    /// The server's engine answers it by itself
+    pub(crate) by_engine: bool,
+}
+
+impl Rule {
+    const fn by_engine(mut self) -> Self {
+        self.by_engine = true;
+        self
+    }
 }
 
 const OLDEST: Version = Version::V2024_11_05;
@@ -190,37 +199,32 @@ const fn rule(
     gate: Option<Capability>,
     cacheable: bool,
 ) -> Rule {
-    Rule { name, sender: Sender::Client, since, until, gate, cacheable }
+    Rule { name, sender: Sender::Client, since, until, gate, cacheable, by_engine: false }
 }
 
 const fn from_server(name: &'static str, since: Version, gate: Option<Capability>) -> Rule {
-    Rule { name, sender: Sender::Server, since, until: LAST_LEGACY, gate, cacheable: false }
+    Rule { sender: Sender::Server, ..rule(name, since, LAST_LEGACY, gate, false) }
 }
 
 /// Requests; the most frequent ones first, since they are searched in order
 pub(crate) const REQUESTS: &[Rule] = &[
     rule(TOOLS_CALL, OLDEST, NEWEST, Some(Capability::Tools), false),
     rule(TOOLS_LIST, OLDEST, NEWEST, Some(Capability::Tools), true),
-    Rule {
-        name: PING,
-        sender: Sender::Both,
-        since: OLDEST,
-        until: LAST_LEGACY,
-        gate: None,
-        cacheable: false,
-    },
+    Rule { sender: Sender::Both, ..rule(PING, OLDEST, LAST_LEGACY, None, false).by_engine() },
     rule(RESOURCES_READ, OLDEST, NEWEST, Some(Capability::Resources), true),
     rule(RESOURCES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
     rule(TEMPLATES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
     rule(PROMPTS_GET, OLDEST, NEWEST, Some(Capability::Prompts), false),
     rule(PROMPTS_LIST, OLDEST, NEWEST, Some(Capability::Prompts), true),
     rule(COMPLETE, OLDEST, NEWEST, Some(Capability::Completions), false),
-    rule(DISCOVER, NEWEST, NEWEST, None, true),
-    rule(SUBSCRIBE, NEWEST, NEWEST, None, false),
-    rule(INITIALIZE, OLDEST, LAST_LEGACY, None, false),
-    rule(RESOURCES_SUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
-    rule(RESOURCES_UNSUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false),
-    rule(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false),
+    rule(DISCOVER, NEWEST, NEWEST, None, true).by_engine(),
+    rule(SUBSCRIBE, NEWEST, NEWEST, None, false).by_engine(),
+    rule(INITIALIZE, OLDEST, LAST_LEGACY, None, false).by_engine(),
+    rule(RESOURCES_SUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false)
+        .by_engine(),
+    rule(RESOURCES_UNSUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false)
+        .by_engine(),
+    rule(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false).by_engine(),
     from_server(LIST_ROOTS, OLDEST, Some(Capability::Roots)),
     from_server(CREATE_MESSAGE, OLDEST, Some(Capability::Sampling)),
     from_server(ELICIT, Version::V2025_06_18, Some(Capability::Elicitation)),

@@ -97,7 +97,7 @@ pub fn client_in_flight(era: Era, n: usize) -> Held {
 }
 
 /// Lets the time pass after which an engine gives buffers back
-fn rest(pipe: &mut impl Pipe, now: &mut Instant) {
+pub(super) fn rest(pipe: &mut impl Pipe, now: &mut Instant) {
     pass(now, QUIET);
     while pipe.poll_timeout().is_some_and(|at| at <= *now) {
         pipe.handle_timeout(*now);
@@ -105,6 +105,6 @@ fn rest(pipe: &mut impl Pipe, now: &mut Instant) {
     assert!(pipe.poll_event(*now).is_none(), "quiet");
 }
 
-fn grown(before: u64) -> f64 {
+pub(super) fn grown(before: u64) -> f64 {
     heap::now().live as f64 - before as f64
 }

@@ -3,20 +3,24 @@
 mod large;
 mod lists;
 mod memory;
+mod news;
 mod pair;
 mod parts;
 mod router;
 mod seal;
 mod server;
+mod talk;
 
 pub use large::{FloorLarge, Large};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
 pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
+pub use news::{News, subscriptions};
 pub use pair::RoundTrip;
 pub use parts::{FloorEnvelope, FrameEnvelope};
 pub use router::{Match, RawCall, RawList, TypedCall, TypedList};
 pub use seal::{Open, Seal};
 pub use server::{Core, FloorCore};
+pub use talk::{Conversation, server_waiting};
 
 use core::time::Duration;
 
@@ -35,6 +39,7 @@ pub trait Scenario {
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
+        "news" => return Some(Box::new(News::new())),
         "seal" => return Some(Box::new(Seal::new())),
         "open" => return Some(Box::new(Open::new())),
         "read-list" => return Some(Box::new(ReadList::new())),
@@ -55,6 +60,7 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
         "floor-core" => Box::new(FloorCore::new(era)),
         "core" => Box::new(Core::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
+        "talk" => Box::new(Conversation::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),
         "raw-call" => Box::new(RawCall::new(era)),
         "typed-list" => Box::new(TypedList::new(era)),

@@ -212,7 +212,9 @@ macro_rules! message {
                             $crate::model::message::message!(@codec $($rc)?), _>::new(&self.0.$rm))?; )*
                         $( $crate::model::message::message!(@write $kind self.0.$om, $ow, map,
                             $crate::model::message::message!(@codec $($oc)?)); )*
-                        self.0.extra.write(&mut map, &[$($tag,)? $($rw,)* $($ow,)*])?;
+                        if !self.0.extra.is_empty() {
+                            self.0.extra.write(&mut map, &[$($tag,)? $($rw,)* $($ow,)*])?;
+                        }
                         map.end()
                     }
                 }

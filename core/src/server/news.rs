@@ -33,8 +33,8 @@ impl Engine {
     pub fn publish(&mut self, now: Instant, change: &Change) -> usize {
         self.link.tick(now);
         let Some(target) = self.subscriptions.as_ref().and_then(|subs| subs.target(change)) else { return 0 };
-        let mut place = 0;
-        while self.tell(target, place) {
+        let (mut place, mut wording) = (0, Wording::default());
+        while self.tell(target, place, &mut wording) {
             place += 1;
         }
         place
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// Writes one piece of news, or notes that it is due; false when there is nobody at `place`
-    fn tell(&mut self, target: Target, place: usize) -> bool {
+    fn tell(&mut self, target: Target, place: usize, wording: &mut Wording) -> bool {
         let Some(subs) = self.subscriptions.as_deref_mut() else { return false };
         let Some(key) = subs.at(target, place) else { return false };
         let Some(channel) = subs.get(key).map(|l| l.channel) else { return true };
@@ -104,7 +104,7 @@ impl Engine {
         }
         let mark = c.outbox.mark();
         let id = subs.get(key).and_then(|l| l.id.as_ref());
-        write_news(c.outbox.tail(), target, subs.uri(target), id);
+        wording.write(c.outbox.tail(), target, subs.uri(target), id);
         self.link.sent(channel, mark);
         if let Some(c) = self.link.channels.get_mut(channel) {
             c.extra.news.until = c.outbox.consumed() + c.outbox.len() as u64;
@@ -120,7 +120,7 @@ impl Engine {
         for key in c.extra.listeners.clone() {
             let held = self.subscriptions.as_ref().map(|subs| subs.held(key)).unwrap_or_default();
             for (target, place) in held {
-                self.tell(target, place);
+                self.tell(target, place, &mut Wording::default());
             }
         }
     }
@@ -288,25 +288,63 @@ fn write_subscription(out: &mut Vec<u8>, id: &RequestId) {
     out.push(b'}');
 }
 
-fn write_news(out: &mut Vec<u8>, target: Target, uri: Option<&Arc<str>>, id: Option<&RequestId>) {
-    let method = match target {
-        Target::List(0) => vocab::TOOLS_CHANGED,
-        Target::List(1) => vocab::PROMPTS_CHANGED,
-        Target::List(_) => vocab::RESOURCES_CHANGED,
-        Target::Topic(_) => vocab::RESOURCE_UPDATED,
-    };
-    encode::notification_head(out, method);
-    if uri.is_some() || id.is_some() {
-        out.extend_from_slice(b",\"params\":{");
-        if let Some(uri) = uri {
-            out.extend_from_slice(b"\"uri\":");
-            write_str(out, uri);
+/// One piece of news as it is written: the same for all who are told, but for the id of their subscription
+#[derive(Default)]
+struct Wording {
+    /// Up to that id; empty until somebody needs it
+    tagged: Vec<u8>,
+    /// For legacy sessions, which have none
+    plain: Vec<u8>,
+}
+
+impl Wording {
+    fn write(&mut self, out: &mut Vec<u8>, target: Target, uri: Option<&Arc<str>>, id: Option<&RequestId>) {
+        match id {
+            Some(id) => {
+                if self.tagged.is_empty() {
+                    begin(&mut self.tagged, target);
+                    self.tagged.extend_from_slice(b",\"params\":{");
+                    if let Some(uri) = uri {
+                        write_uri(&mut self.tagged, uri);
+                        self.tagged.push(b',');
+                    }
+                    self.tagged.extend_from_slice(b"\"_meta\":{");
+                    write_str(&mut self.tagged, meta::SUBSCRIPTION_ID);
+                    self.tagged.push(b':');
+                }
+                out.extend_from_slice(&self.tagged);
+                id.write(out);
+                out.extend_from_slice(b"}}");
+            }
+            None => {
+                if self.plain.is_empty() {
+                    begin(&mut self.plain, target);
+                    if let Some(uri) = uri {
+                        self.plain.extend_from_slice(b",\"params\":{");
+                        write_uri(&mut self.plain, uri);
+                        self.plain.push(b'}');
+                    }
+                }
+                out.extend_from_slice(&self.plain);
+            }
         }
-        if let Some(id) = id {
-            out.extend_from_slice(if uri.is_some() { b",\"_meta\":" } else { b"\"_meta\":" });
-            write_subscription(out, id);
-        }
-        out.push(b'}');
+        encode::end(out);
     }
-    encode::end(out);
+}
+
+fn begin(out: &mut Vec<u8>, target: Target) {
+    encode::notification_head(
+        out,
+        match target {
+            Target::List(0) => vocab::TOOLS_CHANGED,
+            Target::List(1) => vocab::PROMPTS_CHANGED,
+            Target::List(_) => vocab::RESOURCES_CHANGED,
+            Target::Topic(_) => vocab::RESOURCE_UPDATED,
+        },
+    );
+}
+
+fn write_uri(out: &mut Vec<u8>, uri: &str) {
+    out.extend_from_slice(b"\"uri\":");
+    write_str(out, uri);
 }

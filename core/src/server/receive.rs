@@ -120,11 +120,13 @@ impl Engine {
     }
 
     /// Whether a request with this id is in work or waits for a place
+    #[inline]
     fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
-        let waits = |c: &Channel<Extra>| c.extra.waiting.iter().any(|(other, _)| other == id);
-        self.link.is_live(channel, id)
-            || self.link.channels.get(channel).is_some_and(waits)
-            || self.find_listener(channel, id).is_some()
+        let waits = |c: &Channel<Extra>| {
+            c.extra.waiting.iter().any(|(other, _)| other == id)
+                || (!c.extra.listeners.is_empty() && self.find_listener(channel, id).is_some())
+        };
+        self.link.is_live(channel, id) || self.link.channels.get(channel).is_some_and(waits)
     }
 
     fn request_in(&mut self, source: Source, frame: &Bytes, envelope: Envelope<'_>) {
@@ -217,7 +219,7 @@ impl Engine {
                 if rule.gate_in(version).is_some_and(|gate| !self.config.capabilities.has(gate)) {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }
-                if MINE.contains(&rule.name) {
+                if rule.by_engine {
                     return Ok(None);
                 }
                 let cacheable = rule.cacheable;
@@ -395,17 +397,6 @@ impl Engine {
         }
     }
 }
-
-/// What the engine answers by itself
-const MINE: [&str; 7] = [
-    vocab::PING,
-    vocab::INITIALIZE,
-    vocab::DISCOVER,
-    vocab::SUBSCRIBE,
-    vocab::RESOURCES_SUBSCRIBE,
-    vocab::RESOURCES_UNSUBSCRIBE,
-    vocab::SET_LEVEL,
-];
 
 /// -32602 that names what a modern request lacks (META-014)
 fn missing(parts: &Meta) -> RpcError {

@@ -1,7 +1,7 @@
 //! `bench-work SCENARIO N`: does the work of one scenario N times and says what it took from the heap.
 //!
-//! `bench-work WHAT-ERA N` with `idle-server`, `idle-client`, `server-in-flight`, `client-in-flight` says what each of
-//! N holds. Prints one JSON object. Instructions are counted from outside, by `valgrind --tool=cachegrind` over two N.
+//! `bench-work WHAT-ERA N` with `idle-server`, `idle-client`, `server-in-flight`, `client-in-flight`, `server-waiting`,
+//! and `bench-work subscriptions-URIS N` say what each of N holds. Prints one JSON object. Instructions are counted from outside, by `valgrind --tool=cachegrind` over two N.
 
 mod counting;
 
@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use mcp_benches::heap;
 use mcp_benches::scenario::{
-    Held, Scenario, client_in_flight, idle_client, idle_server, named, server_in_flight,
+    Held, Scenario, client_in_flight, idle_client, idle_server, named, server_in_flight, server_waiting,
+    subscriptions,
 };
 use mcp_benches::wire::Era;
 
@@ -56,12 +57,16 @@ fn work(name: &str, n: usize, scenario: &mut dyn Scenario) {
 
 fn memory(name: &str, n: usize) -> Option<Held> {
     let (kind, era) = name.rsplit_once('-')?;
+    if kind == "subscriptions" {
+        return Some(subscriptions(era.parse().ok().filter(|uris| *uris < 3)?, n));
+    }
     let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
     Some(match kind {
         "idle-server" => idle_server(era, n),
         "idle-client" => idle_client(era, n),
         "server-in-flight" => server_in_flight(era, n),
         "client-in-flight" => client_in_flight(era, n),
+        "server-waiting" => server_waiting(era, n),
         _ => return None,
     })
 }
