@@ -4,8 +4,10 @@
 
 extern crate alloc;
 
+mod our_answers;
 mod our_both;
 mod our_client;
+mod our_conversations;
 mod our_typed_client;
 mod peers;
 mod run;

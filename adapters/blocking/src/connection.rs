@@ -226,7 +226,7 @@ impl Connection {
     }
 
     fn answer_input(&mut self, input: &Input) {
-        let (now, handler) = (self.drive.now(), &mut self.handler);
+        let handler = &mut self.handler;
         let outcome = catch(|| handler.input(input))
             .unwrap_or_else(|_| Err(RpcError::internal("the handler of the input panicked")))
             .and_then(|answer| match input.request.check(&answer) {
@@ -234,6 +234,8 @@ impl Connection {
                 // ELIC-020; what is wrong is for the one who wrote the handler
                 Err(misfit) => Err(RpcError::internal(alloc::format!("the answer does not fit: {misfit}"))),
             });
+        // A person may have taken a while: the deadlines of what is sent now begin now.
+        let now = self.drive.tick();
         let engine = self.pipe.engine();
         let refused = match outcome {
             Ok(result) => match engine.answer(now, input.id, &result) {

@@ -1,13 +1,21 @@
 //! The command line
 
+mod help;
+
 use core::time::Duration;
 use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, RawJson, Version, VersionSet};
 
+use crate::answer::Given;
 use crate::demo::Step;
 use crate::ordered;
+use help::{
+    AFTER_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP, READ_HELP,
+    SERVE_HELP,
+};
 
 /// Looks at servers of the Model Context Protocol (MCP): what they offer, what they answer, what goes over the wire.
 #[derive(Debug, Parser)]
@@ -49,6 +57,12 @@ pub(crate) enum Command {
     /// Ask how an argument of a prompt, or a variable of a resource template, could go on
     #[command(after_help = COMPLETE_HELP, after_long_help = COMPLETE_HELP)]
     Complete(Complete),
+    /// Tell what changes at a server: its lists, and the resources that are named
+    ///
+    /// Prints what the server has agreed to tell, then a line for each change, until Ctrl-C, or Ctrl-D on a terminal, or
+    /// what --for and --count say.
+    #[command(after_help = LISTEN_HELP, after_long_help = LISTEN_HELP)]
+    Listen(Listen),
     /// Measure round trips: whether the server is alive and how fast it answers
     Ping(Ping),
     /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
@@ -81,6 +95,8 @@ pub(crate) struct Call {
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object)]
     pub(crate) args: RawJson,
     #[command(flatten)]
+    pub(crate) answering: Answering,
+    #[command(flatten)]
     pub(crate) asking: Asking,
 }
 
@@ -88,6 +104,8 @@ pub(crate) struct Call {
 pub(crate) struct Read {
     /// The resource's URI: one that `inspect` shows, or one that a template makes
     pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) answering: Answering,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -99,6 +117,8 @@ pub(crate) struct Prompt {
     /// The arguments, a JSON object of strings
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_texts)]
     pub(crate) args: Texts,
+    #[command(flatten)]
+    pub(crate) answering: Answering,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -131,6 +151,18 @@ pub(crate) enum Reference {
 
 /// Members of a JSON object that are all strings
 pub(crate) type Texts = Vec<(String, String)>;
+
+/// What is answered when the server asks for something in turn
+#[derive(Debug, Args)]
+pub(crate) struct Answering {
+    /// Answer what the server asks for meanwhile (may be repeated): `mcp-probe call --help` says how; on a terminal you
+    /// are asked for the rest
+    #[arg(long, value_name = "KEY=JSON", value_parser = Given::parse)]
+    pub(crate) answer: Vec<Given>,
+    /// Tell the server of this directory when it asks for its roots: a path or a file:// URI (may be repeated)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) root: Vec<OsString>,
+}
 
 /// What all commands have that ask for one thing
 #[derive(Debug, Args)]
@@ -178,6 +210,25 @@ pub(crate) struct Check {
     /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
     #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
     pub(crate) server: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// Resources to follow
+    #[arg(value_name = "URI")]
+    pub(crate) uris: Vec<String>,
+    /// Print a JSON object a line instead: listening (the filter), changed (tools, prompts, resources, or resource with
+    /// its uri), ended (count, time, input, graceful, lost)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+    /// End after so many changes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) target: Target,
 }
 
 #[derive(Debug, Args)]
@@ -237,6 +288,10 @@ pub(crate) struct Target {
     /// Longest wait for the server to start and to agree on a revision
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
+    /// Show what the server logs on stderr, from this level on: debug, info, notice, warning, error, critical, alert,
+    /// emergency
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub(crate) log: Option<LoggingLevel>,
     /// Show every message on stderr as it passes: → to the server, ← from it
     #[arg(long)]
     pub(crate) trace: bool,
@@ -382,6 +437,14 @@ fn reference(text: &str) -> Result<Reference, String> {
     }
 }
 
+fn level(text: &str) -> Result<LoggingLevel, String> {
+    let level = RawJson::encode(text).ok().and_then(|word| word.parse::<LoggingLevel>().ok());
+    let known = level.filter(|level| level.severity().is_some());
+    known.ok_or_else(|| {
+        "is no level; there are debug, info, notice, warning, error, critical, alert, emergency".to_owned()
+    })
+}
+
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
@@ -401,64 +464,6 @@ fn frame_size(text: &str) -> Result<usize, String> {
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 /// Below this not even a handshake fits
 const SMALLEST_FRAME: usize = 1_024;
-
-const AFTER_HELP: &str = "\
-Examples:
-  mcp-probe demo
-  mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 5}' --trace -- mcp-probe serve --era modern
-
-Exit codes:
-  0  all went well
-  1  the operation failed: an error answer, a tool that reports an error, a failed step
-  2  the command line is wrong
-  3  no connection: the program does not start, is no MCP server, speaks other revisions, or died
-  4  no answer in time";
-
-const INSPECT_HELP: &str = "\
-Examples:
-  mcp-probe inspect -- python my_server.py
-  mcp-probe inspect --era legacy --stderr null -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe inspect --env API_TOKEN -- my-server          (passes our API_TOKEN on)
-  mcp-probe inspect --json -- my-server | jq .tools[].name";
-
-const CALL_HELP: &str = "\
-Examples:
-  mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 100}' --timeout 500ms --trace -- mcp-probe serve
-  mcp-probe call count --args '{\"to\": 100}' --total 2s -- mcp-probe serve
-  mcp-probe call login --args '{\"password\": \"x\"}' --trace --hide password -- my-server";
-
-const CHECK_HELP: &str = "\
-An error is a MUST of the specification that is broken, a warning a SHOULD, a note good practice. The exit code is 1 when
-there are errors, or warnings with --strict.
-
-Examples:
-  mcp-probe check -- python my_server.py
-  mcp-probe check --json --strict -- my-server | jq -r '.[].what'
-  mcp-probe check --protocol-version 2025-06-18 -- my-server
-  mcp-probe check --rules";
-
-const READ_HELP: &str = "\
-Examples:
-  mcp-probe read test://static-text -- mcp-probe serve --everything
-  mcp-probe read --json file:///etc/hostname -- my-server | jq -r .contents[0].blob | base64 -d";
-
-const PROMPT_HELP: &str = "\
-Examples:
-  mcp-probe prompt travel_plan --args '{\"country\": \"norway\", \"days\": \"5\"}' -- mcp-probe serve --everything";
-
-const COMPLETE_HELP: &str = "\
-Examples:
-  mcp-probe complete prompt:travel_plan country n -- mcp-probe serve --everything
-  mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- mcp-probe serve --everything";
-
-const SERVE_HELP: &str = "\
-Examples:
-  mcp-probe inspect -- mcp-probe serve --everything
-  mcp-probe inspect -- mcp-probe serve
-  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18";
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,13 @@
 
 use mcp_blocking::{Client, Error};
 use mcp_proto::client::Kind;
-use mcp_proto::model::Request;
-use mcp_proto::{CallError, CallKey, CallOptions};
+use mcp_proto::model::{ElicitUrlParams, Request, UrlElicitationRequired};
+use mcp_proto::rpc::code;
+use mcp_proto::{CallError, CallKey, CallOptions, RpcError};
 
-use crate::args::Asking;
-use crate::failure::Failure;
+use crate::answer;
+use crate::args::{Answering, Asking};
+use crate::failure::{Exit, Failure};
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::progress::Ticker;
@@ -25,16 +27,17 @@ pub(crate) struct Question<'a, R: Request> {
 /// Starts the server, asks, and prints the answer
 pub(crate) fn run<R: Request>(
     asking: &Asking,
+    answering: Option<&Answering>,
     start: impl FnOnce(&mut Client, &CallOptions) -> Result<CallKey, Error>,
     question: &Question<'_, R>,
 ) -> Result<R::Result, Failure> {
-    let mut session = Session::open(&asking.target)?;
+    let mut session = Session::open(&asking.target, answering)?;
     session.asked.total = asking.total;
     let mut options = CallOptions::new().with_progress();
     if let Some(total) = asking.total {
         options = options.total(total);
     }
-    let mut ticker = Ticker::new(asking.target.trace);
+    let mut ticker = Ticker::new(!asking.target.trace && asking.target.log.is_none());
     let client = &mut session.client;
     // As it came: `--json` is to show that and nothing else.
     let answered = start(client, &options)
@@ -52,21 +55,46 @@ pub(crate) fn run<R: Request>(
         }
         Ok(read)
     });
+    let unanswered = session.unanswered.failure();
     // The answer is out before the server is given its time to end.
     session.close();
-    outcome
+    match unanswered {
+        Some(failure) => Err(failure),
+        None => outcome,
+    }
 }
 
 /// A failure; when the server refused, with a hint
 fn refused<R: Request>(session: &mut Session, error: &Error, question: &Question<'_, R>) -> Failure {
     let failure = session.failure(error);
-    if !matches!(error, Error::Call(CallError::Rpc(_))) {
-        return failure;
+    let Error::Call(CallError::Rpc(answered)) = error else { return failure };
+    if let Some(pages) = pages(answered) {
+        return failure.exit(Exit::Unanswered).hint(pages);
+    }
+    if lacks_answers(answered) {
+        return failure.exit(Exit::Unanswered).hint(answer::HINT);
     }
     match (question.hint)(&mut session.client) {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// What to do first, when that is to visit web pages (ELIC-028, ELIC-029)
+fn pages(error: &RpcError) -> Option<String> {
+    let data = error.data.as_ref().filter(|_| error.code == code::URL_ELICITATION_REQUIRED)?;
+    let required: UrlElicitationRequired = data.parse().ok()?;
+    let page = |page: &ElicitUrlParams| format!("{} ({})", page.url, page.message);
+    let pages: Vec<_> = required.elicitations.iter().take(NAMES).map(page).collect();
+    Some(format!("visit this first, if you trust it, and then ask again: {}", pages.join(", ")))
+}
+
+/// Whether a server says that it needs more of its client, who has not declared it
+fn lacks_answers(error: &RpcError) -> bool {
+    error
+        .data
+        .as_ref()
+        .is_some_and(|data| data.member("requiredCapabilities").is_some_and(|of| of.is_object()))
 }
 
 /// What a server has, for who asked for something that does not exist; none when it does exist

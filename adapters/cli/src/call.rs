@@ -19,8 +19,12 @@ pub(crate) fn run(args: &args::Call) -> Result<(), Failure> {
         show: shown,
         hint: &|client| ask::alternatives(client, Kind::Tool, "tool", "name", tool),
     };
-    let result =
-        ask::run(&args.asking, |client, options| client.start_tool(tool, &args.args, options), &question)?;
+    let result = ask::run(
+        &args.asking,
+        Some(&args.answering),
+        |client, options| client.start_tool(tool, &args.args, options),
+        &question,
+    )?;
     // A tool that says that it failed is a failure of ours, too.
     if result.failed() { Err(Failure::failed("the tool reports an error")) } else { Ok(()) }
 }

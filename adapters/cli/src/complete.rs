@@ -31,7 +31,7 @@ pub(crate) fn run(args: &args::Complete) -> Result<(), Failure> {
         hint: &|client| hint(client, &args.reference, &args.argument),
     };
     let start = |client: &mut Client, options: &_| client.start(CompleteParams::METHOD, &params, options);
-    ask::run(&args.asking, start, &question).map(drop)
+    ask::run(&args.asking, None, start, &question).map(drop)
 }
 
 /// Which prompts or templates there are; for a prompt that is one of them, what it takes

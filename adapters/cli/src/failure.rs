@@ -30,6 +30,7 @@ pub(crate) enum Exit {
     Usage = 2,
     Connection = 3,
     Timeout = 4,
+    Unanswered = 5,
 }
 
 impl From<Exit> for ExitCode {
@@ -70,6 +71,13 @@ impl Failure {
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// With another exit code
+    #[must_use]
+    pub(crate) const fn exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
         self
     }
 

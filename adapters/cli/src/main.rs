@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod answer;
 mod args;
 mod ask;
 mod call;
@@ -16,6 +17,8 @@ mod demo;
 mod escape;
 mod failure;
 mod inspect;
+mod listen;
+mod news;
 mod ordered;
 mod output;
 mod paint;
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Read(args) => read::run(&args),
         Command::Prompt(args) => prompt::run(&args),
         Command::Complete(args) => complete::run(&args),
+        Command::Listen(args) => listen::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -27,7 +27,7 @@ struct Spread {
 }
 
 pub(crate) fn run(args: &args::Ping) -> Result<(), Failure> {
-    let mut session = Session::open(&args.target)?;
+    let mut session = Session::open(&args.target, None)?;
     let outcome = measure(&mut session, args);
     session.close();
     outcome

@@ -41,10 +41,10 @@ impl Rate {
 }
 
 impl Ticker {
-    pub(crate) fn new(trace: bool) -> Self {
-        // A line that is drawn over does not go together with other lines.
+    /// `alone` if nothing else goes to stderr meanwhile: a line that is drawn over does not go together with other lines
+    pub(crate) fn new(alone: bool) -> Self {
         Self {
-            live: io::stderr().is_terminal() && !trace,
+            live: io::stderr().is_terminal() && alone,
             drawn: false,
             rate: Rate::new(Instant::now()),
             held: None,

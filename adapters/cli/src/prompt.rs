@@ -23,7 +23,7 @@ pub(crate) fn run(args: &args::Prompt) -> Result<(), Failure> {
         hint: &|client| hint(client, &args.name),
     };
     let start = |client: &mut Client, options: &_| client.start(GetPromptParams::METHOD, &params, options);
-    ask::run(&args.asking, start, &question).map(drop)
+    ask::run(&args.asking, Some(&args.answering), start, &question).map(drop)
 }
 
 /// Which prompts there are; what this one takes, if it is one of them

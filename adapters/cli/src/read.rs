@@ -18,7 +18,7 @@ pub(crate) fn run(args: &args::Read) -> Result<(), Failure> {
         hint: &|client| hint(client, &args.uri),
     };
     let start = |client: &mut Client, options: &_| client.start(ReadResourceParams::METHOD, &params, options);
-    ask::run(&args.asking, start, &question).map(drop)
+    ask::run(&args.asking, Some(&args.answering), start, &question).map(drop)
 }
 
 /// What there is to read, and the templates that make more of it

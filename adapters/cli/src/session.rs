@@ -5,15 +5,18 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
-use mcp_blocking::{Client, ClientHandler, Options};
-use mcp_proto::client::{Config, Kind};
+use mcp_blocking::{Client, ClientHandler, Error, Options};
+use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
+use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, Era, Limits, RawJson, VersionSet};
+use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
 
-use crate::args::{StderrChoice, Target};
+use crate::answer::{Answers, Unanswered};
+use crate::args::{Answering, StderrChoice, Target};
 use crate::escape;
 use crate::failure::{Asked, Failure};
+use crate::news::{Item, News};
 use crate::paint::Paint;
 use crate::trace;
 
@@ -21,11 +24,15 @@ use crate::trace;
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) asked: Asked,
+    /// What the server asked for and did not get
+    pub(crate) unanswered: Unanswered,
+    /// What has changed at the server
+    pub(crate) news: News,
 }
 
 impl Session {
-    /// Starts the server and agrees with it on a revision
-    pub(crate) fn open(target: &Target) -> Result<Self, Failure> {
+    /// Starts the server and agrees with it on a revision; without `answering` nothing that it asks for is answered
+    pub(crate) fn open(target: &Target, answering: Option<&Answering>) -> Result<Self, Failure> {
         let versions = target.revisions.set().map_err(Failure::usage)?;
         let asked = Asked {
             timeout: target.timeout,
@@ -37,18 +44,39 @@ impl Session {
         for member in &target.hide {
             config = config.hide_in_tap(member);
         }
-        let notes = Notes { trace: target.trace, paint: Paint::for_stderr(), noise: Few(NOISE) };
+        let answers = answering.map(|answering| Answers::new(answering, &target.server)).transpose()?;
+        let mut unanswered = Unanswered::default();
+        if let Some(answers) = &answers {
+            config = config.capabilities(answers.capabilities());
+            unanswered = answers.unanswered();
+        }
+        let news = News::default();
+        let notes = Notes {
+            trace: target.trace,
+            paint: Paint::for_stderr(),
+            noise: Few(NOISE),
+            level: target.log.clone(),
+            answers,
+            news: news.clone(),
+        };
         let client = Options::new(config).handler(notes).patience(PATIENCE).spawn(program(
             &target.server,
             target.stderr,
             &target.env,
         )?);
-        let client = client.map_err(|error| Failure::of(&error, &asked))?;
-        Ok(Self { client, asked })
+        let mut client = client.map_err(|error| Failure::of(&error, &asked))?;
+        if let Some(level) = &target.log {
+            match client.set_log_level(Some(level.clone())) {
+                Ok(()) => {}
+                Err(Error::Use(UseError::PeerLacks(_))) => note("the server does not log"),
+                Err(error) => return Err(Failure::of(&error, &asked)),
+            }
+        }
+        Ok(Self { client, asked, unanswered, news })
     }
 
     /// Makes what went wrong a failure
-    pub(crate) fn failure(&self, error: &mcp_blocking::Error) -> Failure {
+    pub(crate) fn failure(&self, error: &Error) -> Failure {
         Failure::of(error, &self.asked)
     }
 
@@ -142,9 +170,43 @@ struct Notes {
     trace: bool,
     paint: Paint,
     noise: Few,
+    /// Which log messages are shown
+    level: Option<LoggingLevel>,
+    answers: Option<Answers>,
+    news: News,
 }
 
 impl ClientHandler for Notes {
+    fn input(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
+        match &mut self.answers {
+            Some(answers) => answers.answer(input),
+            None => Err(RpcError::internal("nobody is here to answer")),
+        }
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.news.add(Item::Changed(change.clone()));
+    }
+
+    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+        self.news.add(Item::Ended(error.cloned()));
+    }
+
+    fn elicitation_complete(&mut self, id: &str) {
+        note(&format!("the server says that the matter of the web page is done (`{id}`)"));
+    }
+
+    fn log(&mut self, log: &Log) {
+        // Legacy servers send what they like; an unknown level is as serious as can be.
+        if self
+            .level
+            .as_ref()
+            .is_some_and(|least| log.level.severity() >= least.severity() || log.level.severity().is_none())
+        {
+            say(&log_line(log, self.paint));
+        }
+    }
+
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
@@ -166,6 +228,14 @@ impl ClientHandler for Notes {
     fn tap(&mut self, record: &TapRecord) {
         say(&trace::line(record, self.paint));
     }
+}
+
+/// `log: warning (disk) "almost full"`
+fn log_line(log: &Log, paint: Paint) -> String {
+    let logger = log.logger.as_ref().map(|logger| format!(" ({})", escape::line(logger))).unwrap_or_default();
+    // A text alone needs no quotes.
+    let data = log.data.string().unwrap_or_else(|| log.data.as_str().to_owned());
+    format!("{} {}{logger} {}", paint.dim("log:"), escape::line(log.level.as_str()), escape::line(&data))
 }
 
 /// Only so many notes of a kind

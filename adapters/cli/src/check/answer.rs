@@ -45,6 +45,16 @@ pub(super) struct Provoked {
     pub(super) loose_result: bool,
 }
 
+/// What came of a subscription until it was acknowledged, and shortly after
+pub(super) struct Listened {
+    /// The id of its request
+    pub(super) id: Value,
+    /// The answer, which a subscription that goes on does not have
+    pub(super) answer: Option<Answer>,
+    /// Notifications, with their params
+    pub(super) news: Vec<(String, Value)>,
+}
+
 impl Answer {
     /// The result as a value, when there is one
     pub(super) fn result(&self) -> Option<Value> {

@@ -13,6 +13,7 @@ mod requests;
 mod rules;
 mod schemas;
 mod stream;
+mod subscriptions;
 mod talk;
 mod versions;
 
@@ -165,6 +166,7 @@ fn era(mut talk: Talk<'_>, asked: Option<Version>, dual: bool) {
     handshake::capabilities(&talk);
     let lists = lists::all(&mut talk);
     entries::check(&talk, &lists);
+    subscriptions::check(&mut talk);
     requests::all(&mut talk, &lists);
     let (setup, report) = (talk.setup(), talk.report);
     let version = talk.version();

@@ -182,6 +182,16 @@ rules! {
         "a server with resources answers `resources/templates/list`"
         "answer with an empty list"
 
+    SUBSCRIPTION "subscription" Error ["SUB-004" "SUB-006"]
+        "a subscription is acknowledged with what of it is honoured, before anything else is said about it"
+        "send `notifications/subscriptions/acknowledged` first, with `notifications`"
+    SUBSCRIPTION_ID "subscription-id" Error ["SUB-008"]
+        "each notification of a subscription has the id of its request in `_meta`"
+        "add `io.modelcontextprotocol/subscriptionId`, with the id as it came"
+    SUBSCRIPTION_FILTER "subscription-filter" Error ["SUB-003" "SUB-006"]
+        "a subscription is for nothing that was not asked for"
+        "acknowledge what is in the filter, or less"
+
     // How it answers.
     PING "ping" Error ["PING-002"]
         "`ping` is answered with an empty result"

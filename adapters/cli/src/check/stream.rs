@@ -23,6 +23,7 @@ pub(super) enum Message {
     },
     Notification {
         method: String,
+        params: Value,
     },
     /// Nothing that is of use
     Nothing,
@@ -91,7 +92,7 @@ fn message(report: &Report, raw: &RawJson) -> Message {
                 malformed("`params` is no object");
             }
             match id {
-                None => Message::Notification { method },
+                None => Message::Notification { method, params: value["params"].clone() },
                 Some(Value::Null) => {
                     malformed("a request with null for an id");
                     Message::Nothing

@@ -8,7 +8,7 @@ use mcp_proto::{Era, Version};
 use mcp_std::child::{Ended, Patience, Program};
 use serde_json::{Map, Value, json};
 
-pub(super) use super::answer::{Answer, Failed, Provoked, Waited};
+pub(super) use super::answer::{Answer, Failed, Listened, Provoked, Waited};
 use super::modern;
 use super::peer::{Got, Peer};
 use super::report::Report;
@@ -40,6 +40,8 @@ pub(super) struct Talk<'a> {
     loose: Option<Vec<Failed>>,
     /// Results with null for an id, while errors that name no request are expected
     loose_results: usize,
+    /// Notifications, while they are expected
+    news: Option<Vec<(String, Value)>>,
     last_sent: Vec<u8>,
     restarts: u32,
     /// Lines that nobody waited for
@@ -61,6 +63,7 @@ impl<'a> Talk<'a> {
             early: Vec::new(),
             loose: None,
             loose_results: 0,
+            news: None,
             last_sent: Vec::new(),
             restarts: 0,
             unasked: 0,
@@ -164,6 +167,45 @@ impl<'a> Talk<'a> {
         provoked.loose = self.loose.take().unwrap_or_default();
         provoked.loose_result = self.loose_results > 0;
         provoked
+    }
+
+    /// A request that stays open until it is cancelled, which is done when this notification has come
+    pub(super) fn listen(&mut self, method: &str, acknowledged: &str, params: &Value) -> Option<Listened> {
+        if !self.ready() {
+            return None;
+        }
+        self.news = Some(Vec::new());
+        let params = self.with_meta(params.clone());
+        let id = self.put(method, &params);
+        let until = Instant::now() + self.setup.timeout;
+        let mut answer = None;
+        let mut spoiled = None;
+        loop {
+            match self.wait(Some(&id), until.min(Instant::now() + SLICE)) {
+                Waited::Answer(came) => answer = Some(came),
+                Waited::Silent => {}
+                other => spoiled = Some(other),
+            }
+            let news = self.news.iter().flatten();
+            let is_acknowledged = news.clone().any(|(method, _)| method == acknowledged);
+            if answer.is_some() || spoiled.is_some() || is_acknowledged || Instant::now() >= until {
+                break;
+            }
+        }
+        if answer.is_none() && spoiled.is_none() {
+            self.notify("notifications/cancelled", self.with_meta(json!({"requestId": id})));
+            // What crosses it still belongs here.
+            let waited = self.probe();
+            if !matches!(waited, Waited::Answer(_)) {
+                spoiled = Some(waited);
+            }
+        }
+        let news = self.news.take().unwrap_or_default();
+        if let Some(spoiled) = spoiled {
+            self.expected(spoiled, &format!("`{method}`"));
+            return None;
+        }
+        Some(Listened { id, answer, news })
     }
 
     /// Several requests at once; how many of them were answered
@@ -401,8 +443,12 @@ impl<'a> Talk<'a> {
                         self.send(reply.to_string().as_bytes());
                     }
                 }
-                Message::Notification { method } => {
+                Message::Notification { method, params } => {
                     self.unasked += 1;
+                    if let Some(news) = &mut self.news {
+                        news.push((method, params));
+                        continue;
+                    }
                     stream::judge_notification(self.report, self.version, &self.capabilities, &method);
                 }
                 Message::Nothing => self.unasked += 1,
@@ -453,6 +499,8 @@ const QUICK: Patience = Patience {
 };
 /// How long it takes for what comes late
 const GRACE: Duration = Duration::from_millis(150);
+/// How often it is looked whether a subscription was acknowledged
+const SLICE: Duration = Duration::from_millis(20);
 /// How often a server that ended is started again
 const RESTARTS: u32 = 6;
 /// Lines that nobody asked for, from one process

@@ -1,6 +1,7 @@
 //! `demo`: a tour of a session in each era, every step of it checked
 
 mod steps;
+mod talk;
 mod wire;
 
 use core::fmt;
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use mcp_blocking::{Client, Options};
-use mcp_proto::{Version, VersionSet};
+use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 use mcp_std::child::Program;
 
 use crate::args::{self, EraChoice};
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     Call,
     Error,
     Progress,
+    Ask,
+    Change,
     Cancel,
     Timeout,
     End,
@@ -42,6 +45,8 @@ impl fmt::Display for Step {
             Self::Call => "call",
             Self::Error => "error",
             Self::Progress => "progress",
+            Self::Ask => "ask",
+            Self::Change => "change",
             Self::Cancel => "cancel",
             Self::Timeout => "timeout",
             Self::End => "end",
@@ -94,11 +99,13 @@ impl Tour {
             let found = steps::negotiated(&client, &wire, self.version)?;
             Ok((client, found))
         })?;
-        let client_steps: [(Step, &str, steps::Run); 6] = [
+        let client_steps: [(Step, &str, steps::Run); 8] = [
             (Step::List, "what tools are there?", steps::list),
             (Step::Call, "text goes through unharmed, and a sum comes as a value", steps::call),
             (Step::Error, "a tool that fails, and a tool that does not exist", steps::error),
             (Step::Progress, "a call that takes its time and says how far it is", steps::progress),
+            (Step::Ask, "a call that asks the user something before it goes on", talk::ask),
+            (Step::Change, "a resource that is followed, and changes", talk::change),
             (Step::Cancel, "a call that nobody wants any more", steps::cancel),
             (Step::Timeout, "a call that takes too long", steps::timeout),
         ];
@@ -136,11 +143,11 @@ impl Tour {
     }
 
     fn server_args(&self) -> Vec<String> {
-        let mut args: Vec<String> =
-            vec!["serve".into(), "--protocol-version".into(), self.version.to_string()];
-        if self.version == Version::V2026_07_28 {
-            args = vec!["serve".into(), "--era".into(), EraChoice::Modern.to_string()];
-        }
+        let mut args = vec!["serve".to_owned(), "--everything".into()];
+        args.extend(match self.version {
+            Version::V2026_07_28 => ["--era".to_owned(), EraChoice::Modern.to_string()],
+            version => ["--protocol-version".to_owned(), version.to_string()],
+        });
         if let Some(step) = self.broken {
             args.extend(["--break".into(), step.to_string()]);
         }
@@ -150,6 +157,7 @@ impl Tour {
     fn connect(&self, wire: &Wire, serve: Vec<String>) -> Result<Client, Wrong> {
         let this = env::current_exe().map_err(|error| format!("cannot find our own program: {error}"))?;
         let config = session::config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
+        let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm));
         let program = Program::new(this).args(serve);
         Ok(Options::new(config).handler(wire.clone()).patience(session::PATIENCE).spawn(program)?)
     }

@@ -1,12 +1,15 @@
-//! The messages of a session: shown as they pass, and kept to be checked
+//! The messages of a session: shown as they pass, and kept to be checked; and a user who answers at once
 
 use alloc::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_blocking::ClientHandler;
+use mcp_proto::model::{ElicitParams, ElicitResult};
 use mcp_proto::tap::{Direction, TapRecord};
+use mcp_proto::{Change, RpcError};
 use serde_json::Value;
 
+use crate::news::{Item, News};
 use crate::output;
 use crate::paint::Paint;
 use crate::trace;
@@ -15,6 +18,7 @@ use crate::trace;
 #[derive(Clone)]
 pub(super) struct Wire {
     messages: Arc<Mutex<Vec<Message>>>,
+    pub(super) news: News,
     paint: Paint,
 }
 
@@ -25,7 +29,7 @@ pub(super) struct Message {
 
 impl Wire {
     pub(super) fn new(paint: Paint) -> Self {
-        Self { messages: Arc::default(), paint }
+        Self { messages: Arc::default(), news: News::default(), paint }
     }
 
     /// How many messages have passed
@@ -51,6 +55,19 @@ impl Wire {
 }
 
 impl ClientHandler for Wire {
+    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        match params {
+            ElicitParams::Form(form) if form.requested_schema.properties.get("name").is_some() => {
+                Ok(ElicitResult::accept([("name", GUEST.into())]))
+            }
+            _ => Ok(ElicitResult::decline()),
+        }
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.news.add(Item::Changed(change.clone()));
+    }
+
     fn tap(&mut self, record: &TapRecord) {
         // A closed stdout is noticed where the tour speaks.
         let _ = output::print(&format!(" {}\n", trace::short_line(record, self.paint, WIDTH)));
@@ -60,5 +77,7 @@ impl ClientHandler for Wire {
     }
 }
 
+/// Who the user is
+pub(super) const GUEST: &str = "Ada";
 /// Characters of a message that are shown
 const WIDTH: usize = 88;

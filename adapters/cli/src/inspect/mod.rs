@@ -33,7 +33,7 @@ struct Report {
 }
 
 pub(crate) fn run(args: &args::Inspect) -> Result<(), Failure> {
-    let mut session = Session::open(&args.target)?;
+    let mut session = Session::open(&args.target, None)?;
     let outcome = look(&mut session).and_then(|report| {
         if !args.json {
             return print(&report.shown(session.client.peer(), Paint::for_stdout()));

@@ -6,10 +6,12 @@ mod everything;
 use core::time::Duration;
 use std::thread;
 
-use mcp_blocking::{Answered, Call, Cx, Failure as Failed, Handler, Router};
+use mcp_blocking::{Answered, Call, Cx, Error, Failure as Failed, Handler, Router, Server};
 use mcp_proto::model::Implementation;
+use mcp_proto::server::{Config, Event, Notification};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, Era, Limits, RpcError, VersionSet};
+use mcp_proto::{Change, Diagnostic, Era, Limits, RpcError, VersionSet};
+use mcp_std::Stdio;
 
 use crate::args;
 use crate::demo::Step;
@@ -17,6 +19,7 @@ use crate::failure::Failure;
 use crate::paint::Paint;
 use crate::session::{self, Few};
 use crate::trace;
+use everything::Clock;
 
 /// Serves until the input ends
 pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
@@ -30,14 +33,18 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
         limits.tap_records = 100_000;
         limits.tap_bytes = 64 << 20;
     }
-    let router = router(args);
+    let (router, clock) = router(args);
     let config = router.config().map_err(|error| Failure::failed(error.to_string()))?;
     let mut config = config.versions(versions).limits(limits);
     for member in &args.hide {
         config = config.hide_in_tap(member);
     }
     let watched = Watched { router, paint: Paint::for_stderr(), oddities: Few(20) };
-    mcp_blocking::serve_stdio(config, watched).map_err(|error| Failure::serving(&error))?;
+    let served = match clock {
+        Some(clock) => serve_with(&clock, config, watched),
+        None => mcp_blocking::serve_stdio(config, watched),
+    };
+    served.map_err(|error| Failure::serving(&error))?;
     if args.broken == Some(Step::End) {
         // Longer than any client waits.
         thread::sleep(Duration::from_secs(60));
@@ -45,18 +52,31 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-fn router(args: &args::Serve) -> Router {
+/// Serves to the end, and tells what changes by itself
+fn serve_with(clock: &Clock, config: Config, watched: Watched) -> Result<(), Error> {
+    let mut server = Server::new(config, Stdio::guarded()?, watched);
+    while server.poll(clock.left().unwrap_or(IDLE))? {
+        if clock.ticks() {
+            let now = server.now();
+            server.engine().publish(now, &Change::Resource(Clock::URI.into()));
+        }
+    }
+    Ok(())
+}
+
+fn router(args: &args::Serve) -> (Router, Option<Clock>) {
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
-    if args.everything {
-        everything::register(&mut router, info);
+    let clock = if args.everything {
+        Some(everything::register(&mut router, info, args.broken))
     } else {
         router.core().info(info).instructions(INSTRUCTIONS);
-    }
+        None
+    };
     demo::register(&mut router, args.broken);
     router.report(|call, failure| session::note(&format!("{} failed: {failure}", call.method())));
-    router
+    (router, clock)
 }
 
 /// What a client that is pinned to one of these revisions cannot talk to
@@ -81,6 +101,14 @@ impl Handler for Watched {
         self.router.failed(call, failure);
     }
 
+    fn notification(&mut self, notification: &Notification) {
+        self.router.notification(notification);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.router.event(event);
+    }
+
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
         // Two that are nobody's fault: answer and cancellation have crossed.
         if !matches!(diagnostic, Diagnostic::UnknownCancel(_) | Diagnostic::LateResponse(_)) {
@@ -92,6 +120,9 @@ impl Handler for Watched {
         session::say(&trace::line(record, self.paint));
     }
 }
+
+/// Until something happens
+const IDLE: Duration = Duration::from_secs(3_600);
 
 const INSTRUCTIONS: &str = "Four small tools to try a client on: echo and add answer at once, count takes its time and \
                             reports progress, fail always fails.";

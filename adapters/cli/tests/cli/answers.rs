@@ -152,7 +152,7 @@ fn a_server_gets_only_the_variables_that_are_named() {
 
 #[test]
 fn help_explains_itself() {
-    for command in ["inspect", "call", "read", "prompt", "complete", "ping", "serve", "demo"] {
+    for command in ["inspect", "call", "read", "prompt", "complete", "listen", "ping", "serve", "demo"] {
         let done = probe(&[command, "--help"]).ok();
         assert!(!done.stdout.contains("--break"), "hidden: {done}");
     }

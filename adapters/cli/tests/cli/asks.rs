@@ -116,18 +116,18 @@ fn call_describes_what_is_no_text() {
 #[test]
 fn inspect_shows_what_there_is_to_know() {
     everything(&["inspect"]).ok().says(&[
-        "capabilities  completions, prompts (listChanged), resources (listChanged), tools (listChanged)\n",
-        "tools (21)\n",
+        "capabilities  completions, logging, prompts (listChanged), resources (listChanged, subscribe), tools (listChanged)\n",
+        "tools (42)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
         "cities[].population  integer ≥ 0 ",
         "      says it  changes things, may destroy, may be repeated, stays inside\n",
-        "resources (29)\n",
+        "resources (32)\n",
         "  test://static-binary  static-binary  image/png  93 bytes\n",
         "      is       for user and assistant, priority 0.2\n",
         "resource templates (2)\n",
         "  atlas://{country}/{city}  Cities  text/plain\n",
-        "prompts (5)\n  test_simple_prompt\n      Says one thing\n",
+        "prompts (6)\n  test_simple_prompt\n      Says one thing\n",
         "      takes    country  string  Where to\n               city?    string  To one city only\n",
     ]);
 }

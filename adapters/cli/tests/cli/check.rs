@@ -166,6 +166,17 @@ fn modern() -> Vec<(Vec<&'static str>, Server)> {
             ),
         ),
         (vec!["order"], good().on(made_up, &err(-32602)).on(&method("tools/list"), &alternating)),
+        (vec!["declared-not-served"], listening(&err(-32601))),
+        (vec!["declared-not-served"], listening(&acknowledge("{}", "$id"))),
+        (vec!["subscription"], listening(&err(-32603))),
+        (vec!["subscription"], listening(":")),
+        (vec!["subscription"], listening(&ok(&complete(json!({}))))),
+        (vec!["subscription"], listening(&acknowledge("[]", "$id"))),
+        (vec!["subscription-id"], listening(&acknowledge(TOOLS, "999"))),
+        (
+            vec!["subscription-filter"],
+            listening(&acknowledge(r#"{"toolsListChanged":true,"promptsListChanged":true}"#, "$id")),
+        ),
         (
             vec!["version-modern"],
             good()
@@ -178,6 +189,21 @@ fn modern() -> Vec<(Vec<&'static str>, Server)> {
         ),
     ]
 }
+
+/// A good server that says that it tells of its tools, and answers who listens with this
+fn listening(action: &str) -> Server {
+    let mut result = discovered();
+    result["capabilities"]["tools"] = json!({"listChanged": true});
+    Server::modern().instead("server/discover", &ok(&result)).instead("subscriptions/listen", action)
+}
+
+/// Acknowledges a subscription
+fn acknowledge(honoured: &str, id: &str) -> String {
+    let line = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}"#;
+    format!("printf '{line}\\n' '{honoured}' \"{id}\"")
+}
+
+const TOOLS: &str = r#"{"toolsListChanged":true}"#;
 
 fn answers() -> Vec<(Vec<&'static str>, Server)> {
     let good = Server::legacy;
@@ -369,7 +395,7 @@ fn each_rule_that_is_broken_is_found_and_no_other() {
 
 #[test]
 fn good_servers_have_nothing_to_be_found() {
-    for good in [Server::legacy(), Server::modern()] {
+    for good in [Server::legacy(), Server::modern(), listening(&acknowledge(TOOLS, "$id"))] {
         assert_eq!(good.check(&["--json", "--strict"]).ok().json(), json!([]));
     }
 }
@@ -385,6 +411,8 @@ fn our_own_server_has_neither_errors_nor_warnings() {
     done.says(&["0 errors, 0 warnings", "2025-11-25 and 2026-07-28"]);
     for era in ["legacy", "modern"] {
         probe_own(&["check", "--strict"], &["--era", era]).ok().says(&["0 errors, 0 warnings"]);
+        let everything = ["--everything", "--era", era];
+        probe_own(&["check", "--strict"], &everything).ok().says(&["0 errors, 0 warnings"]);
     }
 }
 

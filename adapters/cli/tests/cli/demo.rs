@@ -4,10 +4,12 @@ use std::thread;
 
 use crate::support::probe;
 
-const STEPS: [&str; 8] = ["negotiate", "list", "call", "error", "progress", "cancel", "timeout", "end"];
+const STEPS: [&str; 10] =
+    ["negotiate", "list", "call", "error", "progress", "ask", "change", "cancel", "timeout", "end"];
 
 // covers: VER-014, VER-024, LIFE-001, LIFE-004, LIFE-017, STDIO-001, STDIO-017, STDIO-018, STDIO-019, STDIO-020
-// covers: STDIO-021, PROG-006, PROG-007, CANC-001, CANC-010, CANC-016, CANC-020, TIME-001, TIME-002, TIME-003, PING-001
+// covers: STDIO-021, PROG-006, PROG-007, MRTR-001, MRTR-012, ELIC-006, SUB-001, RES-010, RES-011, CANC-001, CANC-010
+// covers: CANC-016, CANC-020, TIME-001, TIME-002, TIME-003, PING-001
 #[test]
 fn the_tour_shows_every_step_in_both_eras() {
     let done = probe(&["demo"]).ok();
@@ -16,7 +18,7 @@ fn the_tour_shows_every_step_in_both_eras() {
         assert_eq!(announced, 2, "{step}: {done}");
     }
     assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{done}");
-    assert!(done.stdout.lines().count() <= 120, "{done}");
+    assert!(done.stdout.lines().count() <= 160, "{done}");
     assert!(!done.stdout.contains('\u{1b}'), "colours in a pipe: {done}");
     assert_eq!(done.stderr, "", "{done}");
     done.says(&[
@@ -26,6 +28,11 @@ fn the_tour_shows_every_step_in_both_eras() {
         "→ {\"id\":1,\"method\":\"initialize\"",
         "→ {\"method\":\"notifications/initialized\"}",
         "← {\"method\":\"notifications/progress\"",
+        "\"resultType\":\"input_required\",\"inputRequests\":{\"guest\"",
+        "\"method\":\"subscriptions/listen\"",
+        "← {\"id\":1,\"method\":\"elicitation/create\"",
+        "\"method\":\"resources/subscribe\"",
+        "← {\"method\":\"notifications/resources/updated\"",
         "→ {\"method\":\"notifications/cancelled\"",
         "\"method\":\"ping\"}",
     ]);

@@ -2,15 +2,19 @@
 
 extern crate alloc;
 
+mod answering;
 mod answers;
 mod asks;
 #[cfg(unix)]
 mod check;
+mod conversations;
 mod demo;
 mod everything;
 mod failures;
 #[cfg(unix)]
 mod fixture;
+mod listen;
+mod rounds;
 mod steps;
 #[cfg(unix)]
 mod strangers;

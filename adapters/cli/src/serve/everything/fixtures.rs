@@ -1,6 +1,6 @@
 //! What the official conformance suite calls, with the names and kinds of content that it looks for
 //!
-//! Without those that need input from the client, logs, subscriptions, news of changes, HTTP or tasks.
+//! Those that ask are in `asking` and `rounds`, logs and changes in `news`; those of HTTP and of tasks are not there.
 
 use core::time::Duration;
 

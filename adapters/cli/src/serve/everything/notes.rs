@@ -5,6 +5,7 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 
 use mcp_blocking::Router;
+use mcp_proto::Change;
 use mcp_proto::model::{Resource, ToolAnnotations};
 use mcp_proto::router::Kind;
 use mcp_proto::router::schema::{self, schemars};
@@ -44,7 +45,7 @@ pub(super) fn register(router: &mut Router) {
         schema::tool::<Note>("write_note").title("Write a note").annotations(hints().destructive_hint(false));
     let tool = tool.description("Writes a note, which can then be read as the resource note://TITLE");
     let (later, kept) = (router.later(), Rc::clone(&notes));
-    router.tool_with(tool, move |_, Note { title, text }: Note| {
+    router.tool_with(tool, move |cx, Note { title, text }: Note| {
         let uri = uri(&title);
         if !kept.borrow().contains_key(&title) {
             if kept.borrow().len() >= ROOM {
@@ -58,6 +59,7 @@ pub(super) fn register(router: &mut Router) {
             });
         }
         kept.borrow_mut().insert(title, text);
+        cx.publish(&Change::Resource(uri.clone()));
         Ok(format!("written to {uri}"))
     });
 

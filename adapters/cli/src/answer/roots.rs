@@ -1,0 +1,71 @@
+//! `--root PATH`: directories that a server is told of
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, absolute};
+
+use mcp_proto::model::{ListRootsResult, Root};
+
+/// The answer that these paths are; none when there are none
+pub(super) fn of(paths: &[OsString]) -> Result<Option<ListRootsResult>, String> {
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let roots = paths.iter().map(|path| root(path)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(ListRootsResult::new(roots)))
+}
+
+/// A root from a path, which need not exist, or from a `file://` URI
+pub(super) fn root(path: &OsStr) -> Result<Root, String> {
+    if let Some(uri) = path.to_str().filter(|text| text.starts_with("file://")) {
+        return Ok(Root::new(uri));
+    }
+    let whole = absolute(path).map_err(|error| format!("the root {path:?} is no path: {error}"))?;
+    let name = whole.file_name().and_then(OsStr::to_str).map(str::to_owned);
+    let root = Root::new(uri(&whole).ok_or_else(|| format!("the root {path:?} cannot be written as a URI"))?);
+    Ok(match name {
+        Some(name) => root.name(name),
+        None => root,
+    })
+}
+
+/// `file:///home/me`, with what no URI may hold as triplets
+fn uri(path: &Path) -> Option<String> {
+    let mut uri = String::from("file://");
+    let text = path.to_str()?;
+    // On Windows `C:\a` is `/C:/a`.
+    let text = if cfg!(windows) { format!("/{}", text.replace('\\', "/")) } else { text.to_owned() };
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(byte))
+            }
+            b':' if cfg!(windows) => uri.push(':'),
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
+    }
+    Some(uri)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    // covers: ROOT-005
+    #[test]
+    fn paths_become_file_uris() {
+        let uri = |path: &str| root(path.as_ref()).expect("a root");
+        let cases = [
+            ("/", "file:///", None),
+            ("/home/me", "file:///home/me", Some("me")),
+            ("/a b/50%/ü#?", "file:///a%20b/50%25/%C3%BC%23%3F", Some("ü#?")),
+            ("file:///x", "file:///x", None),
+        ];
+        for (path, want, name) in cases {
+            let root = uri(path);
+            assert_eq!((&*root.uri, root.name.as_deref()), (want, name), "{path}");
+        }
+        let here = std::env::current_dir().expect("a directory");
+        assert_eq!(uri("x").uri, format!("file://{}/x", here.display()));
+        assert_eq!(of(&[]), Ok(None));
+    }
+}

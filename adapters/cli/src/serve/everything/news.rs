@@ -1,0 +1,119 @@
+//! News and logs: what changes while a client is connected, and what is said about it
+
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::time::Duration;
+
+use mcp_blocking::{Cx, Router};
+use mcp_proto::model::{LoggingLevel, Prompt, Resource, ToolAnnotations};
+use mcp_proto::router::Kind;
+use mcp_proto::router::schema::{self, NoArguments, schemars};
+use mcp_proto::{Capability, Change, RpcError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+const WATCHED: &str = "test://watched-resource";
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Annex {
+    /// Whether it is to be open
+    open: bool,
+}
+
+pub(super) fn register(router: &mut Router) {
+    router.core().declare(Capability::Logging);
+    logs(router);
+    triggers(router);
+    watched(router);
+    annex(router);
+}
+
+fn logs(router: &mut Router) {
+    router.tool("test_tool_with_logging", "Logs while it works", |cx, _: NoArguments| {
+        for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+            log(cx, &LoggingLevel::Info, text)?;
+            cx.sleep(Duration::from_millis(50))?;
+        }
+        Ok::<_, RpcError>("Tool with logging executed successfully")
+    });
+    router.tool("test_logging_tool", "Logs if it is asked to", |cx, _: NoArguments| {
+        log(cx, &LoggingLevel::Debug, "a detail")?;
+        log(cx, &LoggingLevel::Info, "something worth knowing")?;
+        Ok::<_, RpcError>("Logged at two levels, for who wants to know")
+    });
+}
+
+fn log(cx: &mut Cx<'_>, level: &LoggingLevel, text: &str) -> Result<(), RpcError> {
+    let sent = cx.log(level, Some("everything"), text);
+    sent.map(drop).map_err(|error| RpcError::internal(error.to_string()))
+}
+
+/// Tells of a change where nothing changes, as the suite wants it
+fn triggers(router: &mut Router) {
+    let triggers = [
+        ("test_trigger_tool_change", "Says that the list of tools has changed", Change::Tools),
+        ("test_trigger_prompt_change", "Says that the list of prompts has changed", Change::Prompts),
+    ];
+    for (name, about, change) in triggers {
+        router.tool(name, about, move |cx, _: NoArguments| {
+            cx.publish(&change);
+            "Told to who wants to know"
+        });
+    }
+}
+
+/// A resource that is another one each time that somebody says so
+fn watched(router: &mut Router) {
+    let times = Rc::new(Cell::new(0u32));
+    let resource =
+        Resource::new(WATCHED, "watched-resource").description("Changes by test_touch_watched_resource");
+    let seen = Rc::clone(&times);
+    router.resource(resource.mime_type("text/plain"), move |_, _| format!("changed {} times", seen.get()));
+    let about = "Changes what test://watched-resource holds, and tells who follows it";
+    router.tool("test_touch_watched_resource", about, move |cx, _: NoArguments| {
+        times.set(times.get().saturating_add(1));
+        cx.publish(&Change::Resource(WATCHED.into()));
+        format!("changed {} times", times.get())
+    });
+}
+
+/// A tool, a prompt and a resource that come and go together
+fn annex(router: &mut Router) {
+    let tool = schema::tool::<Annex>("annex").title("Open or close the annex").annotations(
+        ToolAnnotations::new()
+            .read_only_hint(false)
+            .destructive_hint(false)
+            .idempotent_hint(true)
+            .open_world_hint(false),
+    );
+    let later = router.later();
+    let is_open = Cell::new(false);
+    let about = "Opens or closes the annex: while it is open there are the tool annex_bell, the prompt annex_tour and \
+                 the resource annex://sign";
+    router.tool_with(tool.description(about), move |_, Annex { open }: Annex| {
+        if is_open.replace(open) != open {
+            later.change(move |router| if open { furnish(router) } else { clear(router) });
+        }
+        if open { "the annex is open" } else { "the annex is closed" }
+    });
+}
+
+fn furnish(router: &mut Router) {
+    router.tool("annex_bell", "Rings the bell of the annex", |_, _: NoArguments| "ding");
+    router.prompt(
+        Prompt::new("annex_tour").description("Asks for a tour of the annex"),
+        |_, _: NoArguments| "Show me around the annex.",
+    );
+    let sign =
+        Resource::new("annex://sign", "sign").description("What the sign says").mime_type("text/plain");
+    router.resource(sign, |_, _| "Welcome to the annex");
+}
+
+fn clear(router: &mut Router) {
+    for (kind, name) in
+        [(Kind::Tool, "annex_bell"), (Kind::Prompt, "annex_tour"), (Kind::Resource, "annex://sign")]
+    {
+        router.core().remove(kind, name);
+    }
+}
