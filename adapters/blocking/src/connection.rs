@@ -159,6 +159,7 @@ impl Connection {
                 self.answer_input(&input);
                 Ok(())
             }
+            Event::InputGone(input) => catch(|| handler.input_gone(input)),
             Event::Notification(notification) => catch(|| handler.notification(&notification)),
             Event::Subscribed { key, honoured } => {
                 if let Some((_, place)) = self.subscribing.as_mut().filter(|(other, _)| *other == key) {
@@ -228,12 +229,14 @@ impl Connection {
     fn answer_input(&mut self, input: &Input) {
         let handler = &mut self.handler;
         let outcome = catch(|| handler.input(input))
-            .unwrap_or_else(|_| Err(RpcError::internal("the handler of the input panicked")))
-            .and_then(|answer| match input.request.check(&answer) {
-                Ok(()) => Ok(answer),
-                // ELIC-020; what is wrong is for the one who wrote the handler
-                Err(misfit) => Err(RpcError::internal(alloc::format!("the answer does not fit: {misfit}"))),
-            });
+            .unwrap_or_else(|_| Some(Err(RpcError::internal("the handler of the input panicked"))));
+        // None: it comes later, by `Client::answer`.
+        let Some(outcome) = outcome else { return };
+        let outcome = outcome.and_then(|answer| match input.request.check(&answer) {
+            Ok(()) => Ok(answer),
+            // ELIC-020; what is wrong is for the one who wrote the handler
+            Err(misfit) => Err(RpcError::internal(alloc::format!("the answer does not fit: {misfit}"))),
+        });
         // A person may have taken a while: the deadlines of what is sent now begin now.
         let now = self.drive.tick();
         let engine = self.pipe.engine();

@@ -14,7 +14,9 @@ use mcp_proto::model::{
     ListRootsResult, Role, Root, SamplingMessage, SubscriptionFilter, Tool,
 };
 use mcp_proto::router::Kind;
-use mcp_proto::{CallError, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet};
+use mcp_proto::{
+    CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet,
+};
 use serde_json::{Value, json};
 use support::{ERAS, Notes, in_time};
 
@@ -119,6 +121,14 @@ fn with(
     answers: Vec<Result<ElicitResult, RpcError>>,
     talk: impl FnOnce(&mut Client, &Notes, &Notes) + Send + 'static,
 ) {
+    with_handler(era, |notes| User { notes, answers }, talk);
+}
+
+fn with_handler<H: ClientHandler + Send + 'static>(
+    era: Era,
+    handler: impl FnOnce(Notes) -> H + Send + 'static,
+    talk: impl FnOnce(&mut Client, &Notes, &Notes) + Send + 'static,
+) {
     in_time(move || {
         let (near, far) = mcp_std::memory_pair(1 << 14);
         let (heard, interest) = (Notes::default(), Notes::default());
@@ -131,8 +141,7 @@ fn with(
             .with(Capability::Roots);
         let config =
             Config::new("sailor", "1.0").versions(VersionSet::ALL.era(era)).capabilities(capabilities);
-        let mut client =
-            Client::options(config).handler(User { notes: heard.clone(), answers }).connect(far).unwrap();
+        let mut client = Client::options(config).handler(handler(heard.clone())).connect(far).unwrap();
         talk(&mut client, &heard, &interest);
         client.close().unwrap();
         server.join().unwrap().unwrap();
@@ -219,5 +228,58 @@ fn a_form_is_made_from_a_type_and_its_answer_is_one() {
             assert!(refused.contains("nobody is at home"), "{era:?}: {refused}");
             assert!(client.poll(Duration::ZERO).is_ok());
         });
+    }
+}
+
+/// Leaves everything open
+struct Slow(Notes, std::sync::mpsc::Sender<mcp_proto::client::Input>);
+
+impl ClientHandler for Slow {
+    fn input(
+        &mut self,
+        input: &mcp_proto::client::Input,
+    ) -> Option<Result<mcp_proto::model::InputResponse<'static>, RpcError>> {
+        self.1.send(input.clone()).unwrap();
+        None
+    }
+
+    fn input_gone(&mut self, _: mcp_proto::client::InputId) {
+        self.0.note("gone");
+    }
+}
+
+#[test]
+fn what_is_left_open_is_answered_later_while_everything_else_goes_on() {
+    for era in ERAS {
+        let (told, inputs) = std::sync::mpsc::channel();
+        with_handler(
+            era,
+            |notes| Slow(notes, told),
+            move |client, heard, _| {
+                let none = json!({});
+                let visit = |client: &mut Client| {
+                    let call = client.start_tool("visit", &none, &CallOptions::new()).unwrap();
+                    client.ping().unwrap();
+                    client.ping().unwrap();
+                    (call, inputs.try_recv().expect("a question"))
+                };
+                let (call, input) = visit(client);
+                let answer = ElicitResult::new(ElicitAction::Accept).into();
+                client.answer(input.id, &answer).unwrap();
+                assert!(client.answer(input.id, &answer).is_err(), "once");
+                assert!(client.wait(call).unwrap().as_str().contains("on the way"), "{era:?}");
+
+                let (call, input) = visit(client);
+                client.refuse(input.id, &RpcError::internal("nobody is at home")).unwrap();
+                assert!(client.wait(call).unwrap_err().to_string().contains("nobody is at home"), "{era:?}");
+
+                let (call, input) = visit(client);
+                client.cancel(call, None).unwrap();
+                client.ping().unwrap();
+                client.ping().unwrap();
+                assert_eq!(heard.take(), ["gone"], "{era:?}");
+                assert!(client.answer(input.id, &answer).is_err(), "nobody needs it");
+            },
+        );
     }
 }

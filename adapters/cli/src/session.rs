@@ -177,11 +177,11 @@ struct Notes {
 }
 
 impl ClientHandler for Notes {
-    fn input(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
-        match &mut self.answers {
+    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+        Some(match &mut self.answers {
             Some(answers) => answers.answer(input),
             None => Err(RpcError::internal("nobody is here to answer")),
-        }
+        })
     }
 
     fn changed(&mut self, change: &Change) {

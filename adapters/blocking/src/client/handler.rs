@@ -1,6 +1,6 @@
 //! What a client does with what comes from the server
 
-use mcp_proto::client::{Input, Kind, Log, Notification, Request, SchemaError, SubscriptionKey};
+use mcp_proto::client::{Input, InputId, Kind, Log, Notification, Request, SchemaError, SubscriptionKey};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponse,
     ListRootsResult,
@@ -29,16 +29,22 @@ pub trait ClientHandler {
     /// [configuration](mcp_proto::client::Config::capabilities) declares is asked for. An answer to a form is held
     /// against it: what does not fit is no answer, and the server is told that there is none.
     ///
-    /// # Errors
-    ///
-    /// Why it is refused.
-    fn input(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
-        match &*input.request {
+    /// None leaves it open: a user takes their time, while calls, pings and time-outs should go on. It is to be answered
+    /// by [`Client::answer`](crate::Client::answer) or [`Client::refuse`](crate::Client::refuse), unless
+    /// [`input_gone`](Self::input_gone) comes first.
+    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+        Some(match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
             InputRequest::CreateMessage(params) => self.sample(params).map(Into::into),
             InputRequest::ListRoots(_) => self.roots().map(Into::into),
             _ => Err(nobody()),
-        }
+        })
+    }
+
+    /// Takes note of something that was left open and is needed no more: the server has taken it back, or the call that
+    /// it was needed for has ended
+    fn input_gone(&mut self, input: InputId) {
+        let _ = input;
     }
 
     /// Asks the user: by a form, or to visit a web page

@@ -7,9 +7,11 @@ use alloc::boxed::Box;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict};
-use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_proto::{CallError, CallKey, CallOptions, Instant, Progress, RawJson, UseError};
+use mcp_proto::client::{
+    Config, Engine, InputId, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict,
+};
+use mcp_proto::model::{InputResponse, LoggingLevel, SubscriptionFilter};
+use mcp_proto::{CallError, CallKey, CallOptions, Instant, Progress, RawJson, RpcError, UseError};
 use mcp_std::Duplex;
 use mcp_std::child::{Ended, Program};
 use serde::Serialize;
@@ -275,6 +277,34 @@ impl Client {
                 return Ok(false);
             }
         }
+    }
+
+    /// Gives the server what [`ClientHandler::input`] has left open
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] when it is gone or was answered before, or the answer is not right in itself (it stays open then);
+    /// otherwise as [`start`](Self::start). Whether it fits a form, [`InputRequest::check`](mcp_proto::model::InputRequest)
+    /// says.
+    pub fn answer(&mut self, input: InputId, response: &InputResponse<'_>) -> Result<(), Error> {
+        self.connection.check_open()?;
+        let now = self.now();
+        self.connection.pipe.engine().answer(now, input, response).map_err(Error::Use)?;
+        self.connection.flush();
+        Ok(())
+    }
+
+    /// Refuses what [`ClientHandler::input`] has left open: see [`Engine::refuse`]
+    ///
+    /// # Errors
+    ///
+    /// As [`answer`](Self::answer).
+    pub fn refuse(&mut self, input: InputId, error: &RpcError) -> Result<(), Error> {
+        self.connection.check_open()?;
+        let now = self.now();
+        self.connection.pipe.engine().refuse(now, input, error).map_err(Error::Use)?;
+        self.connection.flush();
+        Ok(())
     }
 
     /// Asks to be told of changes, and waits until the server has said what of it it honours

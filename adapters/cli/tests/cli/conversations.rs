@@ -41,15 +41,15 @@ struct Person {
 }
 
 impl ClientHandler for Person {
-    fn input(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
+    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         let request = serde_json::to_value(&*input.request).expect("JSON");
         self.seen.note(json!({"key": input.key.as_deref(), "asked": request}));
-        match &*input.request {
+        Some(match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
             InputRequest::CreateMessage(params) => self.sample(params).map(Into::into),
             InputRequest::ListRoots(_) => self.roots().map(Into::into),
             other => panic!("{other:?}"),
-        }
+        })
     }
 
     fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
