@@ -350,6 +350,22 @@ impl Client {
         Ok(())
     }
 
+    /// Tells the server that [`ClientHandler::roots`] says something else by now
+    ///
+    /// Does nothing where that was not promised ([`Capability::RootsListChanged`](mcp_proto::Capability)), and in the
+    /// modern era, in which servers ask whenever they need the roots (ROOT-004).
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn roots_changed(&mut self) -> Result<(), Error> {
+        self.connection.check_open()?;
+        let now = self.now();
+        self.connection.pipe.engine().roots_changed(now).map_err(Error::Use)?;
+        self.connection.flush();
+        Ok(())
+    }
+
     /// Says from which level on the server is to log; none for nothing at all
     ///
     /// In the modern era each later call says so; a legacy server is told now, and logs what it likes before.
