@@ -15,7 +15,7 @@ const URI: &str = "file:///harbour/tide";
 /// Subscriptions on one engine
 const LISTENERS: usize = 10_000;
 
-/// A change of a resource, told to [`LISTENERS`] subscriptions, each on a channel of its own that reads at once
+/// A change of a resource, told to 10,000 subscriptions, each on a channel of its own that reads at once
 #[derive(Debug)]
 pub struct News {
     engine: Engine,
