@@ -139,15 +139,20 @@ impl Serialize for RawJson {
 /// Only from JSON text: raw text cannot be had from other formats
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw: &RawValue = Deserialize::deserialize(deserializer)?;
-        let text = raw.get().as_bytes();
-        // Two things are left to check: half a surrogate pair, and nesting, for which a short text has no room.
-        if text.len() > 2 * MAX_DEPTH as usize || text.contains(&b'\\') {
-            let checked = Scanner::trusted(text).value();
-            checked.map_err(|e| de::Error::custom(InvalidJson { at: e.at() }))?;
-        }
-        Ok(Self(Bytes::copy_from_slice(text)))
+        borrowed(deserializer).map(|text| Self(Bytes::copy_from_slice(text.as_bytes())))
     }
+}
+
+/// The text of a value where it stands, checked as [`RawJson`] is: for types that are told apart by what they hold
+pub(crate) fn borrowed<'de, D: de::Deserializer<'de>>(deserializer: D) -> Result<&'de str, D::Error> {
+    let raw: &RawValue = Deserialize::deserialize(deserializer)?;
+    let text = raw.get().as_bytes();
+    // Two things are left to check: half a surrogate pair, and nesting, for which a short text has no room.
+    if text.len() > 2 * MAX_DEPTH as usize || text.contains(&b'\\') {
+        let checked = Scanner::trusted(text).value();
+        checked.map_err(|e| de::Error::custom(InvalidJson { at: e.at() }))?;
+    }
+    Ok(raw.get())
 }
 
 /// A text is not JSON

@@ -2,9 +2,10 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
-use serde_json::value::RawValue;
 
 use super::codec::{Number, Write};
 use super::form::PrimitiveSchemaDefinition;
@@ -13,7 +14,7 @@ use super::message::message;
 use super::own::Own;
 use super::words::words;
 use crate::json::object_members;
-use crate::raw::RawJson;
+use crate::raw::{RawJson, borrowed};
 
 words! {
     /// How the user is asked (since 2025-11-25; ELIC-009)
@@ -153,23 +154,23 @@ impl Serialize for ElicitParams {
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::of(&RawJson::deserialize(deserializer)?).map_err(de::Error::custom)
+        Self::of(borrowed(deserializer)?).map_err(de::Error::custom)
     }
 }
 
 impl ElicitParams {
-    /// The same, of a text that is there already
-    pub(crate) fn of(raw: &RawJson) -> Result<Self, serde_json::Error> {
+    /// The same, of a text that was checked
+    pub(crate) fn of(text: &str) -> Result<Self, serde_json::Error> {
         let mut mode = &b"\"form\""[..];
-        object_members(raw.as_bytes(), |name, value| {
+        object_members(text.as_bytes(), |name, value| {
             if name == b"mode" {
                 mode = value;
             }
         });
         match mode {
-            b"\"form\"" | b"null" => raw.parse().map(Self::Form),
-            b"\"url\"" => raw.parse().map(Self::Url),
-            [b'"', ..] => Ok(Self::Other(raw.clone())),
+            b"\"form\"" | b"null" => serde_json::from_str(text).map(Self::Form),
+            b"\"url\"" => serde_json::from_str(text).map(Self::Url),
+            [b'"', ..] => Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))),
             _ => Err(de::Error::custom("`mode`: it is not a string")),
         }
     }
@@ -271,23 +272,36 @@ impl Serialize for ElicitValue {
 
 impl<'de> Deserialize<'de> for ElicitValue {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw: &RawValue = Deserialize::deserialize(deserializer)?;
-        let text = raw.get();
-        match text.as_bytes() {
-            [b'"', ..] => serde_json::from_str(text).map(Self::Text),
-            [b't' | b'f', ..] => serde_json::from_str(text).map(Self::Boolean),
-            [b'[', ..] => serde_json::from_str(text).map(Self::Choices),
-            [b'-' | b'0'..=b'9', ..] => match text.parse() {
-                Ok(int) => Ok(Self::Integer(int)),
-                Err(_) => serde_json::from_str(text).map(Self::Number),
-            },
-            _ => {
-                return Err(de::Error::custom(
-                    "neither a string, a number, a boolean nor an array of strings",
-                ));
+        struct Read;
+        impl<'de> de::Visitor<'de> for Read {
+            type Value = ElicitValue;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, a number, a boolean or an array of strings")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ElicitValue, E> {
+                Ok(ElicitValue::Text(text.into()))
+            }
+            fn visit_i64<E: de::Error>(self, int: i64) -> Result<ElicitValue, E> {
+                Ok(ElicitValue::Integer(int))
+            }
+            fn visit_u64<E: de::Error>(self, int: u64) -> Result<ElicitValue, E> {
+                Ok(i64::try_from(int).map_or(ElicitValue::Number(int as f64), ElicitValue::Integer))
+            }
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<ElicitValue, E> {
+                Ok(ElicitValue::Number(number))
+            }
+            fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<ElicitValue, E> {
+                Ok(ElicitValue::Boolean(boolean))
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<ElicitValue, A::Error> {
+                let mut choices = Vec::new();
+                while let Some(choice) = seq.next_element()? {
+                    choices.push(choice);
+                }
+                Ok(ElicitValue::Choices(choices))
             }
         }
-        .map_err(de::Error::custom)
+        deserializer.deserialize_any(Read)
     }
 }
 

@@ -3,12 +3,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
 use super::message::message;
 use super::words::words;
 use crate::json::object_members;
-use crate::raw::RawJson;
+use crate::raw::{RawJson, borrowed};
 
 mod build;
 mod check;
@@ -242,7 +243,7 @@ fields! {
 
 impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = RawJson::deserialize(deserializer)?;
+        let raw = borrowed(deserializer)?;
         let (mut kind, mut one_of, mut values, mut names, mut any_of) = (None, false, false, false, false);
         object_members(raw.as_bytes(), |name, value| match name {
             b"type" => kind = Some(value),
@@ -253,15 +254,17 @@ impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
             _ => {}
         });
         match kind {
-            Some(b"\"string\"") if one_of => raw.parse().map(Self::TitledSingleSelect),
-            Some(b"\"string\"") if names => raw.parse().map(Self::LegacyTitledEnum),
-            Some(b"\"string\"") if values => raw.parse().map(Self::SingleSelect),
-            Some(b"\"string\"") => raw.parse().map(Self::String),
-            Some(b"\"number\"" | b"\"integer\"") => raw.parse().map(Self::Number),
-            Some(b"\"boolean\"") => raw.parse().map(Self::Boolean),
-            Some(b"\"array\"") if any_of => raw.parse().map(Self::TitledMultiSelect),
-            Some(b"\"array\"") => raw.parse().map(Self::MultiSelect),
-            _ if raw.is_object() => return Ok(Self::Other(raw)),
+            Some(b"\"string\"") if one_of => serde_json::from_str(raw).map(Self::TitledSingleSelect),
+            Some(b"\"string\"") if names => serde_json::from_str(raw).map(Self::LegacyTitledEnum),
+            Some(b"\"string\"") if values => serde_json::from_str(raw).map(Self::SingleSelect),
+            Some(b"\"string\"") => serde_json::from_str(raw).map(Self::String),
+            Some(b"\"number\"" | b"\"integer\"") => serde_json::from_str(raw).map(Self::Number),
+            Some(b"\"boolean\"") => serde_json::from_str(raw).map(Self::Boolean),
+            Some(b"\"array\"") if any_of => serde_json::from_str(raw).map(Self::TitledMultiSelect),
+            Some(b"\"array\"") => serde_json::from_str(raw).map(Self::MultiSelect),
+            _ if raw.starts_with('{') => {
+                Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(raw.as_bytes()))))
+            }
             _ => return Err(de::Error::custom("a field of a form is an object")),
         }
         .map_err(de::Error::custom)

@@ -90,7 +90,7 @@ mod tests {
             serde_json::from_str::<super::super::ElicitResult>(r#"{"action":"accept","content":{"a":{}}}"#);
         let unread = Misfit::unread(&read.expect_err("wrong"));
         assert_eq!(unread.path, "content.a");
-        assert!(unread.why.starts_with("neither a string"), "{}", unread.why);
+        assert!(unread.why.starts_with("invalid type: map, expected a string"), "{}", unread.why);
         let error = RpcError::from(unread.clone());
         assert_eq!((error.code, &*error.message), (-32602, &*unread.to_string()));
     }

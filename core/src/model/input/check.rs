@@ -22,7 +22,7 @@ impl<'a> InputRequest<'a> {
         }
         let needed = || params.ok_or_else(|| Misfit::new("missing field `params`"));
         match method {
-            ELICIT => ElicitParams::of(needed()?).map(Self::Elicit).map_err(|e| unread(&e)),
+            ELICIT => ElicitParams::of(needed()?.as_str()).map(Self::Elicit).map_err(|e| unread(&e)),
             CREATE_MESSAGE => read(needed()?).map(Self::CreateMessage),
             LIST_ROOTS => params.map(read).transpose().map(Self::ListRoots),
             _ => Err(Misfit::at("method", "is nothing that a server can ask for")),

@@ -86,8 +86,14 @@ fn answers_of_a_user() {
         (r#"{"action":"cancel","content":{"boat":"x"}}"#, "`content`: belongs only to"),
         (r#"{"action":"accept","content":[]}"#, "`content`: invalid type"),
         (r#"{"action":"accept","content":"x"}"#, "`content`: invalid type"),
-        (r#"{"action":"accept","content":{"boat":null}}"#, "`content.boat`: neither a string"),
-        (r#"{"action":"accept","content":{"boat":{}}}"#, "`content.boat`: neither a string"),
+        (
+            r#"{"action":"accept","content":{"boat":null}}"#,
+            "`content.boat`: invalid type: null, expected a string",
+        ),
+        (
+            r#"{"action":"accept","content":{"boat":{}}}"#,
+            "`content.boat`: invalid type: map, expected a string",
+        ),
         (r#"{"action":"accept","content":{"boat":[1]}}"#, "`content.boat`: invalid type"),
         (r#"{"action":"accept","content":{"boat":"","boat":""}}"#, "`content`: duplicate field `boat`"),
     ] {
