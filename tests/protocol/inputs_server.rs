@@ -5,7 +5,9 @@ use mcp_proto::model::{
 };
 use mcp_proto::seal::Keys;
 use mcp_proto::server::Call;
-use mcp_proto::{Anchor, Capabilities, Capability, RawJson, UseError, Version, VersionSet, server};
+use mcp_proto::{
+    Anchor, Capabilities, Capability, Progress, RawJson, Sent, UseError, Version, VersionSet, server,
+};
 use mcp_tests::harness::build::{legacy, modern_with, note, result, value};
 use mcp_tests::harness::{Chunker, LoneServer, each_cut};
 use serde_json::{Value, json};
@@ -360,5 +362,50 @@ fn the_end_of_a_page_is_told_where_the_revision_has_it() {
             assert_eq!(said["method"], "notifications/elicitation/complete");
             assert_eq!(said["params"], json!({"elicitationId": "e-1"}));
         }
+    }
+}
+
+// covers: PROG-013
+#[test]
+fn what_was_held_back_of_a_call_goes_out_while_it_waits_and_more_after_it() {
+    let logging = Capabilities::new().with(Capability::Tools).with(Capability::Logging);
+    let mut lone = session(config().capabilities(logging), Version::V2025_11_25, Chunker::Whole);
+    let token = json!({"name": "book", "_meta": {"progressToken": "t"}});
+    let call = lone.take(&legacy(1, "tools/call", token));
+    let now = lone.now;
+    for n in 1..=11 {
+        lone.pipe.engine().progress(now, call.id(), Progress::new(f64::from(n))).expect("open");
+    }
+    lone.pump();
+    assert_eq!(lone.sent().len(), 10);
+    lone.need_input(&call, &asks([("who", form("Who?"))]), b"").expect("it may be asked");
+    let ask = lone.reply();
+    assert_eq!(ask["method"], "elicitation/create");
+    lone.pass(ms(100));
+    assert_eq!(lone.reply()["params"]["progress"], 11.0);
+    lone.tell(&result(&ask, alice()));
+    let again = lone.call();
+    let now = lone.now;
+    let sent = lone.pipe.engine().progress(now, again.id(), Progress::new(12.0));
+    assert_eq!(sent, Ok(Sent::Queued));
+}
+
+// covers: MRTR-021
+#[test]
+fn a_state_is_bound_to_the_resource_whatever_else_stands_in_the_request() {
+    let read = |id: i64, uri: &str, name: Value, more: Value| {
+        let mut params = json!({"uri": uri, "name": name});
+        let Value::Object(more) = more else { panic!("an object, not {more}") };
+        params.as_object_mut().expect("an object").extend(more);
+        modern(id, "resources/read", params)
+    };
+    for name in [json!("x"), json!(5)] {
+        let mut lone = LoneServer::server(config(), Chunker::Whole);
+        let call = lone.take(&read(1, "file:///mine", name.clone(), json!({})));
+        lone.need_input(&call, &asks([("who", form("Who?"))]), b"yes").expect("it may be asked");
+        let state = lone.reply()["result"]["requestState"].clone();
+        let more = json!({"inputResponses": {"who": alice()}, "requestState": state});
+        assert_eq!(lone.refused(&read(2, "file:///theirs", name.clone(), more.clone()))["code"], -32602);
+        assert_eq!(lone.take(&read(3, "file:///mine", name, more)).state(), Some(&b"yes"[..]));
     }
 }

@@ -119,6 +119,7 @@ impl<'a> Cx<'a> {
     ///
     /// As [`complete`](Self::complete).
     pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
+        self.unasked()?;
         let now = self.state.drive.now();
         let outcome = self.state.pipe.engine().complete_prepared(now, self.call.id(), result);
         self.answered(outcome)

@@ -77,8 +77,11 @@ impl Call {
     /// What the call is about: the name of a tool or prompt, the URI of a resource
     #[cfg(feature = "crypto")]
     fn target(&self) -> String {
-        let named = self.part(self.params.name);
-        let target = named.or_else(|| self.params()?.member("uri"));
+        // A resource has no name, whatever else stands in the request: the URI is what is read.
+        let target = match &*self.method {
+            vocab::RESOURCES_READ => self.params().and_then(|params| params.member("uri")),
+            _ => self.part(self.params.name),
+        };
         target.and_then(|target| target.string()).unwrap_or_default()
     }
 }
