@@ -29,6 +29,9 @@ pub enum Event {
         call: CallKey,
         /// The result object, or why there is none
         outcome: Result<RawJson, CallError>,
+        /// Whether the server needed something first, and the call was sent again for it: then its result is not to be
+        /// kept for others (CACHE-011)
+        again: bool,
     },
     /// A call has come further (PROG-006)
     Progress {
