@@ -409,3 +409,37 @@ fn a_state_is_bound_to_the_resource_whatever_else_stands_in_the_request() {
         assert_eq!(lone.take(&read(3, "file:///mine", name, more)).state(), Some(&b"yes"[..]));
     }
 }
+
+#[test]
+fn a_legacy_client_cannot_have_more_and_more_kept() {
+    let config = config().limits(limits(|l| {
+        l.max_frame = 10_000;
+        l.max_kept_bytes = 20_000;
+    }));
+    let mut lone = session(config, Version::V2025_11_25, Chunker::Whole);
+    let two = asks([("a", form("A?")), ("b", form("B?"))]);
+    let book = |id: i64| legacy(id, "tools/call", json!({"name": "book"}));
+    let long = || json!({"action": "accept", "content": {"name": "x".repeat(9_000)}});
+    let mut asked = Vec::new();
+    for id in 1..=4 {
+        let call = lone.take(&book(id));
+        lone.need_input(&call, &two, b"").expect("it may be asked");
+        asked.push(lone.sent());
+    }
+    // The first answer to each is kept until the second one has come, which never does.
+    for sent in &asked {
+        lone.tell(&result(&sent[0], long()));
+    }
+    let call = lone.take(&book(5));
+    assert_eq!(lone.need_input(&call, &two, b""), Err(UseError::Full("max_kept_bytes")));
+    // What was too much did not stay; the handler learns that, and what came before it is there.
+    for (n, sent) in asked.iter().enumerate() {
+        lone.tell(&result(&sent[1], alice()));
+        let again = lone.call();
+        let first = again.answer("a").expect("an end").is_ok();
+        assert_eq!(first, n < 3, "{n}");
+        assert_eq!(answer(&again, "b"), alice());
+        lone.complete(again.id(), &json!({"content": []}));
+    }
+    lone.need_input(&call, &two, b"").expect("there is room again");
+}

@@ -446,6 +446,7 @@ fn run(core: &router::Router<Run>, cx: &mut Cx<'_>, work: Work<'_, Run>) -> Resu
             asked,
             match &outcome {
                 _ if cx.is_cancelled() => Outcome::Cancelled,
+                _ if cx.is_asking() => Outcome::Asking,
                 Ok((_, true)) => Outcome::ToolFailed,
                 Ok((_, false)) => Outcome::Completed,
                 Err(error) => Outcome::Failed(error),
