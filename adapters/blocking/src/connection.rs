@@ -170,7 +170,9 @@ impl Connection {
                 Ok(())
             }
             Event::SubscriptionEnded { key, error, .. } => {
-                if let Some((_, place)) = self.subscribing.as_mut().filter(|(other, _)| *other == key) {
+                // One that was acknowledged has begun, even if its end was read along with that.
+                let begins = |(other, heard): &&mut (_, Option<_>)| *other == key && heard.is_none();
+                if let Some((_, place)) = self.subscribing.as_mut().filter(begins) {
                     *place = Some(Err(error));
                     Ok(())
                 } else {

@@ -221,3 +221,64 @@ fn a_form_is_made_from_a_type_and_its_answer_is_one() {
         });
     }
 }
+
+/// Notes how subscriptions end
+struct Ends(Notes);
+
+impl ClientHandler for Ends {
+    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+        self.0.note(format!("ended: {error:?}"));
+    }
+}
+
+// covers: SUB-014
+#[test]
+fn a_subscription_that_ends_as_soon_as_it_has_begun_has_begun() {
+    use mcp_std::{Duplex, Interest, memory_pair};
+
+    in_time(|| {
+        let (mut near, far) = memory_pair(1 << 16);
+        // All that it says to a request, in one piece.
+        let server = thread::spawn(move || {
+            let (mut input, mut some) = (Vec::new(), [0; 4096]);
+            loop {
+                near.wait(Interest::READ, None).unwrap();
+                match near.read(&mut some).unwrap() {
+                    0 => return,
+                    n => input.extend_from_slice(&some[..n]),
+                }
+                while let Some(end) = input.iter().position(|b| *b == b'\n') {
+                    let line: Vec<u8> = input.drain(..=end).collect();
+                    let message: Value = serde_json::from_slice(&line).unwrap();
+                    let id = &message["id"];
+                    let says = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
+                    let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+                    let said = match message["method"].as_str().unwrap() {
+                        "server/discover" => vec![says(json!({
+                            "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0,
+                            "capabilities": {"tools": {"listChanged": true}}, "cacheScope": "private",
+                        }))],
+                        "subscriptions/listen" => vec![
+                            json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                                "params": {"notifications": {"toolsListChanged": true}, "_meta": meta}}),
+                            says(json!({"resultType": "complete", "_meta": meta})),
+                        ],
+                        _ => continue,
+                    };
+                    let said: String = said.iter().map(|message| format!("{message}\n")).collect();
+                    assert_eq!(near.write(said.as_bytes()).unwrap(), said.len());
+                }
+            }
+        });
+        let notes = Notes::default();
+        let options = Client::options(Config::new("test", "1")).handler(Ends(notes.clone()));
+        let mut client = options.connect(far).unwrap();
+        let (subscription, honoured) =
+            client.subscribe(&SubscriptionFilter::new().tools_list_changed(true)).unwrap();
+        assert_eq!(honoured.tools_list_changed, Some(true));
+        assert_eq!(notes.take(), ["ended: None"]);
+        assert!(client.unsubscribe(subscription).is_err(), "it has ended");
+        client.close().unwrap();
+        server.join().unwrap();
+    });
+}
