@@ -324,3 +324,35 @@ fn what_is_changed_between_calls_is_told_after_the_next_one() {
         server.join().unwrap();
     });
 }
+
+// covers: MRTR-031
+#[test]
+fn nobody_is_asked_for_a_call_that_has_ended() {
+    struct Refuses(Notes);
+    impl ClientHandler for Refuses {
+        fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+            self.0.note("sample");
+            Err(RpcError::internal("no"))
+        }
+        fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+            self.0.note("roots");
+            Err(RpcError::internal("no"))
+        }
+    }
+    in_time(|| {
+        let (near, far) = mcp_std::memory_pair(1 << 16);
+        let server = thread::spawn(move || router(Notes::default()).serve(near));
+        let notes = Notes::default();
+        let can = Capabilities::new().with(Capability::Sampling).with(Capability::Roots);
+        let config = Config::new("test", "1").capabilities(can);
+        let mut client = Client::options(config).handler(Refuses(notes.clone())).connect(far).unwrap();
+        assert!(matches!(
+            client.call_tool("verse", &json!({})),
+            Err(mcp_blocking::Error::Call(CallError::InputRefused(_)))
+        ));
+        // Both are needed at once; with the first refusal the call is over.
+        assert_eq!(notes.take(), ["sample"]);
+        client.close().unwrap();
+        server.join().unwrap().unwrap();
+    });
+}
