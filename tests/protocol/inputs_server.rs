@@ -443,3 +443,22 @@ fn a_legacy_client_cannot_have_more_and_more_kept() {
     }
     lone.need_input(&call, &two, b"").expect("there is room again");
 }
+
+// covers: MRTR-023
+#[test]
+fn a_state_is_good_for_as_long_as_was_promised() {
+    for (begun, time) in [(ms(0), ms(500)), (ms(900), secs(1)), (ms(999), ms(1_001))] {
+        let config = config().limits(limits(|l| l.input_timeout = time));
+        let mut lone = LoneServer::server(config, Chunker::Whole);
+        lone.pass(begun);
+        let call = lone.take(&tool(1, json!({})));
+        lone.need_input(&call, &asks([("who", form("Who?"))]), b"yes").expect("it may be asked");
+        let more = json!({"requestState": lone.reply()["result"]["requestState"]});
+        lone.pass(time - ms(1));
+        let again = lone.take(&tool(2, more.clone()));
+        assert_eq!(again.state(), Some(&b"yes"[..]));
+        // Time is counted in seconds.
+        lone.pass(ms(1_001));
+        assert_eq!(lone.refused(&tool(3, more))["code"], -32602);
+    }
+}

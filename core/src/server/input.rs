@@ -188,7 +188,9 @@ impl Engine {
         #[cfg(feature = "crypto")]
         if let Some(keys) = &self.config.keys {
             let record = crate::seal::Record { attempt: round.attempt.saturating_add(1), state, answers };
-            let expires = self.unix_secs().saturating_add(self.link.limits.input_timeout.as_secs());
+            // Whole seconds, and never earlier than was promised.
+            let rest = core::time::Duration::from_micros(999_999);
+            let expires = self.config.anchor.unix_secs(self.link.now + self.link.limits.input_timeout + rest);
             let limit = self.link.limits.max_request_state;
             let target = call.target();
             let binding = self.binding(call, &target).ok_or(UseError::Stale)?;
