@@ -71,7 +71,10 @@ pub struct Limits {
     /// back, and the names of what it needs (default 16 MiB, small 8 KiB)
     ///
     /// The last one may go beyond. Reached: [`UseError::Full`](crate::UseError), or
-    /// [`CallError::BadInputRequest`](crate::CallError) for a call that was made.
+    /// [`CallError::BadInputRequest`](crate::CallError) for a call that was made. At a server this bounds, for all legacy
+    /// clients together, the calls that wait for answers and the answers that have come: further questions are refused
+    /// ([`UseError::Full`](crate::UseError)), and an answer that would go beyond by more than a frame counts as
+    /// [`CallError::TooLarge`](crate::CallError).
     pub max_kept_bytes: usize,
     /// Output bytes above which the peer is taken to be slow (default 1 MiB, small 8 KiB)
     ///

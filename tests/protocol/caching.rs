@@ -66,7 +66,9 @@ impl Ends {
             exchange(self.now, &mut self.client, &mut self.server);
             while let Some(event) = self.client.poll_event(self.now) {
                 match event {
-                    Event::Done { call: done, outcome } if done == call => return outcome.expect("a result"),
+                    Event::Done { call: done, outcome, .. } if done == call => {
+                        return outcome.expect("a result");
+                    }
                     Event::Changed { change, .. } => self.cache.notice(&self.asker, &change),
                     other => panic!("{other:?}"),
                 }

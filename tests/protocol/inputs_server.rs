@@ -5,7 +5,9 @@ use mcp_proto::model::{
 };
 use mcp_proto::seal::Keys;
 use mcp_proto::server::Call;
-use mcp_proto::{Anchor, Capabilities, Capability, RawJson, UseError, Version, VersionSet, server};
+use mcp_proto::{
+    Anchor, Capabilities, Capability, Progress, RawJson, Sent, UseError, Version, VersionSet, server,
+};
 use mcp_tests::harness::build::{legacy, modern_with, note, result, value};
 use mcp_tests::harness::{Chunker, LoneServer, each_cut};
 use serde_json::{Value, json};
@@ -360,5 +362,103 @@ fn the_end_of_a_page_is_told_where_the_revision_has_it() {
             assert_eq!(said["method"], "notifications/elicitation/complete");
             assert_eq!(said["params"], json!({"elicitationId": "e-1"}));
         }
+    }
+}
+
+// covers: PROG-013
+#[test]
+fn what_was_held_back_of_a_call_goes_out_while_it_waits_and_more_after_it() {
+    let logging = Capabilities::new().with(Capability::Tools).with(Capability::Logging);
+    let mut lone = session(config().capabilities(logging), Version::V2025_11_25, Chunker::Whole);
+    let token = json!({"name": "book", "_meta": {"progressToken": "t"}});
+    let call = lone.take(&legacy(1, "tools/call", token));
+    let now = lone.now;
+    for n in 1..=11 {
+        lone.pipe.engine().progress(now, call.id(), Progress::new(f64::from(n))).expect("open");
+    }
+    lone.pump();
+    assert_eq!(lone.sent().len(), 10);
+    lone.need_input(&call, &asks([("who", form("Who?"))]), b"").expect("it may be asked");
+    let ask = lone.reply();
+    assert_eq!(ask["method"], "elicitation/create");
+    lone.pass(ms(100));
+    assert_eq!(lone.reply()["params"]["progress"], 11.0);
+    lone.tell(&result(&ask, alice()));
+    let again = lone.call();
+    let now = lone.now;
+    let sent = lone.pipe.engine().progress(now, again.id(), Progress::new(12.0));
+    assert_eq!(sent, Ok(Sent::Queued));
+}
+
+// covers: MRTR-021
+#[test]
+fn a_state_is_bound_to_the_resource_whatever_else_stands_in_the_request() {
+    let read = |id: i64, uri: &str, name: Value, more: Value| {
+        let mut params = json!({"uri": uri, "name": name});
+        let Value::Object(more) = more else { panic!("an object, not {more}") };
+        params.as_object_mut().expect("an object").extend(more);
+        modern(id, "resources/read", params)
+    };
+    for name in [json!("x"), json!(5)] {
+        let mut lone = LoneServer::server(config(), Chunker::Whole);
+        let call = lone.take(&read(1, "file:///mine", name.clone(), json!({})));
+        lone.need_input(&call, &asks([("who", form("Who?"))]), b"yes").expect("it may be asked");
+        let state = lone.reply()["result"]["requestState"].clone();
+        let more = json!({"inputResponses": {"who": alice()}, "requestState": state});
+        assert_eq!(lone.refused(&read(2, "file:///theirs", name.clone(), more.clone()))["code"], -32602);
+        assert_eq!(lone.take(&read(3, "file:///mine", name, more)).state(), Some(&b"yes"[..]));
+    }
+}
+
+#[test]
+fn a_legacy_client_cannot_have_more_and_more_kept() {
+    let config = config().limits(limits(|l| {
+        l.max_frame = 10_000;
+        l.max_kept_bytes = 20_000;
+    }));
+    let mut lone = session(config, Version::V2025_11_25, Chunker::Whole);
+    let two = asks([("a", form("A?")), ("b", form("B?"))]);
+    let book = |id: i64| legacy(id, "tools/call", json!({"name": "book"}));
+    let long = || json!({"action": "accept", "content": {"name": "x".repeat(9_000)}});
+    let mut asked = Vec::new();
+    for id in 1..=4 {
+        let call = lone.take(&book(id));
+        lone.need_input(&call, &two, b"").expect("it may be asked");
+        asked.push(lone.sent());
+    }
+    // The first answer to each is kept until the second one has come, which never does.
+    for sent in &asked {
+        lone.tell(&result(&sent[0], long()));
+    }
+    let call = lone.take(&book(5));
+    assert_eq!(lone.need_input(&call, &two, b""), Err(UseError::Full("max_kept_bytes")));
+    // What was too much did not stay; the handler learns that, and what came before it is there.
+    for (n, sent) in asked.iter().enumerate() {
+        lone.tell(&result(&sent[1], alice()));
+        let again = lone.call();
+        let first = again.answer("a").expect("an end").is_ok();
+        assert_eq!(first, n < 3, "{n}");
+        assert_eq!(answer(&again, "b"), alice());
+        lone.complete(again.id(), &json!({"content": []}));
+    }
+    lone.need_input(&call, &two, b"").expect("there is room again");
+}
+
+// covers: MRTR-023
+#[test]
+fn a_state_is_good_for_as_long_as_was_promised() {
+    for (begun, time) in [(ms(0), ms(500)), (ms(900), secs(1)), (ms(999), ms(1_001))] {
+        let config = config().limits(limits(|l| l.input_timeout = time));
+        let mut lone = LoneServer::server(config, Chunker::Whole);
+        lone.pass(begun);
+        let call = lone.take(&tool(1, json!({})));
+        lone.need_input(&call, &asks([("who", form("Who?"))]), b"yes").expect("it may be asked");
+        let more = json!({"requestState": lone.reply()["result"]["requestState"]});
+        lone.pass(time - ms(1));
+        let again = lone.take(&tool(2, more.clone()));
+        assert_eq!(again.state(), Some(&b"yes"[..]));
+        // Time is counted in seconds.
+        lone.pass(ms(1_001));
+        assert_eq!(lone.refused(&tool(3, more))["code"], -32602);
     }
 }

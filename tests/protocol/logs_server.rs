@@ -1,12 +1,12 @@
 //! Log messages, on the server's side: only what was asked for, and not too fast.
 
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{Capabilities, Capability, Progress, Sent, UseError, Version, VersionSet, server};
+use mcp_proto::{Capabilities, Capability, Change, Progress, Sent, UseError, Version, VersionSet, server};
 use mcp_tests::harness::build::{legacy, modern_with};
 use mcp_tests::harness::{Chunker, LoneServer, each_cut};
 use serde_json::{Value, json};
 
-use crate::common::{ms, secs, server};
+use crate::common::{limits, ms, secs, server};
 
 fn config() -> server::Config {
     server(VersionSet::ALL)
@@ -134,4 +134,33 @@ fn logs_and_progress_of_a_call_share_one_pace_and_the_latest_is_kept() {
     lone.pass(ms(200));
     let sent = lone.sent();
     assert_eq!((sent.len(), &sent[0]["params"]["data"]), (1, &json!(99)));
+}
+
+// covers: LOG-011
+#[test]
+fn a_session_that_does_not_read_is_looked_at_once_in_a_while_however_much_waits_for_it() {
+    let promised = [Capability::Tools, Capability::Logging, Capability::ToolsListChanged];
+    let capabilities = promised.into_iter().fold(Capabilities::new(), Capabilities::with);
+    let config = server(VersionSet::ALL).capabilities(capabilities).limits(limits(|l| l.outbox_mark = 2_000));
+    let mut lone = LoneServer::server(config, Chunker::Whole);
+    lone.open(Version::V2025_11_25);
+    lone.blocked = true;
+    // Enough to pass the mark.
+    let call = lone.take(&legacy(1, "tools/list", json!({})));
+    let (now, channel) = (lone.now, lone.pipe.channel());
+    let long = json!({"tools": [], "note": "x".repeat(3_000)});
+    lone.pipe.engine().complete(now, call.id(), &long).expect("open");
+    let held = lone.pipe.engine().log_session(now, channel, &LoggingLevel::Info, None, "last words");
+    assert_eq!(held, Ok(Sent::Held));
+    assert_eq!(lone.pipe.engine().publish(now, &Change::Tools), 1);
+    // Each look may lead to one other look: two of them would be a million after a second.
+    lone.pass(secs(10));
+    lone.blocked = false;
+    lone.pump();
+    assert_eq!(lone.sent().len(), 1, "the answer");
+    lone.pass(ms(100));
+    let methods: Vec<_> = lone.sent().iter().map(|m| m["method"].clone()).collect();
+    assert_eq!(methods, ["notifications/message", "notifications/tools/list_changed"]);
+    lone.pass(secs(1));
+    lone.silent();
 }

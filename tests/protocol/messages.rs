@@ -55,7 +55,7 @@ fn a_transport_of_ones_own_carries_both_eras() {
         theirs.complete_raw(NOW, call.id(), &mcp_tests::harness::build::raw(&tools)).expect("open");
         carry(&mut ours, up, &mut theirs, down);
         match ours.poll_event(NOW) {
-            Some(ClientEvent::Done { call, outcome: Ok(result) }) => {
+            Some(ClientEvent::Done { call, outcome: Ok(result), .. }) => {
                 assert_eq!(call, key);
                 assert_eq!(value(&result)["tools"], tools["tools"]);
             }

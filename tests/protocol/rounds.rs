@@ -603,7 +603,7 @@ fn the_end_of_the_connection_ends_every_phase() {
         let mut gone = Vec::new();
         loop {
             match lone.event() {
-                Event::Done { call, outcome: Err(CallError::Closed(_)) } => ended.push(call),
+                Event::Done { call, outcome: Err(CallError::Closed(_)), .. } => ended.push(call),
                 Event::InputGone(id) => gone.push(id),
                 Event::Closed(_) => break,
                 other => panic!("{other:?}"),

@@ -238,7 +238,9 @@ fn requests_of_a_legacy_server_end_in_time_too() {
             };
             let over = |lone: &mut LoneServer, key: CallKey, request: &Value, why: &CallError| {
                 match lone.event() {
-                    Event::Done { call, outcome } => assert_eq!((call, outcome.as_ref()), (key, Err(why))),
+                    Event::Done { call, outcome, .. } => {
+                        assert_eq!((call, outcome.as_ref()), (key, Err(why)))
+                    }
                     other => panic!("{other:?}"),
                 }
                 assert_eq!(lone.reply()["params"]["requestId"], request["id"]);

@@ -13,6 +13,7 @@ mod both;
 mod client;
 mod hostile;
 mod server;
+mod talk;
 
 use core::panic::AssertUnwindSafe;
 use std::{env, panic};

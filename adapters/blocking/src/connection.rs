@@ -20,6 +20,9 @@ use crate::error::{Closed, Error};
 use crate::link::Link;
 use crate::memory::Memory;
 
+/// The outcome of a call, and whether the server needed something first
+type Outcome = (Result<RawJson, CallError>, bool);
+
 /// What a server honours of a subscription, or why there is none
 type Acknowledged = Result<SubscriptionFilter, Option<CallError>>;
 
@@ -35,7 +38,7 @@ pub(crate) struct Connection {
     link: Link,
     patience: Patience,
     /// Calls whose outcome nobody has taken yet, with it once it is there
-    calls: Vec<(CallKey, Option<Result<RawJson, CallError>>)>,
+    calls: Vec<(CallKey, Option<Outcome>)>,
     /// The subscription that is waited for, with what became of it
     subscribing: Option<(SubscriptionKey, Option<Acknowledged>)>,
     /// Told once, when the connection is ready
@@ -138,9 +141,9 @@ impl Connection {
         let handler = &mut self.handler;
         // A panic ends what panicked and nothing else; the panic hook has said it.
         let _ = match event {
-            Event::Done { call, outcome } => {
+            Event::Done { call, outcome, again } => {
                 if let Some((_, place)) = self.calls.iter_mut().find(|(other, _)| *other == call) {
-                    *place = Some(outcome);
+                    *place = Some((outcome, again));
                 }
                 Ok(())
             }
@@ -168,7 +171,9 @@ impl Connection {
                 Ok(())
             }
             Event::SubscriptionEnded { key, error, .. } => {
-                if let Some((_, place)) = self.subscribing.as_mut().filter(|(other, _)| *other == key) {
+                // One that was acknowledged has begun, even if its end was read along with that.
+                let begins = |(other, heard): &&mut (_, Option<_>)| *other == key && heard.is_none();
+                if let Some((_, place)) = self.subscribing.as_mut().filter(begins) {
                     *place = Some(Err(error));
                     Ok(())
                 } else {
@@ -291,13 +296,13 @@ impl Connection {
         }
     }
 
-    /// Waits for the outcome of a call, at most until `until`
+    /// Waits for the outcome of a call, at most until `until`; its result, and whether the server needed something first
     pub(crate) fn outcome(
         &mut self,
         call: CallKey,
         until: Option<Instant>,
         watch: &mut Watch<'_>,
-    ) -> Result<Option<RawJson>, Error> {
+    ) -> Result<Option<(RawJson, bool)>, Error> {
         loop {
             let place = self.calls.iter().position(|(other, _)| *other == call);
             let place = place.ok_or(Error::Use(UseError::Stale))?;
@@ -305,9 +310,9 @@ impl Connection {
                 let outcome = outcome.take();
                 self.calls.swap_remove(place);
                 return match outcome {
-                    Some(Err(CallError::Closed(_))) => Err(self.gone()),
-                    Some(Err(error)) => Err(Error::Call(error)),
-                    Some(Ok(result)) => Ok(Some(result)),
+                    Some((Err(CallError::Closed(_)), _)) => Err(self.gone()),
+                    Some((Err(error), _)) => Err(Error::Call(error)),
+                    Some((Ok(result), again)) => Ok(Some((result, again))),
                     None => Ok(None),
                 };
             }

@@ -119,6 +119,7 @@ impl<'a> Cx<'a> {
     ///
     /// As [`complete`](Self::complete).
     pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
+        self.unasked()?;
         let now = self.state.drive.now();
         let outcome = self.state.pipe.engine().complete_prepared(now, self.call.id(), result);
         self.answered(outcome)
@@ -343,9 +344,13 @@ impl<'a> Cx<'a> {
         self.failure.take()
     }
 
+    /// Whether something has to be asked first, whatever the handler returns
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.asking.is_empty() && self.over.is_none()
+    }
+
     pub(crate) fn take_asking(&mut self) -> Option<Asking> {
-        let asking = core::mem::take(&mut self.asking);
-        (!asking.is_empty() && self.over.is_none()).then_some(asking)
+        self.is_asking().then(|| core::mem::take(&mut self.asking))
     }
 
     fn answered(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {

@@ -72,15 +72,17 @@ pub struct Router {
     other: Option<Other>,
     interest: Option<Interest>,
     report: Report,
+    /// Calls were answered: what is registered from then on is news
+    runs: bool,
 }
 
 /// Answers a call; also says whether a tool failed
 type Run = RefCell<Box<RunFn>>;
 type RunFn = dyn FnMut(&mut Cx<'_>, Target<'_>) -> Result<(Answered, bool), RpcError>;
 type Other = Box<dyn FnMut(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
-/// Told what the author of a handler should know; the client is told less
 /// Is told of a URI that is followed from now on, or no more
 type Interest = Box<dyn FnMut(&str, bool)>;
+/// Told what the author of a handler should know; the client is told less
 type Report = Box<dyn FnMut(&Call, &Failure)>;
 type Change = Box<dyn FnOnce(&mut Router)>;
 
@@ -150,6 +152,7 @@ impl Router {
             other: None,
             interest: None,
             report: Box::new(|call, failure| std::eprintln!("{}: {failure}", call.method())),
+            runs: false,
         }
     }
 
@@ -388,16 +391,10 @@ impl Router {
         }
     }
 
-    /// Makes the changes that were asked for, and tells of them
+    /// Makes the changes that were asked for, and tells of them, and of those that were made between calls
     fn settle(&mut self, cx: &mut Cx<'_>) {
         // Taken out first: a change may ask for others.
-        let changes = self.later.take();
-        if changes.is_empty() {
-            return;
-        }
-        // What was registered before the server ran is no news.
-        self.core.changes().for_each(drop);
-        for change in changes {
+        for change in self.later.take() {
             if let Err(panic) = catch(|| change(self)) {
                 let _ = catch(|| (self.report)(cx.call(), &Failure::Panicked(panic)));
             }
@@ -410,6 +407,10 @@ impl Router {
 
 impl Handler for Router {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        if !core::mem::replace(&mut self.runs, true) {
+            // What was registered before the server ran is no news.
+            self.core.changes().for_each(drop);
+        }
         // Whoever catches the panic uses the router again.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(cx, call)));
         self.settle(cx);
@@ -446,6 +447,7 @@ fn run(core: &router::Router<Run>, cx: &mut Cx<'_>, work: Work<'_, Run>) -> Resu
             asked,
             match &outcome {
                 _ if cx.is_cancelled() => Outcome::Cancelled,
+                _ if cx.is_asking() => Outcome::Asking,
                 Ok((_, true)) => Outcome::ToolFailed,
                 Ok((_, false)) => Outcome::Completed,
                 Err(error) => Outcome::Failed(error),

@@ -4,12 +4,15 @@ extern crate alloc;
 
 mod support;
 
+use alloc::sync::Arc;
+use std::sync::Mutex;
 use std::thread;
 
 use mcp_blocking::{Cx, Error, Router, serve};
 use mcp_proto::model::{
     CreateMessageParams, ElicitAction, ElicitSchema, LoggingLevel, SamplingMessage, StringSchema, Tool,
 };
+use mcp_proto::router::{Asked, Hook, Outcome};
 use mcp_proto::server::Config;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError};
 use mcp_std::{Duplex, Interest, MemoryEnd, memory_pair};
@@ -188,5 +191,38 @@ fn a_handler_logs_when_it_is_asked_to() {
             (&json!("notifications/message"), &json!("asked"))
         );
         assert_eq!(raw.hear()["result"]["resultType"], "input_required");
+    });
+}
+
+/// Sees how calls end
+struct Ends(Arc<Mutex<Vec<String>>>);
+
+impl Hook for Ends {
+    fn after(&self, _: &Asked<'_>, outcome: Outcome<'_>) {
+        self.0.lock().unwrap().push(format!("{outcome:?}"));
+    }
+}
+
+#[test]
+fn a_hook_does_not_take_a_question_for_a_failure() {
+    in_time(|| {
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let (near, far) = memory_pair(4096);
+        let seen = Ends(Arc::clone(&ends));
+        let server = thread::spawn(move || {
+            let mut router = router();
+            router.hook(seen);
+            router.serve(near)
+        });
+        let mut raw = Raw(far, Vec::new());
+        let roots = json!({"roots": {}});
+        let asked = raw.ask(&modern(1, "stubborn", &roots, json!({})));
+        assert_eq!(asked["result"]["resultType"], "input_required");
+        let state = &asked["result"]["requestState"];
+        let answers = json!({"inputResponses": {"roots": {"roots": []}}, "requestState": state});
+        assert_eq!(raw.ask(&modern(2, "stubborn", &roots, answers))["result"]["content"][0]["text"], "seen");
+        drop(raw);
+        server.join().unwrap().unwrap();
+        assert_eq!(*ends.lock().unwrap(), ["Asking", "Completed"]);
     });
 }

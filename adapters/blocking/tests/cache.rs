@@ -9,12 +9,12 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
-use mcp_blocking::{Client, Error, Options, SharedCache};
+use mcp_blocking::{Client, ClientHandler, Error, Options, SharedCache};
 use mcp_proto::client::{Cache, Kind, Pages};
-use mcp_proto::model::{ReadResourceParams, SubscriptionFilter};
-use mcp_proto::{CallOptions, Era};
+use mcp_proto::model::{ElicitParams, ElicitResult, ReadResourceParams, SubscriptionFilter};
+use mcp_proto::{CallOptions, Capabilities, Capability, Era, RpcError};
 use serde_json::{Value, json};
-use support::{Reply, by_hand, in_time, news};
+use support::{Reply, by_hand, by_hand_as, in_time, news, only, speaks};
 
 /// Longer than any test takes
 const LONG: u64 = 3_600_000;
@@ -340,4 +340,49 @@ fn a_list_without_end_fills_no_cache() {
         }
         finish(client, serving);
     });
+}
+
+/// Answers every form
+struct Declines;
+
+impl ClientHandler for Declines {
+    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        Ok(ElicitResult::decline())
+    }
+}
+
+// covers: CACHE-011
+#[test]
+fn what_was_said_after_a_question_is_not_kept() {
+    for asks_the_user in [true, false] {
+        in_time(move || {
+            let asked = Arc::new(Mutex::new(0));
+            let count = Arc::clone(&asked);
+            let answer = move |_: &str, params: &Value| {
+                if params.get("requestState").is_some() {
+                    return Reply::from(json!({
+                        "resultType": "complete", "ttlMs": LONG, "cacheScope": "public",
+                        "contents": [{"uri": "a:b", "text": "for you alone"}],
+                    }));
+                }
+                *count.lock().unwrap() += 1;
+                let mut result = json!({"resultType": "input_required", "requestState": "s"});
+                if asks_the_user {
+                    let form =
+                        json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+                    result["inputRequests"] =
+                        json!({"who": {"method": "elicitation/create", "params": form}});
+                }
+                Reply::from(result)
+            };
+            let forms = Capabilities::new().with(Capability::Elicitation);
+            let config = speaks(only(Era::Modern)).capabilities(forms);
+            let (mut client, serving) = by_hand_as(config, |o| o.handler(Declines), answer);
+            for times in 1..=2 {
+                assert_eq!(text(&mut client, "a:b"), "for you alone");
+                assert_eq!(*asked.lock().unwrap(), times);
+            }
+            finish(client, serving);
+        });
+    }
 }

@@ -283,3 +283,138 @@ fn what_is_left_open_is_answered_later_while_everything_else_goes_on() {
         );
     }
 }
+
+/// Notes how subscriptions end
+struct Ends(Notes);
+
+impl ClientHandler for Ends {
+    fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
+        self.0.note(format!("ended: {error:?}"));
+    }
+}
+
+// covers: SUB-014
+#[test]
+fn a_subscription_that_ends_as_soon_as_it_has_begun_has_begun() {
+    use mcp_std::{Duplex, Interest, memory_pair};
+
+    in_time(|| {
+        let (mut near, far) = memory_pair(1 << 16);
+        // All that it says to a request, in one piece.
+        let server = thread::spawn(move || {
+            let (mut input, mut some) = (Vec::new(), [0; 4096]);
+            loop {
+                near.wait(Interest::READ, None).unwrap();
+                match near.read(&mut some).unwrap() {
+                    0 => return,
+                    n => input.extend_from_slice(&some[..n]),
+                }
+                while let Some(end) = input.iter().position(|b| *b == b'\n') {
+                    let line: Vec<u8> = input.drain(..=end).collect();
+                    let message: Value = serde_json::from_slice(&line).unwrap();
+                    let id = &message["id"];
+                    let says = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
+                    let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+                    let said = match message["method"].as_str().unwrap() {
+                        "server/discover" => vec![says(json!({
+                            "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0,
+                            "capabilities": {"tools": {"listChanged": true}}, "cacheScope": "private",
+                        }))],
+                        "subscriptions/listen" => vec![
+                            json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                                "params": {"notifications": {"toolsListChanged": true}, "_meta": meta}}),
+                            says(json!({"resultType": "complete", "_meta": meta})),
+                        ],
+                        _ => continue,
+                    };
+                    let said: String = said.iter().map(|message| format!("{message}\n")).collect();
+                    assert_eq!(near.write(said.as_bytes()).unwrap(), said.len());
+                }
+            }
+        });
+        let notes = Notes::default();
+        let options = Client::options(Config::new("test", "1")).handler(Ends(notes.clone()));
+        let mut client = options.connect(far).unwrap();
+        let (subscription, honoured) =
+            client.subscribe(&SubscriptionFilter::new().tools_list_changed(true)).unwrap();
+        assert_eq!(honoured.tools_list_changed, Some(true));
+        assert_eq!(notes.take(), ["ended: None"]);
+        assert!(client.unsubscribe(subscription).is_err(), "it has ended");
+        client.close().unwrap();
+        server.join().unwrap();
+    });
+}
+
+// covers: TOOL-019
+#[test]
+fn what_is_changed_between_calls_is_told_after_the_next_one() {
+    in_time(|| {
+        let (near, far) = mcp_std::memory_pair(1 << 16);
+        let (changes, changed) = std::sync::mpsc::channel();
+        let server = thread::spawn(move || {
+            let router = router(Notes::default());
+            let config = router.config().unwrap();
+            let mut server = mcp_blocking::Server::new(config, near, router);
+            while server.poll(Duration::from_millis(5)).unwrap() {
+                for name in changed.try_iter() {
+                    let name: &str = name;
+                    server.handler().tool_with(tool(name), |_: &mut Cx<'_>, _: Value| "there");
+                }
+            }
+        });
+        struct Tells(Notes);
+        impl ClientHandler for Tells {
+            fn changed(&mut self, change: &Change) {
+                self.0.note(format!("{change:?}"));
+            }
+        }
+        let notes = Notes::default();
+        let mut client =
+            Client::options(Config::new("test", "1")).handler(Tells(notes.clone())).connect(far).unwrap();
+        client.subscribe(&SubscriptionFilter::new().tools_list_changed(true)).unwrap();
+        assert_eq!(call(&mut client, "tide"), "0");
+        client.poll(Duration::from_millis(50)).unwrap();
+        notes.take();
+        changes.send("buoy").unwrap();
+        thread::sleep(Duration::from_millis(50));
+        // A handler that asks for a change of its own does not make the other one old.
+        assert_eq!(call(&mut client, "buoy"), "there");
+        while notes.take() != ["Tools"] {
+            client.poll(Duration::from_secs(10)).unwrap();
+        }
+        client.close().unwrap();
+        server.join().unwrap();
+    });
+}
+
+// covers: MRTR-031
+#[test]
+fn nobody_is_asked_for_a_call_that_has_ended() {
+    struct Refuses(Notes);
+    impl ClientHandler for Refuses {
+        fn sample(&mut self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+            self.0.note("sample");
+            Err(RpcError::internal("no"))
+        }
+        fn roots(&mut self) -> Result<ListRootsResult, RpcError> {
+            self.0.note("roots");
+            Err(RpcError::internal("no"))
+        }
+    }
+    in_time(|| {
+        let (near, far) = mcp_std::memory_pair(1 << 16);
+        let server = thread::spawn(move || router(Notes::default()).serve(near));
+        let notes = Notes::default();
+        let can = Capabilities::new().with(Capability::Sampling).with(Capability::Roots);
+        let config = Config::new("test", "1").capabilities(can);
+        let mut client = Client::options(config).handler(Refuses(notes.clone())).connect(far).unwrap();
+        assert!(matches!(
+            client.call_tool("verse", &json!({})),
+            Err(mcp_blocking::Error::Call(CallError::InputRefused(_)))
+        ));
+        // Both are needed at once; with the first refusal the call is over.
+        assert_eq!(notes.take(), ["sample"]);
+        client.close().unwrap();
+        server.join().unwrap().unwrap();
+    });
+}

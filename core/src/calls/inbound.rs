@@ -103,6 +103,16 @@ pub(crate) struct Parked {
     pub(crate) open: Vec<(Box<str>, Key)>,
 }
 
+impl Parked {
+    /// Bytes that are kept for it
+    pub(crate) fn bytes(&self) -> usize {
+        let answer = |(key, answer): &(Box<str>, Answer)| {
+            key.len() + answer.as_ref().map_or(0, |a| a.as_bytes().len())
+        };
+        self.frame.len() + self.state.len() + self.answers.iter().map(answer).sum::<usize>()
+    }
+}
+
 /// The progress and the log messages of one call on their way out
 #[derive(Debug)]
 pub(crate) struct Reporting {

@@ -49,7 +49,13 @@ impl<X> Link<X> {
     pub(crate) fn rekey(&mut self, key: Key) -> Option<Key> {
         let channel = self.inbound.calls.get(key)?.channel;
         let c = self.channels.get_mut(channel)?;
-        self.inbound.rekey(&mut c.live, key)
+        let key = self.inbound.rekey(&mut c.live, key)?;
+        // What is held back waits for a deadline, and that knew the old key.
+        let due = self.inbound.calls.get(key).and_then(|call| call.progress.as_ref()?.due);
+        if let Some(due) = due {
+            self.deadlines.arm(due, Timer::Held(key));
+        }
+        Some(key)
     }
 
     /// Ends a call with an error

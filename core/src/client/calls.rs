@@ -115,7 +115,7 @@ impl Engine {
                 self.end_rounds(key);
             }
             self.link.sweep();
-            self.events.push_back(Event::Done { call: CallKey(key), outcome });
+            self.events.push_back(Event::Done { call: CallKey(key), outcome, again: call.parked });
         }
     }
 }

@@ -29,6 +29,9 @@ pub enum Event {
         call: CallKey,
         /// The result object, or why there is none
         outcome: Result<RawJson, CallError>,
+        /// Whether the server needed something first, and the call was sent again for it: then its result is not to be
+        /// kept for others (CACHE-011)
+        again: bool,
     },
     /// A call has come further (PROG-006)
     Progress {
@@ -41,6 +44,8 @@ pub enum Event {
     /// [`refuse`](super::Engine::refuse)
     Input(Input),
     /// The server no longer needs something, or the call that it was needed for has ended; its key is stale
+    ///
+    /// An [`Input`](Self::Input) that was not polled by then is taken back instead, so that nobody is asked in vain.
     InputGone(InputId),
     /// The user is done at a web page that the server wanted visited, by its `elicitationId` (2025-11-25; ELIC-025): a
     /// call that was refused with -32042 may succeed now (ELIC-028)

@@ -277,12 +277,20 @@ impl Engine {
 
     /// Says that a request of the server is over
     pub(super) fn request_over(&mut self, key: Key) {
-        let gone = self.input_over(key);
-        self.events.push_back(if gone {
-            Event::InputGone(InputId(Source::Request(key)))
+        if self.input_over(key) {
+            self.input_gone(InputId(Source::Request(key)));
         } else {
-            Event::RequestCancelled(CallId(key))
-        });
+            self.events.push_back(Event::RequestCancelled(CallId(key)));
+        }
+    }
+
+    /// Says that an input is gone, or takes it back if nobody has seen it: no user is to be asked in vain
+    pub(super) fn input_gone(&mut self, id: InputId) {
+        let is_it = |event: &Event| matches!(event, Event::Input(input) if input.id == id);
+        match self.events.iter().position(is_it) {
+            Some(unread) => drop(self.events.remove(unread)),
+            None => self.events.push_back(Event::InputGone(id)),
+        }
     }
 
     /// A call of ours has had no answer until its deadline

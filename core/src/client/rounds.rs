@@ -345,9 +345,11 @@ impl Engine {
             Phase::Asking { .. } => {
                 let gone = inputs.open.iter().filter(|(_, open)| open.call == call);
                 let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
+                for number in &gone {
+                    inputs.open.remove(number);
+                }
                 for number in gone {
-                    inputs.open.remove(&number);
-                    self.events.push_back(Event::InputGone(InputId(Source::Round(number))));
+                    self.input_gone(InputId(Source::Round(number)));
                 }
             }
         }

@@ -92,6 +92,8 @@ pub enum Outcome<'a> {
     Failed(&'a RpcError),
     /// It was cancelled: nothing was answered
     Cancelled,
+    /// With something to be asked first: the call is handled anew when the answers have come, if they do
+    Asking,
 }
 
 /// The hooks of a router and of those that were nested in it

@@ -90,6 +90,7 @@ impl Hook for Diary {
             Outcome::ToolFailed => "tool failed",
             Outcome::Failed(_) => "failed",
             Outcome::Cancelled => "cancelled",
+            Outcome::Asking => "asking",
         };
         self.1.borrow_mut().push(format!("{}! {how}", self.0));
     }

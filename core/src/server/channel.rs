@@ -13,6 +13,7 @@ use crate::raw::RawJson;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::Meta;
 use crate::slab::Key;
+use crate::time::Instant;
 use crate::version::Version;
 
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Extra {
 }
 
 /// The news that were sent last on a channel
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct News {
     /// Where they begin in the output, counted from its beginning
     pub(super) from: u64,
@@ -40,8 +41,8 @@ pub(super) struct News {
     pub(super) until: u64,
     /// Counts the batches that were told until all of it had left
     pub(super) round: u32,
-    /// A timer is set for what is held back
-    pub(super) due: bool,
+    /// When what is held back is looked at
+    pub(super) due: Instant,
 }
 
 impl Extra {
@@ -52,7 +53,7 @@ impl Extra {
             session: None,
             known_meta: None,
             listeners: Vec::new(),
-            news: News { from: 0, until: 0, round: 0, due: false },
+            news: News { from: 0, until: 0, round: 0, due: Instant::FAR },
             principal: None,
         }
     }

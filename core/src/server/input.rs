@@ -77,8 +77,11 @@ impl Call {
     /// What the call is about: the name of a tool or prompt, the URI of a resource
     #[cfg(feature = "crypto")]
     fn target(&self) -> String {
-        let named = self.part(self.params.name);
-        let target = named.or_else(|| self.params()?.member("uri"));
+        // A resource has no name, whatever else stands in the request: the URI is what is read.
+        let target = match &*self.method {
+            vocab::RESOURCES_READ => self.params().and_then(|params| params.member("uri")),
+            _ => self.part(self.params.name),
+        };
         target.and_then(|target| target.string()).unwrap_or_default()
     }
 }
@@ -96,7 +99,8 @@ impl Engine {
     /// declare ([`UseError::PeerLacks`]; MRTR-009, ELIC-005, SAMP-002, SAMP-008, ROOT-010), for what the revision has no
     /// form for, after [`Limits::max_input_rounds`](crate::Limits::max_input_rounds), for more than
     /// [`Limits::max_inputs`](crate::Limits::max_inputs) answers in all, and without keys to seal with where something
-    /// has to be sealed ([`UseError::NoKeys`]).
+    /// has to be sealed ([`UseError::NoKeys`]); and of a legacy client while
+    /// [`Limits::max_kept_bytes`](crate::Limits::max_kept_bytes) are kept of calls that wait.
     pub fn need_input(
         &mut self,
         now: Instant,
@@ -184,7 +188,9 @@ impl Engine {
         #[cfg(feature = "crypto")]
         if let Some(keys) = &self.config.keys {
             let record = crate::seal::Record { attempt: round.attempt.saturating_add(1), state, answers };
-            let expires = self.unix_secs().saturating_add(self.link.limits.input_timeout.as_secs());
+            // Whole seconds, and never earlier than was promised.
+            let rest = core::time::Duration::from_micros(999_999);
+            let expires = self.config.anchor.unix_secs(self.link.now + self.link.limits.input_timeout + rest);
             let limit = self.link.limits.max_request_state;
             let target = call.target();
             let binding = self.binding(call, &target).ok_or(UseError::Stale)?;
@@ -285,6 +291,9 @@ impl Engine {
         if self.link.outbound.calls.len() + requests.len() > limits.pending() {
             return Err(UseError::Full("max_pending_calls"));
         }
+        if self.parked_bytes() >= limits.max_kept_bytes {
+            return Err(UseError::Full("max_kept_bytes"));
+        }
         let channel = call.channel.0;
         let c = self.link.channels.get(channel).ok_or(UseError::Stale)?;
         if c.ended.is_some() || c.closed {
@@ -341,8 +350,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Bytes that are kept of all parked calls
+    fn parked_bytes(&self) -> usize {
+        let parked = self.link.inbound.calls.iter().filter_map(|(_, call)| call.parked.as_deref());
+        parked.map(Parked::bytes).sum()
+    }
+
     /// A request for the sake of a parked call has ended
     pub(super) fn input_ended(&mut self, call: Key, request: Key, outcome: Answer) {
+        // Whoever asks a little may be answered a lot, and other answers may never come. One frame is room for at least
+        // one answer, however much is kept of the call itself.
+        let limit = self.link.limits.max_kept_bytes;
+        let most = limit.saturating_add(self.link.limits.frame());
+        let outcome = match outcome {
+            Ok(result) if self.parked_bytes().saturating_add(result.as_bytes().len()) > most => {
+                Err(CallError::TooLarge { limit })
+            }
+            outcome => outcome,
+        };
         let parked = self.link.inbound.calls.get_mut(call).and_then(|record| record.parked.as_mut());
         let Some(parked) = parked else { return };
         let Some(place) = parked.open.iter().position(|(_, out)| *out == request) else { return };

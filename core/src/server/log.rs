@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::engine::Engine;
 use crate::calls::bucket::Bucket;
 use crate::calls::inbound::{CallId, Sent};
-use crate::calls::link::Timer;
 use crate::error::UseError;
 use crate::json::{Serializer, write_str};
 use crate::model::{LoggingLevel, SetLevelParams};
@@ -105,12 +104,13 @@ impl Engine {
         Ok(Sent::Held)
     }
 
-    /// Arms the timer that sends the held log message of a session
+    /// Has the held log message of a session sent as soon as the rate allows; never where that is never
     fn hold_log(&mut self, channel: Key) {
         let session = self.link.channels.get(channel).and_then(|c| c.extra.session.as_ref());
-        let Some(log) = session.and_then(|s| s.log.as_ref()) else { return };
-        let ready = log.bucket.ready_at().unwrap_or(Instant::FAR);
-        self.link.deadlines.arm(ready.max(self.link.now + super::news::SOON), Timer::News(channel));
+        let ready = session.and_then(|s| s.log.as_ref()?.bucket.ready_at());
+        if let Some(ready) = ready {
+            self.look_later(channel, ready);
+        }
     }
 
     /// Sends the held log message of a session if that is possible by now

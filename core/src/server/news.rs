@@ -21,7 +21,7 @@ use crate::time::Instant;
 use crate::vocab::{self, Capability};
 
 /// How soon a peer that did not read is looked at again
-pub(super) const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(50);
 
 impl Engine {
     /// Tells everybody who wants to know that something has changed; how many that are
@@ -102,9 +102,7 @@ impl Engine {
         // What has left in part may have been read, and then this is new to the peer: it is told when the rest has left.
         if told || c.outbox.len() >= self.link.limits.outbox_mark {
             subs.hold(target, place);
-            if !core::mem::replace(&mut news.due, true) {
-                self.link.deadlines.arm(self.link.now + SOON, Timer::News(channel));
-            }
+            self.look_later(channel, self.link.now);
             return true;
         }
         subs.tell(target, place, news.round);
@@ -118,11 +116,24 @@ impl Engine {
         true
     }
 
+    /// Has what is held back on a channel looked at, at `at` or a little later
+    pub(super) fn look_later(&mut self, channel: Key, at: Instant) {
+        let at = at.max(self.link.now + SOON);
+        let Some(c) = self.link.channels.get_mut(channel) else { return };
+        // One look leads to one other at most, whatever is held: else they would be twice as many each time.
+        if at < c.extra.news.due {
+            c.extra.news.due = at;
+            self.link.deadlines.arm(at, Timer::News(channel));
+        }
+    }
+
     /// Tells what was held back on a channel, if there is room by now
     pub(super) fn release_news(&mut self, channel: Key) {
+        let now = self.link.now;
+        let Some(c) = self.link.channels.get_mut(channel).filter(|c| c.extra.news.due <= now) else { return };
+        c.extra.news.due = Instant::FAR;
         self.release_log(channel);
         let Some(c) = self.link.channels.get_mut(channel) else { return };
-        c.extra.news.due = false;
         for key in c.extra.listeners.clone() {
             let held = self.subscriptions.as_ref().map(|subs| subs.held(key)).unwrap_or_default();
             for (target, place) in held {

@@ -80,7 +80,7 @@ impl Desk {
                 moved = true;
                 match event {
                     ClientEvent::Ready(peer) => self.peer = Some(peer),
-                    ClientEvent::Done { call, outcome } => {
+                    ClientEvent::Done { call, outcome, .. } => {
                         self.outcomes.insert(format!("{call:?}"), outcome);
                     }
                     // A tool that answers as if the revision were not spoken makes the client wonder.

@@ -91,7 +91,7 @@ impl Script {
                 let line = Line::new(Side::Client, line);
                 self.lines.push(line.with(Facet::Revision, peer.version.as_str()));
             }
-            Event::Done { call, outcome } => {
+            Event::Done { call, outcome, .. } => {
                 self.lines.push(ended(self.name(call), &outcome));
                 self.names.retain(|(key, _)| *key != call);
             }

@@ -119,7 +119,7 @@ impl Replay {
     fn check(&mut self) {
         let mut left = core::mem::take(&mut self.outcomes);
         while !self.lone.is_quiet() {
-            let Event::Done { call, outcome } = self.lone.event() else { continue };
+            let Event::Done { call, outcome, .. } = self.lone.event() else { continue };
             let (_, want) = left.remove(left.iter().position(|(key, _)| *key == call).expect("once"));
             match outcome {
                 Ok(result) => assert_eq!(value(&result), want),

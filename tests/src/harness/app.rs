@@ -100,7 +100,7 @@ impl App {
                 self.peer = Some(peer);
                 line
             }
-            Event::Done { call, outcome } => {
+            Event::Done { call, outcome, .. } => {
                 let line = format!("{} ended: {}", self.name_of(call), outcome_text(&outcome));
                 // Once is enough.
                 self.names.retain(|(key, _)| *key != call);

@@ -93,7 +93,7 @@ impl LoneClient {
     /// When it is not.
     pub fn done(&mut self, call: CallKey) -> Result<RawJson, CallError> {
         match self.event() {
-            Event::Done { call: key, outcome } if key == call => outcome,
+            Event::Done { call: key, outcome, .. } if key == call => outcome,
             other => panic!("the outcome of {call:?}, not {other:?}"),
         }
     }

@@ -29,7 +29,7 @@ pub fn client(event: &client::Event) -> String {
     use client::Event;
     match event {
         Event::Ready(peer) => format!("ready in {}, {:?}, {}", peer.version, peer.info, peer.capabilities),
-        Event::Done { call, outcome } => format!("done {call:?}: {outcome:?}"),
+        Event::Done { call, outcome, .. } => format!("done {call:?}: {outcome:?}"),
         Event::Progress { call, progress } => format!("progress {call:?}: {progress:?}"),
         Event::Request(r) => {
             let params = r.params.as_ref().map_or("", |p| p.as_str());

@@ -224,8 +224,7 @@ impl Client {
         call: CallKey,
         on_progress: &mut dyn FnMut(&Progress),
     ) -> Result<RawJson, Error> {
-        let result = self.connection.outcome(call, None, &mut Some((call, on_progress)))?;
-        result.ok_or(Error::Call(CallError::TimedOut))
+        self.result(call, on_progress).map(|(result, _)| result)
     }
 
     /// Waits as [`wait`](Self::wait) does, but at most for `timeout`: none when there is no result by then, and the call
@@ -236,7 +235,18 @@ impl Client {
     /// As [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, call: CallKey, timeout: Duration) -> Result<Option<RawJson>, Error> {
         let until = self.now() + timeout;
-        self.connection.outcome(call, Some(until), &mut None)
+        let outcome = self.connection.outcome(call, Some(until), &mut None)?;
+        Ok(outcome.map(|(result, _)| result))
+    }
+
+    /// The result of a call, and whether the server needed something first
+    fn result(
+        &mut self,
+        call: CallKey,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<(RawJson, bool), Error> {
+        let result = self.connection.outcome(call, None, &mut Some((call, on_progress)))?;
+        result.ok_or(Error::Call(CallError::TimedOut))
     }
 
     /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already

@@ -168,9 +168,11 @@ impl Client {
             Some(Err(ticket)) => ticket,
             None => None,
         };
-        let result = self.request(R::METHOD, params, &CallOptions::new())?;
+        let call = self.start(R::METHOD, params, &CallOptions::new())?;
+        let (result, again) = self.result(call, &mut |_| {})?;
         let read = read::<R>(&result)?;
-        self.connection.memory.keep(ticket, &result);
+        // What depends on answers of this user is for nobody else, and not for another time (CACHE-011).
+        self.connection.memory.keep(ticket.filter(|_| !again), &result);
         Ok(read)
     }
 

@@ -5,7 +5,7 @@
 mod raw;
 mod tools;
 
-pub use raw::{Reply, by_hand, news};
+pub use raw::{Reply, by_hand, by_hand_as, news};
 pub use tools::{Tools, raw_text, text};
 
 use alloc::collections::VecDeque;

@@ -4,6 +4,7 @@ use std::thread::{self, JoinHandle};
 
 use mcp_blocking::{Client, Options};
 use mcp_proto::Era;
+use mcp_proto::client::Config;
 use mcp_std::{Duplex, Interest, MemoryEnd};
 use serde_json::{Value, json};
 
@@ -38,9 +39,18 @@ pub fn by_hand(
     options: impl FnOnce(Options) -> Options,
     answer: impl FnMut(&str, &Value) -> Reply + Send + 'static,
 ) -> (Client, JoinHandle<()>) {
+    by_hand_as(speaks(only(era)), options, answer)
+}
+
+/// The same for a client of another configuration
+pub fn by_hand_as(
+    config: Config,
+    options: impl FnOnce(Options) -> Options,
+    answer: impl FnMut(&str, &Value) -> Reply + Send + 'static,
+) -> (Client, JoinHandle<()>) {
     let (near, far) = mcp_std::memory_pair(1 << 16);
     let serving = thread::spawn(move || run(near, answer));
-    let client = options(Client::options(speaks(only(era)))).connect(far).expect("a connection");
+    let client = options(Client::options(config)).connect(far).expect("a connection");
     (client, serving)
 }
 
