@@ -4,6 +4,7 @@ use mcp_proto::server::{self, Event};
 use mcp_proto::{Capabilities, Capability, Change, Limits, Version, VersionSet};
 use mcp_tests::harness::build::{legacy, modern, note};
 use mcp_tests::harness::{Chunker, LoneServer, each_cut};
+use mcp_tests::schema::Direction;
 use serde_json::{Value, json};
 
 use crate::common::{limits, ms, secs, server};
@@ -297,4 +298,30 @@ fn the_end_of_the_input_ends_subscriptions() {
     assert!(matches!(lone.event(), Event::Closed { .. }));
     assert_eq!(publish(&mut lone, &resource("x:1")), 0);
     lone.silent();
+}
+
+// covers: SUB-017
+#[test]
+fn no_subscription_begins_after_the_end_of_the_input() {
+    for modern_one in [true, false] {
+        let mut lone = lone(Chunker::Whole);
+        let (call, late) = if modern_one {
+            let call = lone.take(&modern(1, "tools/list", json!({})));
+            (call, listen(2, json!({"toolsListChanged": true, "resourceSubscriptions": ["x:1"]})))
+        } else {
+            lone.open(Version::V2025_11_25);
+            let call = lone.take(&legacy(1, "tools/list", json!({})));
+            (call, legacy(2, "resources/subscribe", json!({"uri": "x:1"})))
+        };
+        lone.eof();
+        // It is still open, for the sake of the call.
+        let (now, channel) = (lone.now, lone.pipe.channel());
+        lone.watch.fed(now, Direction::ClientToServer, late.to_string().as_bytes());
+        lone.pipe.engine().handle_message(now, channel, late.to_string().into());
+        lone.pump();
+        lone.sent();
+        assert_eq!(publish(&mut lone, &Change::Tools) + publish(&mut lone, &resource("x:1")), 0);
+        lone.complete(call.id(), &json!({"tools": []}));
+        assert!(matches!(lone.event(), Event::Closed { .. }), "and nothing else");
+    }
 }

@@ -151,6 +151,10 @@ impl Engine {
         let (wants, mut filter) = self.honoured(&asked.notifications);
         let limits = &self.link.limits;
         let Some(c) = self.link.channels.get(channel) else { return Ok(()) };
+        if c.ended.is_some() {
+            // All subscriptions have ended, and none may begin that never would.
+            return Err(RpcError::internal("the input has ended"));
+        }
         if c.extra.listeners.len() >= limits.max_subscriptions {
             return Err(RpcError::internal("too many subscriptions"));
         }
@@ -230,7 +234,7 @@ impl Engine {
     /// The listener that is the session of a channel
     fn session_listener(&mut self, channel: Key) -> Option<Key> {
         let wants = self.declared_lists();
-        let c = self.link.channels.get_mut(channel)?;
+        let c = self.link.channels.get_mut(channel).filter(|c| c.ended.is_none())?;
         let subs = self.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::new()));
         let listeners = &mut c.extra.listeners;
         let known = listeners.iter().find(|key| subs.get(**key).is_some_and(|l| l.id.is_none()));
