@@ -207,6 +207,31 @@ fn odd_answers_are_refused_or_ignored_and_cost_nothing_else() {
     });
 }
 
+// covers: MRTR-028
+#[test]
+fn answers_to_what_was_not_asked_are_neither_given_nor_carried_on() {
+    let mut lone = LoneServer::server(config(), Chunker::Whole);
+    let call = lone.take(&tool(1, json!({})));
+    lone.need_input(&call, &asks([("who", form("Who?"))]), b"").expect("it may be asked");
+    let first = lone.reply()["result"]["requestState"].clone();
+    let mut answers: serde_json::Map<String, Value> =
+        (0..1_000).map(|n| (format!("a{n}"), json!({"action": "accept"}))).collect();
+    answers.insert("sure".into(), json!([]));
+    answers.insert("who".into(), alice());
+    let call = lone.take(&tool(2, json!({"inputResponses": answers, "requestState": first})));
+    assert_eq!(answer(&call, "who"), alice());
+    assert!(call.answer("sure").is_none() && call.answer("a1").is_none());
+    // What is asked now was not answered in advance.
+    lone.need_input(&call, &asks([("sure", form("Sure?")), ("a1", form("A?"))]), b"")
+        .expect("it may be asked");
+    let second = lone.reply()["result"]["requestState"].clone();
+    assert!(second.as_str().expect("a string").len() < 400, "{second}");
+    let answers = json!({"sure": alice(), "a2": alice()});
+    let call = lone.take(&tool(3, json!({"inputResponses": answers, "requestState": second})));
+    assert_eq!((answer(&call, "who"), answer(&call, "sure")), (alice(), alice()));
+    assert!(call.answer("a1").is_none() && call.answer("a2").is_none());
+}
+
 // covers: MRTR-005, MRTR-009, ELIC-005, SAMP-002, ROOT-010
 #[test]
 fn what_the_client_did_not_declare_is_not_asked_and_the_call_stays_open() {

@@ -14,7 +14,7 @@ pub struct Record<'a> {
     pub attempt: u32,
     /// What the application wants to have back
     pub state: &'a [u8],
-    /// Answers given so far, as JSON, each with its key
+    /// Answers given so far, as JSON, each with its key; an empty text for what was asked and is not answered yet
     pub answers: Vec<(&'a str, &'a str)>,
 }
 

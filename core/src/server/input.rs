@@ -38,7 +38,13 @@ pub(super) struct Round {
     pub(super) attempt: u32,
     pub(super) state: Vec<u8>,
     pub(super) answers: Vec<(Box<str>, Answer)>,
+    /// What was asked in the round before, where that is known
+    pub(super) asked: Option<Vec<Box<str>>>,
 }
+
+/// Stands in a sealed state for the answer to what was asked; no JSON text is empty
+#[cfg(feature = "crypto")]
+const UNANSWERED: &str = "";
 
 impl Round {
     /// What is carried into the next round: all answers but those to what is asked anew
@@ -181,12 +187,13 @@ impl Engine {
     ) -> Result<Option<String>, UseError> {
         let nothing = Round::default();
         let round = call.round.as_deref().unwrap_or(&nothing);
-        let answers: Vec<(&str, &str)> = round
+        let carried = round
             .carried(requests)
-            .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())))
-            .collect();
+            .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
         #[cfg(feature = "crypto")]
         if let Some(keys) = &self.config.keys {
+            let asked = requests.iter().map(|(key, _)| (key, UNANSWERED));
+            let answers = carried.chain(asked).collect();
             let record = crate::seal::Record { attempt: round.attempt.saturating_add(1), state, answers };
             // Whole seconds, and never earlier than was promised.
             let rest = core::time::Duration::from_micros(999_999);
@@ -199,7 +206,7 @@ impl Engine {
                 Err(_) => Err(UseError::Full("max_request_state")),
             };
         }
-        if state.is_empty() && answers.is_empty() { Ok(None) } else { Err(UseError::NoKeys) }
+        if state.is_empty() && carried.count() == 0 { Ok(None) } else { Err(UseError::NoKeys) }
     }
 
     /// What a sealed state belongs to
@@ -228,8 +235,12 @@ impl Engine {
             }
             let most = self.link.limits.max_inputs;
             let mut wrong = None;
+            let asked = round.asked.take();
             object_members(inputs, |key, value| {
                 let key = core::str::from_utf8(key).unwrap_or_default();
+                if asked.as_ref().is_some_and(|asked| asked.iter().all(|other| **other != *key)) {
+                    return; // MRTR-028
+                }
                 if value.first() != Some(&b'{') {
                     wrong.get_or_insert_with(|| String::from(key));
                 } else if round.answers.len() < most && !round.answers.iter().any(|(k, _)| **k == *key) {
@@ -268,13 +279,16 @@ impl Engine {
         let keys = self.config.keys.as_ref()?;
         let payload = keys.open(&self.binding(call, &target)?, self.unix_secs(), text, limit).ok()?;
         let record = crate::seal::Record::decode(&payload).ok()?;
-        let answers = record.answers.iter().map(|(key, text)| {
-            Some(((*key).into(), Ok(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))))
-        });
+        let (asked, answered): (Vec<_>, Vec<_>) =
+            record.answers.into_iter().partition(|(_, text)| *text == UNANSWERED);
+        let answers = answered
+            .into_iter()
+            .map(|(key, text)| (key.into(), Ok(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))));
         Some(Round {
             attempt: record.attempt,
             state: record.state.to_vec(),
-            answers: answers.collect::<Option<_>>()?,
+            answers: answers.collect(),
+            asked: Some(asked.into_iter().map(|(key, _)| key.into()).collect()),
         })
     }
 
@@ -393,7 +407,7 @@ impl Engine {
         let Ok(envelope) = envelope::parse(&frame, &self.link.limits, None) else { return };
         let Some(rule) = vocab::request(&envelope.method) else { return };
         let params: Params = envelope.params;
-        let round = Some(Box::new(Round { attempt, state: state.into_vec(), answers }));
+        let round = Some(Box::new(Round { attempt, state: state.into_vec(), answers, asked: None }));
         let method = rule.name.into();
         let id = CallId(key);
         self.events.push_back(Event::Call(Call { id, channel, version, method, frame, params, round }));
