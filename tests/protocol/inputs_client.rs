@@ -424,3 +424,23 @@ fn the_user_is_done_at_pages_that_were_asked_for_and_nowhere_else() {
         lone.transcript
     });
 }
+
+// covers: ELIC-012, ELIC-017
+#[test]
+fn a_form_that_is_not_quite_right_is_shown_and_one_that_cannot_be_shown_is_not() {
+    let mut lone = lone(NEWEST, &ALL, Chunker::Whole);
+    let form = |field: Value| json!({"message": "m", "requestedSchema": {"type": "object", "properties": {"a": field}, "required": ["b"]}});
+    for field in [
+        json!({"type": "string", "format": "email", "default": ""}),
+        json!({"type": "string", "enum": ["x", "x"]}),
+        json!({"type": "integer", "minimum": 2, "maximum": 1}),
+    ] {
+        let input = asks(&mut lone, "f", "elicitation/create", form(field));
+        lone.answer(input.id, &json!({"action": "decline"}));
+        lone.reply();
+    }
+    let nested = form(json!({"type": "object", "properties": {}}));
+    let why = refuses(&mut lone, "elicitation/create", &nested, -32602);
+    assert_eq!(why, "`requestedSchema.properties.a`: is of a kind that no form has");
+    lone.works();
+}

@@ -193,7 +193,12 @@ impl Config {
         let missing = self.capabilities.missing(&request.needs(version));
         match missing.iter().find(|capability| *capability != Capability::SamplingContext) {
             Some(capability) => Err(Unfit::NotDeclared(capability)),
-            None => request.validate().map_err(|misfit| Unfit::Invalid(misfit.to_string())),
+            // A default that does not fit, or a choice that stands twice, is no reason to ask nobody.
+            None => match request {
+                InputRequest::Elicit(ElicitParams::Form(form)) => form.requested_schema.readable(),
+                request => request.validate(),
+            }
+            .map_err(|misfit| Unfit::Invalid(misfit.to_string())),
         }
     }
 }

@@ -31,6 +31,17 @@ impl ElicitSchema {
         Ok(())
     }
 
+    /// Whether somebody can be shown the form: every field is of a kind that the protocol has (ELIC-012)
+    pub(crate) fn readable(&self) -> Result<(), Misfit> {
+        let odd = |field: &PrimitiveSchemaDefinition| matches!(field, PrimitiveSchemaDefinition::Other(_));
+        match self.properties.iter().find(|(_, field)| odd(field)) {
+            Some((name, _)) => {
+                Err(no_such_kind().within(name).within("properties").within("requestedSchema"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether what was filled in fits the form (ELIC-020)
     ///
     /// The error names the first field that does not. What the form does not ask for is let through, as JSON Schema has
@@ -63,6 +74,10 @@ impl ElicitSchema {
         content.append_new(defaults);
         content
     }
+}
+
+fn no_such_kind() -> Misfit {
+    Misfit::new("is of a kind that no form has")
 }
 
 impl PrimitiveSchemaDefinition {
@@ -117,7 +132,7 @@ impl PrimitiveSchemaDefinition {
             }
             Self::LegacyTitledEnum(_) => self.offers(None, None),
             Self::Boolean(_) => Ok(()),
-            Self::Other(_) => Err(Misfit::new("is of a kind that no form has")),
+            Self::Other(_) => Err(no_such_kind()),
         }?;
         let default = self.default_value();
         default.map_or(Ok(()), |value| self.check(&value).map_err(|m| m.within("default")))
