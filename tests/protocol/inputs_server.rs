@@ -1,7 +1,8 @@
 //! A handler that needs something first, on the server's side: asked, gathered, delivered with the call again.
 
 use mcp_proto::model::{
-    CreateMessageParams, ElicitFormParams, ElicitSchema, InputRequest, InputRequests, SamplingMessage,
+    CreateMessageParams, ElicitFormParams, ElicitParams, ElicitSchema, InputRequest, InputRequests,
+    SamplingMessage,
 };
 use mcp_proto::seal::Keys;
 use mcp_proto::server::Call;
@@ -230,6 +231,26 @@ fn answers_to_what_was_not_asked_are_neither_given_nor_carried_on() {
     let call = lone.take(&tool(3, json!({"inputResponses": answers, "requestState": second})));
     assert_eq!((answer(&call, "who"), answer(&call, "sure")), (alice(), alice()));
     assert!(call.answer("a1").is_none() && call.answer("a2").is_none());
+}
+
+// covers: MRTR-008
+#[test]
+fn a_question_that_is_not_right_is_not_asked() {
+    let mut lone = LoneServer::server(config(), Chunker::Whole);
+    let call = lone.take(&tool(1, json!({})));
+    let nowhere = InputRequest::Elicit(ElicitParams::url("m", "nowhere"));
+    let what = InputRequest::Other(RawJson::new(r#"{"method":"what/ever"}"#).expect("JSON"));
+    for (key, request) in [
+        ("", form("Who?")),
+        ("a\nb", form("Who?")),
+        (&*"k".repeat(65), form("Who?")),
+        ("a", nowhere),
+        ("a", what),
+    ] {
+        let outcome = lone.need_input(&call, &asks([(key, request)]), b"");
+        assert!(matches!(outcome, Err(UseError::BadQuestion { .. })), "{key}: {outcome:?}");
+    }
+    lone.complete(call.id(), &json!({"content": []}));
 }
 
 // covers: MRTR-005, MRTR-009, ELIC-005, SAMP-002, ROOT-010

@@ -467,6 +467,9 @@ fn check(
     if matches!(request, InputRequest::Other(_)) {
         return Err(bad("there is no such question".into())); // MRTR-008
     }
+    if !InputRequest::is_key(key) {
+        return Err(bad("a key is 1 to 64 characters, none of them a control character".into()));
+    }
     request.validate().map_err(|misfit| bad(format!("{misfit}")))?;
     // The most special of what is lacking, which includes the others.
     let Some(lacks) = declared.missing(&request.needs(version)).iter().last() else { return Ok(()) };
