@@ -7,7 +7,7 @@ use core::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
-use super::codec::{Number, Write};
+use super::codec::{Number, Write, whole};
 use super::form::PrimitiveSchemaDefinition;
 use super::map::Map;
 use super::message::message;
@@ -288,7 +288,8 @@ impl<'de> Deserialize<'de> for ElicitValue {
                 Ok(i64::try_from(int).map_or(ElicitValue::Number(int as f64), ElicitValue::Integer))
             }
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<ElicitValue, E> {
-                Ok(ElicitValue::Number(number))
+                // As it is written: one value has one form.
+                Ok(whole(number).map_or(ElicitValue::Number(number), ElicitValue::Integer))
             }
             fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<ElicitValue, E> {
                 Ok(ElicitValue::Boolean(boolean))
