@@ -24,7 +24,7 @@ use crate::run::{DEADLINE, run, say};
 use told::Told;
 
 /// How long our server waits for answers in the part `time-out`; their servers as well.
-const TIME_OUT_MS: &str = "1000";
+const TIME_OUT_MS: &str = "2500";
 
 /// Who talks
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
