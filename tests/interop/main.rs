@@ -10,6 +10,7 @@ mod our_client;
 mod our_conversations;
 mod our_typed_client;
 mod peers;
+mod recorded;
 mod run;
 #[path = "../../adapters/cli/tests/cli/steps.rs"]
 mod steps;

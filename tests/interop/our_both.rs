@@ -5,14 +5,12 @@ use std::fs;
 use std::sync::Mutex;
 
 use mcp_blocking::{Client, ClientHandler, Error, Options, Program};
-use mcp_proto::tap::{self, TapRecord};
+use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Limits, VersionSet, client};
-use mcp_tests::harness::Watch;
-use mcp_tests::schema::Direction;
 use serde_json::Value;
 
 use crate::peers::probe;
-use crate::run::say;
+use crate::recorded;
 use crate::steps::Session;
 use crate::their_clients::everything;
 
@@ -57,18 +55,6 @@ fn everything_that_our_server_offers_is_valid_in_every_revision() {
         session.client.close().expect("an end");
 
         let records = core::mem::take(&mut *records.0.lock().expect("no panic under this lock"));
-        let mut watch = Watch::new(versions);
-        for record in &records {
-            let direction = match record.direction {
-                tap::Direction::Out => Direction::ClientToServer,
-                tap::Direction::In => Direction::ServerToClient,
-            };
-            watch.emitted(record.at, direction, &record.bytes);
-        }
-        let checked = if watch.checks() { "valid" } else { "not compared with the schema" };
-        say(&format!(
-            "interop, our client, our server --everything, {version}: {} messages, {checked}",
-            records.len()
-        ));
+        recorded::are_valid("our client, our server --everything", version, &records);
     }
 }

@@ -11,14 +11,12 @@ use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitValue, ListRootsResult,
     LoggingLevel, Map, Role, Root, SubscriptionFilter,
 };
-use mcp_proto::tap::{self, TapRecord};
+use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Capabilities, Capability, Change, Limits, RpcError, Version, VersionSet, client};
-use mcp_tests::harness::Watch;
-use mcp_tests::schema::Direction;
 use serde_json::{Value, json};
 
 use crate::peers::probe;
-use crate::run::say;
+use crate::recorded;
 
 /// Answers everything, and keeps what passes.
 #[derive(Clone, Default)]
@@ -146,18 +144,6 @@ fn every_message_of_a_conversation_is_valid_in_every_revision() {
         client.close().expect("an end");
 
         let records = core::mem::take(&mut *person.records.lock().expect("no panic under this lock"));
-        let mut watch = Watch::new(versions);
-        for record in &records {
-            let direction = match record.direction {
-                tap::Direction::Out => Direction::ClientToServer,
-                tap::Direction::In => Direction::ServerToClient,
-            };
-            watch.emitted(record.at, direction, &record.bytes);
-        }
-        let checked = if watch.checks() { "valid" } else { "not compared with the schema" };
-        say(&format!(
-            "interop, a conversation with our server, {version}: {} messages, {checked}",
-            records.len()
-        ));
+        recorded::are_valid("a conversation with our server", version, &records);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Event, Input, Peer, Request, SubscriptionKey, Verdict};
+use mcp_proto::client::{Config, Engine, Event, Input, Peer, Request, SubscriptionKey, Verdict};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
@@ -259,10 +259,22 @@ impl Connection {
 
     // ---- calls -----------------------------------------------------------------------------------------------
 
+    /// Tells the engine something that has no outcome, and writes what comes of it
+    pub(crate) fn command(
+        &mut self,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
+    ) -> Result<(), Error> {
+        self.check_open()?;
+        let now = self.drive.tick();
+        command(self.pipe.engine(), now).map_err(Error::Use)?;
+        self.flush();
+        Ok(())
+    }
+
     /// Begins a call, with what `command` tells the engine
     pub(crate) fn start(
         &mut self,
-        command: impl FnOnce(&mut mcp_proto::client::Engine, Instant) -> Result<CallKey, UseError>,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
     ) -> Result<CallKey, Error> {
         self.make_room()?;
         let now = self.drive.tick();

@@ -217,11 +217,6 @@ impl Engine {
         Some(crate::seal::Binding { principal, method: call.method(), target, arguments })
     }
 
-    #[cfg(feature = "crypto")]
-    fn unix_secs(&self) -> u64 {
-        self.config.anchor.unix_secs(self.link.now)
-    }
-
     /// What came along with a modern request; the error is the answer to give
     pub(super) fn round(&self, call: &Call) -> Result<Option<Box<Round>>, RpcError> {
         let (inputs, state) = (call.params.inputs, call.params.state);
@@ -277,7 +272,8 @@ impl Engine {
         let target = call.target();
         let limit = self.link.limits.max_request_state;
         let keys = self.config.keys.as_ref()?;
-        let payload = keys.open(&self.binding(call, &target)?, self.unix_secs(), text, limit).ok()?;
+        let now = self.config.anchor.unix_secs(self.link.now);
+        let payload = keys.open(&self.binding(call, &target)?, now, text, limit).ok()?;
         let record = crate::seal::Record::decode(&payload).ok()?;
         let (asked, answered): (Vec<_>, Vec<_>) =
             record.answers.into_iter().partition(|(_, text)| *text == UNANSWERED);

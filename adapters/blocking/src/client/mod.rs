@@ -297,11 +297,7 @@ impl Client {
     /// otherwise as [`start`](Self::start). Whether it fits a form, [`InputRequest::check`](mcp_proto::model::InputRequest)
     /// says.
     pub fn answer(&mut self, input: InputId, response: &InputResponse<'_>) -> Result<(), Error> {
-        self.connection.check_open()?;
-        let now = self.now();
-        self.connection.pipe.engine().answer(now, input, response).map_err(Error::Use)?;
-        self.connection.flush();
-        Ok(())
+        self.connection.command(|engine, now| engine.answer(now, input, response))
     }
 
     /// Refuses what [`ClientHandler::input`] has left open: see [`Engine::refuse`]
@@ -310,11 +306,7 @@ impl Client {
     ///
     /// As [`answer`](Self::answer).
     pub fn refuse(&mut self, input: InputId, error: &RpcError) -> Result<(), Error> {
-        self.connection.check_open()?;
-        let now = self.now();
-        self.connection.pipe.engine().refuse(now, input, error).map_err(Error::Use)?;
-        self.connection.flush();
-        Ok(())
+        self.connection.command(|engine, now| engine.refuse(now, input, error))
     }
 
     /// Asks to be told of changes, and waits until the server has said what of it it honours
@@ -353,11 +345,7 @@ impl Client {
     ///
     /// [`Error::Use`] when it has ended already; otherwise as [`start`](Self::start).
     pub fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
-        self.connection.check_open()?;
-        let now = self.now();
-        self.connection.pipe.engine().unsubscribe(now, subscription).map_err(Error::Use)?;
-        self.connection.flush();
-        Ok(())
+        self.connection.command(|engine, now| engine.unsubscribe(now, subscription))
     }
 
     /// Tells the server that [`ClientHandler::roots`] says something else by now
@@ -369,11 +357,7 @@ impl Client {
     ///
     /// As [`start`](Self::start).
     pub fn roots_changed(&mut self) -> Result<(), Error> {
-        self.connection.check_open()?;
-        let now = self.now();
-        self.connection.pipe.engine().roots_changed(now).map_err(Error::Use)?;
-        self.connection.flush();
-        Ok(())
+        self.connection.command(|engine, now| engine.roots_changed(now))
     }
 
     /// Says from which level on the server is to log; none for nothing at all
@@ -384,11 +368,7 @@ impl Client {
     ///
     /// [`Error::Use`] when the server does not log.
     pub fn set_log_level(&mut self, level: Option<LoggingLevel>) -> Result<(), Error> {
-        self.connection.check_open()?;
-        let now = self.now();
-        self.connection.pipe.engine().set_log_level(now, level).map_err(Error::Use)?;
-        self.connection.flush();
-        Ok(())
+        self.connection.command(|engine, now| engine.set_log_level(now, level))
     }
 
     /// Sends a notification of the application's own
@@ -397,11 +377,7 @@ impl Client {
     ///
     /// As [`start`](Self::start).
     pub fn notify<T: Serialize + ?Sized>(&mut self, method: &str, params: Option<&T>) -> Result<(), Error> {
-        self.connection.check_open()?;
-        let now = self.now();
-        self.connection.pipe.engine().notify(now, method, params).map_err(Error::Use)?;
-        self.connection.flush();
-        Ok(())
+        self.connection.command(|engine, now| engine.notify(now, method, params))
     }
 
     /// The engine, for what has no method here; what its commands write goes out with the next [`poll`](Self::poll), and
