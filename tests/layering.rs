@@ -58,10 +58,15 @@ const ALLOWED: &[(&str, &str)] = &[
     ("router", "change identity json model raw rpc server shape uri validate vocab version"),
     // Bytes meet engines; nothing below knows of it.
     ("pipe", "client diagnostic error frame server tap time"),
+    // HTTP: h1 speaks it and knows nothing of MCP; http binds exchanges, whoever speaks it, to engines.
+    ("head", ""),
+    ("h1", "head limits outbox time"),
+    ("http", HTTP),
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame json limits meta outbox raw rpc shape slab tap time version vocab";
 const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta model outbox raw rpc seal shape slab tap time validate version vocab";
+const HTTP: &str = "client diagnostic entropy error frame h1 head json limits meta model outbox raw rpc server slab tap time version vocab";
 
 /// Modules for tests and measurements, which may use everything
 const OUTSIDE: &[&str] = &["bench", "fuzzing"];

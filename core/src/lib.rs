@@ -141,6 +141,11 @@ pub mod frame;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "http")]
+pub mod h1;
+pub mod head;
+#[cfg(feature = "http")]
+pub mod http;
 mod identity;
 mod json;
 mod limits;

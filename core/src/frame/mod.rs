@@ -1,3 +1,4 @@
 //! Bytes to frames and back; each framing is usable alone.
 
 pub mod line;
+pub mod sse;

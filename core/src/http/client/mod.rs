@@ -1,0 +1,1 @@
+//! A client of Streamable HTTP, and of HTTP+SSE.

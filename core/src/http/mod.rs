@@ -1,0 +1,5 @@
+//! MCP over HTTP, exchange by exchange, whoever speaks HTTP.
+
+pub mod client;
+pub mod fields;
+pub mod server;

@@ -1,0 +1,1 @@
+//! A server of Streamable HTTP, and of HTTP+SSE.
