@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::log::{SessionLog, Threshold};
+use super::stream::Stream;
 use crate::budget::Budget;
 use crate::limits::Limits;
 use crate::raw::RawJson;
@@ -23,13 +24,13 @@ pub(super) struct Extra {
     pub(super) budget: Budget,
     /// Opened by `initialize` (legacy)
     pub(super) session: Option<Box<Session>>,
-    /// The last `_meta` that was found to be in order
-    pub(super) known_meta: Option<Box<KnownMeta>>,
     /// Its subscriptions, and the session itself if that is told of changes
     pub(super) listeners: Vec<Key>,
     pub(super) news: News,
     /// On whose behalf it speaks
     pub(super) principal: Option<Box<str>>,
+    /// What it is to a transport that carries each message apart; nothing for a byte stream
+    pub(super) stream: Stream,
 }
 
 /// The news that were sent last on a channel
@@ -46,22 +47,21 @@ pub(super) struct News {
 }
 
 impl Extra {
-    pub(super) const fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self {
             waiting: VecDeque::new(),
             budget: Budget::new(limits.max_waiting_bytes),
             session: None,
-            known_meta: None,
             listeners: Vec::new(),
             news: News { from: 0, until: 0, round: 0, due: Instant::FAR },
             principal: None,
+            stream: Stream::default(),
         }
     }
 
     /// Gives back what can be made again
     pub(super) fn trim(&mut self) {
         self.waiting.shrink_to_fit();
-        self.known_meta = None;
         self.listeners.shrink_to_fit();
     }
 }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::channel::Extra;
+use super::channel::{Extra, KnownMeta, Session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::subscriptions::Subscriptions;
@@ -49,6 +49,8 @@ pub struct Engine {
     pub(super) parked: usize,
     /// Made when the first client wants to be told of something
     pub(super) subscriptions: Option<Box<Subscriptions>>,
+    /// The last `_meta` that was found to be in order
+    pub(super) known_meta: Option<Box<KnownMeta>>,
 }
 
 impl Engine {
@@ -57,7 +59,16 @@ impl Engine {
     pub fn new(config: Arc<Config>) -> Self {
         let link = Link::new(Arc::clone(&config.limits), &config.hidden);
         let (events, backlog) = (VecDeque::new(), VecDeque::new());
-        Self { config, link, events, backlog, shutting_down: false, parked: 0, subscriptions: None }
+        Self {
+            config,
+            link,
+            events,
+            backlog,
+            shutting_down: false,
+            parked: 0,
+            subscriptions: None,
+            known_meta: None,
+        }
     }
 
     /// Opens a channel: a byte stream, or whatever else carries messages of one peer in order
@@ -81,7 +92,7 @@ impl Engine {
     /// On whose behalf a channel speaks
     #[must_use]
     pub fn principal(&self, channel: ChannelId) -> Option<&str> {
-        self.link.channels.get(channel.0)?.extra.principal.as_deref()
+        self.link.channels.get(self.link.home(channel.0))?.extra.principal.as_deref()
     }
 
     /// Takes one message from a channel
@@ -266,7 +277,7 @@ impl Engine {
                 capabilities: call.part(meta.capabilities).unwrap_or_else(empty),
             };
         }
-        let session = self.link.channels.get(call.channel.0).and_then(|c| c.extra.session.as_ref());
+        let session = self.session(call.channel.0);
         Peer {
             version: call.version,
             info: session.map(|s| s.info.clone()),
@@ -383,6 +394,11 @@ impl Engine {
 
     // ---- inside ----------------------------------------------------------------------------------------------
 
+    /// The legacy session that a channel or a stream belongs to
+    pub(super) fn session(&self, channel: Key) -> Option<&Session> {
+        self.link.channels.get(self.link.home(channel))?.extra.session.as_deref()
+    }
+
     pub(super) fn finish_out(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let Some(call) = self.link.outbound.calls.remove(key) else { return };
         self.link.sweep();
@@ -434,6 +450,7 @@ impl Engine {
 
     /// Says that a channel is over once nothing is left to be done on it
     pub(super) fn check_closed(&mut self, channel: Key) {
+        let channel = self.link.home(channel);
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         let Some(fault) = &c.ended else { return };
         if !c.closed && c.live.is_empty() && c.extra.waiting.is_empty() {
@@ -464,6 +481,7 @@ impl Engine {
 
     fn trim(&mut self) {
         if self.link.trim() {
+            self.known_meta = None;
             self.events.shrink_to_fit();
             self.backlog.shrink_to_fit();
             if let Some(subscriptions) = &mut self.subscriptions {

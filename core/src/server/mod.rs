@@ -12,6 +12,8 @@ mod log;
 mod news;
 mod receive;
 mod reply;
+pub(crate) mod said;
+pub(crate) mod stream;
 mod subscriptions;
 
 pub(crate) use arguments::read_arguments;

@@ -72,6 +72,10 @@ impl Engine {
             out.push(b'}');
             encode::end(out);
         });
+        if self.is_exchange(channel) {
+            // Its end says the same (SUB-021 is about streams that go on).
+            return self.stream_over(channel);
+        }
         self.link.send(channel, |out| {
             encode::notification_head(out, vocab::CANCELLED);
             out.extend_from_slice(b",\"params\":{\"requestId\":");
