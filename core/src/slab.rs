@@ -68,6 +68,13 @@ impl<T> Slab<T> {
         key
     }
 
+    /// The key of what stands in a slot
+    pub(crate) fn at(&self, slot: u32) -> Option<Key> {
+        let found = self.slots.get(slot as usize)?;
+        found.value.as_ref()?;
+        Some(Key { slot, generation: found.generation })
+    }
+
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         self.slots.get(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_ref()
     }

@@ -256,6 +256,15 @@ pub(crate) fn may_need_input(method: &str) -> bool {
     matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
 }
 
+/// The parameter that a transport repeats beside a request of this method (HTTP-033)
+pub(crate) fn mirrored_name(method: &str) -> Option<&'static str> {
+    match method {
+        TOOLS_CALL | PROMPTS_GET => Some("name"),
+        RESOURCES_READ => Some("uri"),
+        _ => None,
+    }
+}
+
 /// The row of a request; none for a method that no revision has
 #[inline]
 pub(crate) fn request(name: &str) -> Option<&'static Rule> {

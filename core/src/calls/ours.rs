@@ -8,8 +8,8 @@ use core::ops::Range;
 
 use super::inbound::Progress;
 use super::link::{Link, Timer};
-use super::side::Side;
 use super::outbound::{Match, Outbound};
+use super::side::Side;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{EncodeError, Noted, append_one_line, object_members, read, string, write_int, write_str};

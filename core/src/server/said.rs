@@ -18,8 +18,15 @@ pub(crate) trait Said {
     fn must_be_modern(&self) -> Result<(), RpcError>;
 
     /// The revision is known: what else is said must be right
-    fn request(&self, version: Version, method: &str, frame: &Bytes, params: &Params) -> Result<(), RpcError>;
+    fn request(&self, version: Version, method: &str, frame: &Bytes, params: &Params)
+    -> Result<(), RpcError>;
 
     /// The method exists: what is said about its parameters must be right
-    fn parameters(&self, version: Version, method: &str, frame: &Bytes, params: &Params) -> Result<(), RpcError>;
+    fn parameters(
+        &self,
+        version: Version,
+        method: &str,
+        frame: &Bytes,
+        params: &Params,
+    ) -> Result<(), RpcError>;
 }

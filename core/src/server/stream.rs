@@ -229,6 +229,17 @@ impl Engine {
         self.link.channels.remove(key);
     }
 
+    /// The session that a stream is one of
+    pub(crate) fn home_of(&self, key: Key) -> Option<Key> {
+        self.link.channels.get(key)?.extra.stream.home
+    }
+
+    /// Whoever owns the stream that a call is answered on
+    pub(crate) fn owner_of(&self, call: CallId) -> Option<Key> {
+        let stream = self.link.inbound.calls.get(call.0)?.channel;
+        self.link.channels.get(stream)?.extra.stream.owner
+    }
+
     /// Whether a method is one that an older client opens a session with
     pub(crate) fn is_handshake(method: &str) -> bool {
         method == crate::vocab::INITIALIZE
