@@ -259,7 +259,7 @@ impl Server {
 
     /// The events of a stream that its client has not seen; none when it cannot have all of them
     fn missed(&self, session: Key, number: u32, event: u32) -> Option<Vec<Entry>> {
-        let record = self.sessions.get(session)?;
+        let record = self.sessions.get(session).filter(|_| self.config.replay_bytes > 0)?;
         let newest = match number {
             0 => Some(record.event),
             _ => record
