@@ -90,6 +90,7 @@ mod cx;
 mod drive;
 mod error;
 mod handler;
+mod host;
 mod link;
 mod memory;
 mod options;
