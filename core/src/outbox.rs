@@ -106,6 +106,7 @@ impl Outbox {
     }
 
     /// Whether exactly one message is left
+    #[cfg(feature = "http")]
     pub(crate) fn is_one_message(&self) -> bool {
         self.message_len().is_some_and(|length| length + 1 == self.len)
     }
@@ -131,6 +132,7 @@ impl Outbox {
     }
 
     /// Moves one whole message without its newline to the end of another outbox; large parts of it are not copied
+    #[cfg(feature = "http")]
     pub(crate) fn move_message(&mut self, to: &mut Self) -> bool {
         let Some(length) = self.message_len() else { return false };
         let mut left = length;
@@ -156,12 +158,14 @@ impl Outbox {
     }
 
     /// Appends bytes by copying them
+    #[cfg(feature = "http")]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
         self.len += bytes.len();
     }
 
     /// Takes out the first segment if it is one that was never copied
+    #[cfg(feature = "http")]
     pub(crate) fn pop_segment(&mut self) -> Option<Bytes> {
         let segment = self.front.pop_front()?;
         self.len -= segment.len();
@@ -277,6 +281,7 @@ mod tests {
         assert!(o.is_empty());
     }
 
+    #[cfg(feature = "http")]
     #[test]
     fn messages_move_without_their_newlines() {
         let big = Bytes::from(vec![b'x'; SEGMENT]);

@@ -69,6 +69,7 @@ impl<T> Slab<T> {
     }
 
     /// The key of what stands in a slot
+    #[cfg(feature = "http")]
     pub(crate) fn at(&self, slot: u32) -> Option<Key> {
         let found = self.slots.get(slot as usize)?;
         found.value.as_ref()?;

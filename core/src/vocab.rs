@@ -257,6 +257,7 @@ pub(crate) fn may_need_input(method: &str) -> bool {
 }
 
 /// The parameter that a transport repeats beside a request of this method (HTTP-033)
+#[cfg(feature = "http")]
 pub(crate) fn mirrored_name(method: &str) -> Option<&'static str> {
     match method {
         TOOLS_CALL | PROMPTS_GET => Some("name"),

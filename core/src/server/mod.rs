@@ -6,6 +6,8 @@ mod channel;
 mod config;
 mod engine;
 mod event;
+#[cfg(feature = "http")]
+pub(crate) mod exchange;
 mod handshake;
 mod input;
 mod log;
@@ -13,7 +15,7 @@ mod news;
 mod receive;
 mod reply;
 pub(crate) mod said;
-pub(crate) mod stream;
+mod stream;
 mod subscriptions;
 
 pub(crate) use arguments::read_arguments;

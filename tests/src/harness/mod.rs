@@ -14,6 +14,7 @@ mod say;
 mod server;
 mod strict;
 mod watch;
+mod web;
 mod wire;
 
 pub use app::App;
@@ -22,4 +23,5 @@ pub use pair::{Applications, Line, Pair};
 pub use rng::Rng;
 pub use say::{client as say_client, server as say_server};
 pub use watch::{Message, Watch};
+pub use web::{Reply, Sse, Web};
 pub use wire::{Chunker, Cutter, Wire, each_cut};

@@ -15,7 +15,7 @@ use crate::calls::inbound::CallId;
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::rpc::code;
-use crate::server::stream::Progress;
+use crate::server::exchange::Progress;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
