@@ -96,6 +96,17 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// Has the connection reset when it is dropped, so that the peer does not take its end for an orderly one
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    pub fn reset_when_dropped(&self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
+    }
+}
+
 /// What is waited for among others
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {

@@ -67,6 +67,17 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// Does nothing
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn reset_when_dropped(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What is waited for among others
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
