@@ -26,6 +26,9 @@ pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 pub(crate) const OLD_SESSION: &str = "sessionId";
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+/// Whose values are never shown (SEC-019)
+pub(crate) const SECRET: [&str; 5] =
+    [AUTHORIZATION, SESSION_ID, "cookie", "set-cookie", "proxy-authorization"];
 /// What pages may send …
 pub(crate) const ALLOWED: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
 /// … and read

@@ -11,9 +11,12 @@
 //!    [`release`](Server::release);
 //! 4. [`handle_gone`](Server::handle_gone) when the client went away before that.
 //!
+//! [`Connection`] does all of that for one connection of our own HTTP/1.1.
+//!
 //! What is not taken is not made: a reader that is slow costs its share of the engine's outbox and no more.
 
 mod config;
+mod connection;
 mod exchange;
 mod head;
 mod mirror;
@@ -24,6 +27,7 @@ mod replay;
 mod session;
 
 pub use config::{Config, Protected};
+pub use connection::Connection;
 pub use exchange::{ExchangeId, Response};
 pub use head::Denial;
 
