@@ -1,5 +1,6 @@
 //! The work that is measured, one `op` at a time.
 
+mod http;
 mod large;
 mod lists;
 mod memory;
@@ -12,6 +13,7 @@ mod server;
 mod sse;
 mod talk;
 
+pub use http::{HttpCall, sessions};
 pub use large::{FloorLarge, Large};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
 pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
@@ -68,6 +70,7 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
         "floor-core" => Box::new(FloorCore::new(era)),
         "core" => Box::new(Core::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
+        "http" => Box::new(HttpCall::new(era)),
         "talk" => Box::new(Conversation::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),
         "raw-call" => Box::new(RawCall::new(era)),
