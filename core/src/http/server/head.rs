@@ -43,7 +43,7 @@ impl Server {
         self.tick(now);
         let (path, query) = split_target(head.target);
         let kind = self.kind(head.method, path);
-        let mut exchange = Exchange::new(kind, self.now);
+        let mut exchange = Exchange::new(kind, self.now, &mut self.spare);
         exchange.mirror.read(head.fields, self.config.cors);
         let key = self.exchanges.insert(exchange);
         self.begin_ticking();

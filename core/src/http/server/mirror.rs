@@ -44,6 +44,15 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
+    /// Nothing yet; `text` is memory
+    pub(super) fn new(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
     pub(super) fn read(&mut self, all: &[Field<'_>], keep_origin: bool) {
         for (name, value) in all {
             let mcp = name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("mcp-"));
