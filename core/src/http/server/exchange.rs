@@ -147,7 +147,7 @@ impl Exchange {
         if let Some(origin) = self.mirror.cors() {
             fields.push(fields::ALLOW_ORIGIN, origin.as_bytes());
             fields.push(fields::VARY, b"Origin");
-            fields.push(fields::EXPOSE_HEADERS, fields::EXPOSED.as_bytes());
+            fields.push(fields::EXPOSE_HEADERS, fields::READ_BY_PAGES.as_bytes());
         }
         self.response = Some(Response { status, fields, size });
     }

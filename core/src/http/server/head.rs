@@ -153,7 +153,7 @@ impl Server {
     fn preflight(&mut self, key: Key) {
         let mut fields = Fields::new();
         fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
-        let mut names = String::from(fields::ALLOWED);
+        let mut names = String::from(fields::SENT_BY_PAGES);
         for tool in self.tools.values() {
             for name in tool.names() {
                 names.push_str(", ");
