@@ -79,7 +79,9 @@ impl End for Server {
     }
 
     fn turn(&mut self, seen: &mut Seen) {
-        while let Some(event) = self.0.poll_event(NOW, |r, _| format!("{} {} [", r.method, r.target)) {
+        while let Some(event) =
+            self.0.poll_event(NOW, |r, _| format!("{} {} [", r.method, r.target.escape_debug()))
+        {
             assert!(seen.fault.is_none() && !seen.gone, "nothing comes after a fault");
             match event {
                 server::Event::Head(head) => {
