@@ -64,6 +64,9 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 /// The parameter of a target that names a session of HTTP+SSE (HTTPSSE-009)
 pub(crate) const OLD_SESSION: &str = "sessionId";
+/// Whose values are never shown (SEC-019)
+pub(crate) const SECRET: [&str; 5] =
+    [AUTHORIZATION, SESSION_ID, "Cookie", "Set-Cookie", "Proxy-Authorization"];
 /// What pages of another origin may send (CORS), besides what tools want repeated …
 pub(crate) const SENT_BY_PAGES: &str =
     "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
