@@ -20,7 +20,9 @@ use crate::time::Instant;
 impl Engine {
     /// An engine whose messages travel one by one
     pub(crate) fn over_exchanges(config: Arc<Config>) -> Self {
-        Self { exchanges: true, ..Self::new(config) }
+        let mut engine = Self::new(config);
+        engine.exchanges = true;
+        engine
     }
 
     fn live(&self, channel: ChannelId, id: &RequestId) -> Option<Key> {
