@@ -9,6 +9,7 @@ mod parts;
 mod router;
 mod seal;
 mod server;
+mod sse;
 mod talk;
 
 pub use large::{FloorLarge, Large};
@@ -20,6 +21,7 @@ pub use parts::{FloorEnvelope, FrameEnvelope};
 pub use router::{Match, RawCall, RawList, TypedCall, TypedList};
 pub use seal::{Open, Seal};
 pub use server::{Core, FloorCore};
+pub use sse::{FloorReadEvents, ReadEvents};
 pub use talk::{Conversation, server_waiting};
 
 use core::time::Duration;
@@ -51,6 +53,12 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     if let Some(("match", rest)) = name.split_once('-') {
         let (templates, value) = rest.split_once('-')?;
         return Some(Box::new(Match::new(templates.parse().ok()?, value.parse().ok()?)));
+    }
+    if let Some(name) = name.strip_prefix("sse-") {
+        return ReadEvents::named(name).map(|s| Box::new(s) as _);
+    }
+    if let Some(name) = name.strip_prefix("floor-sse-") {
+        return FloorReadEvents::named(name).map(|s| Box::new(s) as _);
     }
     let (kind, era) = name.rsplit_once('-')?;
     let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
