@@ -15,6 +15,7 @@ mod downgrade;
 mod errors;
 mod flow;
 mod hostile;
+mod http_client_opening;
 mod inputs_client;
 mod inputs_server;
 mod known_meta;

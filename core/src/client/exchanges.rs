@@ -159,6 +159,11 @@ impl Engine {
         }
     }
 
+    /// Whether every event was taken
+    pub(crate) fn is_told(&self) -> bool {
+        self.events.is_empty()
+    }
+
     /// Tells the application of something odd that the transport has seen
     pub(crate) fn note(&mut self, diagnostic: Diagnostic) {
         self.diagnose(diagnostic);

@@ -284,7 +284,7 @@ impl Client {
     fn due(&mut self, key: Key, at: Instant) {
         let Some(x) = self.exchanges.get(key).filter(|x| x.deadline() == Some(at)) else { return };
         match x.phase {
-            Phase::Drained { .. } => self.abort(key),
+            Phase::Drained { .. } => drop(self.abort(key)),
             Phase::Held { .. } => {
                 self.asked = None;
                 self.challenges.clear();
@@ -460,7 +460,10 @@ impl Client {
         self.asked = None;
         let all = self.exchanges.iter();
         // A notification that is on its way may be the one that stops somebody's work.
-        let others = all.filter(|(_, x)| !matches!(x.what, What::Message { .. } | What::Delete));
+        let goes_on = |x: &Exchange| {
+            matches!(x.what, What::Message { .. } | What::Delete) || matches!(x.phase, Phase::Drained { .. })
+        };
+        let others = all.filter(|(_, x)| !goes_on(x));
         let keys: Vec<Key> = others.map(|(key, _)| key).collect();
         for key in keys {
             self.abort(key);

@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Method, Tries, What};
 use crate::client::is_modern_error;
 use crate::error::{CallError, Fault, HttpError};
 use crate::slab::Key;
-use crate::version::{Version, VersionSet};
+use crate::version::Version;
 use crate::vocab;
 
 /// What was tried, for people
@@ -54,7 +54,7 @@ impl Client {
         match &x.what {
             What::Call { id, method: Method::Probe } => {
                 let modern = said.as_ref().is_some_and(is_modern_error);
-                let legacy = self.engine.config().get_versions() != VersionSet::MODERN;
+                let legacy = !self.engine.config().legacy().is_empty();
                 if !modern && (!legacy || self.session.handshake.is_some()) {
                     return self.no_server();
                 }
@@ -83,7 +83,8 @@ impl Client {
 
     /// A handshake came to nothing
     fn no_session(&mut self) {
-        let modern = self.engine.config().get_versions() != VersionSet::LEGACY;
+        let config = self.engine.config();
+        let modern = !config.modern().is_empty() && config.verdict.is_some();
         match self.session.handshake.clone() {
             // A remembered verdict that proved wrong: the engine asks what it would have asked first (VER-042).
             Some((_, id)) if !self.session.probed && modern && self.session.post_to.is_none() => {

@@ -235,7 +235,7 @@ impl Client {
         let left = super::client::DRAIN;
         let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if let Some(x) = self.exchanges.get_mut(key) {
+            if let Some(x) = self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, Phase::Drained { .. })) {
                 x.phase = Phase::Drained { left, until };
                 self.arm(until, Timer::Exchange(key));
             }
