@@ -88,7 +88,7 @@ impl Engine {
         self.link.tick(now);
         let key = self.live(channel, id)?;
         let again = match self.link.outbound.calls.get(key)?.purpose {
-            Purpose::Application => self.repeat_lost(key),
+            Purpose::Application | Purpose::Round(_) => self.repeat_lost(key),
             Purpose::Listen => self.listen_again(key),
             _ => None,
         };

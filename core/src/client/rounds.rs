@@ -142,14 +142,22 @@ impl Engine {
 
     /// Sends a call again, whose answer was lost or which was refused for its header fields; the id of the repeat
     ///
-    /// None, with nothing changed, when what was sent is not kept, or the call is in a round of its own by now.
+    /// None, with nothing changed, when what was sent is not kept: answers that went along with it are not.
     #[cfg(feature = "http")]
     pub(super) fn repeat_lost(&mut self, key: Key) -> Option<Key> {
-        let call = self.link.outbound.calls.get_mut(key).filter(|c| c.kept.is_some() && !c.parked)?;
-        call.parked = true;
-        self.inputs.get_or_insert_default().rounds.entry(key).or_default();
-        self.repeat(key);
-        self.wire_key(key).filter(|again| *again != key)
+        let call = self.call_of(key);
+        let all = self.inputs.get_or_insert_default();
+        if all.rounds.get(&call).is_some_and(|round| round.count > 0) {
+            return None;
+        }
+        let parked = self.link.outbound.calls.get_mut(call).filter(|c| c.kept.is_some())?;
+        parked.parked = true;
+        all.rounds.entry(call).or_default();
+        if call != key {
+            self.link.outbound.calls.remove(key);
+        }
+        self.repeat(call);
+        self.wire_key(call).filter(|again| *again != call)
     }
 
     /// The call that a request of ours is about: itself, or the one that it repeats

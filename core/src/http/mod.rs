@@ -2,5 +2,4 @@
 
 pub mod client;
 pub mod fields;
-pub mod params;
 pub mod server;

@@ -54,6 +54,8 @@ pub struct Open {
     pub body: Bytes,
     /// How long its connection may be in use
     pub class: Class,
+    /// Whether to send it twice does no harm
+    pub repeatable: bool,
 }
 
 /// How long an exchange may take, for whoever shares out connections

@@ -28,6 +28,7 @@ mod answer;
 mod challenge;
 mod client;
 mod config;
+mod connections;
 mod exchange;
 mod opening;
 mod send;
@@ -38,5 +39,6 @@ mod url;
 
 pub use client::Client;
 pub use config::{BadField, Config, Credential, Reconnect};
+pub use connections::{ConnectionId, ConnectionLimits, Connections};
 pub use exchange::{Action, Challenge, Class, ExchangeId, Failure, Open};
 pub use url::{MAX_URL, Origin, Url, UrlError};

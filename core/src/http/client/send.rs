@@ -144,9 +144,14 @@ impl Client {
         let fields = self.fields_of(&x, with_body);
         let body = if with_body { x.body.clone() } else { Bytes::new() };
         let (url, class) = (x.url.clone(), x.what.class());
+        let repeatable = match &x.what {
+            What::Call { method: Method::Probe | Method::ListTools, .. } | What::Tools(_) => true,
+            What::Call { id, .. } => self.engine.is_repeatable(self.channel, id),
+            _ => !with_body,
+        };
         let key = self.park(x);
         let exchange = ExchangeId(key);
-        self.actions.push_back(Action::Open(Open { exchange, method, url, fields, body, class }));
+        self.actions.push_back(Action::Open(Open { exchange, method, url, fields, body, class, repeatable }));
     }
 
     fn fields_of(&self, x: &Exchange, with_body: bool) -> Fields {
