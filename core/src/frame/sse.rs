@@ -1,6 +1,7 @@
 //! Event streams (`text/event-stream`) as the WHATWG's HTML standard defines them: a reader, and a writer that nothing
 //! breaks out of (SSE-002).
 
+mod lines;
 mod read;
 #[cfg(test)]
 mod tests;

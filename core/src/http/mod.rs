@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod fields;
+pub mod params;
 pub mod server;
