@@ -13,7 +13,9 @@ const JSON: &str = "application/json";
 
 fn modern(cut: Chunker) -> LoneHttp {
     let mut lone = LoneHttp::new(client(VersionSet::MODERN), LoneHttp::http(), cut);
-    lone.with_modern(json!({"tools": {}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}}));
+    lone.with_modern(
+        json!({"tools": {}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}}),
+    );
     lone
 }
 
@@ -229,7 +231,9 @@ fn a_call_that_may_be_repeated_is_under_a_new_id() {
 
 #[test]
 fn retry_after_is_handed_on() {
-    for (value, seconds) in [("7", Some(7)), ("0", Some(0)), ("Wed, 21 Oct 2015 07:28:00 GMT", None), ("-1", None)] {
+    for (value, seconds) in
+        [("7", Some(7)), ("0", Some(0)), ("Wed, 21 Oct 2015 07:28:00 GMT", None), ("-1", None)]
+    {
         let mut lone = modern(Chunker::Whole);
         let (key, asked) = lone.waves(&once());
         lone.answer_with(asked.id, 503, &[("retry-after", value)], "");
@@ -278,7 +282,8 @@ fn an_answer_that_is_too_long_ends_the_call() {
         let limits = limits(|l| l.max_frame = 1_000);
         let mut lone = LoneHttp::new(client(VersionSet::MODERN).limits(limits), LoneHttp::http(), cut);
         lone.with_modern(json!({"tools": {}}));
-        let long = json!({"resultType": "complete", "content": [{"type": "text", "text": "x".repeat(2_000)}]});
+        let long =
+            json!({"resultType": "complete", "content": [{"type": "text", "text": "x".repeat(2_000)}]});
         let (key, asked) = lone.waves(&once());
         lone.head(asked.id, 200, &[("Content-Type", JSON)]);
         lone.body(asked.id, result(&asked.body, long.clone()).to_string());
@@ -368,7 +373,11 @@ fn a_subscription_that_breaks_is_asked_for_again() {
             let told = note("notifications/tools/list_changed", json!({"_meta": meta}));
             lone.event(listen.id, "", &told);
             assert!(matches!(lone.next(), Event::Changed { key: Some(k), .. } if k == key));
-            if round % 2 == 0 { lone.breaks(listen.id) } else { lone.end(listen.id) }
+            if round % 2 == 0 {
+                lone.breaks(listen.id)
+            } else {
+                lone.end(listen.id)
+            }
             lone.still();
             lone.pass(secs(1));
             let again = lone.posted("subscriptions/listen");

@@ -75,7 +75,11 @@ fn a_refusal_without_a_modern_error_is_an_old_server() {
         ("text/html", PAGE.into()),
         (JSON, "{}".into()),
         (JSON, "not json".into()),
-        (JSON, json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No session"}}).to_string()),
+        (
+            JSON,
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No session"}})
+                .to_string(),
+        ),
         (JSON, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}).to_string()),
         (JSON, json!({"jsonrpc": "2.0", "error": {"code": -32602, "message": "no"}}).to_string()),
     ];

@@ -3,7 +3,9 @@
 use mcp_proto::client::Event;
 use mcp_proto::http::client::Reconnect;
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Diagnostic, Fault, HttpError, Version, VersionSet};
+use mcp_proto::{
+    CallError, CallOptions, Capabilities, Capability, Diagnostic, Fault, HttpError, Version, VersionSet,
+};
 use mcp_tests::harness::build::{LEGACY, initialized, legacy, note, result};
 use mcp_tests::harness::{Asked, Chunker, LoneHttp, each_cut};
 use serde_json::{Value, json};
@@ -93,6 +95,7 @@ fn a_session_id_that_is_none_is_not_repeated() {
         lone.status(probe.id, 404);
         let asked = lone.posted("initialize");
         let body = result(&asked.body, initialized("2025-11-25", json!({}))).to_string();
+        lone.watch.fed(lone.now, mcp_tests::schema::Direction::ServerToClient, body.as_bytes());
         let fields = [("Content-Type", "application/json"), ("Mcp-Session-Id", bad)];
         lone.answer_with(asked.id, 200, &fields, &body);
         assert!(matches!(lone.diagnosed(), Diagnostic::Http(_)));
@@ -374,7 +377,11 @@ fn the_stream_is_opened_again_while_that_brings_something() {
         for round in 0..8 {
             lone.event(get, &format!("e{round}"), &note("x/y", Value::Null));
             assert!(matches!(lone.next(), Event::Notification(_)));
-            if round % 2 == 0 { lone.breaks(get) } else { lone.end(get) }
+            if round % 2 == 0 {
+                lone.breaks(get)
+            } else {
+                lone.end(get)
+            }
             lone.pass(secs(1));
             let again = lone.asked();
             assert_eq!(again.field("last-event-id"), Some(&*format!("e{round}")));

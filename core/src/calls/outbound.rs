@@ -42,7 +42,14 @@ pub struct CallOptions {
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { timeout: None, total: None, progress: false, progress_resets: true, meta: None, repeatable: false }
+        Self {
+            timeout: None,
+            total: None,
+            progress: false,
+            progress_resets: true,
+            meta: None,
+            repeatable: false,
+        }
     }
 }
 

@@ -135,13 +135,7 @@ impl Engine {
         self.refuse_message(channel.0, None, rejected);
     }
 
-    fn response_in(
-        &mut self,
-        channel: Key,
-        frame: &Bytes,
-        envelope: &Envelope<'_>,
-        own: Option<&RequestId>,
-    ) {
+    fn response_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>, own: Option<&RequestId>) {
         let outcome = envelope.outcome(frame);
         let Some(id) = &envelope.id else {
             if let Err(error) = outcome {

@@ -328,7 +328,9 @@ impl Engine {
         let uris: Vec<Box<str>> = followed.cloned().collect();
         for uri in uris {
             // Written as it was the first time.
-            let Ok(asked) = self.errand(main, vocab::RESOURCES_SUBSCRIBE, &Uri { uri: &uri }) else { continue };
+            let Ok(asked) = self.errand(main, vocab::RESOURCES_SUBSCRIBE, &Uri { uri: &uri }) else {
+                continue;
+            };
             let subs = self.news.as_mut().map(|n| &mut n.subscriptions);
             if let Some(followed) = subs.and_then(|s| s.followed.get_mut(&uri)) {
                 followed.asked = Some(asked);

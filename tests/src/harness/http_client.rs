@@ -435,7 +435,12 @@ impl LoneHttp {
     /// # Panics
     ///
     /// When it does not become ready.
-    pub fn with_stream(&mut self, version: Version, session: Option<&str>, capabilities: Value) -> ExchangeId {
+    pub fn with_stream(
+        &mut self,
+        version: Version,
+        session: Option<&str>,
+        capabilities: Value,
+    ) -> ExchangeId {
         let initialized = self.to_legacy(version, session, capabilities);
         self.status(initialized.id, 202);
         let get = self.asked();

@@ -37,8 +37,8 @@ fn media(head: &head::Response<'_>) -> Media {
     let value = head::values(head.fields, fields::CONTENT_TYPE).next().unwrap_or_default();
     let kind = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     match () {
-        () if kind.eq_ignore_ascii_case(fields::JSON.as_bytes()) => Media::Json,
-        () if kind.eq_ignore_ascii_case(fields::EVENT_STREAM.as_bytes()) => Media::Events,
+        () if kind.eq_ignore_ascii_case(super::JSON.as_bytes()) => Media::Json,
+        () if kind.eq_ignore_ascii_case(super::EVENT_STREAM.as_bytes()) => Media::Events,
         () => Media::Other,
     }
 }
@@ -140,7 +140,8 @@ impl Client {
                 }
             }
             _ => {
-                let json = media == Media::Json && !matches!(x.what, What::Stream | What::Sse | What::Message { .. });
+                let json = media == Media::Json
+                    && !matches!(x.what, What::Stream | What::Sse | What::Message { .. });
                 let json = json || (media == Media::Json && !success);
                 let answer = answer(head);
                 x.phase = Phase::Body(Box::new(Gathered { answer, json, body: Vec::new() }));
@@ -186,7 +187,8 @@ impl Client {
                 }
             }
             Phase::Body(gathered) => {
-                let most = if gathered.json && gathered.answer.status < 300 { max } else { max.min(MAX_ERROR) };
+                let most =
+                    if gathered.json && gathered.answer.status < 300 { max } else { max.min(MAX_ERROR) };
                 if gathered.body.len() + part.len() <= most {
                     return gathered.body.extend_from_slice(part);
                 }
@@ -235,7 +237,10 @@ impl Client {
             Phase::Sent | Phase::Body(_) => {
                 let Some(x) = self.remove(key) else { return };
                 let why = failure.why;
-                self.failed(x, if failure.sent { HttpError::Lost { why } } else { HttpError::Unreachable { why } });
+                self.failed(
+                    x,
+                    if failure.sent { HttpError::Lost { why } } else { HttpError::Unreachable { why } },
+                );
             }
         }
     }
@@ -274,7 +279,8 @@ impl Client {
         }
         // XHDR-029
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
-        if mismatch && matches!(x.what, What::Call { method: Method::CallTool, .. }) && x.tries.refreshes == 0 {
+        if mismatch && matches!(x.what, What::Call { method: Method::CallTool, .. }) && x.tries.refreshes == 0
+        {
             return self.refresh(x, body);
         }
         self.failed(x, HttpError::Answer(answer));
@@ -287,7 +293,7 @@ impl Client {
                 if *method == Method::Probe || *method == Method::Handshake {
                     self.note_attempt(&x, &body);
                 }
-                let body = if *method == Method::ListTools { self.learn(&x.body, body) } else { body };
+                let body = if *method == Method::ListTools { self.learn(body) } else { body };
                 self.session.renewals = 0;
                 self.engine.take_message(self.now, self.channel, body, Some(id));
                 if self.engine.waits_for(self.channel, id) {
@@ -376,7 +382,7 @@ impl Client {
                         self.attempts.push(alloc::format!("{name}: {error}"));
                     }
                 }
-                let data = if method == Method::ListTools { self.learn(&[], data) } else { data };
+                let data = if method == Method::ListTools { self.learn(data) } else { data };
                 self.message_in(key, data, &id);
             }
             What::Resume { id } => self.message_in(key, data, &id),
@@ -405,7 +411,6 @@ impl Client {
 
     /// A stream has ended, and everything on it was read
     fn stream_ended(&mut self, mut x: Exchange, how: Result<(), Why>) {
-        let clean = how.is_ok();
         let why = how.err().unwrap_or_else(|| "the stream ended before it".into());
         match &x.what {
             What::Call { id, .. } | What::Resume { id } => {
@@ -413,7 +418,7 @@ impl Client {
                     return;
                 }
                 let resumes = self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_id.is_empty());
-                if resumes && self.pause(&mut x, clean) {
+                if resumes && self.pause(&mut x, true) {
                     self.park(x); // SSE-019, SSE-020, SSE-021
                     return;
                 }
@@ -430,7 +435,8 @@ impl Client {
 
     /// Lets a stream wait until it is opened again, if it is to be
     pub(super) fn pause(&mut self, x: &mut Exchange, polled: bool) -> bool {
-        let Some(pause) = x.events.as_mut().and_then(|e| e.pause(self.now, &self.config.reconnect, polled)) else {
+        let Some(pause) = x.events.as_mut().and_then(|e| e.pause(self.now, &self.config.reconnect, polled))
+        else {
             return false;
         };
         x.phase = Phase::Waiting { until: self.now + pause, then: Then::Reconnect };
@@ -476,7 +482,8 @@ impl Client {
                     self.park(x);
                     return;
                 }
-                let lost = HttpError::Lost { why: alloc::format!("it cannot be gone on with: {error}").into() };
+                let lost =
+                    HttpError::Lost { why: alloc::format!("it cannot be gone on with: {error}").into() };
                 self.lost(x, &id, lost);
             }
             What::Message { initialized } => {

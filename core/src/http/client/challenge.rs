@@ -168,11 +168,18 @@ mod tests {
     fn challenges_of_all_forms() {
         for (text, expected) in [
             ("Bearer", "Bearer()"),
-            (r#"Bearer resource_metadata="https://a/b?c=d,e", scope="a b""#,
-             "Bearer(resource_metadata=https://a/b?c=d,e;scope=a b)"),
-            (r#"bearer error=insufficient_scope , Error_Description = "say \"no\"""#,
-             r#"bearer(error=insufficient_scope;error_description=say "no")"#),
-            (r#"Basic realm="x", Bearer scope="y", DPoP algs="ES256""#, "Basic(realm=x) Bearer(scope=y) DPoP(algs=ES256)"),
+            (
+                r#"Bearer resource_metadata="https://a/b?c=d,e", scope="a b""#,
+                "Bearer(resource_metadata=https://a/b?c=d,e;scope=a b)",
+            ),
+            (
+                r#"bearer error=insufficient_scope , Error_Description = "say \"no\"""#,
+                r#"bearer(error=insufficient_scope;error_description=say "no")"#,
+            ),
+            (
+                r#"Basic realm="x", Bearer scope="y", DPoP algs="ES256""#,
+                "Basic(realm=x) Bearer(scope=y) DPoP(algs=ES256)",
+            ),
             ("Negotiate dG9rZW4=, Bearer", "Negotiate() Bearer()"),
             ("Basic, Bearer realm=a,,", "Basic() Bearer(realm=a)"),
             (r#"Bearer a=1, a=2, A=3"#, "Bearer(a=1)"),

@@ -207,7 +207,8 @@ impl Client {
         self.answer_challenge(exchange)?;
         self.credential = Some(credential);
         self.credentials += 1;
-        for (held, since, _) in self.take_held() {
+        for (mut held, since, _) in self.take_held() {
+            held.tries.credentials += 1;
             if let Some(id) = held.what.request() {
                 let time = self.now.saturating_duration_since(since);
                 self.engine.release_request(self.now, self.channel, id, time);
@@ -382,12 +383,13 @@ impl Client {
     // ---- credentials -----------------------------------------------------------------------------------------
 
     /// Holds an exchange until there is a credential, if that is to be; otherwise it comes back
-    pub(super) fn hold(&mut self, x: Exchange, answer: Box<crate::HttpAnswer>) -> Result<(), Exchange> {
+    pub(super) fn hold(&mut self, mut x: Exchange, answer: Box<crate::HttpAnswer>) -> Result<(), Exchange> {
         if x.tries.credentials >= self.config.max_auth {
             return Err(x);
         }
         if x.credential != self.credentials {
             // Another one was given meanwhile.
+            x.tries.credentials += 1;
             self.resend(x);
             return Ok(());
         }

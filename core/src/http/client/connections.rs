@@ -286,7 +286,8 @@ impl Connections {
                 Action::Open(open) => self.queue.push_back(open),
                 Action::Abort { exchange } => {
                     self.queue.retain(|open| open.exchange != exchange);
-                    let carries = |c: &Connection| c.carried.as_ref().is_some_and(|x| x.open.exchange == exchange);
+                    let carries =
+                        |c: &Connection| c.carried.as_ref().is_some_and(|x| x.open.exchange == exchange);
                     let found = self.all.iter().find(|(_, c)| carries(c)).map(|(key, _)| key);
                     if let Some(key) = found {
                         self.drop(key);
@@ -421,9 +422,7 @@ impl Connections {
     /// The idle connection to this origin that was used last
     fn idle(&self, origin: &Origin) -> Option<Key> {
         let fits = |c: &Connection| {
-            c.carried.is_none()
-                && c.origin == *origin
-                && matches!(&c.state, State::Up(h1) if h1.is_idle())
+            c.carried.is_none() && c.origin == *origin && matches!(&c.state, State::Up(h1) if h1.is_idle())
         };
         self.all.iter().filter(|(_, c)| fits(c)).max_by_key(|(_, c)| c.turn).map(|(key, _)| key)
     }
@@ -449,7 +448,8 @@ impl Connections {
         let (State::Up(h1), Some(carried)) = (&mut c.state, &c.carried) else { return };
         let open = &carried.open;
         let host = open.url.origin().authority();
-        let size = if open.method == "POST" { BodySize::Exact(open.body.len() as u64) } else { BodySize::None };
+        let size =
+            if open.method == "POST" { BodySize::Exact(open.body.len() as u64) } else { BodySize::None };
         let written = h1
             .request(now, open.method, open.url.target(), &host, &open.fields, size)
             .and_then(|()| h1.body_owned(&open.body))

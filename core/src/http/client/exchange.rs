@@ -311,7 +311,8 @@ impl Events {
 
     /// How long to wait before the stream is opened again; none when it was tried often enough
     ///
-    /// `polled`: the server ends the stream on purpose, and something else bounds how long that goes on.
+    /// `polled`: the server may end the stream on purpose again and again, and something else bounds how long that goes
+    /// on; then an id is something, too (SSE-017).
     pub(super) fn pause(&mut self, now: Instant, policy: &Reconnect, polled: bool) -> Option<Duration> {
         let lived = now.saturating_duration_since(self.opened);
         if self.productive || lived >= policy.most || (polled && self.advanced) {

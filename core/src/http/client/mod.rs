@@ -42,3 +42,9 @@ pub use config::{BadField, Config, Credential, Reconnect};
 pub use connections::{ConnectionId, ConnectionLimits, Connections};
 pub use exchange::{Action, Challenge, Class, ExchangeId, Failure, Open};
 pub use url::{MAX_URL, Origin, Url, UrlError};
+
+/// What messages are
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+/// What the answer to a request may be (HTTP-010)
+const BOTH: &str = "application/json, text/event-stream";

@@ -122,7 +122,9 @@ impl Client {
         };
         let phase = match what {
             // Nothing follows from its answer.
-            What::Delete => Phase::Drained { left: super::client::DRAIN, until: self.now + self.config.close_wait },
+            What::Delete => {
+                Phase::Drained { left: super::client::DRAIN, until: self.now + self.config.close_wait }
+            }
             _ => Phase::Sent,
         };
         self.dispatch(Exchange { what, url, body, tries, session: 0, credential: 0, phase, events: None });
@@ -162,11 +164,11 @@ impl Client {
         match x.what {
             What::Delete => {}
             What::Stream | What::Resume { .. } | What::Sse => {
-                push(fields::ACCEPT, fields::EVENT_STREAM.as_bytes()); // HTTP-048
+                push(fields::ACCEPT, super::EVENT_STREAM.as_bytes()); // HTTP-048
             }
             _ => {
-                push(fields::CONTENT_TYPE, fields::JSON.as_bytes()); // HTTP-012
-                push(fields::ACCEPT, fields::ACCEPT_BOTH.as_bytes()); // HTTP-010
+                push(fields::CONTENT_TYPE, super::JSON.as_bytes()); // HTTP-012
+                push(fields::ACCEPT, super::BOTH.as_bytes()); // HTTP-010
             }
         }
         if let Some(credential) = &self.credential {
@@ -207,10 +209,10 @@ impl Client {
             push(fields::PROTOCOL_VERSION, version.as_bytes());
         }
         if let Some(method) = &parts.method {
-            push(fields::METHOD, &fields::encode(method));
+            push(fields::METHOD, fields::encode_value(&**method).as_bytes());
         }
         if let Some(name) = &parts.name {
-            push(fields::NAME, &fields::encode(name));
+            push(fields::NAME, fields::encode_value(&**name).as_bytes()); // XHDR-032
         }
         if parts.method.as_deref() == Some(vocab::TOOLS_CALL) {
             self.tools.fields(parts, push);

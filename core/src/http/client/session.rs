@@ -75,9 +75,10 @@ impl Client {
 
     /// Takes the session id that a server assigns to what `initialize` opens (HTTP-064, HTTP-066)
     pub(super) fn note_session(&mut self, key: Key, head: &head::Response<'_>) {
-        let opens = self.exchanges.get(key).is_some_and(|x| {
-            matches!(x.what, What::Call { method: Method::Handshake, .. } | What::Renew)
-        });
+        let opens = self
+            .exchanges
+            .get(key)
+            .is_some_and(|x| matches!(x.what, What::Call { method: Method::Handshake, .. } | What::Renew));
         if !opens || self.session.post_to.is_some() {
             return;
         }
@@ -235,7 +236,8 @@ impl Client {
         let left = super::client::DRAIN;
         let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if let Some(x) = self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, Phase::Drained { .. })) {
+            if let Some(x) = self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, Phase::Drained { .. }))
+            {
                 x.phase = Phase::Drained { left, until };
                 self.arm(until, Timer::Exchange(key));
             }

@@ -12,8 +12,9 @@ use super::exchange::{Exchange, Phase, Refresh, Tries, What};
 use super::send::Parts;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
-use crate::http::params::{self, Params};
+use crate::http::params::HeaderParams;
 use crate::json::{Scanner, object_members, string, write_str};
+use crate::raw::RawJson;
 use crate::rpc::encode;
 use crate::rpc::envelope;
 use crate::version::Version;
@@ -25,7 +26,7 @@ const MAX_PAGES: u32 = 64;
 /// The tools that ask for header fields, by name
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    known: BTreeMap<Box<str>, Params>,
+    known: BTreeMap<Box<str>, HeaderParams>,
 }
 
 impl Tools {
@@ -33,14 +34,14 @@ impl Tools {
     pub(super) fn fields(&self, parts: &Parts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
         let known = parts.name.as_deref().and_then(|name| self.known.get(name));
         let (Some(params), Some(arguments)) = (known, parts.arguments) else { return };
-        params::values(arguments, params, |name, value| {
-            push(name, value);
-        });
+        for (name, value) in params.values(arguments) {
+            push(name, value.as_bytes()); // XHDR-014 to XHDR-019
+        }
     }
 
     /// Takes note of a tool's schema; why it cannot be called, if that is so (XHDR-011)
-    fn note(&mut self, name: &str, schema: &[u8], max: usize) -> Result<(), String> {
-        match params::scan(schema) {
+    fn note(&mut self, name: &str, schema: &RawJson, max: usize) -> Result<(), String> {
+        match HeaderParams::of(schema) {
             Ok(params) if params.is_empty() => drop(self.known.remove(name)),
             Ok(params) => {
                 if self.known.len() < max || self.known.contains_key(name) {
@@ -60,7 +61,7 @@ impl Tools {
 struct Tool<'a> {
     text: &'a [u8],
     name: String,
-    schema: &'a [u8],
+    schema: RawJson,
 }
 
 /// The list in the result of a message, and the cursor of the next page
@@ -71,7 +72,7 @@ struct List<'a> {
     next: Option<&'a [u8]>,
 }
 
-fn list(message: &[u8]) -> Option<List<'_>> {
+fn list(message: &Bytes) -> Option<List<'_>> {
     let (mut result, mut text, mut next) = (None, None, None);
     object_members(message, |name, value| {
         if name == b"result" {
@@ -89,15 +90,16 @@ fn list(message: &[u8]) -> Option<List<'_>> {
     let read = scanner.array(|s| {
         let span = s.value()?;
         let tool = span.of(text).unwrap_or_default();
-        let (mut name, mut schema) = (None, &b"{}"[..]);
+        let (mut name, mut schema) = (None, None);
         if tool.first() == Some(&b'{') {
             object_members(tool, |member, value| match member {
                 b"name" => name = string(value),
-                b"inputSchema" => schema = value,
+                b"inputSchema" => schema = Some(RawJson::trusted(message.slice_ref(value))),
                 _ => {}
             });
         }
         let name = name.map(|n| n.into_owned()).unwrap_or_default();
+        let schema = schema.unwrap_or_else(|| RawJson::trusted(Bytes::from_static(b"{}")));
         tools.push(Tool { text: tool, name, schema });
         Ok(())
     });
@@ -106,7 +108,7 @@ fn list(message: &[u8]) -> Option<List<'_>> {
 
 impl Client {
     /// Learns from a list of tools; the message without those that cannot be called (XHDR-011, XHDR-012)
-    pub(super) fn learn(&mut self, _request: &[u8], message: Bytes) -> Bytes {
+    pub(super) fn learn(&mut self, message: Bytes) -> Bytes {
         // What is no valid message is the engine's to refuse.
         if !self.is_modern() || envelope::parse(&message, self.engine.config().get_limits(), None).is_err() {
             return message;
@@ -114,7 +116,7 @@ impl Client {
         let Some(found) = list(&message) else { return message };
         let mut kept: Vec<&[u8]> = Vec::with_capacity(found.tools.len());
         for tool in &found.tools {
-            match self.tools.note(&tool.name, tool.schema, self.config.max_tools) {
+            match self.tools.note(&tool.name, &tool.schema, self.config.max_tools) {
                 Ok(()) => kept.push(tool.text),
                 Err(why) => {
                     let name = tool.name.clone();
@@ -144,7 +146,8 @@ impl Client {
 
     /// Looks a tool up whose call was refused for its header fields (XHDR-029)
     pub(super) fn refresh(&mut self, x: Exchange, answer: Bytes) {
-        let (Some(call), Some(tool)) = (x.what.request().cloned(), Parts::of(&x.body).name.map(Box::from)) else {
+        let (Some(call), Some(tool)) = (x.what.request().cloned(), Parts::of(&x.body).name.map(Box::from))
+        else {
             return;
         };
         let tries = Tries { refreshes: 1, ..x.tries };
@@ -179,7 +182,7 @@ impl Client {
         let Some(found) = list(message) else { return self.not_refreshed(x) };
         for tool in &found.tools {
             // What is wrong with it is told when the application lists it.
-            let _ = self.tools.note(&tool.name, tool.schema, self.config.max_tools);
+            let _ = self.tools.note(&tool.name, &tool.schema, self.config.max_tools);
         }
         let there = found.tools.iter().any(|t| t.name == *refresh.tool);
         match found.next.filter(|_| !there && refresh.pages + 1 < MAX_PAGES) {

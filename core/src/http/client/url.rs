@@ -50,7 +50,8 @@ impl Origin {
     /// What `Host` holds: the host, and the port where it is not the scheme's own
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { String::from(&*self.host) };
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { String::from(&*self.host) };
         match (self.secure, self.port) {
             (true, 443) | (false, 80) => host,
             (_, port) => format!("{host}:{port}"),
