@@ -211,9 +211,9 @@ impl Said for Check<'_> {
             _ => {}
         }
         // HTTP-033
-        let named = match vocab::mirrored_name(method) {
-            Some("uri") => uri(frame, params),
-            Some(_) => params.name.of(frame).and_then(string),
+        let named = match vocab::subject(method) {
+            Some("name") => params.name.of(frame).and_then(string),
+            Some(member) => text_member(frame, params, member),
             None => return Ok(()),
         };
         let said = self.decoded(fields::NAME, self.mirror.name)?;
@@ -255,11 +255,11 @@ impl Said for Check<'_> {
     }
 }
 
-/// `params.uri`
-fn uri<'a>(frame: &'a Bytes, params: &Params) -> Option<alloc::borrow::Cow<'a, str>> {
+/// A member of the parameters that is a string
+fn text_member<'a>(frame: &'a Bytes, params: &Params, member: &str) -> Option<alloc::borrow::Cow<'a, str>> {
     let mut found = None;
     crate::json::object_members(params.whole.of(frame)?, |name, value| {
-        if name == b"uri" {
+        if name == member.as_bytes() {
             found = string(value);
         }
     });
