@@ -1,9 +1,11 @@
-//! Our client and our server against the official SDKs, each as its users run it: a process on stdio.
+//! Our client and our server against the official SDKs, each as its users run it: a process on stdio, or over HTTP.
 //!
 //! The peers are in `peers/`. Eras are pinned wherever a slow machine could otherwise change the outcome.
 
 extern crate alloc;
 
+mod hosted;
+mod http_talk;
 mod our_answers;
 mod our_both;
 mod our_client;
