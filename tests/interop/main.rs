@@ -5,6 +5,7 @@
 extern crate alloc;
 
 mod hosted;
+mod http_proxy;
 mod http_talk;
 mod our_answers;
 mod our_both;
@@ -12,6 +13,7 @@ mod our_client;
 mod our_conversations;
 mod our_typed_client;
 mod peers;
+mod proxy;
 mod recorded;
 mod run;
 #[path = "../../adapters/cli/tests/cli/steps.rs"]

@@ -58,8 +58,7 @@ pub(crate) fn probe() -> &'static Path {
 
 /// Whether the peers on Node can be run; if not, says so loudly, and in CI fails.
 pub(crate) fn node_ready() -> bool {
-    static READY: OnceLock<Result<(), String>> = OnceLock::new();
-    ready(READY.get_or_init(|| prepare_npm(&node())), "interop with the official TypeScript SDKs")
+    npm_ready(&node(), "interop with the official TypeScript SDKs")
 }
 
 /// Whether what the lock file of a folder names is installed there; if not, says so loudly, and in CI fails.
@@ -104,7 +103,7 @@ fn prepare_rmcp() -> Result<(), String> {
     }
 }
 
-fn ready(ready: &Result<(), String>, what: &str) -> bool {
+pub(crate) fn ready(ready: &Result<(), String>, what: &str) -> bool {
     if let Err(why) = ready {
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let line = format!("NOT CHECKED: {test} ({what}): {why}");

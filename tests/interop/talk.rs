@@ -23,6 +23,7 @@ use crate::hosted::{Hosted, until_noted};
 use crate::peers::{
     node, node_ready, package, python, python_program, python_ready, rmcp_program, rmcp_ready,
 };
+use crate::proxy::Proxy;
 use crate::run::{DEADLINE, Done, run, say};
 use crate::{LEGACY, MODERN};
 use told::Told;
@@ -52,7 +53,12 @@ pub(crate) enum Wire {
     Http,
     /// HTTP+SSE of 2024-11-05
     Sse,
+    /// Streamable HTTP through nginx, with two servers behind it in the modern era
+    Proxy,
 }
+
+/// What instances of one server share, so that each can read what another has sealed
+const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 impl Sdk {
     pub(crate) fn ready(self) -> bool {
@@ -129,7 +135,7 @@ impl Pair {
         let log = env::temp_dir().join(format!("mcp-interop-talk-{}-{number}.log", std::process::id()));
         let done = match self.wire {
             Wire::Stdio => self.run_on_pipes(parts, &log),
-            Wire::Http | Wire::Sse => self.run_over_http(parts, &log),
+            Wire::Http | Wire::Sse | Wire::Proxy => self.run_over_http(parts, &log),
         };
         let parsed = |text: &str| -> Vec<Value> {
             let line =
@@ -187,24 +193,38 @@ impl Pair {
 
     /// The server runs by itself, and is told to end when the client is done
     fn run_over_http(self, parts: &str, log: &Path) -> Done {
-        let mut words = self.server_words(parts, log).into_iter();
-        let mut server = Command::new(words.next().expect("a program"));
-        server.args(words).args(["--http", "0"]);
+        let count = if self.wire == Wire::Proxy && self.is_modern() { 2 } else { 1 };
+        let servers: Vec<_> = (0..count).map(|_| self.host(parts, log)).collect();
+        let urls: Vec<_> = servers.iter().map(|server| &*server.url).collect();
+        let proxy = (self.wire == Wire::Proxy).then(|| Proxy::start(&urls));
         let mut client = self.client_command(parts, log);
         if self.wire == Wire::Sse {
-            server.arg("--sse");
             client.arg("--sse");
         }
-        let server = Hosted::start(server);
-        client.args(["--", &server.url]);
+        client.args(["--", proxy.as_ref().map_or(urls[0], |proxy| &*proxy.url)]);
         let done = run(client, DEADLINE).expect("the client starts");
         if parts == "vanish" {
             self.wait_for_the_vanished(log);
         }
-        let said = server.said();
-        let ended = server.end();
-        assert!(ended.success(), "{self:?}: {ended}: {said}");
+        for server in servers {
+            let said = server.said();
+            let ended = server.end();
+            assert!(ended.success(), "{self:?}: {ended}: {said}");
+        }
         done
+    }
+
+    fn host(self, parts: &str, log: &Path) -> Hosted {
+        let mut words = self.server_words(parts, log).into_iter();
+        let mut server = Command::new(words.next().expect("a program"));
+        server.args(words).args(["--http", "0"]);
+        if self.wire == Wire::Sse {
+            server.arg("--sse");
+        }
+        if self.wire == Wire::Proxy && self.server == Sdk::Ours {
+            server.args(["--secret", SECRET]);
+        }
+        Hosted::start(server)
     }
 
     /// Who is gone is noticed when its stream of changes is, if it had one; a question is given up when its time is up
@@ -263,6 +283,17 @@ impl Pair {
         let Self { client, server, era, wire, .. } = self;
         let counts = counts.join(", ");
         say(&format!("interop, {client:?} asked by {server:?}, {wire:?}, {era}: {counts}, vanish"));
+    }
+
+    /// What can be said where a server is not the same from one request to the next, or always is
+    pub(crate) fn talks_through_a_proxy(self) {
+        if !self.client.ready() || !self.server.ready() {
+            return;
+        }
+        let parts = if self.is_modern() { "answers,logs" } else { "answers,gate,logs,news" };
+        let count = self.run(parts).check();
+        let Self { client, server, era, .. } = self;
+        say(&format!("interop, {client:?} asked by {server:?}, through nginx, {era}: {count} steps"));
     }
 
     /// What every revision has: logs and news

@@ -68,6 +68,11 @@ impl Told {
             }
             return;
         }
+        // How they end among themselves what does not go well is their business: it is what comes of it with ours that counts.
+        let badly = ["given-up", "timed-out", "lacks", "unfit"].iter().any(|how| step.get(*how).is_some());
+        if badly && self.pair.is_theirs() {
+            return;
+        }
         self.check_asked(step, line);
         self.check_outcome(step, line);
         self.check_told(step, line);
@@ -104,13 +109,6 @@ impl Told {
 
     fn check_outcome(&self, step: &Value, line: &Value) {
         let (modern, result) = (self.pair.is_modern(), &line["result"]);
-        if self.pair.is_theirs() {
-            // How they end what does not go well is their business: it is what comes of it with ours that counts.
-            let badly = ["given-up", "timed-out", "lacks", "unfit"];
-            if badly.iter().any(|how| step.get(*how).is_some()) {
-                return;
-            }
-        }
         if let Some(said) = step.get("said") {
             if !fits(&result["said"], said) {
                 self.wrong(step, "the server was told something else", line);

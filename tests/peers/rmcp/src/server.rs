@@ -251,7 +251,7 @@ impl ServerHandler for Talker {
             .chain(["gate", "log", "change"])
             .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
             .collect();
-        Ok(parse(json!({"tools": tools, "ttlMs": 0, "cacheScope": "private"})))
+        Ok(parse(json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})))
     }
 
     async fn call_tool(
@@ -294,7 +294,10 @@ impl ServerHandler for Talker {
         Ok(match self.ask(rounds, request.input_responses, request.request_state, &cx).await? {
             Said::Done(said) => {
                 let content = json!({"type": "text", "text": said.to_string()});
-                parse::<GetPromptResult>(json!({"messages": [{"role": "user", "content": content}]})).into()
+                parse::<GetPromptResult>(
+                    json!({"resultType": "complete", "messages": [{"role": "user", "content": content}]}),
+                )
+                .into()
             }
             Said::Needs(needed) => needed.into(),
         })
@@ -309,7 +312,7 @@ impl ServerHandler for Talker {
         Ok(match self.ask(rounds, request.input_responses, request.request_state, &cx).await? {
             Said::Done(said) => {
                 let content = json!({"uri": request.uri, "text": said.to_string()});
-                let result = json!({"contents": [content], "ttlMs": 0, "cacheScope": "private"});
+                let result = json!({"contents": [content], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
                 parse::<ReadResourceResult>(result).into()
             }
             Said::Needs(needed) => needed.into(),
