@@ -77,10 +77,18 @@ impl Proxy {
         proxy
     }
 
-    /// What passed: method, status and the server that answered, one line each.
-    pub(crate) fn passed(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.dir.join("access.log")).unwrap_or_default();
-        log.lines().map(str::to_owned).collect()
+    /// What passed, as many as are waited for: method, status, what the server said of buffering (`-` for nothing), and
+    /// which server it was.
+    pub(crate) fn passed(&self, count: usize) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let log = fs::read_to_string(self.dir.join("access.log")).unwrap_or_default();
+            // Written a moment after the answer.
+            if log.lines().count() >= count || begun.elapsed() > START {
+                return log.lines().map(str::to_owned).collect();
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
