@@ -38,7 +38,18 @@ const AUTH: &[&str] = &["auth/metadata-issuer-mismatch", "auth/resource-mismatch
 const EXCUSES: &[Excuse] = &[
     Excuse { says: "did not send a initialize request", ..NO_HANDSHAKE },
     Excuse { says: "did not send a notifications/initialized request", ..NO_HANDSHAKE },
+    NO_STREAM,
 ];
+
+/// A list needs nothing but its result, and is answered as JSON; what is said on streams other scenarios see.
+const NO_STREAM: Excuse = Excuse {
+    leg: Leg::Server,
+    revisions: &["2025-11-25", "2026-07-28"],
+    scenario: "server-sse-multiple-streams",
+    check: "server-sse-streams-functional",
+    says: "JSON responses",
+    why: "a list is answered as JSON",
+};
 
 const NO_HANDSHAKE: Excuse = Excuse {
     leg: Leg::Client,

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -47,6 +48,23 @@ impl Hosted {
         match url {
             Ok(url) => hosted.url = url,
             Err(why) => panic!("{hosted}\n-- does not say where it listens: {why}"),
+        }
+        hosted
+    }
+
+    /// Starts a server that does not say where it listens, and waits until somebody does there.
+    pub(crate) fn at(mut command: Command, port: u16, path: &str) -> Self {
+        let what = format!("{command:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let hosted = Self { what, child, url, said: Arc::default() };
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed() < DEADLINE, "{hosted}\n-- does not listen");
+            thread::sleep(Duration::from_millis(20));
         }
         hosted
     }

@@ -5,6 +5,8 @@
 extern crate alloc;
 
 mod hosted;
+mod http_clients;
+mod http_our_client;
 mod http_proxy;
 mod http_talk;
 mod our_answers;

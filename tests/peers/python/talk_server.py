@@ -42,6 +42,8 @@ parser.add_argument("talk")
 parser.add_argument("--log")
 parser.add_argument("--time-out", type=int, default=60_000)
 parser.add_argument("--http", type=int)
+# It speaks both, as its client wants.
+parser.add_argument("--era", choices=["modern", "legacy"])
 parser.add_argument("--sse", action="store_true")
 given = parser.parse_args()
 with open(given.talk, encoding="utf-8") as file:
