@@ -164,6 +164,14 @@ impl Outbox {
         self.len += bytes.len();
     }
 
+    /// Appends what `write` appends
+    #[cfg(feature = "http")]
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mark = self.mark();
+        write(&mut self.tail);
+        self.wrote(mark);
+    }
+
     /// Takes out the first segment if it is one that was never copied
     #[cfg(feature = "http")]
     pub(crate) fn pop_segment(&mut self) -> Option<Bytes> {

@@ -71,14 +71,7 @@ enum Over {
 
 impl<'a> Cx<'a> {
     pub(crate) const fn new(host: &'a mut dyn Host, call: &'a Call) -> Self {
-        Self {
-            host,
-            call,
-            over: None,
-            failure: None,
-            asking: Asking::new(),
-            next_look: Instant::ZERO,
-        }
+        Self { host, call, over: None, failure: None, asking: Asking::new(), next_look: Instant::ZERO }
     }
 
     /// Answers the call with a result, which must serialise to a JSON object

@@ -15,6 +15,7 @@ mod scanner;
 mod seal;
 mod server_ops;
 mod server_pipe;
+mod sse;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -30,4 +31,5 @@ pub use scanner::scanner;
 pub use seal::seal;
 pub use server_ops::server_ops;
 pub use server_pipe::server_pipe;
+pub use sse::sse;
 pub use template::template;

@@ -45,6 +45,11 @@ fn line() {
 }
 
 #[test]
+fn sse() {
+    run("sse", super::sse);
+}
+
+#[test]
 fn scanner() {
     run("scanner", super::scanner);
 }

@@ -91,10 +91,7 @@ impl Engine {
                 let source = Source { channel: key, home, batch: None, waited: false, said: Some(said) };
                 self.receive_parsed(source, frame, envelope);
             }
-            Err(rejected) => {
-                self.refused(key);
-                self.reject(key, None, rejected);
-            }
+            Err(rejected) => self.reject(key, None, rejected),
         }
     }
 

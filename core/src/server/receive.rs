@@ -125,6 +125,9 @@ impl Engine {
         if let Some((key, outcome)) = ended {
             self.finish_out(key, outcome);
         }
+        if batch.is_none() {
+            self.refused(channel);
+        }
         self.diagnose(channel, diagnostic);
         if let Some(fault) = self.link.count_fault(channel) {
             self.end_input(self.link.now, channel, &fault, core::time::Duration::ZERO);

@@ -195,7 +195,7 @@ fn a_call_that_takes_long_is_shown_to_be_alive() {
     web.advance(secs(2));
     assert_eq!((web.reply(x).status, web.reply(x).is_stream(), &*web.reply(x).body), (200, true, ""));
     web.advance(secs(31));
-    assert_eq!(web.reply(x).body, ":\n\n:\n\n");
+    assert_eq!(web.reply(x).body, ": \n\n: \n\n");
     answer(&mut web, &call);
     assert_eq!(web.reply(x).message()["result"]["resultType"], "complete");
     assert!(web.reply(x).finished);

@@ -2,7 +2,7 @@
 //!
 //! Every response is checked: its fields, how its body is delimited, and each message in it ([`Watch`]).
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Web {
     replies: BTreeMap<ExchangeId, Reply>,
     /// By session id
     watches: BTreeMap<String, Watch>,
+    /// Events that have come, by session: what comes again is no second answer
+    seen: BTreeSet<(String, String)>,
     /// Whether it pulls what there is to send
     pub pulls: bool,
 }
@@ -145,6 +147,7 @@ impl Web {
             versions,
             replies: BTreeMap::new(),
             watches: BTreeMap::new(),
+            seen: BTreeSet::new(),
             pulls: true,
         }
     }
@@ -158,7 +161,8 @@ impl Web {
         let session = fields
             .iter()
             .find(|(n, _)| n.eq_ignore_ascii_case("mcp-session-id"))
-            .map(|(_, v)| (*v).to_owned());
+            .map(|(_, v)| (*v).to_owned())
+            .or_else(|| Some(target.split_once("sessionId=")?.1.to_owned()));
         let head = Request { method, target, fields: &all };
         let x = self.server.open(self.now, &head, Some(body.len() as u64));
         let reply = Reply {
@@ -176,12 +180,19 @@ impl Web {
             let now = self.now;
             self.watch(x).fed(now, Direction::ClientToServer, body.as_bytes());
         }
+        if self.server.response(x).is_some() || self.server.wants_body(x) || body.is_empty() {
+            self.body(x, body);
+        }
+        x
+    }
+
+    /// Sends the body of a request, which is complete then
+    pub fn body(&mut self, x: ExchangeId, body: &str) {
         if self.server.wants_body(x) && !body.is_empty() {
             self.server.handle_body(self.now, x, Bytes::copy_from_slice(body.as_bytes()));
         }
         self.server.handle_end(self.now, x);
         self.pull();
-        x
     }
 
     /// Posts a message to the endpoint
@@ -302,9 +313,23 @@ impl Web {
 
     fn check_messages(&mut self, x: ExchangeId) {
         let reply = self.replies.get(&x).expect("known");
+        if let Some(first) = reply.events().first().filter(|e| e.event == "endpoint") {
+            let id = first.data.split_once("sessionId=").expect("an id").1.to_owned();
+            self.watches.entry(id.clone()).or_insert_with(|| Watch::new(self.versions));
+            self.replies.get_mut(&x).expect("known").session = Some(id);
+        }
+        let reply = self.replies.get(&x).expect("known");
+        let session = reply.session.clone().unwrap_or_default();
+        let mut again = Vec::new();
         let texts: Vec<String> = if reply.is_stream() {
             let messages = reply.events().into_iter().filter(|e| e.event.is_empty() && !e.data.is_empty());
-            messages.map(|e| e.data).collect()
+            let seen = &mut self.seen;
+            let checked = reply.checked;
+            let all = messages.enumerate().map(|(n, e)| {
+                again.push(n >= checked && !e.id.is_empty() && !seen.insert((session.clone(), e.id)));
+                e.data
+            });
+            all.collect()
         } else if reply.finished && reply.field("content-type") == Some("application/json") {
             vec![reply.body.clone()]
         } else {
@@ -312,11 +337,14 @@ impl Web {
         };
         let (checked, now) = (reply.checked, self.now);
         // The body of a refusal is no answer to anything, and a resumed stream answers what was asked elsewhere.
-        for text in texts.iter().skip(checked) {
+        for (n, text) in texts.iter().enumerate().skip(checked) {
             let message = value(text);
+            if again.get(n).copied().unwrap_or_default() {
+                continue;
+            }
             if message.get("id").is_some() || message.get("method").is_some() || message.is_array() {
                 self.watch(x).emitted(now, Direction::ServerToClient, text.as_bytes());
-            } else {
+            } else if self.reply(x).status >= 400 {
                 let error = message.get("error").expect("an error without an id");
                 assert!(error["code"].is_i64() && error["message"].is_string(), "{text}");
             }

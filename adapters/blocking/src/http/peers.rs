@@ -6,10 +6,10 @@ use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 
-use mcp_proto::h1::Limits;
-use mcp_proto::http::server::{Connection, ExchangeId, Server};
-use mcp_proto::http::HeadRecord;
 use mcp_proto::Instant;
+use mcp_proto::h1::Limits;
+use mcp_proto::http::HeadRecord;
+use mcp_proto::http::server::{Connection, ExchangeId, Server};
 use mcp_std::{Clock, Duplex, Interest, Listener, Poll, Ready, Socket, Source, is_exhausted};
 
 /// Who listens, and who is connected
@@ -208,7 +208,13 @@ impl Peers {
                     let (shut, broken) = (false, false);
                     let mut peer = Peer { socket, connection, used_at: self.now, shut, broken };
                     // Most clients have sent their request by now.
-                    peer.turn(self.now, server, Ready { readable: true, writable: false }, true, &mut self.scratch);
+                    peer.turn(
+                        self.now,
+                        server,
+                        Ready { readable: true, writable: false },
+                        true,
+                        &mut self.scratch,
+                    );
                     self.peers.push(peer);
                 }
                 Ok(None) => return,

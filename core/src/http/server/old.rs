@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::Server;
 use super::exchange::{Form, Phase};
 use super::head::{overloaded, unknown_session};
+use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::slab::Key;
@@ -36,8 +37,10 @@ impl Server {
             x.session = Some(session);
             x.stream = Some(channel.0);
             (x.form, x.phase) = (Form::Events, Phase::Open);
-            let event = format!("event: endpoint\ndata: {messages}?{}={id}\n\n", fields::OLD_SESSION);
-            x.out.push(event.as_bytes());
+            let target = format!("{messages}?{}={id}", fields::OLD_SESSION);
+            let head = EventHead { kind: Some("endpoint"), ..EventHead::default() };
+            // A path with a line end in it is one that no request can name.
+            x.out.write(|out| _ = write_event(out, &head, target.as_bytes()));
             x.respond(200, fields, BodySize::Stream);
         }
         self.mark(key);

@@ -4,16 +4,16 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use bytes::Bytes;
-
 use super::exchange::{Exchange, Form, Kind, Phase};
 use super::head::{Refusal, no_session, unknown_session};
 use super::replay::{self, Entry};
 use super::session::Found;
 use super::{AHEAD, Server};
 use crate::calls::inbound::CallId;
+use crate::frame::sse::{END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
+use crate::outbox::Outbox;
 use crate::rpc::code;
 use crate::server::exchange::Progress;
 use crate::slab::Key;
@@ -105,7 +105,8 @@ impl Server {
         }
         if primed && self.config.replay_bytes > 0 && x.mirror.last_event() == Ok(None) {
             // SSE-016, DEC-033: an id to come back with, before there is anything to miss.
-            x.out.push(format!("id: {}\ndata: \n\n", replay::id(x.number, x.event)).as_bytes());
+            let id = replay::id(x.number, x.event);
+            x.out.write(|out| event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
         }
         self.mark(key);
     }
@@ -119,11 +120,11 @@ impl Server {
         let budget = self.config.replay_bytes;
         let Some(session) = session.filter(|_| budget > 0 && x.kind != Kind::Old) else {
             while (x.gone || x.out.len() < AHEAD) && !outbox.is_empty() {
-                x.out.push(b"data: ");
+                x.out.write(|out| begin(out, &EventHead::default()));
                 if !outbox.move_message(&mut x.out) {
                     break;
                 }
-                x.out.push(b"\n\n");
+                x.out.push(END);
                 if x.gone {
                     x.out.clear();
                 }
@@ -139,7 +140,7 @@ impl Server {
             let last = !open && outbox.is_empty() && x.kind == Kind::Post;
             let entry = Entry { stream: x.number, event: x.event, last, text };
             if !x.gone {
-                write_event(&mut x.out, &entry);
+                write_entry(&mut x.out, &entry);
             }
             session.log.get_or_insert_default().push(entry, budget);
         }
@@ -208,7 +209,7 @@ impl Server {
             }
             Form::Events if now >= x.quiet_since + silent && x.out.is_empty() => {
                 x.quiet_since = now;
-                x.out.push(b":\n\n"); // SSE-006
+                x.out.write(|out| write_comment(out, "")); // SSE-006
                 self.mark(key);
             }
             _ => {}
@@ -251,7 +252,7 @@ impl Server {
         }
         if let Some(x) = self.exchanges.get_mut(key) {
             for entry in &missed {
-                write_event(&mut x.out, entry);
+                write_entry(&mut x.out, entry);
             }
         }
         self.refill(key);
@@ -259,7 +260,7 @@ impl Server {
 
     /// The events of a stream that its client has not seen; none when it cannot have all of them
     fn missed(&self, session: Key, number: u32, event: u32) -> Option<Vec<Entry>> {
-        let record = self.sessions.get(session)?;
+        let record = self.sessions.get(session).filter(|_| self.config.replay_bytes > 0)?;
         let newest = match number {
             0 => Some(record.event),
             _ => record
@@ -362,9 +363,9 @@ impl Server {
         rest.gone = true;
         let rest = self.exchanges.insert(rest);
         self.hand_over(key, rest);
-        let wait = retry.unwrap_or(self.config.retry).as_millis();
+        let retry = Some(retry.unwrap_or(self.config.retry));
         if let Some(x) = self.exchanges.get_mut(key) {
-            x.out.push(format!("retry: {wait}\n\n").as_bytes());
+            x.out.write(|out| event(out, &EventHead { retry, ..EventHead::default() }));
         }
         self.finish(key);
         self.refill(rest);
@@ -372,10 +373,22 @@ impl Server {
     }
 }
 
-fn write_event(out: &mut crate::outbox::Outbox, entry: &Entry) {
-    out.push(format!("id: {}\ndata: ", replay::id(entry.stream, entry.event)).as_bytes());
-    out.push_bytes(&Bytes::clone(&entry.text));
-    out.push(b"\n\n");
+/// An event without data
+fn event(out: &mut Vec<u8>, head: &EventHead<'_>) {
+    begin(out, head);
+    out.extend_from_slice(END);
+}
+
+/// What stands before the data; our ids and types have no line ends
+pub(super) fn begin(out: &mut Vec<u8>, head: &EventHead<'_>) {
+    let _ = head.begin(out);
+}
+
+fn write_entry(out: &mut Outbox, entry: &Entry) {
+    let id = replay::id(entry.stream, entry.event);
+    out.write(|out| begin(out, &EventHead { id: Some(&id), ..EventHead::default() }));
+    out.push_bytes(&entry.text);
+    out.push(END);
 }
 
 fn no_event() -> Refusal {
