@@ -69,6 +69,8 @@ pub struct Closed {
     pub was_ready: bool,
     /// The server's program, if it is a process that we started
     pub program: Option<String>,
+    /// Where the server is, if it is spoken to over HTTP
+    pub url: Option<String>,
     /// How the server process ended, if it is known that it has
     pub ended: Option<ExitStatus>,
     /// The end of what it wrote to stderr; empty unless that was captured
@@ -87,6 +89,7 @@ impl Error {
             fault,
             was_ready: true,
             program: None,
+            url: None,
             ended: None,
             last_words: String::new(),
             noise: None,
@@ -122,8 +125,8 @@ impl fmt::Display for Error {
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = Escaped(f);
-        let server =
-            self.program.as_ref().map_or_else(|| "the server".into(), |p| format!("the server {p:?}"));
+        let name = self.program.as_ref().or(self.url.as_ref());
+        let server = name.map_or_else(|| "the server".into(), |name| format!("the server {name:?}"));
         let only_noise = !self.was_ready && !self.any_message && self.noise.is_some();
         let is_stranger = only_noise || self.fault == Fault::Echo;
         if is_stranger {

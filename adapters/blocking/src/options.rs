@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::link::Link;
 use crate::memory::Caching;
+use crate::wire::Stream;
 
 /// A client that is about to connect: its configuration, and what is to be there from the first message on
 ///
@@ -140,7 +141,7 @@ impl Options {
         let Self { config, mut handler, patience, caching, schemas } = self;
         let memory = (caching, schemas);
         let link = Link::spawn(program.borrow())?;
-        let mut first = Connection::new(config.clone(), link, handler, patience);
+        let mut first = Connection::new(Box::new(Stream::new(config.clone(), link)), handler, patience);
         let error = match first.open() {
             Ok(peer) => return Ok(ready(first, peer, memory)),
             Err(error) => error,
@@ -151,7 +152,8 @@ impl Options {
         // Gone for good before the next one starts: both may want the same port or lock.
         drop(first);
         let link = Link::spawn(program.borrow())?;
-        let mut second = Connection::new(config.verdict(Some(verdict)), link, handler, patience);
+        let wire = Stream::new(config.verdict(Some(verdict)), link);
+        let mut second = Connection::new(Box::new(wire), handler, patience);
         let peer = second.open()?;
         Ok(ready(second, peer, memory))
     }
@@ -163,7 +165,8 @@ impl Options {
     /// As [`Client::connect`].
     pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<Client, Error> {
         let Self { config, handler, patience, caching, schemas } = self;
-        let mut connection = Connection::new(config, Link::Stream(Box::new(stream)), handler, patience);
+        let wire = Stream::new(config, Link::Stream(Box::new(stream)));
+        let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
         Ok(ready(connection, peer, (caching, schemas)))
     }
@@ -171,7 +174,7 @@ impl Options {
 
 fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Client {
     let (caching, schemas) = memory;
-    connection.memory.open(caching, connection.pipe.engine().config(), &peer);
+    connection.memory.open(caching, connection.wire.engine().config(), &peer);
     connection.memory.schemas = schemas;
     Client::new(connection, peer)
 }

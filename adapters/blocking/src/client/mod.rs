@@ -260,7 +260,7 @@ impl Client {
         }
         let now = self.now();
         // Refused when it has ended already; nobody needs to be told then.
-        let _ = self.connection.pipe.engine().cancel(now, call, reason);
+        let _ = self.connection.wire.engine().cancel(now, call, reason);
         self.connection.flush();
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Client {
             if self.connection.seen != seen {
                 return self.connection.check_open().map(|()| true);
             }
-            if self.connection.drive.now() >= until {
+            if self.connection.wire.now() >= until {
                 return Ok(false);
             }
         }
@@ -382,13 +382,13 @@ impl Client {
 
     /// The engine, for what has no method here; what its commands write goes out with the next [`poll`](Self::poll), and
     /// the outcomes of calls that they make are dropped
-    pub const fn engine(&mut self) -> &mut Engine {
-        self.connection.pipe.engine()
+    pub fn engine(&mut self) -> &mut Engine {
+        self.connection.wire.engine()
     }
 
     /// The time, for the engine's commands
     pub fn now(&mut self) -> Instant {
-        self.connection.drive.tick()
+        self.connection.wire.tick()
     }
 
     /// Ends the connection, and the server if it was started here: its stdin is closed, then it gets `SIGTERM`, then
