@@ -174,7 +174,7 @@ pub use change::Change;
 pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;
-pub use error::{CallError, Fault, UseError};
+pub use error::{AuthChallenge, CallError, Fault, HttpAnswer, HttpError, UseError};
 pub use identity::{Capabilities, Implementation};
 pub use json::EncodeError;
 pub use limits::Limits;

@@ -6,6 +6,8 @@
 
 mod client_pipe;
 mod dice;
+#[cfg(feature = "http")]
+mod fields;
 mod line;
 mod model;
 mod pair_ops;
@@ -22,6 +24,8 @@ mod tests;
 mod wire;
 
 pub use client_pipe::client_pipe;
+#[cfg(feature = "http")]
+pub use fields::fields;
 pub use line::line;
 pub use model::model;
 pub use pair_ops::pair_ops;

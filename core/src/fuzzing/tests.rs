@@ -49,6 +49,12 @@ fn sse() {
     run("sse", super::sse);
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn fields() {
+    run("fields", super::fields);
+}
+
 #[test]
 fn scanner() {
     run("scanner", super::scanner);

@@ -7,6 +7,7 @@
 mod app;
 pub mod build;
 mod client;
+mod http_client;
 mod lone;
 mod pair;
 mod rng;
@@ -18,6 +19,7 @@ mod web;
 mod wire;
 
 pub use app::App;
+pub use http_client::{Asked, ENDPOINT, LoneHttp};
 pub use lone::{Lone, LoneClient, LoneServer, Transcript};
 pub use pair::{Applications, Line, Pair};
 pub use rng::Rng;

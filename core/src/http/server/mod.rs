@@ -143,8 +143,8 @@ impl Server {
         &mut self,
         tool: &str,
         schema: &crate::raw::RawJson,
-    ) -> Result<(), super::params::SchemaError> {
-        let found = HeaderParams::of_schema(schema)?;
+    ) -> Result<(), super::params::BadAnnotation> {
+        let found = HeaderParams::of(schema)?;
         if found.is_empty() {
             self.tools.remove(tool);
         } else {

@@ -32,7 +32,7 @@ impl Server {
         let mut fields = Fields::new();
         fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
         fields.push(fields::CACHE_CONTROL, b"no-cache");
-        fields.push(fields::ACCEL_BUFFERING, b"no");
+        fields.push(fields::X_ACCEL_BUFFERING, b"no");
         if let Some(x) = self.exchanges.get_mut(key) {
             x.session = Some(session);
             x.stream = Some(channel.0);

@@ -90,7 +90,7 @@ impl Server {
         let mut fields = Fields::new();
         fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
         fields.push(fields::CACHE_CONTROL, b"no-cache"); // SSE-008
-        fields.push(fields::ACCEL_BUFFERING, b"no"); // SSE-007
+        fields.push(fields::X_ACCEL_BUFFERING, b"no"); // SSE-007
         self.greet(key, &mut fields);
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = Form::Events;
