@@ -31,6 +31,13 @@ pub enum Error {
     Answer(String),
     /// A tool answered with another structured result than it promises by its output schema (TOOL-016)
     BadResult(Box<BadResult>),
+    /// A URL that cannot be connected to; nothing was sent
+    Url {
+        /// The URL
+        url: String,
+        /// What is wrong with it, and what to do
+        why: String,
+    },
     /// Something could not be registered at a [`Router`](crate::Router); nothing was served
     Register(RegisterError),
     /// The connection is over
@@ -97,6 +104,12 @@ impl Error {
         }))
     }
 
+    /// A URL that cannot be connected to
+    #[cfg(feature = "http")]
+    pub(crate) fn url(url: &str, why: &dyn fmt::Display) -> Self {
+        Self::Url { url: url.into(), why: alloc::format!("{why}") }
+    }
+
     /// Whether the connection is over: a new one is needed to go on
     #[must_use]
     pub const fn is_closed(&self) -> bool {
@@ -116,6 +129,7 @@ impl fmt::Display for Error {
             Self::Use(error) => write!(Escaped(f), "{error}"),
             Self::Answer(text) => write!(Escaped(f), "{text}"),
             Self::BadResult(bad) => write!(Escaped(f), "{bad}"),
+            Self::Url { url, why } => write!(Escaped(f), "cannot connect to {url:?}: {why}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Closed(closed) => closed.fmt(f),
         }
@@ -202,6 +216,7 @@ impl core::error::Error for Error {
             | Self::Use(_)
             | Self::Answer(_)
             | Self::BadResult(_)
+            | Self::Url { .. }
             | Self::Register(_)
             | Self::Closed(_) => None,
         }

@@ -1,6 +1,8 @@
 //! How a client comes to its server
 
 use alloc::boxed::Box;
+#[cfg(feature = "http")]
+use alloc::format;
 use alloc::string::String;
 use core::borrow::Borrow;
 use core::fmt;
@@ -15,6 +17,8 @@ use mcp_std::{Duplex, SharedCache};
 use crate::client::{Client, ClientHandler};
 use crate::connection::Connection;
 use crate::error::Error;
+#[cfg(feature = "http")]
+use crate::http::Exchanges;
 use crate::link::Link;
 use crate::memory::Caching;
 use crate::wire::Stream;
@@ -170,7 +174,51 @@ impl Options {
         let peer = connection.open()?;
         Ok(ready(connection, peer, (caching, schemas)))
     }
+
+    /// Speaks HTTP to the server at `url`, and waits until it is ready; see [`Client::connect_url`]
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect_url`].
+    #[cfg(feature = "http")]
+    pub fn connect_url(self, url: &str) -> Result<Client, Error> {
+        let http = mcp_proto::http::client::Config::new(url);
+        self.connect_http(http.map_err(|why| Error::url(url, &why))?)
+    }
+
+    /// Speaks HTTP to a server, and waits until it is ready: as [`connect_url`](Self::connect_url), where there is more to
+    /// say than a URL, such as a token
+    ///
+    /// ```no_run
+    /// use mcp_blocking::Client;
+    /// use mcp_proto::http::client::{Config, Credential};
+    ///
+    /// let token = std::env::var("TOKEN").unwrap();
+    /// let http = Config::new("http://localhost:8080/mcp").unwrap().credential(Credential::bearer(&token).unwrap());
+    /// let client = Client::options(mcp_proto::client::Config::new("my-app", "1.0")).connect_http(http)?;
+    /// # Ok::<(), mcp_blocking::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect_url`].
+    #[cfg(feature = "http")]
+    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> Result<Client, Error> {
+        let Self { config, handler, patience, caching, schemas } = self;
+        if http.endpoint().origin().secure {
+            return Err(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
+        }
+        let wire = Exchanges::new(config, http);
+        let mut connection = Connection::new(Box::new(wire), handler, patience);
+        let peer = connection.open()?;
+        Ok(ready(connection, peer, (caching, schemas)))
+    }
 }
+
+/// Why there is no `https`
+#[cfg(feature = "http")]
+const NO_TLS: &str = "TLS is not spoken here: have a program on this machine that does speak it (stunnel, for instance) \
+                      forward a local port, and connect to that with http";
 
 fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Client {
     let (caching, schemas) = memory;

@@ -84,6 +84,23 @@ impl Client {
         Options::new(config).connect(stream)
     }
 
+    /// Speaks HTTP to the server at `url`, `http://127.0.0.1:8080/mcp` for instance, and waits until it is ready
+    ///
+    /// Finds out which revision and which of the transports over HTTP the server speaks. [`options`](Self::options) has
+    /// callbacks, tokens ([`Options::connect_http`]) and the rest.
+    ///
+    /// Connections are made when they are needed: looking up a name may take as long as the system takes for it, and
+    /// nothing else moves meanwhile. `localhost` is tried with both families of addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
+    #[cfg(feature = "http")]
+    pub fn connect_url(url: &str) -> Result<Self, Error> {
+        Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url)
+    }
+
     /// What may be set before the connection is made, beside `config`
     #[must_use]
     pub fn options(config: Config) -> Options {
