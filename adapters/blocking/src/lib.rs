@@ -99,6 +99,7 @@ mod memory;
 mod options;
 mod router;
 mod server;
+mod wire;
 
 pub use client::{Client, ClientHandler};
 pub use cx::{Answered, Cx};

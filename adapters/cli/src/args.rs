@@ -65,9 +65,10 @@ pub(crate) enum Command {
     Listen(Listen),
     /// Measure round trips: whether the server is alive and how fast it answers
     Ping(Ping),
-    /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
+    /// Be a small server on stdin and stdout, or over HTTP, with the tools echo, add, count and fail
     ///
-    /// For trying out clients. Ends when its input ends. With --everything it offers something of every kind.
+    /// For trying out clients. Ends when its input ends, or with Ctrl-C. With --everything it offers something of every
+    /// kind.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(Serve),
     /// A tour: our client and our server, in both eras, with the wire in view
@@ -262,9 +263,33 @@ pub(crate) struct Serve {
     /// In the trace, replace the values of members with this name, at any depth (may be repeated)
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
+    #[command(flatten)]
+    pub(crate) http: ServeHttp,
     /// Do one step of the demo wrong, so that a test sees it noticed
     #[arg(long = "break", value_name = "STEP", hide = true)]
     pub(crate) broken: Option<Step>,
+}
+
+/// How `serve` speaks HTTP
+#[derive(Debug, Args)]
+pub(crate) struct ServeHttp {
+    /// Serve HTTP here instead of stdin and stdout, at 127.0.0.1:8080 for instance; with port 0 the system chooses one
+    ///
+    /// The URL is printed on stderr. Who can reach the address can use the server.
+    #[arg(long = "http", value_name = "ADDR")]
+    pub(crate) address: Option<String>,
+    /// The path of the endpoint
+    #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = path)]
+    pub(crate) path: String,
+    /// Serve HTTP+SSE of 2024-11-05 as well, at /sse and /messages
+    #[arg(long, requires = "address")]
+    pub(crate) sse: bool,
+    /// Answer to this name, too, besides those of this machine: example.com or example.com:8080 (may be repeated)
+    #[arg(long, value_name = "HOST", requires = "address")]
+    pub(crate) allow_host: Vec<String>,
+    /// Let in pages of this origin, too, and let them read answers: https://app.example.com (may be repeated)
+    #[arg(long, value_name = "ORIGIN", requires = "address")]
+    pub(crate) allow_origin: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -398,6 +423,12 @@ fn pause(text: &str) -> Result<Duration, String> {
         Ok(time) if time <= LONGEST => Ok(time),
         _ => Err(format!("has to lie between 0 and {} days", LONGEST.as_secs() / 86_400)),
     }
+}
+
+fn path(text: &str) -> Result<String, String> {
+    let fits =
+        text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'));
+    if fits { Ok(text.to_owned()) } else { Err("has to begin with / and to be a path alone".into()) }
 }
 
 fn revision(text: &str) -> Result<Version, String> {

@@ -68,8 +68,7 @@ pub(crate) const OLD_SESSION: &str = "sessionId";
 pub(crate) const SECRET: [&str; 5] =
     [AUTHORIZATION, SESSION_ID, "Cookie", "Set-Cookie", "Proxy-Authorization"];
 /// What pages of another origin may send (CORS), besides what tools want repeated …
-pub(crate) const SENT_BY_PAGES: &str =
-    "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
+pub(crate) const SENT_BY_PAGES: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
 /// … and what they may read
 pub(crate) const READ_BY_PAGES: &str = "Mcp-Session-Id, WWW-Authenticate";
 
