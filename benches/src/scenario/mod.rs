@@ -1,5 +1,6 @@
 //! The work that is measured, one `op` at a time.
 
+mod h1;
 mod large;
 mod lists;
 mod memory;
@@ -11,6 +12,7 @@ mod seal;
 mod server;
 mod talk;
 
+pub use h1::{Ask, Exchange, FloorHead, Head};
 pub use large::{FloorLarge, Large};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
 pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
@@ -39,6 +41,10 @@ pub trait Scenario {
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
+        "floor-h1-head" => return Some(Box::new(FloorHead)),
+        "h1-head" => return Some(Box::new(Head::new())),
+        "h1-server" => return Some(Box::new(Exchange::new())),
+        "h1-client" => return Some(Box::new(Ask::new())),
         "news" => return Some(Box::new(News::new())),
         "seal" => return Some(Box::new(Seal::new())),
         "open" => return Some(Box::new(Open::new())),
