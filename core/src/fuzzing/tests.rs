@@ -66,6 +66,18 @@ fn seal() {
     run("seal", super::seal);
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn h1_server() {
+    run("h1_server", super::h1_server);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn h1_client() {
+    run("h1_client", super::h1_client);
+}
+
 #[test]
 fn server_pipe() {
     run("server_pipe", super::server_pipe);
