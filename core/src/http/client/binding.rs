@@ -180,6 +180,7 @@ impl Client {
     /// An answer is complete
     pub fn handle_end(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
+        self.forget(exchange);
         self.end_in(exchange.0);
         self.settle();
     }
@@ -187,8 +188,14 @@ impl Client {
     /// An exchange broke off before its answer was complete
     pub fn handle_failure(&mut self, now: Instant, exchange: ExchangeId, failure: Failure) {
         self.tick(now);
+        self.forget(exchange);
         self.failure_in(exchange.0, failure);
         self.settle();
+    }
+
+    /// What has ended need not be given up any more
+    fn forget(&mut self, ended: ExchangeId) {
+        self.actions.retain(|a| !matches!(a, Action::Abort { exchange } if *exchange == ended));
     }
 
     // ---- the application -------------------------------------------------------------------------------------
@@ -364,7 +371,7 @@ impl Client {
     pub(super) fn conclude(&mut self, key: Key) -> Option<Exchange> {
         let until = self.now + self.config.close_wait;
         let x = self.exchanges.get_mut(key)?;
-        if !matches!(x.phase, Phase::Events | Phase::Body(_) | Phase::Sent) {
+        if !x.is_under_way() {
             return self.remove(key);
         }
         let rest = Exchange {
@@ -384,7 +391,7 @@ impl Client {
     /// Gives an exchange up
     pub(super) fn abort(&mut self, key: Key) -> Option<Exchange> {
         let x = self.remove(key)?;
-        if !matches!(x.phase, Phase::Held { .. } | Phase::Waiting(_)) {
+        if x.is_under_way() || matches!(x.phase, Phase::Drained { .. }) {
             // What was never taken out need not be aborted.
             let unseen = |a: &Action| matches!(a, Action::Open(open) if open.exchange.0 == key);
             match self.actions.iter().position(unseen) {

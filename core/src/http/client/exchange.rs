@@ -202,6 +202,14 @@ pub(super) struct Exchange {
     pub(super) events: Option<Box<Events>>,
 }
 
+impl Exchange {
+    /// Whether whoever speaks HTTP still has something to tell that is waited for
+    pub(super) fn is_under_way(&self) -> bool {
+        let ended = self.events.as_ref().is_some_and(|e| e.ended.is_some());
+        matches!(self.phase, Phase::Sent | Phase::Body(_)) || (matches!(self.phase, Phase::Events) && !ended)
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Phase {
     /// Nothing has come yet
