@@ -12,6 +12,8 @@ mod fields;
 mod h1_client;
 #[cfg(feature = "http")]
 mod h1_server;
+#[cfg(feature = "http")]
+mod http_client_ops;
 mod line;
 mod model;
 mod pair_ops;
@@ -34,6 +36,8 @@ pub use fields::fields;
 pub use h1_client::h1_client;
 #[cfg(feature = "http")]
 pub use h1_server::h1_server;
+#[cfg(feature = "http")]
+pub use http_client_ops::http_client_ops;
 pub use line::line;
 pub use model::model;
 pub use pair_ops::pair_ops;
