@@ -226,7 +226,8 @@ fn a_client_that_hangs_up_at_any_byte_of_the_answer_leaves_nothing() {
 fn who_does_not_read_is_not_written_for() {
     let mut lone = Lone::new(Config::new());
     lone.takes = false;
-    let input = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100_000);
+    let request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let input = request.repeat(100_000);
     let (mut given, mut most) = (0, 0);
     for piece in input.chunks(16 << 10) {
         if !lone.connection.wants_input() {
@@ -239,10 +240,9 @@ fn who_does_not_read_is_not_written_for() {
     assert!(given < 1 << 20 && most < 80 << 10, "{given} {most}");
     assert_eq!(lone.connection.poll_timeout(), Some(lone.now + h1::Limits::default().body_idle));
     // And once it reads it gets the rest.
-    let answers = input[..given].windows(4).filter(|w| w == b"GET ").count();
     lone.takes = true;
     lone.turn();
-    assert_eq!(lone.text().matches("HTTP/1.1 404").count(), answers);
+    assert_eq!(lone.text().matches("HTTP/1.1 404").count(), given / request.len());
 }
 
 #[test]
