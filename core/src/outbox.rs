@@ -225,6 +225,20 @@ impl Outbox {
         *self = Self { consumed: self.consumed.wrapping_add(self.len as u64), ..Self::default() };
     }
 
+    /// Bytes that it could hold without asking for more
+    #[cfg(feature = "http")]
+    pub(crate) fn capacity(&self) -> usize {
+        self.tail.capacity()
+    }
+
+    /// Drops everything, and keeps a little memory
+    #[cfg(feature = "http")]
+    pub(crate) fn clear_for_use(&mut self) {
+        self.consume(usize::MAX);
+        self.front.clear();
+        self.consumed = 0;
+    }
+
     /// Gives spare capacity back
     pub(crate) fn trim(&mut self) {
         if self.is_empty() {

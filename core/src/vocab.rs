@@ -256,16 +256,6 @@ pub(crate) fn may_need_input(method: &str) -> bool {
     matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
 }
 
-/// The parameter that a transport repeats beside a request of this method (HTTP-033)
-#[cfg(feature = "http")]
-pub(crate) fn mirrored_name(method: &str) -> Option<&'static str> {
-    match method {
-        TOOLS_CALL | PROMPTS_GET => Some("name"),
-        RESOURCES_READ => Some("uri"),
-        _ => None,
-    }
-}
-
 /// The member of the parameters that names what a request is about, which `Mcp-Name` repeats (HTTP-033, XHDR-036)
 #[cfg(feature = "http")]
 pub(crate) fn subject(method: &str) -> Option<&'static str> {

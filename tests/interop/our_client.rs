@@ -9,6 +9,7 @@ use std::{env, fs, thread};
 
 use serde_json::{Value, json};
 
+use crate::hosted::Hosted;
 use crate::peers::{node, node_ready, probe};
 use crate::run::{DEADLINE, Done, run, say};
 use crate::{LEGACY, MODERN};
@@ -16,40 +17,62 @@ use crate::{LEGACY, MODERN};
 /// How long the calls last that a client gives up on. The client has to be done long before.
 const LONG_CALL: Duration = Duration::from_secs(40);
 
-/// A server of theirs, as `mcp-probe` is told to start it.
-struct Peer {
-    era: &'static str,
+/// A server of theirs, as `mcp-probe` is told to start it, or to find it.
+pub(crate) struct Peer {
+    pub(crate) era: &'static str,
     command: Vec<OsString>,
     log: Option<PathBuf>,
+    over_http: bool,
 }
 
 impl Peer {
     fn everything() -> Self {
         let entry = ["node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js"];
         let entry = entry.iter().fold(node(), |path, part| path.join(part));
-        Self { era: "legacy", command: vec!["node".into(), entry.into(), "stdio".into()], log: None }
+        Self {
+            era: "legacy",
+            command: vec!["node".into(), entry.into(), "stdio".into()],
+            log: None,
+            over_http: false,
+        }
     }
 
     /// `served` is what the server is pinned to.
-    fn v2(served: &'static str) -> Self {
+    pub(crate) fn v2(served: &'static str) -> Self {
         // Named after the test, which run side by side in one process.
         let test = thread::current().name().unwrap_or("test").replace(':', "-");
         let log = env::temp_dir().join(format!("mcp-interop-{}-{test}.jsonl", std::process::id()));
         let script = node().join("server-v2.mjs");
         let command =
             vec!["node".into(), script.into(), "--era".into(), served.into(), "--log".into(), (&log).into()];
-        Self { era: served, command, log: Some(log) }
+        Self { era: served, command, log: Some(log), over_http: false }
     }
 
-    /// `mcp-probe ARGS --era … -- node …`, and what the server noted meanwhile.
-    fn probe_as(&self, era: &str, args: &[&str]) -> (Done, Vec<Value>) {
+    pub(crate) fn over_http(mut self) -> Self {
+        self.command.extend(["--http".into(), "0".into()]);
+        Self { over_http: true, ..self }
+    }
+
+    /// `mcp-probe ARGS --era … -- node …`, or `… URL`, and what the server noted meanwhile.
+    pub(crate) fn probe_as(&self, era: &str, args: &[&str]) -> (Done, Vec<Value>) {
         if let Some(log) = &self.log {
             // Each run by itself: what an earlier one noted says nothing of this one.
             let _ = fs::remove_file(log);
         }
         let mut client = Command::new(probe());
-        client.args(args).args(["--era", era, "--"]).args(&self.command);
-        let done = run(client, DEADLINE).expect("mcp-probe starts");
+        client.args(args).args(["--era", era]);
+        let done = if self.over_http {
+            let mut server = Command::new(&self.command[0]);
+            server.args(&self.command[1..]);
+            let server = Hosted::start(server);
+            client.arg(&server.url);
+            let done = run(client, DEADLINE).expect("mcp-probe starts");
+            assert!(server.end().success(), "the server did not end well: {done}");
+            done
+        } else {
+            client.arg("--").args(&self.command);
+            run(client, DEADLINE).expect("mcp-probe starts")
+        };
         let noted = self.log.as_ref().and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
         if let Some(log) = &self.log {
             let _ = fs::remove_file(log);
@@ -115,7 +138,7 @@ fn occurrences(text: &str, of: &str) -> usize {
 }
 
 /// The tools of `server-v2.mjs`, which are the same in both eras.
-fn v2_tools(peer: &Peer, revision: &str) -> String {
+pub(crate) fn v2_tools(peer: &Peer, revision: &str) -> String {
     let seen = peer.inspect(revision, "peer-server-v2");
     assert_eq!(names(&seen["tools"]), ["echo", "add", "count", "fail"], "{seen}");
 
@@ -140,12 +163,14 @@ fn v2_tools(peer: &Peer, revision: &str) -> String {
     let args = endless.to_string();
     let words = ["call", "count", "--args", &args, "--json", "--timeout", "0.5", "--trace"];
     let (done, noted) = peer.probe_as(peer.era, &words);
-    let done = gave_up(done);
+    // Over HTTP the modern era has no word for it: a client hangs up.
+    let hangs_up = peer.over_http && peer.era == "modern";
+    let done = if hangs_up { done.failed() } else { gave_up(done) };
     // The SDK aborts a call for a closed pipe too; only the reason shows that the cancellation was understood.
     let aborted = noted.iter().find(|event| event["event"] == "aborted");
     let reason = aborted.and_then(|event| event["reason"].as_str());
     assert!(
-        reason.is_some_and(|reason| !reason.contains("losed")),
+        reason.is_some_and(|reason| hangs_up || !reason.contains("losed")),
         "the server saw no cancel: {noted:?} {done}"
     );
     assert_eq!(

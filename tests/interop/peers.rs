@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, fs, thread};
 
 use core::time::Duration;
@@ -58,27 +58,65 @@ pub(crate) fn probe() -> &'static Path {
 
 /// Whether the peers on Node can be run; if not, says so loudly, and in CI fails.
 pub(crate) fn node_ready() -> bool {
-    static READY: OnceLock<Result<(), String>> = OnceLock::new();
-    ready(READY.get_or_init(prepare_node), "TypeScript")
+    npm_ready(&node(), "interop with the official TypeScript SDKs")
+}
+
+/// Whether what the lock file of a folder names is installed there; if not, says so loudly, and in CI fails.
+pub(crate) fn npm_ready(dir: &Path, what: &str) -> bool {
+    ready(&prepare_npm(dir), what)
 }
 
 /// Whether the peer on Python can be run; if not, says so loudly, and in CI fails.
 pub(crate) fn python_ready() -> bool {
     static READY: OnceLock<Result<(), String>> = OnceLock::new();
-    ready(READY.get_or_init(prepare_python), "Python")
+    ready(READY.get_or_init(prepare_python), "interop with the official Python SDK")
 }
 
-fn ready(ready: &Result<(), String>, language: &str) -> bool {
+/// The Rust peer, a package of its own with a lock file of its own.
+fn rmcp() -> PathBuf {
+    package().join("peers").join("rmcp")
+}
+
+/// Where cargo puts it: beside what it builds of ours.
+fn rmcp_target() -> PathBuf {
+    let test = env::current_exe().expect("the path of this test");
+    test.ancestors().nth(3).expect("a test binary is in <target>/<profile>/deps").join("peers")
+}
+
+pub(crate) fn rmcp_program() -> PathBuf {
+    rmcp_target().join("debug").join(format!("mcp-interop-rmcp{}", env::consts::EXE_SUFFIX))
+}
+
+/// Whether the Rust peer can be run; if not, says so loudly, and in CI fails.
+pub(crate) fn rmcp_ready() -> bool {
+    static READY: OnceLock<Result<(), String>> = OnceLock::new();
+    ready(READY.get_or_init(prepare_rmcp), "interop with the official Rust SDK")
+}
+
+fn prepare_rmcp() -> Result<(), String> {
+    let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.current_dir(rmcp()).args(["build", "--locked", "--target-dir"]).arg(rmcp_target());
+    let done = run(build, BUILD_DEADLINE).map_err(|error| format!("no cargo: {error}"))?;
+    match done.succeeded() {
+        true => Ok(()),
+        false => Err(format!("the Rust peer was not built: {done}")),
+    }
+}
+
+pub(crate) fn ready(ready: &Result<(), String>, what: &str) -> bool {
     if let Err(why) = ready {
         let test = thread::current().name().unwrap_or("a test").to_owned();
-        let line = format!("NOT CHECKED: {test} (interop with the official {language} SDKs): {why}");
+        let line = format!("NOT CHECKED: {test} ({what}): {why}");
         assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{line}");
         say(&line);
     }
     ready.is_ok()
 }
 
-fn prepare_node() -> Result<(), String> {
+fn prepare_npm(dir: &Path) -> Result<(), String> {
+    // Tests of one process that need the same do not install it side by side.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let version =
         run(command(["node", "--version"]), DEADLINE).map_err(|error| format!("no node: {error}"))?;
     let major =
@@ -86,28 +124,28 @@ fn prepare_node() -> Result<(), String> {
     if major.is_none_or(|major: u32| major < 20) {
         return Err(format!("node 20 or later is needed, this is {:?}", version.stdout.trim()));
     }
-    if node_installed() {
+    if npm_installed(dir) {
         return Ok(());
     }
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
     // No scripts of packages: none of these needs one, and a test should not run strangers' install code.
     let mut install = command([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    install.current_dir(node());
+    install.current_dir(dir);
     let done = run(install, INSTALL_DEADLINE).map_err(|error| format!("no npm: {error}"))?;
-    match node_installed() {
+    match npm_installed(dir) {
         true => Ok(()),
-        false => Err(format!("npm ci did not install the peers: {done}")),
+        false => Err(format!("npm ci did not install what it should: {done}")),
     }
 }
 
 /// By version, not by presence: an older installation would quietly test other peers than those of the lock file.
-fn node_installed() -> bool {
+fn npm_installed(dir: &Path) -> bool {
     let read =
         |path: PathBuf| fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    let manifest = read(node().join("package.json")).expect("package.json of the peers");
+    let manifest = read(dir.join("package.json")).expect("a package.json");
     let wanted = manifest["dependencies"].as_object().expect("dependencies");
     wanted.iter().all(|(name, version)| {
-        let own = node().join("node_modules").join(name).join("package.json");
+        let own = dir.join("node_modules").join(name).join("package.json");
         read(own).is_some_and(|own| own["version"] == *version)
     })
 }

@@ -19,8 +19,13 @@ use mcp_tests::harness::Watch;
 use mcp_tests::schema::Direction;
 use serde_json::Value;
 
-use crate::peers::{node, node_ready, package, python, python_program, python_ready};
-use crate::run::{DEADLINE, run, say};
+use crate::hosted::{Hosted, until_noted};
+use crate::peers::{
+    node, node_ready, package, python, python_program, python_ready, rmcp_program, rmcp_ready,
+};
+use crate::proxy::Proxy;
+use crate::run::{DEADLINE, Done, run, say};
+use crate::{LEGACY, MODERN};
 use told::Told;
 
 /// How long our server waits for answers in the part `time-out`; their servers as well.
@@ -28,7 +33,7 @@ const TIME_OUT_MS: &str = "2500";
 
 /// Who talks
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sdk {
+pub(crate) enum Sdk {
     Ours,
     /// `@modelcontextprotocol/sdk` 1.32.2
     Typescript1,
@@ -36,18 +41,36 @@ enum Sdk {
     Typescript2,
     /// `mcp` 2.3.0
     Python,
+    /// `rmcp` 3.8.0; over HTTP only
+    Rmcp,
 }
 
+/// What they talk over
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wire {
+    Stdio,
+    /// Streamable HTTP
+    Http,
+    /// HTTP+SSE of 2024-11-05
+    Sse,
+    /// Streamable HTTP through nginx, with two servers behind it in the modern era
+    Proxy,
+}
+
+/// What instances of one server share, so that each can read what another has sealed
+const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
 impl Sdk {
-    fn ready(self) -> bool {
+    pub(crate) fn ready(self) -> bool {
         match self {
             Self::Ours => true,
             Self::Typescript1 | Self::Typescript2 => node_ready(),
             Self::Python => python_ready(),
+            Self::Rmcp => rmcp_ready(),
         }
     }
 
-    fn program(self, role: &str) -> Vec<OsString> {
+    pub(crate) fn program(self, role: &str) -> Vec<OsString> {
         match self {
             Self::Ours => {
                 let role = if role == "server" { "serve" } else { role };
@@ -62,6 +85,7 @@ impl Sdk {
                 let script = python().join(format!("talk_{role}.py"));
                 vec![python_program().into(), script.into(), talk_file().into()]
             }
+            Self::Rmcp => vec![rmcp_program().into(), role.into(), talk_file().into()],
         }
     }
 }
@@ -79,33 +103,40 @@ fn talk() -> &'static Value {
 
 /// A pair of programs in an era
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+pub(crate) struct Pair {
     client: Sdk,
     server: Sdk,
     era: &'static str,
+    wire: Wire,
+    revision: &'static str,
 }
 
 impl Pair {
+    /// On stdio, in the newest revision of an era
+    const fn new(client: Sdk, server: Sdk, era: &'static str) -> Self {
+        let revision = if matches!(era.as_bytes(), b"modern") { MODERN } else { LEGACY };
+        Self { client, server, era, wire: Wire::Stdio, revision }
+    }
+
+    /// Over HTTP
+    pub(crate) const fn over(wire: Wire, client: Sdk, server: Sdk, era: &'static str) -> Self {
+        Self { wire, ..Self::new(client, server, era) }
+    }
+
+    /// In another revision than the newest of the era
+    pub(crate) const fn at(self, revision: &'static str) -> Self {
+        Self { revision, ..self }
+    }
+
     /// Runs some parts of the conversation
     fn run(self, parts: &'static str) -> Told {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let log = env::temp_dir().join(format!("mcp-interop-talk-{}-{number}.log", std::process::id()));
-        let mut words = self.client.program("client").into_iter();
-        let mut command = Command::new(words.next().expect("a program"));
-        command.args(words).args(["--era", self.era, "--part", parts]);
-        if self.client == Sdk::Ours {
-            command.arg("--log").arg(&log);
-        }
-        command.arg("--").args(self.server.program("server"));
-        if self.server != Sdk::Python {
-            command.args(["--era", self.era]);
-        }
-        command.arg("--log").arg(&log);
-        if parts == "time-out" || self.differs("outlives", "vanish").is_some() {
-            command.args(["--time-out", TIME_OUT_MS]);
-        }
-        let done = run(command, DEADLINE).expect("the client starts");
+        let done = match self.wire {
+            Wire::Stdio => self.run_on_pipes(parts, &log),
+            Wire::Http | Wire::Sse | Wire::Proxy => self.run_over_http(parts, &log),
+        };
         let parsed = |text: &str| -> Vec<Value> {
             let line =
                 |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line:?}: {done}"));
@@ -124,6 +155,88 @@ impl Pair {
         let steps =
             parts.split(',').flat_map(|part| talk()["steps"][part].as_array().expect("a part")).collect();
         Told { pair: self, steps, parts, lines: parsed(&done.stdout), noted, done }
+    }
+
+    /// The client, yet to be told where its server is
+    fn client_command(self, parts: &str, log: &Path) -> Command {
+        let mut words = self.client.program("client").into_iter();
+        let mut command = Command::new(words.next().expect("a program"));
+        command.args(words).args(["--era", self.era, "--part", parts]);
+        if self.revision != MODERN && self.revision != LEGACY {
+            command.args(["--revision", self.revision]);
+        }
+        if self.client == Sdk::Ours {
+            command.arg("--log").arg(log);
+        }
+        command
+    }
+
+    fn server_words(self, parts: &str, log: &Path) -> Vec<OsString> {
+        let mut words = self.server.program("server");
+        if !matches!(self.server, Sdk::Python | Sdk::Rmcp) {
+            words.extend(["--era".into(), self.era.into()]);
+        }
+        words.extend(["--log".into(), log.into()]);
+        // Over HTTP nobody in the legacy era is gone for having hung up.
+        let waits = parts == "vanish" && self.wire != Wire::Stdio;
+        if parts == "time-out" || waits || self.differs("outlives", "vanish").is_some() {
+            words.extend(["--time-out".into(), TIME_OUT_MS.into()]);
+        }
+        words
+    }
+
+    fn run_on_pipes(self, parts: &str, log: &Path) -> Done {
+        let mut command = self.client_command(parts, log);
+        command.arg("--").args(self.server_words(parts, log));
+        run(command, DEADLINE).expect("the client starts")
+    }
+
+    /// The server runs by itself, and is told to end when the client is done
+    fn run_over_http(self, parts: &str, log: &Path) -> Done {
+        let count = if self.wire == Wire::Proxy && self.is_modern() { 2 } else { 1 };
+        let servers: Vec<_> = (0..count).map(|_| self.host(parts, log)).collect();
+        let urls: Vec<_> = servers.iter().map(|server| &*server.url).collect();
+        let proxy = (self.wire == Wire::Proxy).then(|| Proxy::start(&urls));
+        let mut client = self.client_command(parts, log);
+        if self.wire == Wire::Sse {
+            client.arg("--sse");
+        }
+        client.args(["--", proxy.as_ref().map_or(urls[0], |proxy| &*proxy.url)]);
+        let done = run(client, DEADLINE).expect("the client starts");
+        if parts == "vanish" {
+            self.wait_for_the_vanished(log);
+        }
+        for server in servers {
+            let said = server.said();
+            let ended = server.end();
+            assert!(ended.success(), "{self:?}: {ended}: {said}");
+        }
+        done
+    }
+
+    fn host(self, parts: &str, log: &Path) -> Hosted {
+        let mut words = self.server_words(parts, log).into_iter();
+        let mut server = Command::new(words.next().expect("a program"));
+        server.args(words).args(["--http", "0"]);
+        if self.wire == Wire::Sse {
+            server.arg("--sse");
+        }
+        if self.wire == Wire::Proxy && self.server == Sdk::Ours {
+            server.args(["--secret", SECRET]);
+        }
+        Hosted::start(server)
+    }
+
+    /// Who is gone is noticed when its stream of changes is, if it had one; a question is given up when its time is up
+    fn wait_for_the_vanished(self, log: &Path) {
+        let noticed = until_noted(log, |noted| {
+            if self.is_modern() {
+                self.server != Sdk::Ours || noted.contains(r#""wanted":false"#)
+            } else {
+                noted.contains("gave-up") || noted.contains("aborted")
+            }
+        });
+        assert!(noticed, "{self:?}: not noticed: {:?}", fs::read_to_string(log));
     }
 
     /// What our side wrote has to be right in itself, and valid in its revision
@@ -145,8 +258,13 @@ impl Pair {
         matches!(self.era.as_bytes(), b"modern")
     }
 
+    /// Whether neither side is ours
+    fn is_theirs(self) -> bool {
+        self.client != Sdk::Ours && self.server != Sdk::Ours
+    }
+
     /// All parts of the conversation
-    fn talks(self) {
+    pub(crate) fn talks(self) {
         if !self.client.ready() || !self.server.ready() {
             return;
         }
@@ -162,8 +280,30 @@ impl Pair {
             counts.push(format!("poor {}", self.run("poor").check()));
         }
         self.run("vanish").check_vanished();
-        let Self { client, server, era } = self;
-        say(&format!("interop, {client:?} asked by {server:?}, {era}: {}, vanish", counts.join(", ")));
+        let Self { client, server, era, wire, .. } = self;
+        let counts = counts.join(", ");
+        say(&format!("interop, {client:?} asked by {server:?}, {wire:?}, {era}: {counts}, vanish"));
+    }
+
+    /// What can be said where a server is not the same from one request to the next, or always is
+    pub(crate) fn talks_through_a_proxy(self) {
+        if !self.client.ready() || !self.server.ready() {
+            return;
+        }
+        let parts = if self.is_modern() { "answers,logs" } else { "answers,gate,logs,news" };
+        let count = self.run(parts).check();
+        let Self { client, server, era, .. } = self;
+        say(&format!("interop, {client:?} asked by {server:?}, through nginx, {era}: {count} steps"));
+    }
+
+    /// What every revision has: logs and news
+    pub(crate) fn talks_a_little(self) {
+        if !self.client.ready() || !self.server.ready() {
+            return;
+        }
+        let count = self.run("logs,news").check();
+        let Self { client, server, wire, revision, .. } = self;
+        say(&format!("interop, {client:?} and {server:?}, {wire:?}, {revision}: {count} steps"));
     }
 }
 
@@ -172,7 +312,7 @@ impl Pair {
 // covers: RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
 #[test]
 fn our_server_asks_typescript_1() {
-    Pair { client: Sdk::Typescript1, server: Sdk::Ours, era: "legacy" }.talks();
+    Pair::new(Sdk::Typescript1, Sdk::Ours, "legacy").talks();
 }
 
 // covers: ELIC-005, ELIC-006, ELIC-009, ELIC-018, ELIC-020, ELIC-025, ELIC-026, ELIC-029, ELIC-030, ERR-012, SAMP-002
@@ -180,7 +320,7 @@ fn our_server_asks_typescript_1() {
 // covers: RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
 #[test]
 fn our_server_asks_typescript_2_legacy() {
-    Pair { client: Sdk::Typescript2, server: Sdk::Ours, era: "legacy" }.talks();
+    Pair::new(Sdk::Typescript2, Sdk::Ours, "legacy").talks();
 }
 
 // covers: MRTR-001, MRTR-002, MRTR-004, MRTR-006, MRTR-009, MRTR-010, MRTR-025, MRTR-026, ELIC-007, ELIC-020
@@ -188,7 +328,7 @@ fn our_server_asks_typescript_2_legacy() {
 // covers: RES-014, PROMPT-009, STDIO-021
 #[test]
 fn our_server_asks_typescript_2_modern() {
-    Pair { client: Sdk::Typescript2, server: Sdk::Ours, era: "modern" }.talks();
+    Pair::new(Sdk::Typescript2, Sdk::Ours, "modern").talks();
 }
 
 // covers: ELIC-005, ELIC-006, ELIC-009, ELIC-018, ELIC-020, ELIC-025, ELIC-026, ELIC-029, ELIC-030, ERR-012, SAMP-002
@@ -196,7 +336,7 @@ fn our_server_asks_typescript_2_modern() {
 // covers: RES-028, PROMPT-009, TIME-002, CANC-001, CANC-003, CANC-010, STDIO-021
 #[test]
 fn our_server_asks_python_legacy() {
-    Pair { client: Sdk::Python, server: Sdk::Ours, era: "legacy" }.talks();
+    Pair::new(Sdk::Python, Sdk::Ours, "legacy").talks();
 }
 
 // covers: MRTR-001, MRTR-002, MRTR-004, MRTR-006, MRTR-009, MRTR-010, MRTR-025, MRTR-026, ELIC-007, ELIC-020
@@ -204,47 +344,47 @@ fn our_server_asks_python_legacy() {
 // covers: RES-014, PROMPT-009, STDIO-021
 #[test]
 fn our_server_asks_python_modern() {
-    Pair { client: Sdk::Python, server: Sdk::Ours, era: "modern" }.talks();
+    Pair::new(Sdk::Python, Sdk::Ours, "modern").talks();
 }
 
 // covers: ELIC-001, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-007, ROOT-001, ROOT-004, ERR-021, LOG-004, RES-010
 // covers: CANC-013, CANC-014
 #[test]
 fn our_client_answers_typescript_1() {
-    Pair { client: Sdk::Ours, server: Sdk::Typescript1, era: "legacy" }.talks();
+    Pair::new(Sdk::Ours, Sdk::Typescript1, "legacy").talks();
 }
 
 // covers: ELIC-001, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-007, ROOT-001, ROOT-004, ERR-021, LOG-004, RES-010
 // covers: CANC-013, CANC-014
 #[test]
 fn our_client_answers_typescript_2_legacy() {
-    Pair { client: Sdk::Ours, server: Sdk::Typescript2, era: "legacy" }.talks();
+    Pair::new(Sdk::Ours, Sdk::Typescript2, "legacy").talks();
 }
 
 // covers: ELIC-002, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-027, ROOT-001, ROOT-007, MRTR-011, MRTR-012
 // covers: MRTR-014, MRTR-018, MRTR-031, META-012, SUB-001, SUB-007, SUB-012, RES-013
 #[test]
 fn our_client_answers_typescript_2_modern() {
-    Pair { client: Sdk::Ours, server: Sdk::Typescript2, era: "modern" }.talks();
+    Pair::new(Sdk::Ours, Sdk::Typescript2, "modern").talks();
 }
 
 // covers: ELIC-001, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-007, ROOT-001, ROOT-004, ERR-021, LOG-004, RES-010
 // covers: CANC-013, CANC-014
 #[test]
 fn our_client_answers_python_legacy() {
-    Pair { client: Sdk::Ours, server: Sdk::Python, era: "legacy" }.talks();
+    Pair::new(Sdk::Ours, Sdk::Python, "legacy").talks();
 }
 
 // covers: ELIC-002, ELIC-018, ELIC-020, SAMP-001, SAMP-005, SAMP-027, SAMP-009, ROOT-001, ROOT-007, MRTR-011
 // covers: MRTR-012, MRTR-014, MRTR-018, MRTR-031, META-012, SUB-001, SUB-007, SUB-012, RES-013
 #[test]
 fn our_client_answers_python_modern() {
-    Pair { client: Sdk::Ours, server: Sdk::Python, era: "modern" }.talks();
+    Pair::new(Sdk::Ours, Sdk::Python, "modern").talks();
 }
 
 #[test]
 fn our_client_answers_our_server() {
     for era in ["legacy", "modern"] {
-        Pair { client: Sdk::Ours, server: Sdk::Ours, era }.talks();
+        Pair::new(Sdk::Ours, Sdk::Ours, era).talks();
     }
 }

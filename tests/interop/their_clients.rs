@@ -20,6 +20,11 @@ fn steps(client: &str, client_args: &[&str], serve: &[&str]) -> BTreeMap<String,
 /// The steps of a client that is yet to be told the server.
 fn reported(mut client: Command, serve: &[&str]) -> BTreeMap<String, Value> {
     client.arg("--").arg(probe()).arg("serve").args(serve);
+    performed(client)
+}
+
+/// The steps that a client has performed, all of them well.
+pub(crate) fn performed(client: Command) -> BTreeMap<String, Value> {
     let done = run(client, DEADLINE).expect("the client starts").ok();
     let mut steps = BTreeMap::new();
     for line in done.stdout.lines() {
@@ -35,6 +40,15 @@ fn reported(mut client: Command, serve: &[&str]) -> BTreeMap<String, Value> {
 /// All steps of a session, in the era and revision that was to be agreed on.
 fn session(client: &str, client_args: &[&str], serve: &[&str], era: &str, revision: &str) {
     let steps = steps(client, client_args, serve);
+    let progress = &check_session(&steps, era, revision)["progress"];
+    let count = steps.len();
+    say(&format!(
+        "interop, our server {serve:?}, {client} {client_args:?}: {revision}, {count} steps, progress {progress}"
+    ));
+}
+
+/// All steps were performed, in the era and revision that was to be agreed on; what came of progress.
+pub(crate) fn check_session<'a>(steps: &'a BTreeMap<String, Value>, era: &str, revision: &str) -> &'a Value {
     let expected = [
         "alive",
         "call",
@@ -55,11 +69,7 @@ fn session(client: &str, client_args: &[&str], serve: &[&str], era: &str, revisi
     assert_eq!((agreed["era"].as_str(), agreed["version"].as_str()), (Some(era), Some(revision)), "{agreed}");
     // Optional in the modern era, and the only way there to know whom one talks to.
     assert!(agreed["server"]["name"].is_string(), "{agreed}");
-    say(&format!(
-        "interop, our server {serve:?}, {client} {client_args:?}: {revision}, {} steps, progress {}",
-        steps.len(),
-        steps["progress"]["progress"]
-    ));
+    &steps["progress"]
 }
 
 // covers: STDIO-002 STDIO-003 STDIO-005 STDIO-010 STDIO-021 BASE-008 LIFE-003 VER-003 VER-018 TOOL-001
@@ -131,7 +141,7 @@ pub(crate) fn everything() -> PathBuf {
 }
 
 /// A client that used all of it, in the era and revision that was to be agreed on.
-fn used_everything(
+pub(crate) fn used_everything(
     client: &str,
     args: &[&str],
     steps: &BTreeMap<String, Value>,

@@ -467,7 +467,8 @@ fn pause(text: &str) -> Result<Duration, String> {
 }
 
 fn path(text: &str) -> Result<String, String> {
-    let fits = text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'));
+    let fits =
+        text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'));
     if fits { Ok(text.to_owned()) } else { Err("has to begin with / and to be a path alone".into()) }
 }
 

@@ -176,16 +176,17 @@ impl Reader {
         })
     }
 
-    /// Fields behind the last chunk are held to the rules and dropped: nobody may take them for those of the head
-    /// (RFC 9110, 6.5.1)
+    /// Fields behind the last chunk are held to the rules and dropped: nobody may take them for those of the head, and
+    /// those that say where a message ends or goes may not stand there (RFC 9110, 6.5.1)
     fn trailers(&mut self, inbox: &mut Inbox, limits: &Limits) -> Result<Progress, Fault> {
         let (mut length, mut lines) = self.trailers;
         loop {
             let max = limits.max_head.saturating_sub(length);
             let Some(line) = inbox.find_line(max, Reason::Trailer)? else { return Ok(Progress::More) };
-            let content = inbox.bytes().get(..line.saturating_sub(2)).unwrap_or_default();
+            let whole = inbox.bytes().get(..line).unwrap_or_default();
+            let content = whole.strip_suffix(b"\r\n").unwrap_or(whole);
             let last = content.is_empty();
-            if !last && (lines == limits.max_fields || !is_field(content)) {
+            if !last && (lines == limits.max_fields || !is_field(content) || has_framing(whole, true)) {
                 return Err(inbox.fault(Reason::Trailer, 0));
             }
             inbox.advance(line);
@@ -280,7 +281,7 @@ fn put_size(tail: &mut Vec<u8>, n: usize) {
     tail.extend_from_slice(b"\r\n");
 }
 
-/// Whether a field among those to be sent is one that a connection writes itself
+/// Whether there is a field among `lines` that says where a message ends or goes, or what comes after it
 pub(super) fn has_framing(lines: &[u8], host_too: bool) -> bool {
     let mut rest = lines;
     while let Some(end) = memchr::memchr(b'\n', rest) {

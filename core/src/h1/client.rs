@@ -108,7 +108,7 @@ impl Connection {
         }
         self.received = true;
         self.inbox.push(input);
-        self.keep = Keep::Used;
+        self.keep = Keep::Since(self.now);
     }
 
     /// The server will send no more
@@ -234,7 +234,7 @@ impl Connection {
         });
         self.head_only = method == "HEAD";
         self.reading = Reading::Head;
-        (self.interim, self.received, self.keep) = (0, false, Keep::Used);
+        (self.interim, self.received, self.keep) = (0, false, Keep::Since(self.now));
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Connection {
         self.pass(now);
         let Some(writer) = self.writing else { return Err(self.refusal()) };
         writer.end(&mut self.out)?;
-        self.keep = Keep::Used;
+        self.keep = Keep::Since(self.now);
         self.writing = None;
         Ok(())
     }
@@ -424,7 +424,8 @@ impl Connection {
 
     /// When buffers have been empty for so long that they may be wanted elsewhere
     fn trim_at(&self) -> Option<Instant> {
-        if !self.inbox.is_empty() || !self.out.is_empty() {
+        let off = matches!(self.reading, Reading::Off);
+        if off || !self.inbox.is_empty() || !self.out.is_empty() {
             return None;
         }
         self.keep.until(self.now, self.limits.idle_trim)

@@ -108,7 +108,7 @@ pub enum Reason {
     /// A chunk that is not followed by carriage return and line feed
     #[error("malformed end of a chunk")]
     ChunkEnd,
-    /// A malformed field after the last chunk, or more than fits into a head
+    /// A field after the last chunk that is malformed or says where the message ends, or more than fits into a head
     #[error("malformed trailer")]
     Trailer,
     /// The head took longer than [`Limits::head_timeout`](super::Limits)

@@ -191,7 +191,7 @@ impl<'a> Facts<'a> {
             // By length first: most fields are none of these.
             let known = match header.name.len() {
                 4 => facts.host(header),
-                6 => facts.expect(header),
+                6 => facts.expectation(header),
                 10 => facts.connection(header),
                 14 => facts.content_length(header),
                 17 => facts.transfer_encoding(header, old),
@@ -210,7 +210,7 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
-    fn expect(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
+    fn expectation(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         if header.name.eq_ignore_ascii_case("expect") {
             let known = header.value.eq_ignore_ascii_case(b"100-continue");
             self.expects_continue |= known;
@@ -319,34 +319,33 @@ pub(super) fn is_field(line: &[u8]) -> bool {
 /// What `httparse` could not read, and where
 #[cold]
 fn unreadable(head: &[u8], error: Option<httparse::Error>, start_line: Reason) -> Wrong {
+    let mut lines = head.split_inclusive(|b| *b == b'\n');
+    let first = lines.next().unwrap_or_default();
+    let start = first.strip_suffix(b"\r\n").unwrap_or(first);
     match error {
-        Some(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
-            let mut at = 0;
-            for line in head.split_inclusive(|b| *b == b'\n') {
-                let content = line.strip_suffix(b"\r\n").unwrap_or(line);
-                if at > 0 && !is_field(content) {
-                    break;
-                }
-                at += line.len();
-            }
-            (Reason::Field, at)
-        }
         Some(httparse::Error::TooManyHeaders) => (Reason::TooManyFields, 0),
-        Some(httparse::Error::Version) if is_other_version(head, start_line) => (Reason::Version, 0),
+        Some(httparse::Error::Version) if is_other_version(start, start_line) => (Reason::Version, 0),
+        // This is said of the end of a start line, too.
+        Some(httparse::Error::NewLine) if !start.ends_with(b"HTTP/1.1") && !start.ends_with(b"HTTP/1.0") => {
+            (start_line, 0)
+        }
+        Some(httparse::Error::HeaderName | httparse::Error::HeaderValue | httparse::Error::NewLine) => {
+            let good = |line: &&[u8]| line.strip_suffix(b"\r\n").is_some_and(is_field);
+            (Reason::Field, first.len() + lines.take_while(good).map(<[u8]>::len).sum::<usize>())
+        }
         _ => (start_line, 0),
     }
 }
 
-/// Whether the first line has a version of HTTP where one belongs (RFC 9112, 2.3)
-fn is_other_version(head: &[u8], start_line: Reason) -> bool {
-    let line = head.split(|b| *b == b'\r').next().unwrap_or_default();
-    let version = if start_line == Reason::StatusLine {
-        line.split(|b| *b == b' ').next()
-    } else {
-        line.rsplit(|b| *b == b' ').next()
+/// Whether a start line has a version of HTTP where one belongs (RFC 9112, 2.3)
+fn is_other_version(line: &[u8], start_line: Reason) -> bool {
+    let mut parts = line.split(|b| *b == b' ');
+    let version = match start_line {
+        Reason::StatusLine => parts.next(),
+        _ => parts.nth(2).filter(|_| parts.next().is_none()),
     };
     matches!(version, Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
-        if major.is_ascii_digit() && minor.is_ascii_digit())
+        if major.is_ascii_digit() && minor.is_ascii_digit() && !matches!((major, minor), (b'1', b'0' | b'1')))
 }
 
 /// Where in `head` a part of it begins

@@ -9,7 +9,7 @@ use super::inbox::Inbox;
 use super::keep::Keep;
 use super::limits::Limits;
 use super::status::{put_length, put_status};
-use crate::head::{BodySize, Fields, Request};
+use crate::head::{BodySize, Fields, Request, is_token};
 use crate::outbox::Outbox;
 use crate::time::Instant;
 
@@ -154,7 +154,7 @@ impl Connection {
             self.since = self.now;
         }
         self.inbox.push(input);
-        self.keep = Keep::Used;
+        self.keep = Keep::Since(self.now);
     }
 
     /// The client will send no more
@@ -275,9 +275,12 @@ impl Connection {
             self.inbox.advance(2);
             self.blank_skipped = true;
         }
-        let first = self.inbox.bytes().first().copied();
-        let begins = |b: u8| crate::head::is_token(&[b]) || (b == b'\r' && !self.blank_skipped);
-        if first.is_some_and(|b| !begins(b)) {
+        let begins = match self.inbox.bytes() {
+            [] => true,
+            [b'\r'] => !self.blank_skipped,
+            [first, ..] => is_token(&[*first]),
+        };
+        if !begins {
             // Another protocol altogether, most likely: no line end needs to be waited for.
             return self.fail(self.inbox.fault(Reason::RequestLine, 0));
         }
@@ -334,7 +337,7 @@ impl Connection {
         if let Writing::Owed { continued: continued @ false } = &mut self.writing {
             *continued = true;
             append(&mut self.out, |tail| tail.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
-            self.keep = Keep::Used;
+            self.keep = Keep::Since(self.now);
         }
         let progress = reader.read(&mut self.inbox, &self.limits)?;
         self.reading = Reading::Body(reader);
@@ -357,7 +360,7 @@ impl Connection {
                 put_status(tail, status);
                 tail.extend_from_slice(b"Content-Length: 0\r\nConnection: close\r\n\r\n");
             });
-            self.keep = Keep::Used;
+            self.keep = Keep::Since(self.now);
             self.stop(true);
         } else {
             self.cut();
@@ -409,7 +412,7 @@ impl Connection {
             let end: &[u8] = if last { b"Connection: close\r\n\r\n" } else { b"\r\n" };
             tail.extend_from_slice(end);
         });
-        self.keep = Keep::Used;
+        self.keep = Keep::Since(self.now);
         let mute = bare || self.asked.head_only;
         self.writing = Writing::Body(match size {
             BodySize::None => Writer::Exact(0),
@@ -462,7 +465,7 @@ impl Connection {
         self.pass(now);
         let Writing::Body(writer) = self.writing else { return Err(self.refusal()) };
         writer.end(&mut self.out)?;
-        self.keep = Keep::Used;
+        self.keep = Keep::Since(self.now);
         self.writing = Writing::Ended;
         match self.reading {
             Reading::Complete => self.next(),
@@ -548,7 +551,8 @@ impl Connection {
 
     /// When buffers have been empty for so long that they may be wanted elsewhere
     fn trim_at(&self) -> Option<Instant> {
-        if !self.inbox.is_empty() || !self.out.is_empty() {
+        let off = matches!(self.reading, Reading::Off { .. });
+        if off || !self.inbox.is_empty() || !self.out.is_empty() {
             return None;
         }
         self.keep.until(self.now, self.limits.idle_trim)

@@ -58,25 +58,21 @@ names! {
     REQUEST_METHOD "Access-Control-Request-Method"
 }
 
-/// The parameter that names a session of HTTP+SSE
-pub(crate) const OLD_SESSION: &str = "sessionId";
-
-/// A type of content
+/// The type of a body that is one message, or a batch
 pub(crate) const JSON: &str = "application/json";
-
-/// A type of content
+/// The type of a body that is a stream of events
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
-
+/// The parameter of a target that names a session of HTTP+SSE (HTTPSSE-009)
+pub(crate) const OLD_SESSION: &str = "sessionId";
 /// Whose values are never shown (SEC-019)
 pub(crate) const SECRET: [&str; 5] =
     [AUTHORIZATION, SESSION_ID, "Cookie", "Set-Cookie", "Proxy-Authorization"];
+/// What pages of another origin may send (CORS), besides what tools want repeated …
+pub(crate) const SENT_BY_PAGES: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
+/// … and what they may read
+pub(crate) const READ_BY_PAGES: &str = "Mcp-Session-Id, WWW-Authenticate";
 
-/// What pages may send …
-pub(crate) const ALLOWED: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
-
-/// … and read
-pub(crate) const EXPOSED: &str = "Mcp-Session-Id, WWW-Authenticate";
-
+/// Whether a field repeats an argument of a tool
 pub(crate) fn is_param(name: &str) -> bool {
     name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX))
 }

@@ -76,8 +76,7 @@ impl Engine {
         self.link.tick(now);
         // A modern-only server never has to mind what older revisions cannot express (DEC-004).
         let idless = self.config.legacy().is_empty();
-        let extra = Extra::new(&self.link.limits);
-        ChannelId(self.link.open_channel(idless, extra))
+        ChannelId(self.link.open_channel(idless, Extra::new()))
     }
 
     /// Says on whose behalf a channel speaks, as far as that was established by other means than its messages
@@ -217,7 +216,7 @@ impl Engine {
                 || self.events.len() >= limits.max_events
                 || c.outbox.len() >= limits.outbox_mark
                 || c.extra.waiting.len() >= limits.max_waiting
-                || c.extra.budget.is_spent()
+                || c.extra.waiting.is_spent()
         })
     }
 
@@ -280,8 +279,8 @@ impl Engine {
         let session = self.session(call.channel.0);
         Peer {
             version: call.version,
-            info: session.map(|s| s.info.clone()),
-            capabilities: session.map_or_else(empty, |s| s.capabilities.clone()),
+            info: session.and_then(Session::info),
+            capabilities: session.map_or_else(empty, Session::capabilities),
         }
     }
 
@@ -432,7 +431,7 @@ impl Engine {
         let live = c.live.clone();
         self.backlog.retain(|k| *k != channel);
         if *reason == CancelReason::Shutdown {
-            for (id, _) in waiting {
+            for id in waiting.ids() {
                 self.link.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
             }
         }
@@ -467,8 +466,7 @@ impl Engine {
         }
         let Some(key) = self.backlog.pop_front() else { return false };
         if let Some(c) = self.link.channels.get_mut(key) {
-            if let Some((_, frame)) = c.extra.waiting.pop_front() {
-                c.extra.budget.release(frame.len());
+            if let Some(frame) = c.extra.waiting.pop() {
                 if !c.extra.waiting.is_empty() {
                     self.backlog.push_back(key);
                 }

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use super::channel::Session;
 use super::engine::Engine;
 use super::event::{CancelReason, Event};
-use super::log;
 use super::receive::Source;
 use super::said::Said;
 use crate::calls::inbound::CallId;
 use crate::error::Fault;
-use crate::raw::RawJson;
+use crate::outbox::Outbox;
 use crate::rpc::envelope::{Envelope, Rejected};
 use crate::slab::Key;
 use crate::tap::ChannelId;
@@ -30,11 +29,25 @@ pub(crate) struct Progress {
     pub(crate) code: Option<i64>,
 }
 
+/// Memory of a stream that is over, for the next one
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    outbox: Outbox,
+    live: Vec<Key>,
+}
+
+impl Spare {
+    pub(crate) fn capacity(&self) -> usize {
+        self.outbox.capacity()
+    }
+}
+
 impl Engine {
     /// Opens a stream: of a session, or with ids of its own
-    pub(crate) fn open_stream(&mut self, now: Instant, home: Option<Key>, owner: Key) -> Key {
+    pub(crate) fn open_stream(&mut self, now: Instant, home: Option<Key>, owner: Key, spare: Spare) -> Key {
         let key = self.open_channel(now).0;
         if let Some(c) = self.link.channels.get_mut(key) {
+            (c.outbox, c.live) = (spare.outbox, spare.live);
             // What cannot be read is answered in the exchange that it came in, whoever sent it.
             c.idless = true;
             c.extra.stream.home = home;
@@ -69,7 +82,8 @@ impl Engine {
         self.link.channels.get(key).map_or(over, |c| {
             let stream = &c.extra.stream;
             let open = stream.open > 0 || !c.extra.listeners.is_empty();
-            Progress { open, refused: stream.refused, code: stream.code }
+            let code = (stream.code != 0).then_some(i64::from(stream.code));
+            Progress { open, refused: stream.refused, code }
         })
     }
 
@@ -105,16 +119,9 @@ impl Engine {
 
     /// Begins a session without a handshake, of a client about which nothing is known (a stateless server)
     pub(crate) fn presume_session(&mut self, key: Key, version: Version) {
-        let nothing = || RawJson::trusted(Bytes::from_static(b"{}"));
         if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.session = Some(alloc::boxed::Box::new(Session {
-                version,
-                initialized: true,
-                info: nothing(),
-                capabilities: nothing(),
-                threshold: log::ALL,
-                log: None,
-            }));
+            let session = c.extra.session.insert(alloc::boxed::Box::new(Session::new(version, b"", b"{}")));
+            session.initialized = true;
         }
     }
 
@@ -123,8 +130,8 @@ impl Engine {
         self.session(key).map(|s| (s.version, s.initialized))
     }
 
-    /// Forgets a stream or a session at once; calls on it are cancelled
-    pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) {
+    /// Forgets a stream or a session at once; calls on it are cancelled. What of it can be used again is given back.
+    pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) -> Spare {
         self.link.tick(now);
         let home = self.link.home(key);
         let on_it = |call: &Key| {
@@ -148,7 +155,11 @@ impl Engine {
             }
             self.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
         }
-        self.link.channels.remove(key);
+        let Some(c) = self.link.channels.remove(key) else { return Spare::default() };
+        let (mut outbox, mut live) = (c.outbox, c.live);
+        outbox.clear_for_use();
+        live.clear();
+        Spare { outbox, live }
     }
 
     /// The session that a stream is one of

@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::channel::Session;
 use super::engine::Engine;
-use super::log;
 use super::receive::Source;
 use crate::json::{object_members, string, write_str};
 use crate::raw::RawJson;
@@ -94,14 +93,7 @@ impl Engine {
             .unwrap_or(Version::V2024_11_05);
         if let Some(c) = self.link.channels.get_mut(source.home) {
             c.idless |= version >= Version::V2025_11_25; // DEC-004
-            c.extra.session = Some(Box::new(Session {
-                version,
-                initialized: false,
-                info: RawJson::trusted(Bytes::copy_from_slice(info)),
-                capabilities: RawJson::trusted(Bytes::copy_from_slice(capabilities)),
-                threshold: log::ALL,
-                log: None,
-            }));
+            c.extra.session = Some(Box::new(Session::new(version, info, capabilities)));
         }
         Ok(version)
     }

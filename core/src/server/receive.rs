@@ -146,7 +146,7 @@ impl Engine {
     #[inline]
     fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
         let waits = |c: &Channel<Extra>| {
-            c.extra.waiting.iter().any(|(other, _)| other == id)
+            c.extra.waiting.has(id)
                 || (!c.extra.listeners.is_empty() && self.find_listener(channel, id).is_some())
         };
         self.link.is_live(channel, id) || self.link.channels.get(channel).is_some_and(waits)
@@ -179,7 +179,7 @@ impl Engine {
         let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
         if must_wait {
             // The last one may go beyond the budget: it was read already, and then reading pauses.
-            let room = waiting.len() < self.link.limits.max_waiting && !c.extra.budget.is_spent();
+            let room = waiting.len() < self.link.limits.max_waiting && !waiting.is_spent();
             if !room || source.batch.is_some() {
                 let error = RpcError::internal("too many requests in work");
                 return self.link.send_error(source.channel, source.batch, Some(&id), &error);
@@ -188,8 +188,7 @@ impl Engine {
                 self.backlog.push_back(source.home);
             }
             // A copy of its own, so that a small request does not keep a large buffer alive.
-            c.extra.budget.overdraw(frame.len());
-            waiting.push_back((id, Bytes::copy_from_slice(frame)));
+            waiting.push(id, Bytes::copy_from_slice(frame), &self.link.limits);
             return;
         }
         let Accepted { version, method, cacheable } = accepted;
@@ -400,10 +399,7 @@ impl Engine {
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
             self.check_closed(channel);
-        } else if let Some(place) = c.extra.waiting.iter().position(|(waiting, _)| *waiting == id) {
-            if let Some((_, frame)) = c.extra.waiting.remove(place) {
-                c.extra.budget.release(frame.len());
-            }
+        } else if c.extra.waiting.remove(&id) {
             if c.extra.waiting.is_empty() {
                 self.backlog.retain(|k| *k != channel);
             }

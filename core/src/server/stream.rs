@@ -24,8 +24,8 @@ pub(super) struct Stream {
     pub(super) marked: bool,
     /// The request was refused before anybody worked on it
     pub(super) refused: bool,
-    /// The code of the last answer that was an error
-    pub(super) code: Option<i64>,
+    /// The code of the last answer that was an error; 0 when none was
+    pub(super) code: i32,
 }
 
 /// The streams with something to send, by owner
@@ -49,7 +49,8 @@ impl Side for Extra {
     }
 
     fn failed(&mut self, code: i64) {
-        self.stream.code = Some(code);
+        // A code beyond that range is none that anything depends on.
+        self.stream.code = i32::try_from(code).unwrap_or(-1);
     }
 
     fn sent(&mut self, _: Key, ready: &mut Ready) {

@@ -1,6 +1,6 @@
 //! What the SDKs, and ours, do otherwise than the others
 
-use super::{Pair, Sdk};
+use super::{Pair, Sdk, Wire};
 
 /// What differs from the file, at a step or a part of it
 pub(super) struct Row {
@@ -8,11 +8,14 @@ pub(super) struct Row {
     /// Which side it is on
     role: &'static str,
     era: Option<&'static str>,
+    wire: Option<Wire>,
     at: &'static str,
     /// `cannot`: the client reports that it has no way to do this; `ends badly`: the server fails; `outlives`: the
     /// server does not notice that its client is gone before its own time-out passes; `cut`: the server ends
     /// subscriptions in good order only together with the connection; `asks`:
-    /// the server asks for what its client did not declare
+    /// the server asks for what its client did not declare; `stays asked`: the client is not told that a question is
+    /// given up together with the call that it belongs to; `cannot read`: the client fails on a question; `keeps the
+    /// id`: the server's question has an id that the era does not have
     what: &'static str,
     pub(super) why: &'static str,
 }
@@ -23,6 +26,7 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Ours,
         role: "client",
         era: None,
+        wire: None,
         at: "given up by the client",
         what: "cannot",
         why: "mcp-blocking: handlers answer before anything else happens, and no time passes meanwhile (TIME-008)",
@@ -31,6 +35,7 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Typescript2,
         role: "client",
         era: Some("modern"),
+        wire: None,
         at: "roots changed",
         what: "cannot",
         why: "2.4.0: the revision has no news of roots (ROOT-004)",
@@ -39,6 +44,7 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Python,
         role: "client",
         era: Some("modern"),
+        wire: None,
         at: "roots changed",
         what: "cannot",
         why: "2.3.0: the revision has no news of roots (ROOT-004)",
@@ -47,6 +53,7 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Typescript1,
         role: "server",
         era: None,
+        wire: Some(Wire::Stdio),
         at: "vanish",
         what: "outlives",
         why: "1.32.2: its transport does not look for the end of stdin, and a question that is open keeps it alive",
@@ -55,6 +62,7 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Typescript1,
         role: "server",
         era: None,
+        wire: Some(Wire::Stdio),
         at: "vanish",
         what: "ends badly",
         why: "1.32.2: it takes its question back on a pipe that nobody reads any more, and fails with that",
@@ -63,6 +71,7 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Typescript2,
         role: "server",
         era: Some("modern"),
+        wire: Some(Wire::Stdio),
         at: "farewell",
         what: "cut",
         why: "2.4.0: `close()` of what `serveStdio` returns is the only way",
@@ -76,16 +85,47 @@ const DIFFERENCES: &[Row] = &[
         sdk: Sdk::Python,
         role: "server",
         era: None,
+        wire: Some(Wire::Stdio),
         at: "vanish",
         what: "ends badly",
         why: "2.3.0: it takes back its question, or ends a subscription, on a pipe that nobody reads any more",
     },
+    Row {
+        sdk: Sdk::Rmcp,
+        role: "client",
+        era: Some("modern"),
+        wire: None,
+        at: "roots changed",
+        what: "cannot",
+        why: "3.8.0: the revision has no news of roots (ROOT-004)",
+    },
+    Row { at: "page: accept", ..RMCP_CANNOT_READ },
+    Row { at: "page: decline", ..RMCP_CANNOT_READ },
+    Row { at: "page: cancel", ..RMCP_CANNOT_READ },
+    Row { at: "page: error", ..RMCP_CANNOT_READ },
+    Row { at: "page: accept", ..RMCP_KEEPS_THE_ID },
+    Row { at: "page: decline", ..RMCP_KEEPS_THE_ID },
+    Row { at: "page: cancel", ..RMCP_KEEPS_THE_ID },
+    Row { at: "page: error", ..RMCP_KEEPS_THE_ID },
 ];
+
+const RMCP_CANNOT_READ: Row = Row {
+    sdk: Sdk::Rmcp,
+    role: "client",
+    era: Some("modern"),
+    wire: None,
+    at: "",
+    what: "cannot read",
+    why: "3.8.0: its type of a page to visit insists on the id that this era no longer has (ELIC-032)",
+};
+
+const RMCP_KEEPS_THE_ID: Row = Row { role: "server", what: "keeps the id", ..RMCP_CANNOT_READ };
 
 const PYTHON_ASKS: Row = Row {
     sdk: Sdk::Python,
     role: "server",
     era: Some("modern"),
+    wire: None,
     at: "",
     what: "asks",
     why: "2.3.0: the low-level server does not hold what it needs against what its client declared (MRTR-009)",
@@ -95,7 +135,9 @@ impl Pair {
     pub(super) fn differs(self, what: &str, at: &str) -> Option<&'static Row> {
         DIFFERENCES.iter().find(|row| {
             let sdk = if row.role == "client" { self.client } else { self.server };
-            row.what == what && row.at == at && row.sdk == sdk && row.era.is_none_or(|era| era == self.era)
+            let here =
+                row.era.is_none_or(|era| era == self.era) && row.wire.is_none_or(|wire| wire == self.wire);
+            row.what == what && row.at == at && row.sdk == sdk && here
         })
     }
 }

@@ -1,20 +1,20 @@
 // A client on the official TypeScript SDK of the first generation, which speaks the revisions with a handshake.
 //
-//   node client-v1.mjs [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
+//   node client-v1.mjs [--revision R] [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
+//   node client-v1.mjs … [--sse] -- URL
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { agreedVersion, offerVersion, transportTo } from './http.mjs';
 import { parseArgs, run } from './steps.mjs';
 
 const args = parseArgs();
 const client = new Client({ name: 'peer-client-v1', version: '1.32.2' }, { capabilities: {} });
-const transport = new StdioClientTransport(args.server);
+const transport = await transportTo('1', args.server, args);
 
 // This SDK does not keep the version that it agreed to: it tells transports that want to know it, which those of
 // HTTP do.
 let version;
-transport.setProtocolVersion = (agreed) => {
-    version = agreed;
-};
+agreedVersion(transport, (agreed) => (version = agreed));
+if (args.revision !== undefined) offerVersion(transport, args.revision);
 
 await run(
     {

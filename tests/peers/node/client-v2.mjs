@@ -1,8 +1,9 @@
 // A client on the official TypeScript client SDK of the second generation, which speaks both eras.
 //
-//   node client-v2.mjs --era modern|legacy|auto [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
+//   node client-v2.mjs --era modern|legacy|auto [--revision R] [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
+//   node client-v2.mjs --era modern|legacy|auto … [--sse] -- URL
 import { Client } from '@modelcontextprotocol/client';
-import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { transportTo } from './http.mjs';
 import { parseArgs, run } from './steps.mjs';
 
 const args = parseArgs();
@@ -11,9 +12,13 @@ if (mode === undefined) throw new Error('--era must be modern, legacy or auto');
 
 const client = new Client(
     { name: 'peer-client-v2', version: '2.4.0' },
-    { capabilities: {}, versionNegotiation: { mode } },
+    {
+        capabilities: {},
+        versionNegotiation: { mode },
+        ...(args.revision === undefined ? {} : { supportedProtocolVersions: [args.revision] }),
+    },
 );
-const transport = new StdioClientTransport(args.server);
+const transport = await transportTo('2', args.server, args);
 
 await run(
     {

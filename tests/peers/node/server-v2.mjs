@@ -1,11 +1,12 @@
-// A small stdio server on the official TypeScript server SDK, with the tools that our own demonstration server has.
+// A small server on the official TypeScript server SDK, with the tools that our own demonstration server has.
 //
-//   node server-v2.mjs [--era modern|legacy] [--log FILE]
+//   node server-v2.mjs [--era modern|legacy] [--log FILE] [--http PORT]
 //
 // Without --era it serves both eras. --log appends one JSON line per event that a client cannot see from outside
 // (a call that the SDK saw cancelled, an exit by itself), so that a test can hold the peer's view against its own.
 import { appendFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { hostV2 } from './http.mjs';
 import { McpServer, fromJsonSchema } from '@modelcontextprotocol/server';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
 
@@ -15,6 +16,7 @@ const option = (name) => {
 };
 const era = option('--era');
 const logFile = option('--log');
+const http = option('--http');
 
 // Appended at once: a buffered line would be lost when the client ends us with a signal, and its absence would then
 // look like something that did not happen.
@@ -87,14 +89,15 @@ log({ event: 'start', era: era ?? 'dual' });
 // Does not run when a signal ends the process, which is what makes it evidence of an orderly end.
 process.on('exit', (code) => log({ event: 'exit', code }));
 
-if (era === 'legacy') {
+const onerror = (error) => console.error(`server-v2: ${error.message}`);
+
+if (http !== undefined) {
+    await hostV2(build, Number(http), { era, onerror });
+} else if (era === 'legacy') {
     // Connected by hand, an instance knows the handshake only: the SDK's way to stay in the older revisions.
     await build().connect(new StdioServerTransport());
 } else if (era === 'modern' || era === undefined) {
-    serveStdio(build, {
-        legacy: era === 'modern' ? 'reject' : 'serve',
-        onerror: (error) => console.error(`server-v2: ${error.message}`),
-    });
+    serveStdio(build, { legacy: era === 'modern' ? 'reject' : 'serve', onerror });
 } else {
     console.error(`server-v2: --era must be modern or legacy, not ${era}`);
     process.exit(2);

@@ -5,12 +5,15 @@
 // failed.
 import { setTimeout as delay } from 'node:timers/promises';
 import { useEverything } from './everything.mjs';
+import { isUrl } from './http.mjs';
 
 // Longer than any step needs on a busy machine, and shorter than the deadline of the test that runs us, so that a
 // peer that hangs is reported by name instead of by a killed process.
 const REQUEST_MS = 20_000;
 const TOTAL_MS = 50_000;
 const EXIT_MS = 5_000;
+/** How long what belongs to a call may take on a stream of its own after it was given up. */
+const CROSSING_MS = 500;
 
 export const parseArgs = () => {
     const own = process.argv.slice(2);
@@ -24,7 +27,10 @@ export const parseArgs = () => {
         era: option('--era'),
         refused: own.slice(0, split).includes('--expect-refusal'),
         everything: option('--everything'),
-        server: { command: own[split + 1], args: own.slice(split + 2), stderr: 'inherit' },
+        revision: option('--revision'),
+        sse: own.slice(0, split).includes('--sse'),
+        overHttp: isUrl(own[split + 1]),
+        server: own.slice(split + 1),
     };
 };
 
@@ -101,7 +107,7 @@ const step = async (name, work) => {
 };
 
 /** What `mcp-probe serve` is there for: four tools, called in all ways. */
-const demonstration = async ({ client, call, step, options, wire, alive }) => {
+const demonstration = async ({ client, call, step, options, wire, alive, overHttp }) => {
     await step('list', async () => {
         const { tools } = await client.listTools(undefined, options);
         const names = tools.map((tool) => tool.name);
@@ -160,7 +166,9 @@ const demonstration = async ({ client, call, step, options, wire, alive }) => {
         assert(String(outcome.error.message).includes('no longer needed'), `other error: ${outcome.error.message}`);
 
         // One pipe each way and read in order: once this is answered the server has seen the cancellation, so
-        // progress that was on its way is here, and any that comes from now on is too much.
+        // progress that was on its way is here, and any that comes from now on is too much. Over HTTP each has a
+        // stream of its own.
+        if (overHttp) await delay(CROSSING_MS);
         assert(onlyText(await call('echo', { text: 'still here' })) === 'still here', 'the connection is unusable');
         const progress = wire.latest();
         wire.settle();
@@ -190,7 +198,7 @@ const demonstration = async ({ client, call, step, options, wire, alive }) => {
  *   describe()         what was negotiated;
  *   alive(opts)        the cheapest round trip of the era, or an object `{ cannot }`.
  */
-export const run = async (peer, { refused, everything }) => {
+export const run = async (peer, { refused, everything, overHttp }) => {
     const { client, transport } = peer;
     const options = { timeout: REQUEST_MS };
     const call = (name, args, extra) => peer.call({ name, arguments: args }, { ...options, ...extra });
@@ -233,10 +241,10 @@ export const run = async (peer, { refused, everything }) => {
     // The SDK's transport keeps its child private, and forgets it when it closes; how the child ended is what the
     // last step is about.
     const child = transport._process;
-    const exited = new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal })));
+    const exited = new Promise((resolve) => child?.once('exit', (code, signal) => resolve({ code, signal })));
 
     if (everything === undefined) {
-        await demonstration({ client, call, step, options, wire, alive: peer.alive });
+        await demonstration({ client, call, step, options, wire, alive: peer.alive, overHttp });
     } else {
         const { era } = peer.describe();
         const given = { client, call: peer.call, options, era, file: everything, report, latest: wire.latest };
@@ -244,6 +252,10 @@ export const run = async (peer, { refused, everything }) => {
     }
 
     await step('end', async () => {
+        if (overHttp) {
+            await transport.terminateSession?.();
+            return {};
+        }
         // Closed by hand and not by `client.close()`, whose signals after two seconds would hide a server that does
         // not end by itself.
         child.stdin.end();

@@ -1,18 +1,21 @@
 // A client on the official TypeScript SDKs that holds the conversations of ../talk.json.
 //
-//   node talk-client.mjs TALK --sdk 1|2 --era modern|legacy --part NAME[,NAME…] -- SERVER [ARGS…]
+//   node talk-client.mjs TALK --sdk 1|2 --era modern|legacy [--revision R] --part NAME[,NAME…] -- SERVER [ARGS…]
+//   node talk-client.mjs … --part NAME[,NAME…] [--sse] -- URL
 //
 // It performs the steps of some parts, answers as they say, and reports what it saw of each, one JSON line on stdout; what
 // is right the test decides. The exit code is 0 when all steps could be performed.
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { agreedVersion, isUrl, offerVersion, transportTo } from './http.mjs';
 
 const words = process.argv.slice(2);
 const split = words.indexOf('--');
-const option = (name) => words[words.indexOf(name) + 1];
+const option = (name) => (words.includes(name) ? words[words.indexOf(name) + 1] : undefined);
 const talk = JSON.parse(readFileSync(words[0], 'utf8'));
-const [sdk, era, part] = ['--sdk', '--era', '--part'].map(option);
-const server = { command: words[split + 1], args: words.slice(split + 2), stderr: 'inherit' };
+const [sdk, era, part, revision] = ['--sdk', '--era', '--part', '--revision'].map(option);
+const server = words.slice(split + 1);
+const overHttp = isUrl(server[0]);
 
 // Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
 const REQUEST_MS = 20_000;
@@ -39,9 +42,9 @@ const HANDLED = {
 
 /** What differs between the SDKs: `connect`, `handle(what, handler)`, `call(params, options)`, `refuse(code, text)`. */
 const made = async () => {
+    const transport = await transportTo(sdk, server, { sse: words.slice(0, split).includes('--sse') });
     if (sdk === '1') {
         const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
-        const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js');
         const types = await import('@modelcontextprotocol/sdk/types.js');
         const schemas = {
             elicit: types.ElicitRequestSchema,
@@ -55,11 +58,9 @@ const made = async () => {
             completed: types.ElicitationCompleteNotificationSchema,
         };
         const client = new Client({ name: 'talk-client', version: '1.32.2' }, { capabilities });
-        const transport = new StdioClientTransport(server);
         let version;
-        transport.setProtocolVersion = (agreed) => {
-            version = agreed;
-        };
+        agreedVersion(transport, (agreed) => (version = agreed));
+        if (revision !== undefined) offerVersion(transport, revision);
         return {
             client,
             transport,
@@ -72,15 +73,18 @@ const made = async () => {
         };
     }
     const { Client, ProtocolError } = await import('@modelcontextprotocol/client');
-    const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio');
     const mode = { modern: { pin: '2026-07-28' }, legacy: 'legacy' }[era];
     const client = new Client(
         { name: 'talk-client', version: '2.4.0' },
-        { capabilities, versionNegotiation: { mode } },
+        {
+            capabilities,
+            versionNegotiation: { mode },
+            ...(revision === undefined ? {} : { supportedProtocolVersions: [revision] }),
+        },
     );
     return {
         client,
-        transport: new StdioClientTransport(server),
+        transport,
         describe: () => ({ era: client.getProtocolEra(), version: client.getNegotiatedProtocolVersion() }),
         request: (what, handler) =>
             client.setRequestHandler(HANDLED[what], (request, ctx) => handler(request, ctx.mcpReq.signal)),
@@ -196,16 +200,21 @@ await client.connect(transport, { timeout: REQUEST_MS });
 report({ step: 'negotiate', ...describe() });
 // The SDK's transport keeps its child private, and forgets it when it closes.
 const child = transport._process;
-const exited = new Promise((resolve) => child.once('exit', (code) => resolve(code)));
+const exited = new Promise((resolve) => child?.once('exit', (code) => resolve(code)));
 for (const step of part.split(',').flatMap((name) => talk.steps[name])) {
     current = step;
     notes = seen();
     report({ step: step.step, ...(await perform(step)) });
 }
-child.stdin.end();
-// Signals of `client.close()` would hide a server that does not end by itself.
-const code = await Promise.race([exited, delay(NEWS_MS, 'none', { ref: false })]);
-report({ step: 'end', 'by-itself': code === 0 });
+if (overHttp) {
+    await transport.terminateSession?.();
+    report({ step: 'end' });
+} else {
+    child.stdin.end();
+    // Signals of `client.close()` would hide a server that does not end by itself.
+    const code = await Promise.race([exited, delay(NEWS_MS, 'none', { ref: false })]);
+    report({ step: 'end', 'by-itself': code === 0 });
+}
 await client.close();
 clearTimeout(watchdog);
 process.exit(0);

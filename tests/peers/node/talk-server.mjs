@@ -1,15 +1,17 @@
 // A server on the official TypeScript SDKs that holds the conversations of ../talk.json.
 //
-//   node talk-server.mjs TALK --sdk 1|2 --era modern|legacy [--log FILE] [--time-out MS]
+//   node talk-server.mjs TALK --sdk 1|2 --era modern|legacy [--log FILE] [--time-out MS] [--http PORT [--sse]]
 //
 // Each tool asks what the file says, and gives back what it was told. --log appends one JSON line for each thing that
 // only the server can see. --time-out says how long a legacy client may take to answer.
 import { appendFileSync, readFileSync } from 'node:fs';
+import { hostV1, hostV2 } from './http.mjs';
 
 const words = process.argv.slice(2);
 const option = (name) => (words.includes(name) ? words[words.indexOf(name) + 1] : undefined);
 const talk = JSON.parse(readFileSync(words[0], 'utf8'));
-const [sdk, era, logFile, timeOut] = ['--sdk', '--era', '--log', '--time-out'].map(option);
+const [sdk, era, logFile, timeOut, http] = ['--sdk', '--era', '--log', '--time-out', '--http'].map(option);
+const sse = words.includes('--sse');
 const timeout = Number(timeOut ?? 60_000);
 
 // Appended at once: a buffered line would be lost with the process, and look like something that did not happen.
@@ -77,53 +79,57 @@ if (sdk === '1') {
     const { Server } = await import('@modelcontextprotocol/sdk/server/index.js');
     const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
     const types = await import('@modelcontextprotocol/sdk/types.js');
-    const server = new Server(INFO, { capabilities: CAPABILITIES });
-    const subscribed = new Set();
-    const senders = (extra) => {
-        const options = { timeout, relatedRequestId: extra.requestId, signal: extra.signal };
-        return {
-            elicit: (params) => server.elicitInput(params, options),
-            sample: (params) => server.createMessage(params, options),
-            roots: () => server.listRoots(undefined, options),
+    const build = () => {
+        const server = new Server(INFO, { capabilities: CAPABILITIES });
+        const subscribed = new Set();
+        const senders = (extra) => {
+            const options = { timeout, relatedRequestId: extra.requestId, signal: extra.signal };
+            return {
+                elicit: (params) => server.elicitInput(params, options),
+                sample: (params) => server.createMessage(params, options),
+                roots: () => server.listRoots(undefined, options),
+            };
         };
+        server.setRequestHandler(types.GetPromptRequestSchema, async ({ params: { name } }, extra) =>
+            asPrompt(await askLegacy(talk.prompts[name], senders(extra))),
+        );
+        server.setRequestHandler(types.ReadResourceRequestSchema, async ({ params: { uri } }, extra) =>
+            asResource(uri, await askLegacy(talk.resources[uri], senders(extra))),
+        );
+        server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
+        server.setRequestHandler(types.ListResourcesRequestSchema, () => ({ resources }));
+        server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts }));
+        server.setRequestHandler(types.SubscribeRequestSchema, ({ params: { uri } }) => (subscribed.add(uri), {}));
+        server.setRequestHandler(types.UnsubscribeRequestSchema, ({ params: { uri } }) => (subscribed.delete(uri), {}));
+        server.setNotificationHandler(types.RootsListChangedNotificationSchema, ({ method }) =>
+            log({ event: 'notification', method }),
+        );
+        server.setRequestHandler(types.CallToolRequestSchema, async ({ params }, extra) => {
+            const { name } = params;
+            log({ event: 'call', tool: name });
+            extra.signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+            if (name === 'log') {
+                for (const line of talk.logs) await server.sendLoggingMessage(line, extra.sessionId);
+                return text({});
+            }
+            if (name === 'change') {
+                // This SDK leaves it to the server who is told of a resource.
+                const { what } = params.arguments;
+                if (!what.includes(':') || subscribed.has(what)) await change(server, what);
+                return text({});
+            }
+            if (name === 'gate') {
+                if (visited) return text({});
+                throw new types.UrlElicitationRequiredError([talk.questions.page.params]);
+            }
+            const answered = await askLegacy(talk.tools[name], senders(extra));
+            if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
+            return answered;
+        });
+        return server;
     };
-    server.setRequestHandler(types.GetPromptRequestSchema, async ({ params: { name } }, extra) =>
-        asPrompt(await askLegacy(talk.prompts[name], senders(extra))),
-    );
-    server.setRequestHandler(types.ReadResourceRequestSchema, async ({ params: { uri } }, extra) =>
-        asResource(uri, await askLegacy(talk.resources[uri], senders(extra))),
-    );
-    server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
-    server.setRequestHandler(types.ListResourcesRequestSchema, () => ({ resources }));
-    server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts }));
-    server.setRequestHandler(types.SubscribeRequestSchema, ({ params: { uri } }) => (subscribed.add(uri), {}));
-    server.setRequestHandler(types.UnsubscribeRequestSchema, ({ params: { uri } }) => (subscribed.delete(uri), {}));
-    server.setNotificationHandler(types.RootsListChangedNotificationSchema, ({ method }) =>
-        log({ event: 'notification', method }),
-    );
-    server.setRequestHandler(types.CallToolRequestSchema, async ({ params }, extra) => {
-        const { name } = params;
-        log({ event: 'call', tool: name });
-        extra.signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
-        if (name === 'log') {
-            for (const line of talk.logs) await server.sendLoggingMessage(line);
-            return text({});
-        }
-        if (name === 'change') {
-            // This SDK leaves it to the server who is told of a resource.
-            const { what } = params.arguments;
-            if (!what.includes(':') || subscribed.has(what)) await change(server, what);
-            return text({});
-        }
-        if (name === 'gate') {
-            if (visited) return text({});
-            throw new types.UrlElicitationRequiredError([talk.questions.page.params]);
-        }
-        const answered = await askLegacy(talk.tools[name], senders(extra));
-        if (accepted(name, answered)) await server.createElicitationCompletionNotifier('page-1')();
-        return answered;
-    });
-    await server.connect(new StdioServerTransport());
+    if (http === undefined) await build().connect(new StdioServerTransport());
+    else await hostV1(build, Number(http), { sse });
 } else {
     const { Server, UrlElicitationRequiredError, inputRequired } = await import('@modelcontextprotocol/server');
     const { StdioServerTransport, serveStdio } = await import('@modelcontextprotocol/server/stdio');
@@ -158,6 +164,14 @@ if (sdk === '1') {
         });
     };
 
+    /** What serves one request knows nobody else: those who listen are told by what hosts it. */
+    const publish = (what) => {
+        const { toolsChanged, resourcesChanged, promptsChanged } = handle.notify;
+        const lists = { tools: toolsChanged, resources: resourcesChanged, prompts: promptsChanged };
+        if (what in lists) lists[what]();
+        else handle.notify.resourceUpdated(what);
+    };
+
     const build = () => {
         const server = new Server(INFO, { capabilities: CAPABILITIES });
         server.setRequestHandler('prompts/get', async ({ params: { name } }, ctx) =>
@@ -186,8 +200,9 @@ if (sdk === '1') {
             }
             if (name === 'change') {
                 const { what } = params.arguments;
-                // This SDK ends subscriptions with the connection; the answer goes first.
-                if (what === 'end') setTimeout(() => handle.close(), 0);
+                // This SDK ends subscriptions with the connection, or all that is open; the answer goes first.
+                if (what === 'end') setTimeout(() => (handle.farewell ? handle.farewell() : handle.close()), 50);
+                else if (http !== undefined && era === 'modern') publish(what);
                 else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
                 return text({});
             }
@@ -202,9 +217,8 @@ if (sdk === '1') {
         return server;
     };
     let handle;
-    if (era === 'legacy') await build().connect(new StdioServerTransport());
-    else {
-        const onerror = (error) => log({ event: 'odd', error: error.message });
-        handle = serveStdio(build, { legacy: 'reject', onerror });
-    }
+    const onerror = (error) => log({ event: 'odd', error: error.message });
+    if (http !== undefined) handle = await hostV2(build, Number(http), { era, onerror });
+    else if (era === 'legacy') await build().connect(new StdioServerTransport());
+    else handle = serveStdio(build, { legacy: 'reject', onerror });
 }

@@ -1,6 +1,7 @@
 """A client on the official Python SDK, which uses everything that `mcp-probe serve --everything` offers.
 
-    client.py --era modern|legacy|auto STEPS -- SERVER [ARGS…]
+    client.py --era modern|legacy|auto [--revision R] STEPS -- SERVER [ARGS…]
+    client.py --era modern|legacy|auto [--revision R] [--sse] STEPS -- URL
 
 One JSON line per step goes to stdout, as the clients of ../node do it; the exit code is 0 when none failed.
 """
@@ -12,8 +13,9 @@ import sys
 from collections import Counter
 from typing import Any
 
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
+from over_http import offer, target
 
 MODES = {"modern": "2026-07-28", "legacy": "legacy", "auto": "auto"}
 # Longer than any step needs on a busy machine, and shorter than the deadline of the test that runs us.
@@ -151,12 +153,16 @@ class Session:
 async def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--era", choices=MODES, required=True)
+    parser.add_argument("--revision")
+    parser.add_argument("--sse", action="store_true")
     parser.add_argument("steps")
     parser.add_argument("server", nargs="+")
     given = parser.parse_args()
     with open(given.steps, encoding="utf-8") as file:
         steps = json.load(file)
-    server = StdioServerParameters(command=given.server[0], args=given.server[1:])
+    if given.revision is not None:
+        offer(given.revision)
+    server = target(given.server, given.sse)
     async with Client(server, mode=MODES[given.era], read_timeout_seconds=REQUEST_SECONDS) as client:
         session = Session(client)
         info = None if client.server_info is None else plain(client.server_info)

@@ -1,6 +1,7 @@
 """A client on the official Python SDK that holds the conversations of ../talk.json.
 
-    talk_client.py TALK --era modern|legacy --part NAME[,NAME…] -- SERVER [ARGS…]
+    talk_client.py TALK --era modern|legacy [--revision R] --part NAME[,NAME…] -- SERVER [ARGS…]
+    talk_client.py … --part NAME[,NAME…] [--sse] -- URL
 
 It performs the steps of some parts, answers as they say, and reports what it saw of each, one JSON line on stdout, as the
 clients of ../node do; what is right the test decides. The exit code is 0 when all steps could be performed.
@@ -16,9 +17,10 @@ import warnings
 from contextlib import AsyncExitStack
 from typing import Any
 
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp import types
 from mcp.client.subscriptions import SubscriptionLost
+from over_http import offer, target
 
 MODES = {"modern": "2026-07-28", "legacy": "legacy"}
 # Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
@@ -194,6 +196,8 @@ async def main() -> None:
     parser.add_argument("talk")
     parser.add_argument("--era", choices=MODES, required=True)
     parser.add_argument("--part", required=True)
+    parser.add_argument("--revision")
+    parser.add_argument("--sse", action="store_true")
     parser.add_argument("server", nargs="+")
     given = parser.parse_args()
     with open(given.talk, encoding="utf-8") as file:
@@ -210,8 +214,10 @@ async def main() -> None:
         "sampling_capabilities": types.SamplingCapability(tools=types.SamplingToolsCapability()),
         "list_roots_callback": session.roots,
     }
+    if given.revision is not None:
+        offer(given.revision)
     client = Client(
-        StdioServerParameters(command=given.server[0], args=given.server[1:]),
+        target(given.server, given.sse),
         mode=MODES[given.era],
         read_timeout_seconds=REQUEST_SECONDS,
         logging_callback=session.log,

@@ -1,6 +1,6 @@
 """A server on the official Python SDK that holds the conversations of ../talk.json.
 
-    talk_server.py TALK [--log FILE] [--time-out MS]
+    talk_server.py TALK [--log FILE] [--time-out MS] [--http PORT [--sse]]
 
 It speaks both eras, as its client wants. Each tool asks what the file says, and gives back what it was told. --log
 appends one JSON line for each thing that only the server can see. --time-out says how long a legacy client may take to
@@ -28,6 +28,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import UrlElicitationRequiredError
+from over_http import host
 from pydantic import TypeAdapter
 
 if sys.version_info < (3, 11):
@@ -40,6 +41,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("talk")
 parser.add_argument("--log")
 parser.add_argument("--time-out", type=int, default=60_000)
+parser.add_argument("--http", type=int)
+# It speaks both, as its client wants.
+parser.add_argument("--era", choices=["modern", "legacy"])
+parser.add_argument("--sse", action="store_true")
 given = parser.parse_args()
 with open(given.talk, encoding="utf-8") as file:
     talk = json.load(file)
@@ -256,9 +261,13 @@ async def main() -> None:
     )
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="talk-server"))
     told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    options = server.create_initialization_options(told)
     try:
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options(told))
+        if given.http is not None:
+            await host(server, given.http, sse=given.sse, options=options)
+        else:
+            async with stdio_server() as (read, write):
+                await server.run(read, write, options)
     except BaseExceptionGroup as group:
         log(event="end", ok=False, why=repr(group.exceptions))
     else:

@@ -20,7 +20,8 @@ pub const MAX_FIELD: usize = 8 << 10;
 pub enum Sse {
     /// An event with data
     Event(Event),
-    /// An event whose data was longer than the limit; those before and after it are not touched by that
+    /// An event whose data was longer than the limit, or whose type was longer than [`MAX_FIELD`] (and is not told);
+    /// those before and after it are not touched by that
     TooLong {
         /// Its type, as in [`Event::kind`]
         kind: Option<Bytes>,

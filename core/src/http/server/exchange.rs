@@ -1,6 +1,7 @@
 //! One exchange: what is known of its request, and what its response is.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,6 +9,7 @@ use super::mirror::Mirror;
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
+use crate::server::exchange::Spare;
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -69,7 +71,7 @@ pub(super) struct Exchange {
     pub(super) kind: Kind,
     pub(super) phase: Phase,
     pub(super) form: Form,
-    pub(super) mirror: Box<Mirror>,
+    pub(super) mirror: Mirror,
     pub(super) body: Body,
     /// All of the body has come
     pub(super) complete: bool,
@@ -89,6 +91,12 @@ pub(super) struct Exchange {
     pub(super) greets: bool,
     pub(super) response: Option<Response>,
     pub(super) out: Outbox,
+    /// Memory for the fields of the response
+    spare_fields: Fields,
+    /// Memory for the stream, or what was left of it
+    pub(super) spare: Spare,
+    /// It is one of its session's calls
+    pub(super) counted: bool,
     /// Nothing will be added to `out`
     pub(super) done: bool,
     /// The client is not there
@@ -100,12 +108,13 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(kind: Kind, now: Instant) -> Self {
+    pub(super) fn new(kind: Kind, now: Instant, parts: &mut Parts) -> Self {
+        let parts = core::mem::take(parts);
         Self {
             kind,
             phase: Phase::Body,
             form: Form::Undecided,
-            mirror: Box::default(),
+            mirror: Mirror::new(parts.text),
             body: Body::None,
             complete: false,
             principal: None,
@@ -117,7 +126,10 @@ impl Exchange {
             modern: false,
             greets: false,
             response: None,
-            out: Outbox::default(),
+            out: parts.out,
+            spare_fields: parts.fields,
+            spare: parts.stream,
+            counted: false,
             done: false,
             gone: false,
             marked: false,
@@ -125,14 +137,49 @@ impl Exchange {
         }
     }
 
+    /// Fields to begin a response with
+    pub(super) fn fields(&mut self) -> Fields {
+        core::mem::take(&mut self.spare_fields)
+    }
+
     /// Decides the response; the fields that every response has are added
     pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
         if let Some(origin) = self.mirror.cors() {
             fields.push(fields::ALLOW_ORIGIN, origin.as_bytes());
             fields.push(fields::VARY, b"Origin");
-            fields.push(fields::EXPOSE_HEADERS, fields::EXPOSED.as_bytes());
+            fields.push(fields::EXPOSE_HEADERS, fields::READ_BY_PAGES.as_bytes());
         }
         self.response = Some(Response { status, fields, size });
+    }
+}
+
+/// Memory of an exchange that is over, for the next one
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    text: String,
+    out: Outbox,
+    fields: Fields,
+    stream: Spare,
+}
+
+impl Parts {
+    /// No more than this is kept of each
+    const MOST: usize = 4 << 10;
+
+    pub(super) fn take(&mut self, x: Exchange) {
+        let mut text = x.mirror.into_text();
+        text.clear();
+        let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
+        fields.clear();
+        let mut out = x.out;
+        out.clear_for_use();
+        *self = Self { text, out, fields, stream: x.spare };
+        if self.text.capacity() > Self::MOST
+            || self.out.capacity() > Self::MOST
+            || self.stream.capacity() > Self::MOST
+        {
+            *self = Self::default();
+        }
     }
 }
 

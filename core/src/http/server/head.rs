@@ -43,7 +43,7 @@ impl Server {
         self.tick(now);
         let (path, query) = split_target(head.target);
         let kind = self.kind(head.method, path);
-        let mut exchange = Exchange::new(kind, self.now);
+        let mut exchange = Exchange::new(kind, self.now, &mut self.spare);
         exchange.mirror.read(head.fields, self.config.cors);
         let key = self.exchanges.insert(exchange);
         self.begin_ticking();
@@ -153,7 +153,7 @@ impl Server {
     fn preflight(&mut self, key: Key) {
         let mut fields = Fields::new();
         fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
-        let mut names = String::from(fields::ALLOWED);
+        let mut names = String::from(fields::SENT_BY_PAGES);
         for tool in self.tools.values() {
             for name in tool.names() {
                 names.push_str(", ");

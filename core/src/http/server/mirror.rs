@@ -44,6 +44,15 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
+    /// Nothing yet; `text` is memory
+    pub(super) fn new(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
     pub(super) fn read(&mut self, all: &[Field<'_>], keep_origin: bool) {
         for (name, value) in all {
             let mcp = name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("mcp-"));
@@ -202,9 +211,9 @@ impl Said for Check<'_> {
             _ => {}
         }
         // HTTP-033
-        let named = match vocab::mirrored_name(method) {
-            Some("uri") => uri(frame, params),
-            Some(_) => params.name.of(frame).and_then(string),
+        let named = match vocab::subject(method) {
+            Some("name") => params.name.of(frame).and_then(string),
+            Some(member) => text_member(frame, params, member),
             None => return Ok(()),
         };
         let said = self.decoded(fields::NAME, self.mirror.name)?;
@@ -246,11 +255,11 @@ impl Said for Check<'_> {
     }
 }
 
-/// `params.uri`
-fn uri<'a>(frame: &'a Bytes, params: &Params) -> Option<alloc::borrow::Cow<'a, str>> {
+/// A member of the parameters that is a string
+fn text_member<'a>(frame: &'a Bytes, params: &Params, member: &str) -> Option<alloc::borrow::Cow<'a, str>> {
     let mut found = None;
     crate::json::object_members(params.whole.of(frame)?, |name, value| {
-        if name == b"uri" {
+        if name == member.as_bytes() {
             found = string(value);
         }
     });

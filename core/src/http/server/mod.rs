@@ -38,7 +38,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::{Exchange, Kind};
+use self::exchange::{Exchange, Kind, Parts};
 use self::session::Sessions;
 use super::params::HeaderParams;
 use crate::entropy::Entropy;
@@ -96,6 +96,8 @@ pub struct Server {
     events: VecDeque<Event>,
     /// What tools want to see repeated in fields, by name
     tools: BTreeMap<Box<str>, HeaderParams>,
+    /// Memory of exchanges that are over, for the next one
+    spare: Parts,
     now: Instant,
     /// When streams are looked at next
     tick: Instant,
@@ -119,6 +121,7 @@ impl Server {
             ready: VecDeque::new(),
             events: VecDeque::new(),
             tools: BTreeMap::new(),
+            spare: Parts::default(),
             now: Instant::ZERO,
             tick: Instant::FAR,
         }
@@ -273,6 +276,18 @@ impl Server {
         self.now = self.now.max(now);
     }
 
+    /// Forgets an exchange, and keeps a little of its memory
+    fn remove(&mut self, key: Key) {
+        if let Some(x) = self.exchanges.remove(key) {
+            self.spare.take(x);
+        }
+    }
+
+    /// The exchanges of a session's calls
+    fn calls_of(&self, session: Key) -> impl Iterator<Item = (Key, &Exchange)> {
+        self.exchanges.iter().filter(move |(_, x)| x.counted && x.session == Some(session))
+    }
+
     /// Has an exchange told as ready
     fn mark(&mut self, key: Key) {
         if let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.gone) {
@@ -291,6 +306,9 @@ impl Server {
         }
         self.expire_sessions();
         let busy = self.exchanges.len() > 0;
+        if !busy {
+            self.spare = Parts::default();
+        }
         let idle = self.sessions.len() > 0;
         self.tick = match (busy, idle) {
             (true, _) => now + self.period(),

@@ -168,7 +168,7 @@ impl Server {
         match self.find_session(key) {
             Found::Session(session) => {
                 self.check_version(key, session)?;
-                let calls = self.sessions.get(session).map_or(0, |s| s.calls.len());
+                let calls = self.sessions.get(session).map_or(0, |s| s.calls as usize);
                 if is_request && calls >= self.config.max_streams_per_session {
                     return Err(overloaded("too many calls of this session are under way"));
                 }
@@ -222,7 +222,8 @@ impl Server {
             }
             Route::Alone | Route::Presumed(_) => None,
         };
-        let stream = self.engine.open_stream(now, home, key);
+        let spare = self.exchanges.get_mut(key).map(|x| core::mem::take(&mut x.spare)).unwrap_or_default();
+        let stream = self.engine.open_stream(now, home, key, spare);
         if principal.is_some() {
             self.engine.set_principal(ChannelId(home.unwrap_or(stream)), principal.as_deref());
         }
@@ -250,12 +251,13 @@ impl Server {
         if progress.open {
             x.asks = true;
             if let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) {
-                session.calls.push(key);
+                session.calls += 1;
+                x.counted = true;
             }
         } else if silent {
             let asks = x.asks;
             x.stream = None;
-            self.engine.drop_stream(self.now, stream);
+            x.spare = self.engine.drop_stream(self.now, stream);
             match (why, asks) {
                 (Some(why), _) => {
                     let error = RpcError::new(why.code(), alloc::format!("{why}"));

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::exchange::{Exchange, Form, Kind, Phase};
+use super::exchange::{Exchange, Form, Kind, Parts, Phase};
 use super::head::{Refusal, no_session, unknown_session};
 use super::replay::{self, Entry};
 use super::session::Found;
@@ -68,7 +68,7 @@ impl Server {
         if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
             outbox.move_message(&mut x.out);
         }
-        let mut fields = Fields::new();
+        let mut fields = x.fields();
         fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
         self.greet(key, &mut fields);
         if let Some(x) = self.exchanges.get_mut(key) {
@@ -158,19 +158,25 @@ impl Server {
         }
         let (kind, gone, session) = (x.kind, x.gone, x.session);
         let stream = x.stream.take();
+        let counted = core::mem::take(&mut x.counted);
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
-            session.calls.retain(|call| *call != key);
+            session.calls = session.calls.saturating_sub(u32::from(counted));
             if session.get == Some(key) {
                 session.get = None;
             }
         }
         match (stream, kind) {
-            (Some(stream), Kind::Post) => self.engine.drop_stream(self.now, stream),
+            (Some(stream), Kind::Post) => {
+                let spare = self.engine.drop_stream(self.now, stream);
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    x.spare = spare;
+                }
+            }
             (Some(channel), _) => self.engine.own_stream(channel, None),
             (None, _) => {}
         }
         if gone {
-            self.exchanges.remove(key);
+            self.remove(key);
         } else {
             self.mark(key);
         }
@@ -192,7 +198,7 @@ impl Server {
             }
         }
         self.finish(key);
-        self.exchanges.remove(key);
+        self.remove(key);
     }
 
     /// What time alone does to an exchange
@@ -263,12 +269,7 @@ impl Server {
         let record = self.sessions.get(session).filter(|_| self.config.replay_bytes > 0)?;
         let newest = match number {
             0 => Some(record.event),
-            _ => record
-                .calls
-                .iter()
-                .filter_map(|k| self.exchanges.get(*k))
-                .find(|x| x.number == number)
-                .map(|x| x.event),
+            _ => self.calls_of(session).find(|(_, x)| x.number == number).map(|(_, x)| x.event),
         };
         match &record.log {
             Some(log) => log.after(number, event, newest),
@@ -300,8 +301,7 @@ impl Server {
 
     /// Takes up the stream of a call, which supersedes whoever has it (design, 18)
     fn take_up(&mut self, key: Key, session: Key, number: u32, event: u32) {
-        let calls = self.sessions.get(session).map(|s| s.calls.clone()).unwrap_or_default();
-        let holder = calls.into_iter().find(|k| self.exchanges.get(*k).is_some_and(|x| x.number == number));
+        let holder = self.calls_of(session).find(|(_, x)| x.number == number).map(|(holder, _)| holder);
         if let Some(x) = self.exchanges.get_mut(key) {
             x.event = event;
         }
@@ -325,6 +325,7 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(from) else { return };
         let stream = x.stream.take();
         let (number, event, asks, modern, session) = (x.number, x.event, x.asks, x.modern, x.session);
+        let counted = core::mem::take(&mut x.counted);
         if let Some(stream) = stream {
             self.engine.own_stream(stream, Some(to));
         }
@@ -333,10 +334,7 @@ impl Server {
             (x.stream, x.number, x.event, x.asks, x.modern) = (stream, number, event, asks, modern);
             x.form = Form::Events;
             x.session = session;
-        }
-        if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
-            session.calls.retain(|call| *call != from);
-            session.calls.push(to);
+            x.counted = counted;
         }
     }
 
@@ -359,7 +357,7 @@ impl Server {
         if self.exchanges.get(key).is_some_and(|x| x.form == Form::Undecided) {
             self.begin_events(key);
         }
-        let mut rest = Exchange::new(Kind::Post, self.now);
+        let mut rest = Exchange::new(Kind::Post, self.now, &mut Parts::default());
         rest.gone = true;
         let rest = self.exchanges.insert(rest);
         self.hand_over(key, rest);

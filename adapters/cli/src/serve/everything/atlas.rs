@@ -52,8 +52,8 @@ impl City {
 
 const ATLAS: &str = "atlas://";
 /// A dot on the map
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' \
-                    cy='4' r='3.5' fill='%23c81e1e'/%3E%3C/svg%3E";
+const ICON: &str = "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%208%208'%3E%3Ccircle%20\
+                    cx='4'%20cy='4'%20r='3.5'%20fill='%23c81e1e'/%3E%3C/svg%3E";
 const TEMPLATE: &str = "atlas://{country}/{city}";
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,0 +1,78 @@
+//! Conversations over HTTP: those of `talk`, between ours and every SDK, in both directions and over both transports
+
+use crate::talk::{Pair, Sdk, Wire};
+
+/// Who stands where ours is to be tested.
+///
+/// `Sdk::Ours` as soon as `talker` takes `--http PORT [--sse]` as a server, and a URL in place of a command as a client.
+const fn ours(era: &'static str) -> Sdk {
+    match era.as_bytes() {
+        b"modern" => Sdk::Typescript2,
+        _ => Sdk::Typescript1,
+    }
+}
+
+const PEERS_LEGACY: [Sdk; 4] = [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python, Sdk::Rmcp];
+const PEERS_MODERN: [Sdk; 3] = [Sdk::Typescript2, Sdk::Python, Sdk::Rmcp];
+/// Those that still have the transport of 2024-11-05 on both sides; the newer TypeScript SDK has the client alone.
+const PEERS_SSE: [Sdk; 2] = [Sdk::Typescript1, Sdk::Python];
+
+#[test]
+fn our_server_asks_legacy_clients_over_http() {
+    for peer in PEERS_LEGACY {
+        Pair::over(Wire::Http, peer, ours("legacy"), "legacy").talks();
+    }
+}
+
+#[test]
+fn our_server_asks_modern_clients_over_http() {
+    for peer in PEERS_MODERN {
+        Pair::over(Wire::Http, peer, ours("modern"), "modern").talks();
+    }
+}
+
+#[test]
+fn our_client_answers_legacy_servers_over_http() {
+    for peer in PEERS_LEGACY {
+        Pair::over(Wire::Http, ours("legacy"), peer, "legacy").talks();
+    }
+}
+
+#[test]
+fn our_client_answers_modern_servers_over_http() {
+    for peer in PEERS_MODERN {
+        Pair::over(Wire::Http, ours("modern"), peer, "modern").talks();
+    }
+}
+
+#[test]
+fn our_server_asks_over_http_and_sse() {
+    for peer in [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python] {
+        Pair::over(Wire::Sse, peer, ours("legacy"), "legacy").talks();
+    }
+}
+
+#[test]
+fn our_client_answers_over_http_and_sse() {
+    for peer in PEERS_SSE {
+        Pair::over(Wire::Sse, ours("legacy"), peer, "legacy").talks();
+    }
+}
+
+#[test]
+fn older_revisions_over_http() {
+    for revision in ["2025-03-26", "2025-06-18"] {
+        for peer in PEERS_LEGACY {
+            Pair::over(Wire::Http, peer, ours("legacy"), "legacy").at(revision).talks_a_little();
+            Pair::over(Wire::Http, ours("legacy"), peer, "legacy").at(revision).talks_a_little();
+        }
+    }
+}
+
+#[test]
+fn the_oldest_revision_over_http_and_sse() {
+    for peer in PEERS_SSE {
+        Pair::over(Wire::Sse, peer, ours("legacy"), "legacy").at("2024-11-05").talks_a_little();
+        Pair::over(Wire::Sse, ours("legacy"), peer, "legacy").at("2024-11-05").talks_a_little();
+    }
+}

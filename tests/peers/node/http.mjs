@@ -1,0 +1,183 @@
+// HTTP for the programs of this folder: what hosts their servers, and what connects their clients.
+//
+// A server is given `--http PORT` (0 for any that is free) and, for the transport of 2024-11-05, `--sse`; it prints its
+// URL on stderr, and ends in good order on SIGTERM. A client is given a URL in place of a command, and `--sse` as well.
+import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
+import { getRequestListener } from '@hono/node-server';
+
+/** Keeps all events, in their order, so that a stream that was cut can be gone on with. */
+class Events {
+    #kept = [];
+
+    async storeEvent(stream, message) {
+        this.#kept.push({ stream, message });
+        return `${stream}_${this.#kept.length}`;
+    }
+
+    async replayEventsAfter(last, { send }) {
+        const split = last.lastIndexOf('_');
+        const stream = last.slice(0, split);
+        for (const [index, event] of this.#kept.entries()) {
+            const isNew = index >= Number(last.slice(split + 1)) && event.stream === stream;
+            // What only opens a stream is an empty object.
+            if (isNew && event.message.jsonrpc) await send(`${stream}_${index + 1}`, event.message);
+        }
+        return stream;
+    }
+}
+
+const PATH = '/mcp';
+const SSE_PATH = '/sse';
+
+/** Listens, says where, and sees to the end. */
+const listen = async (server, port, path, closing) => {
+    await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
+    process.on('SIGTERM', async () => {
+        await closing?.();
+        server.closeAllConnections();
+        process.exit(0);
+    });
+    console.error(`listening on http://127.0.0.1:${server.address().port}${path}`);
+};
+
+const nothing = (response, status) => response.writeHead(status).end();
+
+/**
+ * Hosts servers of the first generation, one for each session.
+ *
+ * @param build  makes one
+ */
+export const hostV1 = async (build, port, { sse = false, retry } = {}) => {
+    const sessions = new Map();
+    if (sse) {
+        const { SSEServerTransport } = await import('@modelcontextprotocol/sdk/server/sse.js');
+        const server = createServer(async (request, response) => {
+            const url = new URL(request.url, 'http://127.0.0.1');
+            if (request.method === 'GET' && url.pathname === SSE_PATH) {
+                const transport = new SSEServerTransport('/messages', response);
+                sessions.set(transport.sessionId, transport);
+                response.on('close', () => sessions.delete(transport.sessionId));
+                await build().connect(transport);
+            } else if (request.method === 'POST' && url.pathname === '/messages') {
+                const transport = sessions.get(url.searchParams.get('sessionId'));
+                if (transport === undefined) nothing(response, 404);
+                else await transport.handlePostMessage(request, response);
+            } else nothing(response, 404);
+        });
+        return listen(server, port, SSE_PATH);
+    }
+    const { StreamableHTTPServerTransport } = await import('@modelcontextprotocol/sdk/server/streamableHttp.js');
+    const server = createServer(async (request, response) => {
+        if (new URL(request.url, 'http://127.0.0.1').pathname !== PATH) return nothing(response, 404);
+        const id = request.headers['mcp-session-id'];
+        let transport = sessions.get(id);
+        if (transport === undefined) {
+            if (id !== undefined) return nothing(response, 404);
+            transport = new StreamableHTTPServerTransport({
+                sessionIdGenerator: randomUUID,
+                eventStore: new Events(),
+                retryInterval: retry,
+                onsessioninitialized: (opened) => void sessions.set(opened, transport),
+                onsessionclosed: (closed) => void sessions.delete(closed),
+            });
+            await build().connect(transport);
+        }
+        return transport.handleRequest(request, response);
+    });
+    return listen(server, port, PATH);
+};
+
+/**
+ * Hosts servers of the second generation: one for each session in the legacy era, one for each request in the modern one.
+ *
+ * @param build    makes one
+ * @param options  `era`: only this one, otherwise both; `onerror`
+ * @returns        in the modern era: `notify` tells of changes, `farewell` ends all subscriptions in good order
+ */
+export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
+    const { WebStandardStreamableHTTPServerTransport, createMcpHandler, isLegacyRequest } = await import(
+        '@modelcontextprotocol/server'
+    );
+    const sessions = new Map();
+    const legacy = async (request) => {
+        const id = request.headers.get('mcp-session-id') ?? undefined;
+        let transport = sessions.get(id);
+        if (transport === undefined) {
+            if (id !== undefined) return new Response(null, { status: 404 });
+            transport = new WebStandardStreamableHTTPServerTransport({
+                sessionIdGenerator: randomUUID,
+                eventStore: new Events(),
+                retryInterval: retry,
+                onsessioninitialized: (opened) => void sessions.set(opened, transport),
+                onsessionclosed: (closed) => void sessions.delete(closed),
+            });
+            await build().connect(transport);
+        }
+        return transport.handleRequest(request);
+    };
+    const handler = () => createMcpHandler(build, { legacy: 'reject', onerror });
+    let modern = handler();
+    const serve = async (request) => {
+        if (new URL(request.url).pathname !== PATH) return new Response(null, { status: 404 });
+        if (era === 'legacy') return legacy(request);
+        if (era === 'modern') return modern.fetch(request);
+        return (await isLegacyRequest(request.clone())) ? legacy(request) : modern.fetch(request);
+    };
+    await listen(createServer(getRequestListener(serve)), port, PATH, () => modern.close());
+    return {
+        get notify() {
+            return modern.notify;
+        },
+        // This SDK ends subscriptions with all that is open, so those who come after have another handler.
+        farewell: async () => {
+            const before = modern;
+            modern = handler();
+            await before.close();
+        },
+    };
+};
+
+export const isUrl = (word) => /^https?:\/\//.test(word);
+
+/**
+ * What connects a client to the server that its words name: a command, or a URL.
+ *
+ * @param sdk    '1' or '2'
+ * @param words  what stands behind `--`
+ */
+export const transportTo = async (sdk, words, { sse = false } = {}) => {
+    const from = async (file) =>
+        import(sdk === '1' ? `@modelcontextprotocol/sdk/client/${file}.js` : '@modelcontextprotocol/client');
+    if (isUrl(words[0])) {
+        const url = new URL(words[0]);
+        if (sse) {
+            const { SSEClientTransport } = await from('sse');
+            return new SSEClientTransport(url);
+        }
+        const { StreamableHTTPClientTransport } = await from('streamableHttp');
+        return new StreamableHTTPClientTransport(url);
+    }
+    const { StdioClientTransport } =
+        sdk === '1' ? await from('stdio') : await import('@modelcontextprotocol/client/stdio');
+    return new StdioClientTransport({ command: words[0], args: words.slice(1), stderr: 'inherit' });
+};
+
+/** Calls back with the revision that was agreed on, which the first generation keeps for its transports. */
+export const agreedVersion = (transport, agreed) => {
+    const keep = transport.setProtocolVersion?.bind(transport);
+    transport.setProtocolVersion = (version) => {
+        agreed(version);
+        keep?.(version);
+    };
+};
+
+/** Has a client of the first generation offer another revision than the newest that it knows. */
+export const offerVersion = (transport, version) => {
+    const send = transport.send.bind(transport);
+    transport.send = (message, options) => {
+        const is = message.method === 'initialize';
+        const params = is ? { ...message.params, protocolVersion: version } : message.params;
+        return send(is ? { ...message, params } : message, options);
+    };
+};

@@ -1,0 +1,366 @@
+//! The server: each tool asks what the file says, and gives back what it was told
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rmcp::model::*;
+use rmcp::service::{NotificationContext, SubscriptionSink};
+use rmcp::service::{PeerRequestOptions, RequestContext, RoleServer, ServiceError, SubscriptionContext};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, ServerHandler};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use crate::{Given, note};
+
+/// What all sessions share
+struct Shared {
+    given: Given,
+    /// Whether the page of 2025-11-25 was visited, on which the tool `gate` insists
+    visited: Mutex<bool>,
+    sinks: Mutex<Vec<SubscriptionSink>>,
+    /// Counts how often all subscriptions were ended
+    ends: watch::Sender<u32>,
+}
+
+/// One session, or one request of the modern era
+struct Talker {
+    shared: Arc<Shared>,
+    level: Mutex<LoggingLevel>,
+    subscribed: Mutex<Vec<String>>,
+}
+
+pub(crate) async fn serve(given: Given) {
+    let port = given.option("--http").expect("--http").to_owned();
+    let shared =
+        Shared { given, visited: false.into(), sinks: Mutex::default(), ends: watch::Sender::new(0) };
+    let shared = Arc::new(shared);
+    let make = Arc::clone(&shared);
+    let service = StreamableHttpService::new(
+        move || {
+            let level = LoggingLevel::Debug.into();
+            Ok(Talker { shared: Arc::clone(&make), level, subscribed: Mutex::default() })
+        },
+        Arc::new(LocalSessionManager::default()),
+        StreamableHttpServerConfig::default(),
+    );
+    let router = axum::Router::new().nest_service("/mcp", service);
+    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await.expect("a port");
+    eprintln!("listening on http://{}/mcp", listener.local_addr().expect("an address"));
+    let mut told =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("signals");
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => served.expect("to serve"),
+        _ = told.recv() => {}
+    }
+    note(shared.given.option("--log"), &json!({"event": "end", "ok": true}));
+}
+
+fn parse<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"))
+}
+
+fn failed(error: impl std::fmt::Display) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
+}
+
+/// What was said, or what is needed first
+enum Said {
+    Done(Value),
+    Needs(InputRequiredResult),
+}
+
+impl Talker {
+    fn note(&self, event: Value) {
+        note(self.shared.given.option("--log"), &event);
+    }
+
+    fn question(&self, key: &str) -> Value {
+        // With the id of a page in the modern era too, which has none: the types of this SDK insist on it.
+        self.shared.given.talk["questions"][key].clone()
+    }
+
+    async fn ask(
+        &self,
+        rounds: &Value,
+        responses: Option<InputResponses>,
+        state: Option<String>,
+        cx: &RequestContext<RoleServer>,
+    ) -> Result<Said, ErrorData> {
+        let rounds: Vec<Vec<String>> = parse(rounds.clone());
+        if is_modern(cx) {
+            return Ok(self.ask_modern(&rounds, responses, state));
+        }
+        let said = tokio::select! {
+            said = self.ask_legacy(&rounds, cx) => said?,
+            () = cx.ct.cancelled() => {
+                self.note(json!({"event": "aborted"}));
+                return Err(failed("given up"));
+            }
+        };
+        if said["said"]["page"]["action"] == "accept" {
+            tell_of_visit(cx).await?;
+        }
+        Ok(Said::Done(said))
+    }
+
+    /// By requests of our own, those of a round at once
+    async fn ask_legacy(
+        &self,
+        rounds: &[Vec<String>],
+        cx: &RequestContext<RoleServer>,
+    ) -> Result<Value, ErrorData> {
+        let patience = self.shared.given.option("--time-out").map_or(60_000, |ms| ms.parse().expect("ms"));
+        let mut said = Map::new();
+        for round in rounds {
+            let mut open = Vec::new();
+            for key in round {
+                let options = PeerRequestOptions::with_timeout(Duration::from_millis(patience));
+                let question = parse(self.question(key));
+                open.push((key, cx.peer.send_request_with_option(question, options).await.map_err(failed)?));
+            }
+            for (key, question) in open {
+                match question.await_response().await {
+                    Ok(answer) => _ = said.insert(key.clone(), serde_json::to_value(answer).map_err(failed)?),
+                    Err(ServiceError::Timeout { .. }) => {
+                        self.note(json!({"event": "gave-up"}));
+                        return Ok(json!({"timed-out": true}));
+                    }
+                    Err(ServiceError::McpError(error)) => {
+                        self.note(json!({"event": "refused", "code": error.code}));
+                        return Ok(json!({"refused": error}));
+                    }
+                    Err(other) => return Err(failed(other)),
+                }
+            }
+        }
+        Ok(json!({"said": said, "rounds": rounds.len()}))
+    }
+
+    /// What is not there yet is what is needed
+    fn ask_modern(
+        &self,
+        rounds: &[Vec<String>],
+        responses: Option<InputResponses>,
+        state: Option<String>,
+    ) -> Said {
+        let kept = state.as_deref().unwrap_or(r#"{"said":{},"rounds":0}"#);
+        let mut kept: Value = serde_json::from_str(kept).expect("our own state");
+        for (key, answer) in responses.into_iter().flatten() {
+            kept["said"][key] = answer;
+        }
+        for round in rounds {
+            if round.iter().all(|key| kept["said"].get(key).is_some()) {
+                continue;
+            }
+            kept["rounds"] = json!(kept["rounds"].as_u64().unwrap_or(0) + 1);
+            let needed = round.iter().map(|key| (key.clone(), parse(self.question(key)))).collect();
+            return Said::Needs(InputRequiredResult::new(Some(needed), Some(kept.to_string())));
+        }
+        Said::Done(kept)
+    }
+
+    async fn change(&self, what: &str, cx: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        match what {
+            "end" => self.shared.ends.send_modify(|ends| *ends += 1),
+            "visited" => {
+                *self.shared.visited.lock().expect("no panic") = true;
+                tell_of_visit(cx).await?;
+            }
+            _ if is_modern(cx) => {
+                let sinks = self.shared.sinks.lock().expect("no panic").clone();
+                for sink in sinks {
+                    // Those who did not ask for it, or are gone, are refused.
+                    let _ = match what {
+                        "tools" => sink.notify_tool_list_changed().await,
+                        "resources" => sink.notify_resource_list_changed().await,
+                        "prompts" => sink.notify_prompt_list_changed().await,
+                        uri => sink.notify_resource_updated(uri).await,
+                    };
+                }
+            }
+            "tools" => cx.peer.notify_tool_list_changed().await.map_err(failed)?,
+            "resources" => cx.peer.notify_resource_list_changed().await.map_err(failed)?,
+            "prompts" => cx.peer.notify_prompt_list_changed().await.map_err(failed)?,
+            uri => {
+                if self.subscribed.lock().expect("no panic").iter().any(|other| other == uri) {
+                    let param = ResourceUpdatedNotificationParam::new(uri);
+                    cx.peer.notify_resource_updated(param).await.map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose level is too low is left to the server in the legacy era, and to what a call says in the modern one
+    async fn log(
+        &self,
+        meta: Option<&RequestMetaObject>,
+        cx: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let meta = serde_json::to_value(meta).map_err(failed)?;
+        let rank = |level: &Value| {
+            let levels = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+            levels.iter().position(|name| level == name)
+        };
+        let least = match is_modern(cx) {
+            false => json!(*self.level.lock().expect("no panic")),
+            true => meta["io.modelcontextprotocol/logLevel"].clone(),
+        };
+        for line in self.shared.given.talk["logs"].as_array().expect("logs") {
+            if rank(&least).is_some_and(|least| rank(&line["level"]) >= Some(least)) {
+                cx.peer.notify_logging_message(parse(line.clone())).await.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_modern(cx: &RequestContext<RoleServer>) -> bool {
+    cx.protocol_version() == Some(ProtocolVersion::V_2026_07_28)
+}
+
+/// This SDK has no word of its own for it
+async fn tell_of_visit(cx: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    let visited =
+        json!({"method": "notifications/elicitation/complete", "params": {"elicitationId": "page-1"}});
+    cx.peer.send_notification(ServerNotification::CustomNotification(parse(visited))).await.map_err(failed)
+}
+
+fn text(value: &Value) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(value.to_string())])
+}
+
+impl ServerHandler for Talker {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = json!({
+            "tools": {"listChanged": true}, "prompts": {"listChanged": true}, "logging": {},
+            "resources": {"listChanged": true, "subscribe": true},
+        });
+        ServerConfig::new(parse(capabilities)).with_server_info(Implementation::new("talk-server", "3.8.0"))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let asking = self.shared.given.talk["tools"].as_object().expect("tools").keys().map(String::as_str);
+        let tools: Vec<_> = asking
+            .chain(["gate", "log", "change"])
+            .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
+            .collect();
+        Ok(parse(json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.note(json!({"event": "call", "tool": request.name}));
+        let talk = &self.shared.given.talk;
+        match &*request.name {
+            "log" => self.log(request.meta.as_ref().or(Some(&cx.meta)), &cx).await?,
+            "change" => {
+                let arguments = Value::Object(request.arguments.unwrap_or_default());
+                self.change(arguments["what"].as_str().unwrap_or_default(), &cx).await?;
+            }
+            "gate" => {
+                if !*self.shared.visited.lock().expect("no panic") {
+                    let pages = json!({"elicitations": [talk["questions"]["page"]["params"]]});
+                    return Err(ErrorData::new(ErrorCode(-32042), "URL elicitation required", Some(pages)));
+                }
+            }
+            name => {
+                let asked =
+                    self.ask(&talk["tools"][name], request.input_responses, request.request_state, &cx);
+                return Ok(match asked.await? {
+                    Said::Done(said) => text(&said).into(),
+                    Said::Needs(needed) => needed.into(),
+                });
+            }
+        }
+        Ok(text(&json!({})).into())
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let rounds = &self.shared.given.talk["prompts"][&request.name];
+        Ok(match self.ask(rounds, request.input_responses, request.request_state, &cx).await? {
+            Said::Done(said) => {
+                let content = json!({"type": "text", "text": said.to_string()});
+                parse::<GetPromptResult>(
+                    json!({"resultType": "complete", "messages": [{"role": "user", "content": content}]}),
+                )
+                .into()
+            }
+            Said::Needs(needed) => needed.into(),
+        })
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let rounds = &self.shared.given.talk["resources"][&request.uri];
+        Ok(match self.ask(rounds, request.input_responses, request.request_state, &cx).await? {
+            Said::Done(said) => {
+                let content = json!({"uri": request.uri, "text": said.to_string()});
+                let result = json!({"contents": [content], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+                parse::<ReadResourceResult>(result).into()
+            }
+            Said::Needs(needed) => needed.into(),
+        })
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *self.level.lock().expect("no panic") = request.level;
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscribed.lock().expect("no panic").push(request.uri);
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscribed.lock().expect("no panic").retain(|uri| *uri != request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut ends = self.shared.ends.subscribe();
+        self.shared.sinks.lock().expect("no panic").push(cx.sink().clone());
+        tokio::select! {
+            () = cx.cancelled() => {}
+            _ = ends.changed() => {}
+        }
+        Ok(())
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        self.note(json!({"event": "notification", "method": "notifications/roots/list_changed"}));
+    }
+}
