@@ -112,6 +112,11 @@ impl Connection {
                 self.handle(event, watch);
                 self.show_tap();
             }
+            #[cfg(feature = "http")]
+            self.wire.challenged(&mut |challenge| {
+                // Nobody answers if it panics.
+                catch(|| self.handler.challenge(challenge)).unwrap_or_default()
+            });
             if !self.flush() {
                 return;
             }
@@ -119,6 +124,10 @@ impl Connection {
     }
 
     fn show_tap(&mut self) {
+        #[cfg(feature = "http")]
+        while let Some(record) = self.wire.poll_head() {
+            let _ = catch(|| self.handler.head(&record));
+        }
         while let Some(record) = self.wire.engine().poll_tap() {
             let _ = catch(|| self.handler.tap(&record));
         }

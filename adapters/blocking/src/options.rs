@@ -48,6 +48,8 @@ pub struct Options {
     patience: Patience,
     caching: Option<Caching>,
     schemas: Option<OutputSchemas>,
+    #[cfg(feature = "http")]
+    heads: bool,
 }
 
 impl Options {
@@ -66,7 +68,17 @@ impl Options {
             schemas: Some(OutputSchemas::new(mcp_std::validate::Schemas::new())),
             #[cfg(not(feature = "validate"))]
             schemas: None,
+            #[cfg(feature = "http")]
+            heads: false,
         }
+    }
+
+    /// Has [`ClientHandler::head`] see the heads of requests and responses over HTTP
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub const fn tap_heads(mut self) -> Self {
+        self.heads = true;
+        self
     }
 
     /// Says who handles what comes from the server
@@ -142,7 +154,7 @@ impl Options {
     ///
     /// As [`Client::spawn_with`].
     pub fn spawn(self, program: impl Borrow<Program>) -> Result<Client, Error> {
-        let Self { config, mut handler, patience, caching, schemas } = self;
+        let Self { config, mut handler, patience, caching, schemas, .. } = self;
         let memory = (caching, schemas);
         let link = Link::spawn(program.borrow())?;
         let mut first = Connection::new(Box::new(Stream::new(config.clone(), link)), handler, patience);
@@ -168,7 +180,7 @@ impl Options {
     ///
     /// As [`Client::connect`].
     pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<Client, Error> {
-        let Self { config, handler, patience, caching, schemas } = self;
+        let Self { config, handler, patience, caching, schemas, .. } = self;
         let wire = Stream::new(config, Link::Stream(Box::new(stream)));
         let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
@@ -204,11 +216,11 @@ impl Options {
     /// As [`Client::connect_url`].
     #[cfg(feature = "http")]
     pub fn connect_http(self, http: mcp_proto::http::client::Config) -> Result<Client, Error> {
-        let Self { config, handler, patience, caching, schemas } = self;
+        let Self { config, handler, patience, caching, schemas, heads } = self;
         if http.endpoint().origin().secure {
             return Err(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
         }
-        let wire = Exchanges::new(config, http);
+        let wire = Exchanges::new(config, http, heads);
         let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
         Ok(ready(connection, peer, (caching, schemas)))

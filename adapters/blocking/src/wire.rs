@@ -9,6 +9,10 @@ use std::process::ExitStatus;
 
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
+#[cfg(feature = "http")]
+use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_std::child::{Ended, Patience};
 
@@ -47,6 +51,18 @@ pub(crate) trait Wire: Debug {
 
     /// What broke it, if it was not the peer who left; told once
     fn take_error(&mut self) -> Option<io::Error>;
+
+    /// The next head of a request or response, if they are kept
+    #[cfg(feature = "http")]
+    fn poll_head(&mut self) -> Option<HeadRecord> {
+        None
+    }
+
+    /// Has the application answer what the server wants to know of who asks
+    #[cfg(feature = "http")]
+    fn challenged(&mut self, answer: &mut dyn FnMut(&Challenge) -> Option<Credential>) {
+        let _ = answer;
+    }
 
     /// Calls can be made from now on
     fn opened(&mut self) {}

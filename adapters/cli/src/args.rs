@@ -330,7 +330,11 @@ pub(crate) struct Target {
     /// repeated)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
+    /// Show who we are to a server over HTTP: this token goes out with each request
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) bearer: Option<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
+    /// as http://127.0.0.1:8080/mcp, which needs no -- before it
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) server: Vec<OsString>,
 }
@@ -343,6 +347,43 @@ pub(crate) struct Revisions {
     /// Speak this revision only, 2025-06-18 for instance
     #[arg(long, value_name = "REV", value_parser = revision)]
     pub(crate) protocol_version: Option<Version>,
+}
+
+impl Target {
+    /// The URL of the server, if it is not a program
+    pub(crate) fn url(&self) -> Option<&str> {
+        url(&self.server)
+    }
+}
+
+/// The URL that stands where a server's command does
+pub(crate) fn url(server: &[OsString]) -> Option<&str> {
+    match server {
+        [only] => only.to_str().filter(|text| is_url(text)),
+        _ => None,
+    }
+}
+
+/// Whether a word can only be a URL to connect to
+fn is_url(word: &str) -> bool {
+    word.starts_with("http://") || word.starts_with("https://")
+}
+
+/// The command line with a URL where a server's command goes
+///
+/// A URL needs no `--` before it, and may stand among the options. That is not so for what serves, and there are no
+/// options whose value begins like one.
+pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
+    if serves || words.iter().any(|word| word == "--") {
+        return words;
+    }
+    if let Some(at) = words.iter().rposition(|word| word.to_str().is_some_and(is_url)) {
+        let url = words.remove(at);
+        words.extend(["--".into(), url]);
+    }
+    words
 }
 
 impl Revisions {

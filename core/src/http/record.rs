@@ -1,5 +1,6 @@
 //! Heads of requests and responses as a person may see them: without what opens doors (SEC-019).
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::fmt::Write;
 
@@ -24,6 +25,8 @@ pub struct HeadRecord {
 const REPLACEMENT: &str = "[redacted]";
 /// Characters of a target or a value that are shown
 const SHOWN: usize = 512;
+/// Heads that are kept until they are looked at
+const KEPT: usize = 64;
 
 impl HeadRecord {
     pub(crate) fn request(at: Instant, direction: Direction, head: &Request<'_>) -> Self {
@@ -65,6 +68,13 @@ impl HeadRecord {
             let _ = write!(text, "\n{name}: {}", if secret { REPLACEMENT } else { cut(&value) });
         }
         Self { at, direction, text }
+    }
+}
+
+/// Keeps a head, if heads are kept and there is room
+pub(crate) fn keep(heads: &mut Option<VecDeque<HeadRecord>>, record: impl FnOnce() -> HeadRecord) {
+    if let Some(heads) = heads.as_mut().filter(|heads| heads.len() < KEPT) {
+        heads.push_back(record());
     }
 }
 

@@ -12,7 +12,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
-use mcp_proto::http::client::{Client, Config as Http, ConnectionId, ConnectionLimits, Connections, Origin};
+use mcp_proto::http::HeadRecord;
+use mcp_proto::http::client::{
+    Challenge, Client, Config as Http, ConnectionId, ConnectionLimits, Connections, Credential, Origin,
+};
 use mcp_std::child::{Ended, Patience};
 use mcp_std::{Clock, Duplex, Interest, Poll, Ready, Socket, Source};
 
@@ -56,13 +59,18 @@ struct Connecting {
 }
 
 impl Exchanges {
-    pub(crate) fn new(config: Config, http: Http) -> Self {
+    /// `heads` says whether those of requests and responses are kept
+    pub(crate) fn new(config: Config, http: Http, heads: bool) -> Self {
         let clock = Clock::start();
         let now = clock.now();
+        let mut connections = Connections::new(ConnectionLimits::default());
+        if heads {
+            connections.tap_heads();
+        }
         let url = format!("{:?}", http.endpoint());
         Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
-            connections: Connections::new(ConnectionLimits::default()),
+            connections,
             sockets: Vec::new(),
             event: None,
             url,
@@ -236,6 +244,22 @@ impl Wire for Exchanges {
         }
         if self.connections.poll_timeout().is_some_and(|at| at <= self.now) {
             self.connections.handle_timeout(self.now);
+        }
+    }
+
+    fn poll_head(&mut self) -> Option<HeadRecord> {
+        self.connections.poll_head()
+    }
+
+    fn challenged(&mut self, answer: &mut dyn FnMut(&Challenge) -> Option<Credential>) {
+        while let Some(challenge) = self.client.poll_challenge() {
+            let credential = answer(&challenge);
+            // A person may have taken a while. Stale: the exchange is not waited for any more.
+            let now = self.tick();
+            let _ = match credential {
+                Some(credential) => self.client.authorize(now, challenge.exchange, credential),
+                None => self.client.refuse(now, challenge.exchange),
+            };
         }
     }
 

@@ -1,6 +1,6 @@
 //! `serve --http`: the demonstration server over HTTP
 
-use mcp_blocking::HttpServer;
+use mcp_blocking::{Error, HttpServer};
 use mcp_proto::Change;
 use mcp_proto::http;
 use mcp_proto::server::Config;
@@ -31,6 +31,10 @@ pub(super) fn run(
     }
     let bound = HttpServer::bind(address, config, http, watched);
     let mut server = bound.map_err(|error| {
+        let error = match error {
+            Error::Io(error) => error.to_string(),
+            other => other.to_string(),
+        };
         Failure::new(Exit::Connection, format!("cannot listen at {address}: {error}"))
             .hint("an address has a port, such as 127.0.0.1:8080; port 0 is any that is free")
     })?;

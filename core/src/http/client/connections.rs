@@ -24,8 +24,10 @@ use super::exchange::{Action, Class, ExchangeId, Failure, Open};
 use super::url::Origin;
 use crate::client::Event;
 use crate::h1;
-use crate::head::BodySize;
+use crate::head::{BodySize, Request};
+use crate::http::record::{HeadRecord, keep};
 use crate::slab::{Key, Slab};
+use crate::tap::Direction;
 use crate::time::Instant;
 
 crate::slab::key! {
@@ -109,6 +111,7 @@ pub struct Connections {
     closes: VecDeque<ConnectionId>,
     turn: u64,
     now: Instant,
+    heads: Option<VecDeque<HeadRecord>>,
 }
 
 /// What a head said, kept while the connection is borrowed
@@ -129,7 +132,18 @@ impl Connections {
             closes: VecDeque::new(),
             turn: 0,
             now: Instant::ZERO,
+            heads: None,
         }
+    }
+
+    /// Has heads kept for [`poll_head`](Self::poll_head), 64 at most
+    pub fn tap_heads(&mut self) {
+        self.heads.get_or_insert_default();
+    }
+
+    /// The next head that went or came, if they are kept
+    pub fn poll_head(&mut self) -> Option<HeadRecord> {
+        self.heads.as_mut()?.pop_front()
     }
 
     // ---- what the owner of the sockets tells ------------------------------------------------------------------
@@ -357,6 +371,9 @@ impl Connections {
                     carried.open.body = Bytes::new();
                 }
                 let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
+                keep(&mut self.heads, || {
+                    HeadRecord::response(self.now, Direction::In, head.status, fields.iter().copied())
+                });
                 let head = crate::head::Response { status: head.status, fields: &fields };
                 client.handle_head(self.now, exchange, &head);
             }
@@ -453,6 +470,11 @@ impl Connections {
             .request(now, open.method, open.url.target(), &host, &open.fields, size)
             .and_then(|()| h1.body_owned(&open.body))
             .and_then(|()| h1.end(now));
+        keep(&mut self.heads, || {
+            let fields: Vec<(&str, &[u8])> = open.fields.iter().collect();
+            let head = Request { method: open.method, target: open.url.target(), fields: &fields };
+            HeadRecord::request(now, Direction::Out, &head)
+        });
         if written.is_err() {
             // Nothing that the client asks for is refused, but a connection may be over by now.
             h1.abort(now);

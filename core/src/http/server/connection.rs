@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{ExchangeId, Server};
 use crate::h1::server::Event;
 use crate::h1::{self, Fault, Framing, Limits};
-use crate::http::HeadRecord;
+use crate::http::record::{HeadRecord, keep};
 use crate::tap::Direction;
 use crate::time::Instant;
 
@@ -337,13 +337,3 @@ impl Connection {
 fn is_held(open: &Open, server: &Server) -> bool {
     !open.complete && server.response(open.id).is_none() && !server.wants_body(open.id)
 }
-
-/// Keeps a head, if heads are kept and there is room
-fn keep(heads: &mut Option<VecDeque<HeadRecord>>, record: impl FnOnce() -> HeadRecord) {
-    if let Some(heads) = heads.as_mut().filter(|heads| heads.len() < HEADS) {
-        heads.push_back(record());
-    }
-}
-
-/// Heads that are kept until they are looked at
-const HEADS: usize = 64;
