@@ -12,7 +12,8 @@ use std::time::Duration;
 use mcp_blocking::{Client, ClientHandler, Error};
 use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, GetPromptParams, Map, ReadResourceParams};
 use mcp_proto::{
-    CallError, Capabilities, Capability, HttpAnswer, HttpError, RpcError, Version, VersionSet, client,
+    CallError, Capabilities, Capability, Fault, HttpAnswer, HttpError, RpcError, UseError, Version,
+    VersionSet, client,
 };
 
 use serde_json::{Value, json};
@@ -111,9 +112,11 @@ fn run(scenario: &str, url: &str) -> Outcome {
             }
         }
         // What is there to be seen is seen in these.
-        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {
-            client.list_tools()?;
-        }
+        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => match client.list_tools() {
+            // Some of these servers have nothing at all.
+            Ok(_) | Err(Error::Use(UseError::PeerLacks(_))) => {}
+            Err(error) => return Err(error.into()),
+        },
         other => return Err(format!("there is no such scenario: {other}").into()),
     }
     client.close()?;
@@ -145,21 +148,18 @@ fn stop_before_the_flow(flow: &str, url: &str) -> Outcome {
 
 /// The answer that an error is about
 fn refusal(error: &Error) -> Option<&HttpAnswer> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(CallError::Http(http)) = error.downcast_ref::<CallError>() {
-            if let HttpError::Answer(answer) = &**http {
-                return Some(answer);
-            }
-        }
-        if let Some(mcp_proto::Fault::Http(http)) = error.downcast_ref::<mcp_proto::Fault>() {
-            if let HttpError::Answer(answer) = &**http {
-                return Some(answer);
-            }
-        }
-        source = error.source();
+    let http = match error {
+        Error::Call(CallError::Http(http)) => http,
+        Error::Closed(closed) => match &closed.fault {
+            Fault::Http(http) => http,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    match &**http {
+        HttpError::Answer(answer) => Some(answer),
+        _ => None,
     }
-    None
 }
 
 /// Reads a document by the oldest way there is: whatever comes until the connection ends
