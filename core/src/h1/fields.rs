@@ -7,8 +7,8 @@ use super::error::Reason;
 use super::limits::Limits;
 use crate::head::{Field, Request, Response, is_token};
 
-/// Fields for which there is room on the stack; heads with more take the long way
-const FEW: usize = 32;
+/// Fields of a head that is read at first sight; one with more takes the long way
+const FEW: usize = 24;
 /// Fields that a head can have at all
 const MANY: usize = 128;
 
@@ -40,37 +40,72 @@ pub(super) enum Reply<R, F> {
     Final(R, Answered),
 }
 
+/// What came of a look at bytes that may hold a head
+pub(super) enum Look<R, F> {
+    /// A head of so many bytes, or what is wrong with it
+    Read(Result<(R, Asked), Wrong>, usize),
+    /// It is incomplete, too long, has many fields, or is odd in its lines
+    Unclear(F),
+}
+
+/// Reads the head of a request at the front of `bytes`, if one is there and has nothing odd about its lines
+///
+/// So a head that comes in one piece need not be searched for its end before it is read. What this leaves unclear is
+/// judged by what [`find_head`](super::inbox::Inbox::find_head) says, whatever it is; this only spares work.
+pub(super) fn look<R, F: FnOnce(Request<'_>, &Asked) -> R>(
+    bytes: &[u8],
+    limits: &Limits,
+    on_head: F,
+) -> Look<R, F> {
+    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FEW];
+    let mut parsed = httparse::Request::new(&mut []);
+    let read = parsed.parse_with_uninit_headers(bytes, &mut headers);
+    let Ok(httparse::Status::Complete(length)) = read else { return Look::Unclear(on_head) };
+    let head = bytes.get(..length).unwrap_or_default();
+    let plain = length <= limits.max_head
+        && parsed.headers.len() <= limits.max_fields
+        && head.ends_with(b"\r\n\r\n")
+        && parsed.headers.iter().all(|h| {
+            let at = place(head, h.name.as_bytes());
+            head.get(at.saturating_sub(2)..at) == Some(b"\r\n")
+        });
+    if !plain {
+        return Look::Unclear(on_head);
+    }
+    Look::Read(judge::<FEW, R>(head, &parsed, limits, on_head), length)
+}
+
 /// Reads the head of a request and lends it to `on_head`, unless something is wrong with it
-#[inline]
 pub(super) fn request<R>(
     head: &[u8],
     lines: usize,
     limits: &Limits,
     on_head: impl FnOnce(Request<'_>, &Asked) -> R,
 ) -> Result<(R, Asked), Wrong> {
-    match lines.saturating_sub(1) {
-        n if n <= FEW && n <= limits.max_fields => request_of::<FEW, R>(head, limits, on_head),
-        n if n <= MANY && n <= limits.max_fields => request_of::<MANY, R>(head, limits, on_head),
-        _ => Err((Reason::TooManyFields, 0)),
+    if lines.saturating_sub(1) > limits.max_fields.min(MANY) {
+        return Err((Reason::TooManyFields, 0));
+    }
+    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MANY];
+    let mut parsed = httparse::Request::new(&mut []);
+    match parsed.parse_with_uninit_headers(head, &mut headers) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {
+            judge::<MANY, R>(head, &parsed, limits, on_head)
+        }
+        read => Err(unreadable(head, read.err(), Reason::RequestLine)),
     }
 }
 
-fn request_of<const N: usize, R>(
+/// Holds what was read of a head against the rules that `httparse` does not know
+#[inline]
+fn judge<const N: usize, R>(
     head: &[u8],
+    parsed: &httparse::Request<'_, '_>,
     limits: &Limits,
     on_head: impl FnOnce(Request<'_>, &Asked) -> R,
 ) -> Result<(R, Asked), Wrong> {
-    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; N];
-    let mut parsed = httparse::Request::new(&mut []);
-    let read = parsed.parse_with_uninit_headers(head, &mut headers);
-    let (Ok(httparse::Status::Complete(length)), Some(method), Some(target), Some(minor)) =
-        (read, parsed.method, parsed.path, parsed.version)
-    else {
-        return Err(unreadable(head, read.err(), Reason::RequestLine));
-    };
-    if length != head.len() {
+    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err((Reason::RequestLine, 0));
-    }
+    };
     let old = minor == 0;
     let mut fields: [Field<'_>; N] = [("", &[]); N];
     let facts = Facts::of(parsed.headers, &mut fields, head, old)?;
@@ -222,7 +257,7 @@ impl<'a> Facts<'a> {
     fn connection(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         if header.name.eq_ignore_ascii_case("connection") {
             let mut options = header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-            self.close |= options.any(|option| option.eq_ignore_ascii_case(b"close"));
+            self.close |= options.any(|option| option.len() == 5 && option.eq_ignore_ascii_case(b"close"));
         }
         Ok(())
     }
@@ -233,13 +268,17 @@ impl<'a> Facts<'a> {
             return Ok(());
         }
         let digits = header.value;
-        if self.length.is_some()
-            || !(1..=19).contains(&digits.len())
-            || !digits.iter().all(u8::is_ascii_digit)
-        {
+        if self.length.is_some() || !(1..=19).contains(&digits.len()) {
             return Err(Reason::ContentLength);
         }
-        self.length = Some(digits.iter().fold(0, |n, d| n * 10 + u64::from(d - b'0')));
+        let mut length = 0;
+        for byte in digits {
+            if !byte.is_ascii_digit() {
+                return Err(Reason::ContentLength);
+            }
+            length = length * 10 + u64::from(byte - b'0');
+        }
+        self.length = Some(length);
         if self.chunked { Err(Reason::TwoLengths) } else { Ok(()) }
     }
 
@@ -293,20 +332,28 @@ pub(super) fn is_target(target: &str) -> bool {
 /// Whether it is a host with an optional port as `Host` has it (RFC 9110, 7.2): a name, an IPv4 address, or an address
 /// in brackets
 pub(super) fn is_host(host: &[u8]) -> bool {
-    let (name, port) = match host.iter().rposition(|b| matches!(b, b':' | b']')) {
-        Some(at) if host.get(at) == Some(&b':') => (host.get(..at).unwrap_or_default(), host.get(at + 1..)),
-        _ => (host, None),
-    };
-    let named = match name {
-        [b'[', address @ .., b']'] => {
-            !address.is_empty() && address.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
-        }
+    let (name, after) = match host {
+        [b'[', rest @ ..] => rest.split_at(leading(rest, |b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))),
         _ => {
-            !name.is_empty()
-                && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'))
+            host.split_at(leading(host, |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')))
         }
     };
-    named && port.is_none_or(|port| (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit))
+    let port = match after {
+        [b']', port @ ..] if host.first() == Some(&b'[') => port,
+        port if host.first() != Some(&b'[') => port,
+        _ => return false,
+    };
+    !name.is_empty()
+        && match port {
+            [] => true,
+            [b':', digits @ ..] => (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit),
+            _ => false,
+        }
+}
+
+/// How many bytes at the front are as they should be
+fn leading(bytes: &[u8], good: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|b| !good(*b)).unwrap_or(bytes.len())
 }
 
 /// Whether a field line, without its end, is one (RFC 9112, 5)
