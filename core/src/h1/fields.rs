@@ -65,10 +65,8 @@ pub(super) fn look<R, F: FnOnce(Request<'_>, &Asked) -> R>(
     let plain = length <= limits.max_head
         && parsed.headers.len() <= limits.max_fields
         && head.ends_with(b"\r\n\r\n")
-        && parsed.headers.iter().all(|h| {
-            let at = place(head, h.name.as_bytes());
-            head.get(at.saturating_sub(2)..at) == Some(b"\r\n")
-        });
+        // Before a name stands a line feed, whatever stands before that.
+        && parsed.headers.iter().all(|h| head.get(place(head, h.name.as_bytes()).wrapping_sub(2)) == Some(&b'\r'));
     if !plain {
         return Look::Unclear(on_head);
     }
@@ -237,16 +235,18 @@ impl<'a> Facts<'a> {
         Ok(facts)
     }
 
+    #[inline]
     fn host(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if header.name.eq_ignore_ascii_case("host") {
+        if is_named(header, b"Host", b"host") {
             self.host = Some(header.value);
             self.hosts += 1;
         }
         Ok(())
     }
 
+    #[inline]
     fn expectation(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if header.name.eq_ignore_ascii_case("expect") {
+        if is_named(header, b"Expect", b"expect") {
             let known = header.value.eq_ignore_ascii_case(b"100-continue");
             self.expects_continue |= known;
             self.expects_else |= !known;
@@ -254,8 +254,10 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
+    #[inline]
     fn connection(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if header.name.eq_ignore_ascii_case("connection") {
+        // What most clients say need not be taken apart.
+        if is_named(header, b"Connection", b"connection") && header.value != b"keep-alive" {
             let mut options = header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
             self.close |= options.any(|option| option.len() == 5 && option.eq_ignore_ascii_case(b"close"));
         }
@@ -263,8 +265,9 @@ impl<'a> Facts<'a> {
     }
 
     /// RFC 9112, 6.2 and 6.3: a length that is repeated or no number is not to be guessed at
+    #[inline]
     fn content_length(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if !header.name.eq_ignore_ascii_case("content-length") {
+        if !is_named(header, b"Content-Length", b"content-length") {
             return Ok(());
         }
         let digits = header.value;
@@ -283,8 +286,9 @@ impl<'a> Facts<'a> {
     }
 
     /// RFC 9112, 6.1 and 6.3
+    #[inline]
     fn transfer_encoding(&mut self, header: &httparse::Header<'a>, old: bool) -> Result<(), Reason> {
-        if !header.name.eq_ignore_ascii_case("transfer-encoding") {
+        if !is_named(header, b"Transfer-Encoding", b"transfer-encoding") {
             return Ok(());
         }
         if old || self.chunked || header.value.is_empty() {
@@ -296,6 +300,13 @@ impl<'a> Facts<'a> {
         self.chunked = true;
         if self.length.is_some() { Err(Reason::TwoLengths) } else { Ok(()) }
     }
+}
+
+/// Whether a field has this name, given in the two ways in which it is mostly written
+#[inline]
+fn is_named<const N: usize>(header: &httparse::Header<'_>, usual: &[u8; N], lower: &[u8; N]) -> bool {
+    let name = header.name.as_bytes();
+    name == usual || name == lower || name.eq_ignore_ascii_case(lower)
 }
 
 /// The path of a target (RFC 9112, 3.2), if it is a form that a server takes
@@ -333,10 +344,10 @@ pub(super) fn is_target(target: &str) -> bool {
 /// in brackets
 pub(super) fn is_host(host: &[u8]) -> bool {
     let (name, after) = match host {
-        [b'[', rest @ ..] => rest.split_at(leading(rest, |b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))),
-        _ => {
-            host.split_at(leading(host, |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')))
+        [b'[', rest @ ..] => {
+            rest.split_at(leading(rest, |b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.')))
         }
+        _ => host.split_at(leading(host, |b| HOST_BYTES.get(usize::from(b)) == Some(&true))),
     };
     let port = match after {
         [b']', port @ ..] if host.first() == Some(&b'[') => port,
@@ -350,6 +361,20 @@ pub(super) fn is_host(host: &[u8]) -> bool {
             _ => false,
         }
 }
+
+/// What the name of a host is made of
+static HOST_BYTES: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut rest: &[u8] = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+    while let [first, after @ ..] = rest {
+        let (_, slot) = bytes.split_at_mut(*first as usize);
+        if let [slot, ..] = slot {
+            *slot = true;
+        }
+        rest = after;
+    }
+    bytes
+};
 
 /// How many bytes at the front are as they should be
 fn leading(bytes: &[u8], good: impl Fn(u8) -> bool) -> usize {
@@ -397,5 +422,5 @@ fn is_other_version(line: &[u8], start_line: Reason) -> bool {
 
 /// Where in `head` a part of it begins
 fn place(head: &[u8], part: &[u8]) -> usize {
-    (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize).min(head.len())
+    (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize)
 }

@@ -257,6 +257,10 @@ impl Connection {
                     // What nobody wants to have any more is dropped.
                     Ok(Progress::Data(_)) if matches!(self.writing, Writing::Ended) => {}
                     Ok(Progress::End) if matches!(self.writing, Writing::Ended) => self.next(),
+                    Err(_) if matches!(self.writing, Writing::Ended) => {
+                        self.stop(false);
+                        return None;
+                    }
                     Ok(Progress::Data(data)) => return Some(Event::Body(data)),
                     Ok(Progress::End) => {
                         self.reading = Reading::Complete;
