@@ -20,7 +20,8 @@ pub const MAX_FIELD: usize = 8 << 10;
 pub enum Sse {
     /// An event with data
     Event(Event),
-    /// An event whose data was longer than the limit; those before and after it are not touched by that
+    /// An event whose data was longer than the limit, or whose type was longer than [`MAX_FIELD`] (and is not told);
+    /// those before and after it are not touched by that
     TooLong {
         /// Its type, as in [`Event::kind`]
         kind: Option<Bytes>,
@@ -93,12 +94,14 @@ impl SseDecoder {
     /// The next event, oldest first
     pub fn next_event(&mut self) -> Option<Sse> {
         if self.owned.is_empty() {
+            let before = self.reader.start;
             if self.reader.read(&self.buf) {
                 let event = self.buf.split_to(self.reader.start).freeze();
                 return Some(self.reader.take(event));
             }
-            let done = self.reader.done(&self.buf);
-            if done > 0 {
+            // Most pieces of a stream that comes slowly complete no line.
+            if self.reader.start > before {
+                let done = self.reader.done(&self.buf);
                 self.buf.advance(done);
             }
             return None;
