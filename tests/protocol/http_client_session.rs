@@ -444,6 +444,21 @@ fn a_legacy_call_that_may_be_repeated_is() {
     assert_eq!(again.body["params"], asked.body["params"]);
     lone.json(again.id, 200, &result(&again.body, answer()));
     assert_eq!(lone.done(key), Ok(answer()));
+    // Whatever it is called, and with nothing to say.
+    for method in ["x/y", "resources/list", "x/\u{e9}"] {
+        let (key, asked) = lone.calls(method, &json!({}), &once().repeatable());
+        assert_eq!(asked.body.get("params"), None);
+        lone.breaks(asked.id);
+        lone.pass(secs(1));
+        let again = lone.posted(method);
+        assert_eq!(again.body.get("params"), None);
+        lone.json(again.id, 200, &result(&again.body, json!({"resources": []})));
+        assert!(lone.done(key).is_ok());
+    }
+    let (key, asked) = lone.calls("x/\"y", &json!({}), &once().repeatable());
+    lone.breaks(asked.id);
+    lone.pass(secs(1));
+    assert!(matches!(http(lone.done(key)), HttpError::Lost { .. }));
 }
 
 // ---- sessions that are lost ----------------------------------------------------------------------------------
