@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use mcp_benches::scenario::named;
+use mcp_benches::scenario::{FloorReadEvents, ReadEvents, Scenario as _, named};
 
 /// What is small is measured as it is, what is large as bytes per second
 fn scenarios(c: &mut Criterion) {
@@ -42,6 +42,16 @@ fn scenarios(c: &mut Criterion) {
     for name in ["floor-large-legacy", "large-legacy"] {
         let mut scenario = named(name).expect("a scenario of this name");
         group.bench_function(name, |b| b.iter(|| scenario.op()));
+    }
+    group.finish();
+    let mut group = c.benchmark_group("sse");
+    for cut in ["whole", "1460", "7", "1"] {
+        let stream = format!("small-{cut}");
+        let mut ours = ReadEvents::named(&stream).expect("a stream of this name");
+        let mut floor = FloorReadEvents::named(&stream).expect("a stream of this name");
+        group.throughput(Throughput::Bytes(ours.size() as u64)).sample_size(20);
+        group.bench_function(format!("floor-{stream}"), |b| b.iter(|| floor.op()));
+        group.bench_function(stream, |b| b.iter(|| ours.op()));
     }
 }
 

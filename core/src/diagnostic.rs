@@ -53,6 +53,15 @@ pub enum Diagnostic {
     /// News that nobody subscribed to, or not with this subscription (SUB-003, SUB-004, SUB-008), or of a web page that
     /// nobody was sent to (ELIC-027); it was ignored
     UnwantedNews(Box<str>),
+    /// A tool was left out of a list, since what it wants mirrored in header fields is against the rules (XHDR-011)
+    InvalidTool {
+        /// Its name
+        name: String,
+        /// What is wrong
+        why: String,
+    },
+    /// Something odd about an HTTP exchange
+    Http(String),
     /// The peer answered in a way that contradicts the era that was settled on; a remembered verdict is worthless
     EraContradicted,
 }
@@ -81,6 +90,8 @@ impl core::fmt::Display for Diagnostic {
                 write!(f, "a request that this side never gets: `{method}` (id {id})")
             }
             Self::UnwantedNews(method) => write!(f, "a `{method}` that nobody waits for"),
+            Self::InvalidTool { name, why } => write!(f, "the tool `{name}` was left out: {why}"),
+            Self::Http(what) => f.write_str(what),
             Self::EraContradicted => f.write_str("an answer that contradicts the era that was settled on"),
         }
     }

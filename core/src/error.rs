@@ -1,7 +1,12 @@
 //! Three kinds of trouble that are never mixed up: the connection is over, one call failed, we were misused.
 
+mod http;
+
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+pub use http::{AuthChallenge, HttpAnswer, HttpError};
 
 use crate::json::EncodeError;
 use crate::raw::RawJson;
@@ -77,6 +82,15 @@ pub enum Fault {
     /// The peer sends back what it is sent: a program such as `cat`, a terminal that echoes, our own output
     #[error("the peer only sends back what it is sent, so it is no server")]
     Echo,
+    /// An HTTP exchange that everything depends on failed in a way that says nothing about the era (VER-021)
+    #[error("{0}")]
+    Http(Box<HttpError>),
+    /// Everything was tried that an MCP server could answer over HTTP (VER-031, HTTP-084)
+    #[error("no MCP server answers there: {}", .attempts.join("; "))]
+    NoServer {
+        /// What was tried, in order, each with what came
+        attempts: Vec<String>,
+    },
 }
 
 impl Fault {
@@ -147,6 +161,15 @@ pub enum CallError {
     /// The peer or the negotiated revision lacks what the call needs; found out once the connection was ready
     #[error(transparent)]
     Refused(UseError),
+    /// Over HTTP: the exchange failed before there was an answer
+    #[error("{0}")]
+    Http(Box<HttpError>),
+}
+
+impl From<HttpError> for CallError {
+    fn from(error: HttpError) -> Self {
+        Self::Http(Box::new(error))
+    }
 }
 
 /// Why a command was refused; nothing was changed and nothing sent

@@ -123,7 +123,6 @@ pub fn values<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     #[test]
     fn nothing_breaks_out_of_a_line() {
@@ -143,7 +142,7 @@ mod tests {
         ] {
             assert!(!fields.push(name, value.as_bytes()), "{name:?} {value:?}");
         }
-        let all: vec::Vec<_> = fields.iter().collect();
+        let all: Vec<_> = fields.iter().collect();
         assert_eq!(all, [("a", &b"x: y"[..]), ("B-c", b""), ("d", "\t\u{e4}".as_bytes())]);
         assert_eq!(fields.as_lines(), "a: x: y\r\nB-c: \r\nd: \t\u{e4}\r\n".as_bytes());
     }
@@ -151,7 +150,7 @@ mod tests {
     #[test]
     fn names_are_found_in_any_case_and_all_of_them() {
         let fields: [Field<'_>; 3] = [("HOST", b"a"), ("x", b"b"), ("Host", b"c")];
-        assert_eq!(values(&fields, "host").collect::<vec::Vec<_>>(), [b"a", b"c"]);
+        assert_eq!(values(&fields, "host").collect::<Vec<_>>(), [b"a", b"c"]);
     }
 
     #[test]

@@ -110,9 +110,9 @@
 //!
 //! # Layers
 //!
-//! Each is usable without those above it: [`frame::line`] cuts a byte stream into messages; [`server::Engine`] and
-//! [`client::Engine`] take and give whole messages, over whatever carries them; [`pipe`] joins the two for byte
-//! streams. [`RawJson`] is how payloads pass through: cut out of the message, not copied.
+//! Each is usable without those above it: [`frame::line`] cuts a byte stream into messages, [`frame::sse`] an event stream
+//! into events; [`server::Engine`] and [`client::Engine`] take and give whole messages, over whatever carries them;
+//! [`pipe`] joins the two for byte streams. [`RawJson`] is how payloads pass through: cut out of the message, not copied.
 //!
 //! # Features
 //!
@@ -174,7 +174,7 @@ pub use change::Change;
 pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;
-pub use error::{CallError, Fault, UseError};
+pub use error::{AuthChallenge, CallError, Fault, HttpAnswer, HttpError, UseError};
 pub use identity::{Capabilities, Implementation};
 pub use json::EncodeError;
 pub use limits::Limits;

@@ -93,24 +93,29 @@ impl Outbox {
         self.consumed
     }
 
+    /// How long the first whole message is, without its newline
+    fn message_len(&self) -> Option<usize> {
+        let mut length = 0;
+        for s in self.segments() {
+            match crate::json::find_newline(s) {
+                Some(at) => return Some(length + at),
+                None => length += s.len(),
+            }
+        }
+        None
+    }
+
+    /// Whether exactly one message is left
+    #[cfg(feature = "http")]
+    pub(crate) fn is_one_message(&self) -> bool {
+        self.message_len().is_some_and(|length| length + 1 == self.len)
+    }
+
     /// Takes out one whole message without its newline, for transports that carry messages and not bytes
     ///
     /// Not to be mixed with [`transmit`](Self::transmit) in the middle of a message.
     pub fn pop_message(&mut self) -> Option<Bytes> {
-        let mut length = 0;
-        let found = self.segments().any(|s| match crate::json::find_newline(s) {
-            Some(at) => {
-                length += at;
-                true
-            }
-            None => {
-                length += s.len();
-                false
-            }
-        });
-        if !found {
-            return None;
-        }
+        let length = self.message_len()?;
         let message = match self.front.front_mut() {
             Some(first) if first.len() > length => first.slice(..length),
             _ => {
@@ -124,6 +129,56 @@ impl Outbox {
         };
         self.consume(length + 1);
         Some(message)
+    }
+
+    /// Moves one whole message without its newline to the end of another outbox; large parts of it are not copied
+    #[cfg(feature = "http")]
+    pub(crate) fn move_message(&mut self, to: &mut Self) -> bool {
+        let Some(length) = self.message_len() else { return false };
+        let mut left = length;
+        while left > 0 {
+            let n = match self.front.front() {
+                Some(first) => {
+                    let n = left.min(first.len());
+                    to.push_bytes(&first.slice(..n));
+                    n
+                }
+                None => {
+                    let text = self.transmit();
+                    let text = text.get(..left).unwrap_or(text);
+                    to.push(text);
+                    text.len()
+                }
+            };
+            self.consume(n);
+            left -= n;
+        }
+        self.consume(1);
+        true
+    }
+
+    /// Appends bytes by copying them
+    #[cfg(feature = "http")]
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Appends what `write` appends
+    #[cfg(feature = "http")]
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mark = self.mark();
+        write(&mut self.tail);
+        self.wrote(mark);
+    }
+
+    /// Takes out the first segment if it is one that was never copied
+    #[cfg(feature = "http")]
+    pub(crate) fn pop_segment(&mut self) -> Option<Bytes> {
+        let segment = self.front.pop_front()?;
+        self.len -= segment.len();
+        self.consumed = self.consumed.wrapping_add(segment.len() as u64);
+        Some(segment)
     }
 
     /// The buffer to append to; call [`wrote`](Self::wrote) afterwards
@@ -168,6 +223,20 @@ impl Outbox {
     /// Drops everything
     pub(crate) fn clear(&mut self) {
         *self = Self { consumed: self.consumed.wrapping_add(self.len as u64), ..Self::default() };
+    }
+
+    /// Bytes that it could hold without asking for more
+    #[cfg(feature = "http")]
+    pub(crate) fn capacity(&self) -> usize {
+        self.tail.capacity()
+    }
+
+    /// Drops everything, and keeps a little memory
+    #[cfg(feature = "http")]
+    pub(crate) fn clear_for_use(&mut self) {
+        self.consume(usize::MAX);
+        self.front.clear();
+        self.consumed = 0;
     }
 
     /// Gives spare capacity back
@@ -229,8 +298,24 @@ mod tests {
         assert_eq!(o.pop_message().map(|m| m.len()), Some(SEGMENT + 3));
         assert_eq!(o.pop_message(), None);
         append(&mut o, b"\n");
+        assert!(o.is_one_message());
         assert_eq!(o.pop_message().as_deref(), Some(&b"three"[..]));
         assert!(o.is_empty());
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn messages_move_without_their_newlines() {
+        let big = Bytes::from(vec![b'x'; SEGMENT]);
+        let (mut from, mut to) = (Outbox::default(), Outbox::default());
+        append(&mut from, b"one\ntwo");
+        from.push_bytes(&big);
+        append(&mut from, b"-\nthree");
+        assert!(!from.is_one_message());
+        assert!(from.move_message(&mut to) && from.move_message(&mut to));
+        assert!(!from.move_message(&mut to) && from.len() == 5);
+        assert!(to.segments().any(|s| s.as_ptr() == big.as_ptr()), "large parts are not copied");
+        assert_eq!(drain(&mut to, 7), [&b"onetwo"[..], &big, b"-"].concat());
     }
 
     #[test]

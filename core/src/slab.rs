@@ -60,12 +60,22 @@ impl<T> Slab<T> {
             return key;
         }
         if self.slots.len() == self.slots.capacity() {
-            // Doubling from one: most slabs hold one channel, and a `Vec` would make room for four.
-            self.slots.reserve_exact(self.slots.len().max(1));
+            // Doubling from one: most slabs hold one channel, and a `Vec` would make room for four. The largest ones grow
+            // by an eighth: that many sessions are not to pay for as many again.
+            let len = self.slots.len();
+            self.slots.reserve_exact(if len < 8_192 { len.max(1) } else { len / 8 });
         }
         let key = Key { slot: u32::try_from(self.slots.len()).unwrap_or(NONE), generation: self.floor };
         self.slots.push(Slot { generation: self.floor, value: Some(value), next: NONE });
         key
+    }
+
+    /// The key of what stands in a slot
+    #[cfg(feature = "http")]
+    pub(crate) fn at(&self, slot: u32) -> Option<Key> {
+        let found = self.slots.get(slot as usize)?;
+        found.value.as_ref()?;
+        Some(Key { slot, generation: found.generation })
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {

@@ -256,6 +256,17 @@ pub(crate) fn may_need_input(method: &str) -> bool {
     matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
 }
 
+/// The member of the parameters that names what a request is about, which `Mcp-Name` repeats (HTTP-033, XHDR-036)
+#[cfg(feature = "http")]
+pub(crate) fn subject(method: &str) -> Option<&'static str> {
+    match method {
+        TOOLS_CALL | PROMPTS_GET => Some("name"),
+        RESOURCES_READ => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
 /// The row of a request; none for a method that no revision has
 #[inline]
 pub(crate) fn request(name: &str) -> Option<&'static Rule> {

@@ -2,23 +2,20 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, Event, Input, Peer, Request, SubscriptionKey, Verdict};
+use mcp_proto::client::{Engine, Event, Input, Peer, Request, SubscriptionKey, Verdict};
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
 use mcp_std::catch;
 use mcp_std::child::{Ended, Patience};
 
 use crate::client::ClientHandler;
-use crate::drive::{Drive, Opening};
 use crate::error::{Closed, Error};
-use crate::link::Link;
 use crate::memory::Memory;
+use crate::wire::Wire;
 
 /// The outcome of a call, and whether the server needed something first
 type Outcome = (Result<RawJson, CallError>, bool);
@@ -29,13 +26,11 @@ type Acknowledged = Result<SubscriptionFilter, Option<CallError>>;
 /// Who is told of the progress of one call
 pub(crate) type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
 
-/// A client on a stream, ready or not
+/// A client, ready or not
 pub(crate) struct Connection {
-    pub(crate) pipe: pipe::Client,
-    pub(crate) drive: Drive,
+    pub(crate) wire: Box<dyn Wire + Send>,
     pub(crate) handler: Box<dyn ClientHandler + Send>,
     pub(crate) memory: Memory,
-    link: Link,
     patience: Patience,
     /// Calls whose outcome nobody has taken yet, with it once it is there
     calls: Vec<(CallKey, Option<Outcome>)>,
@@ -57,20 +52,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        config: Config,
-        link: Link,
+        wire: Box<dyn Wire + Send>,
         handler: Box<dyn ClientHandler + Send>,
         patience: Patience,
     ) -> Self {
-        let mut drive = Drive::new();
-        drive.opening = Some(Opening::default());
-        let pipe = pipe::Client::new(Arc::new(config), drive.tick());
         Self {
-            pipe,
-            drive,
+            wire,
             handler,
             memory: Memory::default(),
-            link,
             patience,
             calls: Vec::new(),
             subscribing: None,
@@ -106,23 +95,28 @@ impl Connection {
     /// Writes, waits for something to happen, at most until `until`, and handles it
     pub(crate) fn turn(&mut self, until: Option<Instant>, watch: &mut Watch<'_>) {
         self.flush();
-        self.drive.wait(&mut self.pipe, self.link.io(), true, until);
+        self.wire.wait(until);
         self.settle(watch);
     }
 
     /// Writes what there is as far as it goes now; whether anything went
     pub(crate) fn flush(&mut self) -> bool {
         self.show_tap();
-        self.drive.write(&mut self.pipe, self.link.io())
+        self.wire.write()
     }
 
     /// Handles everything that was read, then writes everything, until there is nothing left to do but wait
     fn settle(&mut self, watch: &mut Watch<'_>) {
         loop {
-            while let Some(event) = self.pipe.poll_event(self.drive.now()) {
+            while let Some(event) = self.wire.poll_event() {
                 self.handle(event, watch);
                 self.show_tap();
             }
+            #[cfg(feature = "http")]
+            self.wire.challenged(&mut |challenge| {
+                // Nobody answers if it panics.
+                catch(|| self.handler.challenge(challenge)).unwrap_or_default()
+            });
             if !self.flush() {
                 return;
             }
@@ -130,7 +124,11 @@ impl Connection {
     }
 
     fn show_tap(&mut self) {
-        while let Some(record) = self.pipe.engine().poll_tap() {
+        #[cfg(feature = "http")]
+        while let Some(record) = self.wire.poll_head() {
+            let _ = catch(|| self.handler.head(&record));
+        }
+        while let Some(record) = self.wire.engine().poll_tap() {
             let _ = catch(|| self.handler.tap(&record));
         }
     }
@@ -189,19 +187,17 @@ impl Connection {
             Event::Diagnostic(diagnostic) => {
                 if let Diagnostic::Noise { line, .. } = &diagnostic {
                     self.noise.get_or_insert_with(|| line.clone());
-                    if let Some(opening) = &mut self.drive.opening {
-                        opening.is_noise(line);
-                    }
+                    self.wire.is_noise(line);
                 }
                 // One of them says that it proved wrong.
-                self.verdict = self.pipe.engine().verdict();
+                self.verdict = self.wire.engine().verdict();
                 catch(|| handler.diagnostic(&diagnostic))
             }
             Event::Ready(peer) => {
                 self.peer = Some(peer);
                 self.was_ready = true;
-                self.drive.opening = None;
-                self.verdict = self.pipe.engine().verdict();
+                self.wire.opened();
+                self.verdict = self.wire.engine().verdict();
                 Ok(())
             }
             Event::Closed(fault) => {
@@ -214,10 +210,10 @@ impl Connection {
     }
 
     fn answer(&mut self, request: &Request) {
-        let (now, handler) = (self.drive.now(), &mut self.handler);
+        let (now, handler) = (self.wire.now(), &mut self.handler);
         let outcome = catch(|| handler.request(request))
             .unwrap_or_else(|_| Err(RpcError::internal("the handler of the request panicked")));
-        let engine = self.pipe.engine();
+        let engine = self.wire.engine();
         let refused = match outcome {
             Ok(result) => match engine.respond(now, request.id, &result) {
                 Err(UseError::Encode(_)) => Some(RpcError::internal("the answer is no JSON object")),
@@ -243,8 +239,8 @@ impl Connection {
             Err(misfit) => Err(RpcError::internal(alloc::format!("the answer does not fit: {misfit}"))),
         });
         // A person may have taken a while: the deadlines of what is sent now begin now.
-        let now = self.drive.tick();
-        let engine = self.pipe.engine();
+        let now = self.wire.tick();
+        let engine = self.wire.engine();
         let refused = match outcome {
             Ok(result) => match engine.answer(now, input.id, &result) {
                 Ok(()) | Err(UseError::Stale) => None,
@@ -265,8 +261,8 @@ impl Connection {
         command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
     ) -> Result<(), Error> {
         self.check_open()?;
-        let now = self.drive.tick();
-        command(self.pipe.engine(), now).map_err(Error::Use)?;
+        let now = self.wire.tick();
+        command(self.wire.engine(), now).map_err(Error::Use)?;
         self.flush();
         Ok(())
     }
@@ -277,8 +273,8 @@ impl Connection {
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
     ) -> Result<CallKey, Error> {
         self.make_room()?;
-        let now = self.drive.tick();
-        let engine = self.pipe.engine();
+        let now = self.wire.tick();
+        let engine = self.wire.engine();
         // Outcomes that nobody takes count too.
         if self.calls.len() >= engine.config().get_limits().max_pending_calls as usize {
             return Err(Error::Use(UseError::Full("max_pending_calls")));
@@ -292,14 +288,14 @@ impl Connection {
     /// Waits until the server has taken most of what was written before, so that a server which does not read cannot
     /// make us keep more and more
     fn make_room(&mut self) -> Result<(), Error> {
-        let patience = self.pipe.engine().config().get_limits().call_timeout;
+        let patience = self.wire.engine().config().get_limits().call_timeout;
         let mut until = None;
         loop {
             self.check_open()?;
-            if !self.pipe.engine().is_congested() {
+            if !self.wire.engine().is_congested() {
                 return Ok(());
             }
-            let now = self.drive.tick();
+            let now = self.wire.tick();
             let until = *until.get_or_insert(now + patience);
             if now >= until {
                 return Err(Error::Use(UseError::Full("outbox_mark")));
@@ -329,7 +325,7 @@ impl Connection {
                 };
             }
             self.check_open()?;
-            if until.is_some_and(|at| at <= self.drive.now()) {
+            if until.is_some_and(|at| at <= self.wire.now()) {
                 return Ok(None);
             }
             self.turn(until, watch);
@@ -342,8 +338,8 @@ impl Connection {
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
         self.make_room()?;
-        let now = self.drive.tick();
-        let key = self.pipe.engine().subscribe(now, filter).map_err(Error::Use)?;
+        let now = self.wire.tick();
+        let key = self.wire.engine().subscribe(now, filter).map_err(Error::Use)?;
         self.subscribing = Some((key, None));
         loop {
             if let Some((_, Some(outcome))) = self.subscribing.take_if(|(_, outcome)| outcome.is_some()) {
@@ -374,7 +370,7 @@ impl Connection {
 
     /// The error that says all that is known about the end
     fn gone(&mut self) -> Error {
-        if let Some(error) = self.drive.take_error() {
+        if let Some(error) = self.wire.take_error() {
             return Error::Io(error);
         }
         if self.closed.is_none() {
@@ -383,15 +379,17 @@ impl Connection {
                 fault,
                 was_ready: self.was_ready,
                 program: None,
+                url: None,
                 ended: None,
                 last_words: String::new(),
                 noise: self.noise.clone(),
-                any_message: self.any_message
-                    || self.drive.opening.as_ref().is_some_and(Opening::any_message),
+                any_message: self.any_message || self.wire.any_message(),
             };
             // The end of its output comes a moment before its end.
             let wait = if closed.is_end() { LAST_BREATH } else { Duration::ZERO };
-            (closed.program, closed.ended, closed.last_words) = self.link.obituary(wait);
+            let known = self.wire.obituary(wait);
+            (closed.program, closed.url) = (known.program, known.url);
+            (closed.ended, closed.last_words) = (known.ended, known.last_words);
             self.closed = Some(Box::new(closed));
         }
         self.closed.clone().map_or_else(|| Error::closed(Fault::Closed), Error::Closed)
@@ -402,15 +400,14 @@ impl Connection {
         if core::mem::replace(&mut self.finished, true) {
             return Ok(None);
         }
-        let until = self.drive.tick() + self.patience.exit.min(LAST_WRITE);
-        let now = self.drive.now();
-        self.pipe.engine().close(now);
+        let until = self.wire.tick() + self.patience.exit.min(LAST_WRITE);
+        self.wire.close();
         self.settle(&mut None);
-        while !self.pipe.is_drained() && self.drive.now() < until {
-            self.drive.wait(&mut self.pipe, self.link.io(), false, Some(until));
+        while !self.wire.is_drained() && self.wire.now() < until {
+            self.wire.wait_closing(until);
             self.settle(&mut None);
         }
-        self.link.end(self.patience)
+        self.wire.end(self.patience)
     }
 }
 
@@ -423,7 +420,7 @@ impl Drop for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("link", &self.link)
+            .field("wire", &self.wire)
             .field("fault", &self.fault)
             .finish_non_exhaustive()
     }

@@ -14,11 +14,10 @@ use mcp_proto::model::{
 use mcp_proto::router::schema::schemars::JsonSchema;
 use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Peer, Prepared};
 use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, Sent, UseError};
-use mcp_std::Duplex;
 use serde::Serialize;
 
 use crate::handler::Failure;
-use crate::server::State;
+use crate::host::Host;
 
 /// One call, in the hands of its handler
 ///
@@ -44,8 +43,7 @@ use crate::server::State;
 /// and a cancellation that is not read yet is not noticed.
 #[derive(Debug)]
 pub struct Cx<'a> {
-    state: &'a mut State,
-    stream: Stream<'a>,
+    host: &'a mut dyn Host,
     call: &'a Call,
     over: Option<Over>,
     failure: Option<Failure>,
@@ -72,17 +70,8 @@ enum Over {
 }
 
 impl<'a> Cx<'a> {
-    pub(crate) const fn new(state: &'a mut State, stream: &'a mut dyn Duplex, call: &'a Call) -> Self {
-        let stream = Stream(stream);
-        Self {
-            state,
-            stream,
-            call,
-            over: None,
-            failure: None,
-            asking: Asking::new(),
-            next_look: Instant::ZERO,
-        }
+    pub(crate) const fn new(host: &'a mut dyn Host, call: &'a Call) -> Self {
+        Self { host, call, over: None, failure: None, asking: Asking::new(), next_look: Instant::ZERO }
     }
 
     /// Answers the call with a result, which must serialise to a JSON object
@@ -96,8 +85,8 @@ impl<'a> Cx<'a> {
     /// takes any answer, and sends none.
     pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
         self.unasked()?;
-        let now = self.state.drive.now();
-        let outcome = self.state.pipe.engine().complete(now, self.call.id(), result);
+        let now = self.host.now();
+        let outcome = self.host.engine().complete(now, self.call.id(), result);
         self.answered(outcome)
     }
 
@@ -108,8 +97,8 @@ impl<'a> Cx<'a> {
     /// As [`complete`](Self::complete).
     pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
         self.unasked()?;
-        let now = self.state.drive.now();
-        let outcome = self.state.pipe.engine().complete_raw(now, self.call.id(), result);
+        let now = self.host.now();
+        let outcome = self.host.engine().complete_raw(now, self.call.id(), result);
         self.answered(outcome)
     }
 
@@ -120,8 +109,8 @@ impl<'a> Cx<'a> {
     /// As [`complete`](Self::complete).
     pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
         self.unasked()?;
-        let now = self.state.drive.now();
-        let outcome = self.state.pipe.engine().complete_prepared(now, self.call.id(), result);
+        let now = self.host.now();
+        let outcome = self.host.engine().complete_prepared(now, self.call.id(), result);
         self.answered(outcome)
     }
 
@@ -134,8 +123,8 @@ impl<'a> Cx<'a> {
     ///
     /// As [`checkpoint`](Self::checkpoint).
     pub fn progress(&mut self, progress: Progress) -> Result<(), RpcError> {
-        let now = self.state.drive.tick();
-        if let Ok(Sent::Queued) = self.state.pipe.engine().progress(now, self.call.id(), progress) {
+        let now = self.host.tick();
+        if let Ok(Sent::Queued) = self.host.engine().progress(now, self.call.id(), progress) {
             self.next_look = now;
         }
         self.look(now)
@@ -150,7 +139,7 @@ impl<'a> Cx<'a> {
     /// When the call is over: the client cancelled it or is gone, it is too old, the server shuts down, or it was
     /// answered. Pass the error on with `?` to stop; it is not sent to anybody.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
-        let now = self.state.drive.tick();
+        let now = self.host.tick();
         self.look(now)
     }
 
@@ -160,7 +149,7 @@ impl<'a> Cx<'a> {
     ///
     /// As [`checkpoint`](Self::checkpoint), at once when it happens.
     pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
-        let until = self.state.drive.tick() + duration;
+        let until = self.host.tick() + duration;
         self.pump(until);
         self.check()
     }
@@ -286,16 +275,23 @@ impl<'a> Cx<'a> {
         logger: Option<&str>,
         data: &T,
     ) -> Result<Sent, UseError> {
-        let now = self.state.drive.tick();
-        self.state.pipe.engine().log(now, self.call.id(), level, logger, data)
+        let now = self.host.tick();
+        self.host.engine().log(now, self.call.id(), level, logger, data)
     }
 
     /// Tells everybody who wants to know that something has changed; how many that are
     ///
     /// What a [`Router`](crate::Router) lists, it tells of itself.
     pub fn publish(&mut self, change: &Change) -> usize {
-        let now = self.state.drive.tick();
-        self.state.pipe.engine().publish(now, change)
+        self.host.publish(change)
+    }
+
+    /// Has the client come back for the answer, after `retry` or the configured time, and lets its connection go meanwhile
+    ///
+    /// For calls that take long. False where there is no such thing: on byte streams, and for clients of revisions other
+    /// than 2025-11-25; then nothing has changed.
+    pub fn poll_later(&mut self, retry: Option<Duration>) -> bool {
+        self.host.poll_later(self.call.id(), retry)
     }
 
     /// Whether the call is cancelled, as far as is known; only [`progress`](Self::progress),
@@ -322,17 +318,17 @@ impl<'a> Cx<'a> {
 
     /// Who makes the call, as far as it says
     pub fn peer(&mut self) -> Peer {
-        self.state.pipe.engine().peer(self.call)
+        self.host.engine().peer(self.call)
     }
 
     /// The engine, for what has no method here: a notification of one's own, for instance
-    pub const fn engine(&mut self) -> &mut Engine {
-        self.state.pipe.engine()
+    pub fn engine(&mut self) -> &mut Engine {
+        self.host.engine()
     }
 
     /// The time, for the engine's commands
     pub fn now(&mut self) -> Instant {
-        self.state.drive.tick()
+        self.host.tick()
     }
 
     /// Remembers what the author of the handler should know, and the client is not told
@@ -396,32 +392,23 @@ impl<'a> Cx<'a> {
     fn pump(&mut self, until: Instant) {
         let mut looked = false;
         loop {
-            while let Some(event) = self.state.next_meanwhile() {
+            while let Some(event) = self.host.next_meanwhile() {
                 match event {
                     Event::Cancelled { call, reason } if call == self.call.id() => {
                         self.over = Some(Over::Cancelled(Some(reason)));
                     }
-                    event => self.state.defer(event),
+                    event => self.host.defer(event),
                 }
             }
-            if self.state.write(self.stream.0) {
+            if self.host.write() {
                 continue;
             }
-            if self.over.is_some() || (looked && self.state.drive.now() >= until) {
+            if self.over.is_some() || (looked && self.host.now() >= until) {
                 return;
             }
-            self.state.wait(self.stream.0, Some(until));
+            self.host.wait(until);
             looked = true;
         }
-    }
-}
-
-/// A stream without its type, so that handlers are not generic over it
-struct Stream<'a>(&'a mut dyn Duplex);
-
-impl core::fmt::Debug for Stream<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Stream")
     }
 }
 

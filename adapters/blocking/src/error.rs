@@ -31,6 +31,13 @@ pub enum Error {
     Answer(String),
     /// A tool answered with another structured result than it promises by its output schema (TOOL-016)
     BadResult(Box<BadResult>),
+    /// A URL that cannot be connected to; nothing was sent
+    Url {
+        /// The URL
+        url: String,
+        /// What is wrong with it, and what to do
+        why: String,
+    },
     /// Something could not be registered at a [`Router`](crate::Router); nothing was served
     Register(RegisterError),
     /// The connection is over
@@ -69,6 +76,8 @@ pub struct Closed {
     pub was_ready: bool,
     /// The server's program, if it is a process that we started
     pub program: Option<String>,
+    /// Where the server is, if it is spoken to over HTTP
+    pub url: Option<String>,
     /// How the server process ended, if it is known that it has
     pub ended: Option<ExitStatus>,
     /// The end of what it wrote to stderr; empty unless that was captured
@@ -87,11 +96,18 @@ impl Error {
             fault,
             was_ready: true,
             program: None,
+            url: None,
             ended: None,
             last_words: String::new(),
             noise: None,
             any_message: true,
         }))
+    }
+
+    /// A URL that cannot be connected to
+    #[cfg(feature = "http")]
+    pub(crate) fn url(url: &str, why: &dyn fmt::Display) -> Self {
+        Self::Url { url: url.into(), why: alloc::format!("{why}") }
     }
 
     /// Whether the connection is over: a new one is needed to go on
@@ -113,6 +129,7 @@ impl fmt::Display for Error {
             Self::Use(error) => write!(Escaped(f), "{error}"),
             Self::Answer(text) => write!(Escaped(f), "{text}"),
             Self::BadResult(bad) => write!(Escaped(f), "{bad}"),
+            Self::Url { url, why } => write!(Escaped(f), "cannot connect to {url:?}: {why}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Closed(closed) => closed.fmt(f),
         }
@@ -122,8 +139,8 @@ impl fmt::Display for Error {
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = Escaped(f);
-        let server =
-            self.program.as_ref().map_or_else(|| "the server".into(), |p| format!("the server {p:?}"));
+        let name = self.program.as_ref().or(self.url.as_ref());
+        let server = name.map_or_else(|| "the server".into(), |name| format!("the server {name:?}"));
         let only_noise = !self.was_ready && !self.any_message && self.noise.is_some();
         let is_stranger = only_noise || self.fault == Fault::Echo;
         if is_stranger {
@@ -199,6 +216,7 @@ impl core::error::Error for Error {
             | Self::Use(_)
             | Self::Answer(_)
             | Self::BadResult(_)
+            | Self::Url { .. }
             | Self::Register(_)
             | Self::Closed(_) => None,
         }

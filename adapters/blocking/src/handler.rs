@@ -1,9 +1,16 @@
 //! What a server does with what it is asked
 
+#[cfg(feature = "http")]
+use alloc::string::String;
+
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
+#[cfg(feature = "http")]
+use mcp_proto::http::server::{Denial, Token};
 use mcp_proto::router::BadResult;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, EncodeError, RpcError, UseError};
+use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
 use mcp_std::Panic;
 
 use crate::cx::{Answered, Cx};
@@ -62,6 +69,35 @@ pub trait Handler {
     /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)
     fn tap(&mut self, record: &TapRecord) {
         let _ = record;
+    }
+
+    /// Sees the head of a request or response, without its secrets (`HttpServer::tap_heads` turns this on)
+    #[cfg(feature = "http")]
+    fn head(&mut self, record: &HeadRecord) {
+        let _ = record;
+    }
+
+    /// Judges the token that a request came with: on whose behalf it is made, or why it is not let in
+    ///
+    /// Asked for each request to an HTTP server that is [protected](mcp_proto::http::server::Config::protected). By
+    /// default no token is good. A token must have been issued for this very server (SEC-001).
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    #[cfg(feature = "http")]
+    fn token(&mut self, token: &Token) -> Result<String, Denial> {
+        let _ = token;
+        Err(Denial::InvalidToken)
+    }
+
+    /// Tells `tell` the name and the input schema of each tool
+    ///
+    /// An HTTP server asks for that when it begins, and when a call has published that the tools have changed: arguments
+    /// that a schema has repeated in header fields (`x-mcp-header`) are held against these. By default nothing is told,
+    /// and nothing is compared.
+    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        let _ = tell;
     }
 
     /// Sees every other event: sessions that were opened, requests of our own that ended

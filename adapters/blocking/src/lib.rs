@@ -77,6 +77,7 @@
 //! |---|---|---|
 //! | `base64` | yes | resources that are bytes |
 //! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
+//! | `http` | yes | servers over HTTP: [`HttpServer`] |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
 //! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
 
@@ -90,16 +91,22 @@ mod cx;
 mod drive;
 mod error;
 mod handler;
+mod host;
+#[cfg(feature = "http")]
+mod http;
 mod link;
 mod memory;
 mod options;
 mod router;
 mod server;
+mod wire;
 
 pub use client::{Client, ClientHandler};
 pub use cx::{Answered, Cx};
 pub use error::{BadResult, Closed, Error};
 pub use handler::{Failure, Handler};
+#[cfg(feature = "http")]
+pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::SharedCache;
 pub use mcp_std::child::{Program, Stderr};

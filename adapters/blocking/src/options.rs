@@ -1,6 +1,8 @@
 //! How a client comes to its server
 
 use alloc::boxed::Box;
+#[cfg(feature = "http")]
+use alloc::format;
 use alloc::string::String;
 use core::borrow::Borrow;
 use core::fmt;
@@ -15,8 +17,11 @@ use mcp_std::{Duplex, SharedCache};
 use crate::client::{Client, ClientHandler};
 use crate::connection::Connection;
 use crate::error::Error;
+#[cfg(feature = "http")]
+use crate::http::Exchanges;
 use crate::link::Link;
 use crate::memory::Caching;
+use crate::wire::Stream;
 
 /// A client that is about to connect: its configuration, and what is to be there from the first message on
 ///
@@ -43,6 +48,8 @@ pub struct Options {
     patience: Patience,
     caching: Option<Caching>,
     schemas: Option<OutputSchemas>,
+    #[cfg(feature = "http")]
+    heads: bool,
 }
 
 impl Options {
@@ -61,7 +68,17 @@ impl Options {
             schemas: Some(OutputSchemas::new(mcp_std::validate::Schemas::new())),
             #[cfg(not(feature = "validate"))]
             schemas: None,
+            #[cfg(feature = "http")]
+            heads: false,
         }
+    }
+
+    /// Has [`ClientHandler::head`] see the heads of requests and responses over HTTP
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub const fn tap_heads(mut self) -> Self {
+        self.heads = true;
+        self
     }
 
     /// Says who handles what comes from the server
@@ -137,10 +154,10 @@ impl Options {
     ///
     /// As [`Client::spawn_with`].
     pub fn spawn(self, program: impl Borrow<Program>) -> Result<Client, Error> {
-        let Self { config, mut handler, patience, caching, schemas } = self;
+        let Self { config, mut handler, patience, caching, schemas, .. } = self;
         let memory = (caching, schemas);
         let link = Link::spawn(program.borrow())?;
-        let mut first = Connection::new(config.clone(), link, handler, patience);
+        let mut first = Connection::new(Box::new(Stream::new(config.clone(), link)), handler, patience);
         let error = match first.open() {
             Ok(peer) => return Ok(ready(first, peer, memory)),
             Err(error) => error,
@@ -151,7 +168,8 @@ impl Options {
         // Gone for good before the next one starts: both may want the same port or lock.
         drop(first);
         let link = Link::spawn(program.borrow())?;
-        let mut second = Connection::new(config.verdict(Some(verdict)), link, handler, patience);
+        let wire = Stream::new(config.verdict(Some(verdict)), link);
+        let mut second = Connection::new(Box::new(wire), handler, patience);
         let peer = second.open()?;
         Ok(ready(second, peer, memory))
     }
@@ -162,16 +180,61 @@ impl Options {
     ///
     /// As [`Client::connect`].
     pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<Client, Error> {
-        let Self { config, handler, patience, caching, schemas } = self;
-        let mut connection = Connection::new(config, Link::Stream(Box::new(stream)), handler, patience);
+        let Self { config, handler, patience, caching, schemas, .. } = self;
+        let wire = Stream::new(config, Link::Stream(Box::new(stream)));
+        let mut connection = Connection::new(Box::new(wire), handler, patience);
+        let peer = connection.open()?;
+        Ok(ready(connection, peer, (caching, schemas)))
+    }
+
+    /// Speaks HTTP to the server at `url`, and waits until it is ready; see [`Client::connect_url`]
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect_url`].
+    #[cfg(feature = "http")]
+    pub fn connect_url(self, url: &str) -> Result<Client, Error> {
+        let http = mcp_proto::http::client::Config::new(url);
+        self.connect_http(http.map_err(|why| Error::url(url, &why))?)
+    }
+
+    /// Speaks HTTP to a server, and waits until it is ready: as [`connect_url`](Self::connect_url), where there is more to
+    /// say than a URL, such as a token
+    ///
+    /// ```no_run
+    /// use mcp_blocking::Client;
+    /// use mcp_proto::http::client::{Config, Credential};
+    ///
+    /// let token = std::env::var("TOKEN").unwrap();
+    /// let http = Config::new("http://localhost:8080/mcp").unwrap().credential(Credential::bearer(&token).unwrap());
+    /// let client = Client::options(mcp_proto::client::Config::new("my-app", "1.0")).connect_http(http)?;
+    /// # Ok::<(), mcp_blocking::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect_url`].
+    #[cfg(feature = "http")]
+    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> Result<Client, Error> {
+        let Self { config, handler, patience, caching, schemas, heads } = self;
+        if http.endpoint().origin().secure {
+            return Err(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
+        }
+        let wire = Exchanges::new(config, http, heads);
+        let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
         Ok(ready(connection, peer, (caching, schemas)))
     }
 }
 
+/// Why there is no `https`
+#[cfg(feature = "http")]
+const NO_TLS: &str = "TLS is not spoken here: have a program on this machine that does speak it (stunnel, for instance) \
+                      forward a local port, and connect to that with http";
+
 fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Client {
     let (caching, schemas) = memory;
-    connection.memory.open(caching, connection.pipe.engine().config(), &peer);
+    connection.memory.open(caching, connection.wire.engine().config(), &peer);
     connection.memory.schemas = schemas;
     Client::new(connection, peer)
 }

@@ -9,6 +9,8 @@ use core::fmt;
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
 
+#[cfg(feature = "http")]
+use mcp_proto::http::server::{Denial, Token};
 use mcp_proto::model::{
     CallToolResult, CompletionReference, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
@@ -20,7 +22,7 @@ use mcp_proto::router::{
     Work,
 };
 use mcp_proto::server::{Call, Event};
-use mcp_proto::{Capability, RpcError};
+use mcp_proto::{Capability, RawJson, RpcError};
 use mcp_std::{Duplex, catch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -72,6 +74,8 @@ pub struct Router {
     other: Option<Other>,
     interest: Option<Interest>,
     report: Report,
+    #[cfg(feature = "http")]
+    judge: Option<Judge>,
     /// Calls were answered: what is registered from then on is news
     runs: bool,
 }
@@ -82,6 +86,9 @@ type RunFn = dyn FnMut(&mut Cx<'_>, Target<'_>) -> Result<(Answered, bool), RpcE
 type Other = Box<dyn FnMut(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
 /// Is told of a URI that is followed from now on, or no more
 type Interest = Box<dyn FnMut(&str, bool)>;
+/// Says on whose behalf a request with a token is made
+#[cfg(feature = "http")]
+type Judge = Box<dyn FnMut(&Token) -> Result<String, Denial>>;
 /// Told what the author of a handler should know; the client is told less
 type Report = Box<dyn FnMut(&Call, &Failure)>;
 type Change = Box<dyn FnOnce(&mut Router)>;
@@ -152,6 +159,8 @@ impl Router {
             other: None,
             interest: None,
             report: Box::new(|call, failure| std::eprintln!("{}: {failure}", call.method())),
+            #[cfg(feature = "http")]
+            judge: None,
             runs: false,
         }
     }
@@ -320,6 +329,14 @@ impl Router {
         self
     }
 
+    /// Judges the tokens that requests come with, where the server is
+    /// [protected](mcp_proto::http::server::Config::protected): see [`Handler::token`]
+    #[cfg(feature = "http")]
+    pub fn tokens(&mut self, judge: impl FnMut(&Token) -> Result<String, Denial> + 'static) -> &mut Self {
+        self.judge = Some(Box::new(judge));
+        self
+    }
+
     /// For changes from inside of handlers
     #[must_use]
     pub fn later(&self) -> Later {
@@ -366,6 +383,20 @@ impl Router {
     /// As [`serve_stdio`](Self::serve_stdio).
     pub fn serve<D: Duplex>(self, stream: D) -> Result<(), Error> {
         crate::serve(self.config()?, stream, self)
+    }
+
+    /// Serves HTTP at `address`, for ever; see [`HttpServer`](crate::HttpServer)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Register`] when something could not be registered; then as [`serve_http`](crate::serve_http).
+    #[cfg(feature = "http")]
+    pub fn serve_http(
+        self,
+        address: impl std::net::ToSocketAddrs,
+        http: mcp_proto::http::server::Config,
+    ) -> Result<(), Error> {
+        crate::serve_http(address, self.config()?, http, self)
     }
 
     fn noted(&mut self, added: Result<(), RegisterError>) -> &mut Self {
@@ -419,6 +450,15 @@ impl Handler for Router {
 
     fn failed(&mut self, call: &Call, failure: &Failure) {
         (self.report)(call, failure);
+    }
+
+    #[cfg(feature = "http")]
+    fn token(&mut self, token: &Token) -> Result<String, Denial> {
+        self.judge.as_mut().map_or(Err(Denial::InvalidToken), |judge| judge(token))
+    }
+
+    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        self.core.tools().for_each(|tool| tell(&tool.name, &tool.input_schema));
     }
 
     fn event(&mut self, event: &Event) {

@@ -1,20 +1,19 @@
 //! Serving: one loop that reads, runs handlers, and writes
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::pipe::{self, Pipe};
 #[cfg(feature = "crypto")]
 use mcp_proto::seal::Keys;
-use mcp_proto::server::{Call, Config, Engine, Event};
-use mcp_proto::{Fault, Instant, RpcError};
+use mcp_proto::server::{Config, Engine, Event};
+use mcp_proto::{Fault, Instant};
 use mcp_std::{Duplex, Stdio, catch};
 
-use crate::cx::Cx;
 use crate::drive::Drive;
 use crate::error::Error;
-use crate::handler::{Failure, Handler};
+use crate::handler::Handler;
+use crate::host::{self, Backlog, Host};
 
 /// Serves on this process' stdin and stdout until the input ends or the client is gone
 ///
@@ -178,59 +177,76 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     }
 
     fn handle(&mut self, event: Event) {
-        let handler = &mut self.handler;
-        // A panic ends what panicked and nothing else; the panic hook has said it.
-        let _ = match event {
-            Event::Call(call) => return self.run_handler(&call),
-            Event::Cancelled { .. } => Ok(()),
-            Event::Notification(notification) => catch(|| handler.notification(&notification)),
-            Event::Diagnostic { diagnostic, .. } => catch(|| handler.diagnostic(&diagnostic)),
-            Event::Closed { fault, .. } => {
-                self.fault = Some(fault);
-                Ok(())
-            }
-            other => catch(|| handler.event(&other)),
-        };
-    }
-
-    fn run_handler(&mut self, call: &Call) {
-        self.state.gather(&mut self.stream);
-        let mut cx = Cx::new(&mut self.state, &mut self.stream, call);
-        let outcome = catch(|| self.handler.call(&mut cx, call));
-        let failure = cx.take_failure();
-        let asking = cx.take_asking();
-        self.state.gives_up = None;
-        if let (Some(asking), Ok(_)) = (asking, &outcome) {
-            let now = self.state.drive.now();
-            if let Err(refused) = self.state.pipe.engine().ask(now, call, &asking) {
-                let _ = catch(|| self.handler.failed(call, &Failure::Ask(refused)));
-            }
+        if let Event::Closed { fault, .. } = event {
+            self.fault = Some(fault);
             return;
         }
-        let (error, failure) = match (outcome, failure) {
-            (Ok(Ok(answered)), _) if answered.is_for(call) => return,
-            // `Answered` of another call; none of this one.
-            (Ok(Ok(_)), _) => (RpcError::internal("no answer"), Some(Failure::Unanswered)),
-            (Ok(Err(error)), failure) => (error, failure),
-            (Err(panic), _) => (RpcError::internal("the handler panicked"), Some(Failure::Panicked(panic))),
-        };
-        // Refused when the call was answered after all, or is cancelled: then nobody waits for this.
-        let now = self.state.drive.now();
-        let _ = self.state.pipe.engine().fail(now, call.id(), &error);
-        if let Some(failure) = failure {
-            let _ = catch(|| self.handler.failed(call, &failure));
+        let is_call = matches!(event, Event::Call(_));
+        if is_call {
+            self.state.gather(&mut self.stream);
+        }
+        let mut host = OnStream { state: &mut self.state, stream: &mut self.stream };
+        host::handle(&mut host, &mut self.handler, &event);
+        if is_call {
+            self.state.gives_up = None;
         }
     }
 }
 
-/// Everything but the stream and the handler: what a [`Cx`] needs to keep things moving while a handler runs
+/// A stream and all that is known of it, for a handler that runs
+struct OnStream<'a> {
+    state: &'a mut State,
+    stream: &'a mut dyn Duplex,
+}
+
+impl Host for OnStream<'_> {
+    fn engine(&mut self) -> &mut Engine {
+        self.state.pipe.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.state.drive.now()
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.state.drive.tick()
+    }
+
+    fn next_meanwhile(&mut self) -> Option<Event> {
+        let now = self.state.drive.now();
+        // The end of calls is told even then.
+        if self.state.is_congested() {
+            self.state.pipe.engine().poll_event(now)
+        } else {
+            self.state.pipe.poll_event(now)
+        }
+    }
+
+    fn defer(&mut self, event: Event) {
+        self.state.backlog.push(event);
+    }
+
+    fn write(&mut self) -> bool {
+        self.state.write(self.stream)
+    }
+
+    fn wait(&mut self, until: Instant) {
+        self.state.wait(self.stream, Some(until));
+    }
+}
+
+impl core::fmt::Debug for OnStream<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OnStream").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Everything but the stream and the handler
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) pipe: pipe::Server,
-    pub(crate) drive: Drive,
-    /// What happened while a handler ran, for after it
-    backlog: VecDeque<Event>,
-    backlog_bytes: usize,
+struct State {
+    pipe: pipe::Server,
+    drive: Drive,
+    backlog: Backlog,
     /// Answers that were not written at once, so that one write may do for several
     gathered: u32,
     /// Calls for which that is not done, because handlers are slow
@@ -252,8 +268,7 @@ impl State {
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),
             drive,
-            backlog: VecDeque::new(),
-            backlog_bytes: 0,
+            backlog: Backlog::default(),
             gathered: 0,
             eager: 0,
             gives_up: None,
@@ -262,38 +277,18 @@ impl State {
     }
 
     fn next_event(&mut self) -> Option<Event> {
-        let Some(event) = self.backlog.pop_front() else { return self.pipe.poll_event(self.drive.now()) };
-        self.backlog_bytes = self.backlog_bytes.saturating_sub(cost(&event));
+        let Some(event) = self.backlog.pop() else { return self.pipe.poll_event(self.drive.now()) };
         self.gives_up = None;
         Some(event)
     }
 
-    /// The next event while a handler runs; nothing more is decoded when enough waits already
-    pub(crate) fn next_meanwhile(&mut self) -> Option<Event> {
-        let now = self.drive.now();
-        // The end of calls is told even then.
-        if self.is_congested() { self.pipe.engine().poll_event(now) } else { self.pipe.poll_event(now) }
-    }
-
-    /// Keeps an event until the handler that runs has returned
-    pub(crate) fn defer(&mut self, event: Event) {
-        if let Event::Cancelled { call, .. } = &event {
-            self.backlog.retain(|other| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
-            self.backlog_bytes = self.backlog.iter().map(cost).sum();
-            return;
-        }
-        self.backlog_bytes += cost(&event);
-        self.backlog.push_back(event);
-    }
-
     /// Whether so much waits for the handler to return that no more is taken in
-    pub(crate) fn is_congested(&mut self) -> bool {
-        let limits = self.pipe.engine().config().get_limits();
-        self.backlog.len() >= limits.max_waiting || self.backlog_bytes >= limits.max_waiting_bytes
+    fn is_congested(&mut self) -> bool {
+        self.backlog.is_full(self.pipe.engine().config().get_limits())
     }
 
     /// Writes what there is as far as it goes now; whether anything went
-    pub(crate) fn write(&mut self, stream: &mut dyn Duplex) -> bool {
+    fn write(&mut self, stream: &mut dyn Duplex) -> bool {
         let moved = self.drive.write(&mut self.pipe, stream);
         // A handler that all others wait for is not excused by what it reports.
         if moved && !self.is_congested() {
@@ -307,7 +302,7 @@ impl State {
     }
 
     /// Waits for the stream or a deadline, at most until `until`
-    pub(crate) fn wait(&mut self, stream: &mut dyn Duplex, until: Option<Instant>) {
+    fn wait(&mut self, stream: &mut dyn Duplex, until: Option<Instant>) {
         let reads = !self.is_congested();
         // Who is not read from, or was to the end, could leave unnoticed.
         let blind = !reads || !self.pipe.wants_input();
@@ -359,17 +354,6 @@ impl State {
         }
         self.write(stream);
     }
-}
-
-/// About how many bytes an event keeps
-fn cost(event: &Event) -> usize {
-    let params = match event {
-        Event::Call(call) => call.params(),
-        Event::Notification(notification) => notification.params.clone(),
-        Event::Done { outcome, .. } => outcome.as_ref().ok().cloned(),
-        _ => None,
-    };
-    size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
 }
 
 /// How often it is looked whether the client is still there, while nothing is read from it

@@ -65,9 +65,10 @@ pub(crate) enum Command {
     Listen(Listen),
     /// Measure round trips: whether the server is alive and how fast it answers
     Ping(Ping),
-    /// Be a small server on stdin and stdout, with the tools echo, add, count and fail
+    /// Be a small server on stdin and stdout, or over HTTP, with the tools echo, add, count and fail
     ///
-    /// For trying out clients. Ends when its input ends. With --everything it offers something of every kind.
+    /// For trying out clients. Ends when its input ends, or with Ctrl-C. With --everything it offers something of every
+    /// kind.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(Serve),
     /// A tour: our client and our server, in both eras, with the wire in view
@@ -262,9 +263,33 @@ pub(crate) struct Serve {
     /// In the trace, replace the values of members with this name, at any depth (may be repeated)
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
+    #[command(flatten)]
+    pub(crate) http: ServeHttp,
     /// Do one step of the demo wrong, so that a test sees it noticed
     #[arg(long = "break", value_name = "STEP", hide = true)]
     pub(crate) broken: Option<Step>,
+}
+
+/// How `serve` speaks HTTP
+#[derive(Debug, Args)]
+pub(crate) struct ServeHttp {
+    /// Serve HTTP here instead of stdin and stdout, at 127.0.0.1:8080 for instance; with port 0 the system chooses one
+    ///
+    /// The URL is printed on stderr. Who can reach the address can use the server.
+    #[arg(long = "http", value_name = "ADDR")]
+    pub(crate) address: Option<String>,
+    /// The path of the endpoint
+    #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = path)]
+    pub(crate) path: String,
+    /// Serve HTTP+SSE of 2024-11-05 as well, at /sse and /messages
+    #[arg(long, requires = "address")]
+    pub(crate) sse: bool,
+    /// Answer to this name, too, besides those of this machine: example.com or example.com:8080 (may be repeated)
+    #[arg(long, value_name = "HOST", requires = "address")]
+    pub(crate) allow_host: Vec<String>,
+    /// Let in pages of this origin, too, and let them read answers: https://app.example.com (may be repeated)
+    #[arg(long, value_name = "ORIGIN", requires = "address")]
+    pub(crate) allow_origin: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -305,7 +330,11 @@ pub(crate) struct Target {
     /// repeated)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
+    /// Show who we are to a server over HTTP: this token goes out with each request
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) bearer: Option<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
+    /// as http://127.0.0.1:8080/mcp, which needs no -- before it
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) server: Vec<OsString>,
 }
@@ -318,6 +347,43 @@ pub(crate) struct Revisions {
     /// Speak this revision only, 2025-06-18 for instance
     #[arg(long, value_name = "REV", value_parser = revision)]
     pub(crate) protocol_version: Option<Version>,
+}
+
+impl Target {
+    /// The URL of the server, if it is not a program
+    pub(crate) fn url(&self) -> Option<&str> {
+        url(&self.server)
+    }
+}
+
+/// The URL that stands where a server's command does
+pub(crate) fn url(server: &[OsString]) -> Option<&str> {
+    match server {
+        [only] => only.to_str().filter(|text| is_url(text)),
+        _ => None,
+    }
+}
+
+/// Whether a word can only be a URL to connect to
+fn is_url(word: &str) -> bool {
+    word.starts_with("http://") || word.starts_with("https://")
+}
+
+/// The command line with a URL where a server's command goes
+///
+/// A URL needs no `--` before it, and may stand among the options. That is not so for what serves, and there are no
+/// options whose value begins like one.
+pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
+    if serves || words.iter().any(|word| word == "--") {
+        return words;
+    }
+    if let Some(at) = words.iter().rposition(|word| word.to_str().is_some_and(is_url)) {
+        let url = words.remove(at);
+        words.extend(["--".into(), url]);
+    }
+    words
 }
 
 impl Revisions {
@@ -398,6 +464,12 @@ fn pause(text: &str) -> Result<Duration, String> {
         Ok(time) if time <= LONGEST => Ok(time),
         _ => Err(format!("has to lie between 0 and {} days", LONGEST.as_secs() / 86_400)),
     }
+}
+
+fn path(text: &str) -> Result<String, String> {
+    let fits =
+        text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'));
+    if fits { Ok(text.to_owned()) } else { Err("has to begin with / and to be a path alone".into()) }
 }
 
 fn revision(text: &str) -> Result<Version, String> {

@@ -100,6 +100,7 @@ impl Failure {
                 Self::failed(format!("the server does not have the capability `{capability}`"))
                     .hint("`mcp-probe inspect` shows what it has")
             }
+            Error::Url { .. } => Self::usage(error.to_string()),
             Error::Closed(closed) => Self::of_connection(closed, asked),
             other => Self::failed(other.to_string()),
         }
@@ -155,6 +156,13 @@ impl Failure {
                 Some("leave --era and --protocol-version out, so that both sides can choose".into())
             }
             _ if closed.was_ready => None,
+            Fault::HandshakeTimeout { .. } if closed.url.is_some() => Some(format!(
+                "is there an MCP server at this URL? If it is only slow, raise --connect-timeout (now {})",
+                seconds(asked.connect_timeout)
+            )),
+            _ if closed.url.is_some() => {
+                Some("is this the URL of an MCP server, its path included? --trace shows what it answers".into())
+            }
             _ if closed.noise.is_some() && !closed.any_message => Some(
                 "is this the right command, with the right arguments? A server on stdio writes nothing but messages \
                  to stdout"
@@ -194,8 +202,11 @@ impl Failure {
 
 /// What became of a connection, in a sentence
 fn connection(closed: &Closed) -> String {
-    let server =
-        closed.program.as_ref().map_or_else(|| "the server".to_owned(), |program| format!("{program:?}"));
+    let server = match (&closed.program, &closed.url) {
+        (Some(program), _) => format!("{program:?}"),
+        (None, Some(url)) => url.clone(),
+        (None, None) => "the server".to_owned(),
+    };
     let ended = closed.ended.map(|status| format!(" ({status})")).unwrap_or_default();
     match &closed.fault {
         Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. } if closed.was_ready => {

@@ -31,6 +31,7 @@ mod serve;
 mod session;
 mod trace;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -38,7 +39,7 @@ use clap::Parser;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::parse_from(args::with_server(env::args_os())).command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(&args),
         Command::Check(args) => check::run(&args),

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
 use mcp_blocking::{Client, ClientHandler, Error, Options};
+use mcp_proto::http::{self, HeadRecord};
 use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
@@ -59,11 +60,14 @@ impl Session {
             answers,
             news: news.clone(),
         };
-        let client = Options::new(config).handler(notes).patience(PATIENCE).spawn(program(
-            &target.server,
-            target.stderr,
-            &target.env,
-        )?);
+        let options = Options::new(config).handler(notes).patience(PATIENCE);
+        let client = match target.url() {
+            Some(url) => connect(options, url, target)?,
+            None if target.bearer.is_some() => {
+                return Err(Failure::usage("--bearer is for servers over HTTP: name one by its URL"));
+            }
+            None => options.spawn(program(&target.server, target.stderr, &target.env)?),
+        };
         let mut client = client.map_err(|error| Failure::of(&error, &asked))?;
         if let Some(level) = &target.log {
             match client.set_log_level(Some(level.clone())) {
@@ -92,6 +96,20 @@ impl Session {
             Err(error) => note(&error.to_string()),
         }
     }
+}
+
+/// Connects to a server over HTTP
+fn connect(mut options: Options, url: &str, target: &Target) -> Result<Result<Client, Error>, Failure> {
+    let http = http::client::Config::new(url);
+    let mut http = http.map_err(|why| Failure::usage(format!("{url} cannot be connected to: {why}")))?;
+    if let Some(token) = &target.bearer {
+        let credential = http::client::Credential::bearer(token);
+        http = http.credential(credential.map_err(|why| Failure::usage(format!("--bearer: {why}")))?);
+    }
+    if target.trace {
+        options = options.tap_heads();
+    }
+    Ok(options.connect_http(http))
 }
 
 /// What a client of ours is
@@ -227,6 +245,10 @@ impl ClientHandler for Notes {
 
     fn tap(&mut self, record: &TapRecord) {
         say(&trace::line(record, self.paint));
+    }
+
+    fn head(&mut self, record: &HeadRecord) {
+        say(&trace::head(record, self.paint));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages on the wire, for people to read
 
 use mcp_proto::RawJson;
+use mcp_proto::http::HeadRecord;
 use mcp_proto::tap::{Direction, TapRecord};
 
 use crate::escape;
@@ -19,6 +20,12 @@ pub(crate) fn short_line(record: &TapRecord, paint: Paint, width: usize) -> Stri
         Err(_) => String::from_utf8_lossy(&record.bytes).into_owned(),
     };
     show(record, paint, &cut(text, width))
+}
+
+/// A head of HTTP on one line: when, which way, and its lines
+pub(crate) fn head(record: &HeadRecord, paint: Paint) -> String {
+    let text = record.text.replace('\n', " · ");
+    line_of(record.at.as_micros(), record.direction, &text, paint)
 }
 
 fn show(record: &TapRecord, paint: Paint, text: &str) -> String {

@@ -13,6 +13,7 @@
 //! | this process' stdin and stdout | [`Stdio`] |
 //! | a server process that we start | [`child::Program`], then [`child::ChildIo`] |
 //! | a TCP or Unix socket | [`Socket`] |
+//! | many sockets, on one thread | [`Listener`], [`Poll`] |
 //! | anything with `Read` and `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
@@ -22,7 +23,8 @@
 //! # Platforms
 //!
 //! On Unix every wait is one `poll(2)`; no thread is started. Where pipes cannot be polled (Windows), the
-//! same types run two threads per stream behind the same interface. Process groups, `SIGTERM` and the stdout
+//! same types run two threads per stream behind the same interface; [`Listener`] and [`Socket::connect`] are refused as
+//! unsupported there. Process groups, `SIGTERM` and the stdout
 //! guard exist on Unix only; the items say so.
 
 #![forbid(unsafe_code)]
@@ -36,6 +38,11 @@ mod clock;
 mod duplex;
 pub mod entropy;
 mod memory;
+#[cfg(unix)]
+mod net;
+#[cfg(not(unix))]
+#[path = "net_other.rs"]
+mod net;
 #[cfg(unix)]
 mod readiness;
 mod socket;
@@ -59,6 +66,7 @@ pub use catch::{Panic, catch};
 pub use clock::Clock;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
 pub use memory::{MemoryEnd, memory_pair};
+pub use net::{Listener, Poll, Source, is_exhausted};
 pub use socket::Socket;
 pub use stdio::Stdio;
 #[cfg(unix)]

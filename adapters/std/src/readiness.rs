@@ -93,4 +93,4 @@ const HALF: PollFlags = PollFlags::RDHUP;
 const HALF: PollFlags = PollFlags::empty();
 
 /// Some systems count the timeout in milliseconds in an `int`; callers loop, so an early end does no harm
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

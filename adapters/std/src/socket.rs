@@ -39,6 +39,13 @@ impl Socket {
     }
 }
 
+#[cfg(unix)]
+impl std::os::fd::AsFd for Socket {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Duplex for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf)
@@ -106,7 +113,7 @@ mod polled {
             Ok(Self::Unix(stream))
         }
 
-        fn as_fd(&self) -> BorrowedFd<'_> {
+        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
             on!(self, stream => stream.as_fd())
         }
     }

@@ -1,5 +1,7 @@
 //! The work that is measured, one `op` at a time.
 
+mod h1;
+mod http;
 mod large;
 mod lists;
 mod memory;
@@ -9,8 +11,11 @@ mod parts;
 mod router;
 mod seal;
 mod server;
+mod sse;
 mod talk;
 
+pub use h1::{Ask, Exchange, FloorHead, Head};
+pub use http::{HttpCall, sessions};
 pub use large::{FloorLarge, Large};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
 pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
@@ -20,6 +25,7 @@ pub use parts::{FloorEnvelope, FrameEnvelope};
 pub use router::{Match, RawCall, RawList, TypedCall, TypedList};
 pub use seal::{Open, Seal};
 pub use server::{Core, FloorCore};
+pub use sse::{FloorReadEvents, ReadEvents};
 pub use talk::{Conversation, server_waiting};
 
 use core::time::Duration;
@@ -39,6 +45,10 @@ pub trait Scenario {
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
+        "floor-h1-head" => return Some(Box::new(FloorHead)),
+        "h1-head" => return Some(Box::new(Head::new())),
+        "h1-server" => return Some(Box::new(Exchange::new())),
+        "h1-client" => return Some(Box::new(Ask::new())),
         "news" => return Some(Box::new(News::new())),
         "seal" => return Some(Box::new(Seal::new())),
         "open" => return Some(Box::new(Open::new())),
@@ -52,6 +62,12 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
         let (templates, value) = rest.split_once('-')?;
         return Some(Box::new(Match::new(templates.parse().ok()?, value.parse().ok()?)));
     }
+    if let Some(name) = name.strip_prefix("sse-") {
+        return ReadEvents::named(name).map(|s| Box::new(s) as _);
+    }
+    if let Some(name) = name.strip_prefix("floor-sse-") {
+        return FloorReadEvents::named(name).map(|s| Box::new(s) as _);
+    }
     let (kind, era) = name.rsplit_once('-')?;
     let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
     Some(match kind {
@@ -60,6 +76,7 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
         "floor-core" => Box::new(FloorCore::new(era)),
         "core" => Box::new(Core::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
+        "http" => Box::new(HttpCall::new(era)),
         "talk" => Box::new(Conversation::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),
         "raw-call" => Box::new(RawCall::new(era)),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::inbound::InCall;
 use super::link::Link;
+use super::side::Side;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::rpc::envelope::Malformed;
@@ -45,9 +46,12 @@ pub(crate) fn members(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Malf
     if count > limits.max_batch || count == 0 { Err(Malformed::Batch) } else { Ok(members) }
 }
 
-impl<X> Link<X> {
+impl<X: Side> Link<X> {
     /// Begins the answer to a batch; [`close_batch`](Self::close_batch) when all members have been received
     pub(crate) fn open_batch(&mut self, channel: Key) -> Key {
+        if let Some(c) = self.channels.get_mut(channel) {
+            c.extra.begun();
+        }
         self.batches.insert(Batch { channel, out: Vec::new(), open: 1 })
     }
 
@@ -95,6 +99,9 @@ impl<X> Link<X> {
             return;
         }
         let Some(batch) = self.batches.remove(key) else { return };
+        if let Some(c) = self.channels.get_mut(batch.channel) {
+            c.extra.ended(batch.channel, &mut self.shared);
+        }
         if !batch.out.is_empty() {
             self.send(batch.channel, |out| {
                 out.push(b'[');

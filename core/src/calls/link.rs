@@ -15,6 +15,7 @@ use bytes::Bytes;
 use super::batch::Batch;
 use super::inbound::{Inbound, Index};
 use super::outbound::{Match, OutCall, Outbound};
+use super::side::Side;
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
@@ -71,7 +72,7 @@ pub(crate) struct Channel<X> {
 pub(crate) type Ended = (Key, Result<RawJson, CallError>);
 
 #[derive(Debug)]
-pub(crate) struct Link<X> {
+pub(crate) struct Link<X: Side> {
     pub(crate) limits: Arc<Limits>,
     pub(crate) channels: Slab<Channel<X>>,
     pub(crate) inbound: Inbound,
@@ -85,9 +86,11 @@ pub(crate) struct Link<X> {
     trim_at: Option<Instant>,
     /// Which [`Timer::Opening`] is meant
     pub(crate) opening: u32,
+    /// What the engine keeps once for all channels
+    pub(crate) shared: X::Shared,
 }
 
-impl<X> Link<X> {
+impl<X: Side> Link<X> {
     pub(crate) fn new(limits: Arc<Limits>, hidden: &[String]) -> Self {
         let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, hidden.to_vec())));
         Self {
@@ -102,6 +105,7 @@ impl<X> Link<X> {
             last_active: Instant::ZERO,
             trim_at: None,
             opening: 0,
+            shared: X::Shared::default(),
         }
     }
 
@@ -211,6 +215,11 @@ impl<X> Link<X> {
         })
     }
 
+    /// The channel that has the ids, the session and the peer of this one: most often itself
+    pub(crate) fn home(&self, channel: Key) -> Key {
+        self.channels.get(channel).and_then(|c| c.extra.home()).unwrap_or(channel)
+    }
+
     pub(crate) fn open_channels(&self) -> Vec<Key> {
         self.channels.iter().map(|(key, _)| key).collect()
     }
@@ -253,6 +262,7 @@ impl<X> Link<X> {
     pub(crate) fn sent(&mut self, channel: Key, mark: usize) {
         let Some(c) = self.channels.get_mut(channel) else { return };
         c.outbox.wrote(mark);
+        c.extra.sent(channel, &mut self.shared);
         if let Some(tap) = &mut self.tap {
             let message = c.outbox.tail().get(mark..).unwrap_or_default();
             tap.record(self.now, Direction::Out, ChannelId(channel), message);
@@ -285,6 +295,9 @@ impl<X> Link<X> {
         id: Option<&RequestId>,
         error: &RpcError,
     ) {
+        if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
+            c.extra.failed(error.code);
+        }
         self.send_or_gather(channel, batch, id, |out| encode::error(out, id, error));
     }
 

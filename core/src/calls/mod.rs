@@ -7,4 +7,5 @@ pub(crate) mod inbound;
 pub(crate) mod link;
 pub(crate) mod ours;
 pub(crate) mod outbound;
+pub(crate) mod side;
 mod theirs;

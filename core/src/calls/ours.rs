@@ -9,6 +9,7 @@ use core::ops::Range;
 use super::inbound::Progress;
 use super::link::{Link, Timer};
 use super::outbound::{Match, Outbound};
+use super::side::Side;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{EncodeError, Noted, append_one_line, object_members, read, string, write_int, write_str};
@@ -105,7 +106,7 @@ pub(crate) fn kept_parts(kept: &[u8]) -> (&str, &[u8], Option<&[u8]>) {
     (method, params, lines.next())
 }
 
-impl<X> Link<X> {
+impl<X: Side> Link<X> {
     /// Sends a request of ours and arms its deadline; on an error nothing was sent
     ///
     /// `params` appends the parameter object, which is opened again for `_meta`.
@@ -178,13 +179,14 @@ impl<X> Link<X> {
         bytes
     }
 
-    /// Who an answer on `channel` is for
+    /// Who an answer on `channel` is for, or on any stream whose home that is
     pub(crate) fn match_answer(&self, channel: Key, id: &RequestId) -> Match {
         let found = self.outbound.lookup(id);
         let Match::Live(key) = found else { return found };
         match self.outbound.calls.get(key) {
-            Some(c) if c.channel == channel && c.queued.is_none() && !c.parked => found,
-            Some(c) if c.channel == channel && c.parked => Match::Late,
+            Some(c) if self.home(c.channel) != channel => Match::Unknown,
+            Some(c) if c.queued.is_none() && !c.parked => found,
+            Some(c) if c.parked => Match::Late,
             _ => Match::Unknown,
         }
     }

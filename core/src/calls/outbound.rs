@@ -35,11 +35,21 @@ pub struct CallOptions {
     /// Further `_meta` members: a JSON object. Keys that belong to the protocol are refused; trace context
     /// (`traceparent`, `tracestate`, `baggage`) goes here.
     pub meta: Option<crate::raw::RawJson>,
+    /// Whether to make the call twice does no harm: over HTTP it is sent again, under a new id, when its answer was
+    /// lost (HTTP-044; default no)
+    pub repeatable: bool,
 }
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { timeout: None, total: None, progress: false, progress_resets: true, meta: None }
+        Self {
+            timeout: None,
+            total: None,
+            progress: false,
+            progress_resets: true,
+            meta: None,
+            repeatable: false,
+        }
     }
 }
 
@@ -68,6 +78,13 @@ impl CallOptions {
     #[must_use]
     pub const fn with_progress(mut self) -> Self {
         self.progress = true;
+        self
+    }
+
+    /// Says that to make the call twice does no harm
+    #[must_use]
+    pub const fn repeatable(mut self) -> Self {
+        self.repeatable = true;
         self
     }
 
@@ -112,6 +129,7 @@ pub(crate) struct OutCall {
     pub(crate) total_is_set: bool,
     pub(crate) wants_progress: bool,
     pub(crate) progress_resets: bool,
+    pub(crate) repeatable: bool,
     pub(crate) last_progress: f64,
     pub(crate) timeout: Duration,
     /// Ends the call if nothing is heard until then
@@ -156,6 +174,7 @@ impl OutCall {
             total_is_set: options.total.is_some(),
             wants_progress: options.progress,
             progress_resets: options.progress_resets,
+            repeatable: options.repeatable,
             last_progress: f64::NEG_INFINITY,
             timeout,
             idle_at: now + timeout,

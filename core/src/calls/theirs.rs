@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use super::inbound::{InCall, Progress, Reporting, Sent};
 use super::link::{Link, Timer};
+use super::side::Side;
 use crate::error::UseError;
 use crate::json::{Serializer, object_members, string, write_str};
 use crate::rpc::{RequestId, RpcError, encode};
@@ -16,12 +17,16 @@ use crate::time::Instant;
 use crate::version::Version;
 use crate::vocab;
 
-impl<X> Link<X> {
+impl<X: Side> Link<X> {
     /// Enters a call; none when one with its id is in flight
     pub(crate) fn begin(&mut self, call: InCall) -> Option<Key> {
         let (expires, batch) = (call.expires, call.batch);
-        let c = self.channels.get_mut(call.channel)?;
+        let (stream, home) = (call.channel, self.home(call.channel));
+        let c = self.channels.get_mut(home)?;
         let key = self.inbound.insert(&mut c.live, call)?;
+        if let Some(c) = self.channels.get_mut(stream) {
+            c.extra.begun();
+        }
         self.deadlines.arm(expires, Timer::Age(key));
         if let Some(batch) = batch {
             self.join_batch(batch);
@@ -29,26 +34,30 @@ impl<X> Link<X> {
         Some(key)
     }
 
-    /// Whether a call with this id is being worked on
+    /// Whether a call with this id is being worked on; `channel` is the home of its stream
     pub(crate) fn is_live(&self, channel: Key, id: &RequestId) -> bool {
         self.channels.get(channel).is_some_and(|c| self.inbound.find(&c.live, id).is_some())
     }
 
     /// Takes a call out of the tables
     pub(crate) fn end_call(&mut self, key: Key) -> Option<InCall> {
-        let channel = self.inbound.calls.get(key)?.channel;
-        let record = match self.channels.get_mut(channel) {
+        let stream = self.inbound.calls.get(key)?.channel;
+        let home = self.home(stream);
+        let record = match self.channels.get_mut(home) {
             Some(c) => self.inbound.remove(&mut c.live, key),
             None => self.inbound.calls.remove(key),
         };
+        if let Some(c) = self.channels.get_mut(stream) {
+            c.extra.ended(stream, &mut self.shared);
+        }
         self.sweep();
         record
     }
 
     /// Gives a call another key: the one that it had is stale from now on
     pub(crate) fn rekey(&mut self, key: Key) -> Option<Key> {
-        let channel = self.inbound.calls.get(key)?.channel;
-        let c = self.channels.get_mut(channel)?;
+        let home = self.home(self.inbound.calls.get(key)?.channel);
+        let c = self.channels.get_mut(home)?;
         let key = self.inbound.rekey(&mut c.live, key)?;
         // What is held back waits for a deadline, and that knew the old key.
         let due = self.inbound.calls.get(key).and_then(|call| call.progress.as_ref()?.due);

@@ -44,9 +44,11 @@ impl Engine {
         }
     }
 
-    /// Keeps what is needed to repeat a call, where the server may answer that it needs something first
+    /// Keeps what is needed to repeat a call, where the server may answer that it needs something first, or the answer
+    /// may be lost
     pub(super) fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) {
-        if self.is_modern() && vocab::may_need_input(method) {
+        let again = || self.exchanges && self.link.outbound.calls.get(key).is_some_and(|c| c.repeatable);
+        if (self.is_modern() && vocab::may_need_input(method)) || again() {
             self.kept += self.link.keep(key, written, meta);
         }
     }

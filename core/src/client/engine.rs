@@ -59,6 +59,8 @@ pub struct Engine {
     owed: usize,
     /// Where the last of them ends, counted from the first byte ever sent
     owed_until: u64,
+    /// Each message travels in an HTTP exchange of its own, which says more than silence does
+    pub(super) exchanges: bool,
 }
 
 impl Engine {
@@ -80,6 +82,7 @@ impl Engine {
             serial: 0,
             owed: 0,
             owed_until: 0,
+            exchanges: false,
             config,
         }
     }
@@ -104,7 +107,7 @@ impl Engine {
         self.link.touch();
         self.link.received(channel.0, &message);
         if self.link.channels.get(channel.0).is_some_and(|c| !c.closed) {
-            self.receive(channel.0, message);
+            self.receive(channel.0, message, None);
         }
     }
 

@@ -88,6 +88,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Tells a legacy server once more what is to be logged: it has forgotten
+    #[cfg(feature = "http")]
+    pub(super) fn log_level_again(&mut self) {
+        let level = self.news.as_ref().and_then(|n| n.logs.as_ref()).map(|logs| logs.level.clone());
+        if let Some(level) = level {
+            // Accepted before, so accepted now, unless there is no room.
+            let _ = self.set_log_level(self.link.now, level);
+        }
+    }
+
     /// A `notifications/message`
     pub(super) fn log_in(&mut self, frame: &Bytes, params: &[u8]) {
         let muted = self.news.as_ref().and_then(|n| n.logs.as_ref()).is_some_and(|logs| logs.level.is_none());

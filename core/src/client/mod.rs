@@ -10,6 +10,8 @@ mod calls;
 mod config;
 mod engine;
 mod event;
+#[cfg(feature = "http")]
+mod exchanges;
 mod input;
 mod list;
 mod log;
@@ -20,6 +22,9 @@ mod receive;
 mod rounds;
 mod schemas;
 mod subscribe;
+
+#[cfg(feature = "http")]
+pub(crate) use negotiate::is_modern_error;
 
 pub use cache::{Asker, Cache, Question, Ticket};
 pub use config::Config;

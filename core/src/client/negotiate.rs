@@ -134,6 +134,12 @@ fn evidence(error: &RpcError) -> Evidence {
     }
 }
 
+/// Whether only a modern server answers so (VER-041)
+#[cfg(feature = "http")]
+pub(crate) fn is_modern_error(error: &RpcError) -> bool {
+    !matches!(evidence(error), Evidence::Legacy)
+}
+
 fn known(names: &[impl AsRef<str>]) -> VersionSet {
     names.iter().filter_map(|n| Version::from_name(n.as_ref())).fold(VersionSet::NONE, VersionSet::with)
 }
@@ -169,8 +175,11 @@ impl Engine {
         });
         let limits = &self.link.limits;
         // Silence leads on only where there is something else to try.
-        let waits =
-            self.config.legacy().is_empty() || self.config.verdict == Some(Verdict::Modern) || last_try;
+        // Over HTTP it is no sign at all: there a server that does not know a request says so (VER-021).
+        let waits = self.exchanges
+            || self.config.legacy().is_empty()
+            || self.config.verdict == Some(Verdict::Modern)
+            || last_try;
         let wait = if waits { limits.init_timeout } else { limits.probe_timeout };
         self.arm_opening(wait);
     }
@@ -212,7 +221,7 @@ impl Engine {
         });
     }
 
-    fn arm_opening(&mut self, wait: core::time::Duration) {
+    pub(super) fn arm_opening(&mut self, wait: core::time::Duration) {
         self.link.opening += 1;
         let timer = Timer::Opening(self.link.opening);
         self.link.deadlines.arm(self.link.now + wait, timer);
@@ -221,7 +230,7 @@ impl Engine {
     /// The current question was not answered in time
     pub(super) fn opening_timed_out(&mut self) {
         match &mut self.stage {
-            Stage::Probing { refused: None, .. } if !self.config.legacy().is_empty() => {
+            Stage::Probing { refused: None, .. } if !self.exchanges && !self.config.legacy().is_empty() => {
                 // Silence is a weak sign: the probe stays open and its answer is remembered (VER-027). It is not
                 // cancelled, which an old server might choke on.
                 self.initialize(Probe::Unanswered);

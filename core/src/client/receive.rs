@@ -25,15 +25,17 @@ use crate::vocab;
 
 impl Engine {
     /// One frame: a message, a batch, or something else
-    pub(super) fn receive(&mut self, channel: Key, frame: Bytes) {
+    ///
+    /// `own`: the request that alone may be answered by it, where the transport says which one that is.
+    pub(super) fn receive(&mut self, channel: Key, frame: Bytes, own: Option<&RequestId>) {
         match content(frame) {
             (Content::Blank, _) => {}
-            (Content::Array, frame) => self.receive_batch(channel, &frame),
-            (Content::One, frame) => self.receive_one(channel, None, &frame),
+            (Content::Array, frame) => self.receive_batch(channel, &frame, own),
+            (Content::One, frame) => self.receive_one(channel, None, &frame, own),
         }
     }
 
-    fn receive_one(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes) {
+    fn receive_one(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, own: Option<&RequestId>) {
         match envelope::parse(frame, &self.link.limits, None) {
             Err(rejected) => self.reject(channel, batch, rejected, frame),
             Ok(envelope) => {
@@ -41,7 +43,7 @@ impl Engine {
                     c.faulty = 0;
                 }
                 match envelope.kind {
-                    Kind::Response => self.response_in(channel, frame, &envelope),
+                    Kind::Response => self.response_in(channel, frame, &envelope, own),
                     Kind::Notification => self.notification_in(channel, frame, &envelope),
                     Kind::Request => {
                         let before = self.outbox_len();
@@ -53,7 +55,7 @@ impl Engine {
         }
     }
 
-    fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
+    fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
         let batches = self.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
         let members = match batch::members(frame, &self.link.limits) {
             Ok(members) if batches => members,
@@ -65,7 +67,7 @@ impl Engine {
         for member in members {
             // One of them may be the fault that was one too many.
             if self.link.channels.get(channel).is_some_and(|c| !c.closed) {
-                self.receive_one(channel, Some(batch), &member);
+                self.receive_one(channel, Some(batch), &member, own);
             }
         }
         self.link.close_batch(batch);
@@ -133,7 +135,7 @@ impl Engine {
         self.refuse_message(channel.0, None, rejected);
     }
 
-    fn response_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+    fn response_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>, own: Option<&RequestId>) {
         let outcome = envelope.outcome(frame);
         let Some(id) = &envelope.id else {
             if let Err(error) = outcome {
@@ -141,6 +143,9 @@ impl Engine {
             }
             return;
         };
+        if own.is_some_and(|own| own != id) {
+            return self.diagnose(Diagnostic::UnknownResponse(id.clone()));
+        }
         match self.link.match_answer(channel, id) {
             Match::Live(key) => {
                 let outcome = match outcome {

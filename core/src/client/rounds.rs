@@ -32,6 +32,7 @@ use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
 use crate::time::Instant;
+use crate::vocab;
 
 /// What is under way between the server, which needs something, and the application, which has it
 #[derive(Debug, Default)]
@@ -134,8 +135,29 @@ fn read(result: &RawJson, most: usize) -> Result<Needs, CallError> {
 impl Engine {
     /// Whether a request of ours may be answered with what the server needs first (MRTR-003)
     pub(super) fn may_need_input(&self, key: Key) -> bool {
-        let call = self.link.outbound.calls.get(key);
-        call.is_some_and(|c| c.kept.is_some() || matches!(c.purpose, Purpose::Round(_)))
+        let call = self.link.outbound.calls.get(self.call_of(key));
+        let kept = call.and_then(|c| c.kept.as_deref());
+        kept.is_some_and(|kept| vocab::may_need_input(kept_parts(kept).0))
+    }
+
+    /// Sends a call again, whose answer was lost or which was refused for its header fields; the id of the repeat
+    ///
+    /// None, with nothing changed, when what was sent is not kept: answers that went along with it are not.
+    #[cfg(feature = "http")]
+    pub(super) fn repeat_lost(&mut self, key: Key) -> Option<Key> {
+        let call = self.call_of(key);
+        let all = self.inputs.get_or_insert_default();
+        if all.rounds.get(&call).is_some_and(|round| round.count > 0) {
+            return None;
+        }
+        let parked = self.link.outbound.calls.get_mut(call).filter(|c| c.kept.is_some())?;
+        parked.parked = true;
+        all.rounds.entry(call).or_default();
+        if call != key {
+            self.link.outbound.calls.remove(key);
+        }
+        self.repeat(call);
+        self.wire_key(call).filter(|again| *again != call)
     }
 
     /// The call that a request of ours is about: itself, or the one that it repeats

@@ -296,6 +296,48 @@ impl Engine {
         self.subscription_ended(number, outcome.err());
     }
 
+    /// Asks again for what a subscription was about whose request broke off (SUB-016); the new request
+    ///
+    /// It is acknowledged anew: news may have been lost in between.
+    #[cfg(feature = "http")]
+    pub(super) fn listen_again(&mut self, listen: Key) -> Option<Key> {
+        let main = self.main?;
+        let (number, sub) = self.news.as_mut()?.subscriptions.listening(listen)?;
+        let filter = sub.filter();
+        self.link.outbound.calls.remove(listen);
+        let again = self.listen(main, &filter);
+        let subs = &mut self.news.as_mut()?.subscriptions;
+        match again {
+            Ok(key) => {
+                let sub = subs.all.get_mut(&number)?;
+                (sub.listen, sub.acknowledged) = (Some(key), false);
+                Some(key)
+            }
+            Err(error) => {
+                subs.all.remove(&number);
+                self.subscription_ended(number, Some(CallError::Refused(error)));
+                None
+            }
+        }
+    }
+
+    /// Tells a legacy server once more which resources are followed: it has forgotten
+    #[cfg(feature = "http")]
+    pub(super) fn follow_again(&mut self, main: Key) {
+        let followed = self.news.iter().flat_map(|n| n.subscriptions.followed.keys());
+        let uris: Vec<Box<str>> = followed.cloned().collect();
+        for uri in uris {
+            // Written as it was the first time.
+            let Ok(asked) = self.errand(main, vocab::RESOURCES_SUBSCRIBE, &Uri { uri: &uri }) else {
+                continue;
+            };
+            let subs = self.news.as_mut().map(|n| &mut n.subscriptions);
+            if let Some(followed) = subs.and_then(|s| s.followed.get_mut(&uri)) {
+                followed.asked = Some(asked);
+            }
+        }
+    }
+
     /// Takes note of a cancellation that names a request of ours; false when it names none that can be cancelled
     pub(super) fn listen_cancelled(&mut self, channel: Key, id: &RequestId) -> bool {
         if !self.is_modern() {

@@ -17,10 +17,10 @@ pub enum Line {
     TooLong(Oversize),
 }
 
-/// What is known about a line that was too long to keep
+/// What is known about a line, or the data of an event, that was too long to keep
 #[derive(Debug)]
 pub struct Oversize {
-    /// Its length in bytes, the newline excluded
+    /// Its length in bytes, the newline at its end excluded
     pub length: u64,
     pub(crate) found: Found,
 }

@@ -6,6 +6,14 @@
 
 mod client_pipe;
 mod dice;
+#[cfg(feature = "http")]
+mod fields;
+#[cfg(feature = "http")]
+mod h1_client;
+#[cfg(feature = "http")]
+mod h1_server;
+#[cfg(feature = "http")]
+mod http_client_ops;
 mod line;
 mod model;
 mod pair_ops;
@@ -15,12 +23,21 @@ mod scanner;
 mod seal;
 mod server_ops;
 mod server_pipe;
+mod sse;
 mod template;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use client_pipe::client_pipe;
+#[cfg(feature = "http")]
+pub use fields::fields;
+#[cfg(feature = "http")]
+pub use h1_client::h1_client;
+#[cfg(feature = "http")]
+pub use h1_server::h1_server;
+#[cfg(feature = "http")]
+pub use http_client_ops::http_client_ops;
 pub use line::line;
 pub use model::model;
 pub use pair_ops::pair_ops;
@@ -30,4 +47,5 @@ pub use scanner::scanner;
 pub use seal::seal;
 pub use server_ops::server_ops;
 pub use server_pipe::server_pipe;
+pub use sse::sse;
 pub use template::template;

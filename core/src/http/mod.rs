@@ -2,4 +2,8 @@
 
 pub mod client;
 pub mod fields;
+pub mod params;
+mod record;
 pub mod server;
+
+pub use record::HeadRecord;

@@ -361,6 +361,11 @@ impl<H, M: Hook> Router<H, M> {
         }
     }
 
+    /// All tools, hidden or not, in the order of their list
+    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.items()
+    }
+
     /// What has changed since this was asked the last time: for an engine to
     /// [publish](crate::server::Engine::publish) (TOOL-019, RES-012, PROMPT-009)
     ///

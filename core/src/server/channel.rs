@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::log::{SessionLog, Threshold};
+use super::log::{self, SessionLog, Threshold};
+use super::stream::Stream;
 use crate::budget::Budget;
 use crate::limits::Limits;
 use crate::raw::RawJson;
@@ -18,18 +19,18 @@ use crate::version::Version;
 
 #[derive(Debug)]
 pub(super) struct Extra {
-    /// Requests that wait for a free place, with their ids
-    pub(super) waiting: VecDeque<(RequestId, Bytes)>,
-    pub(super) budget: Budget,
+    /// Requests that wait for a free place
+    pub(super) waiting: Waiting,
     /// Opened by `initialize` (legacy)
     pub(super) session: Option<Box<Session>>,
-    /// The last `_meta` that was found to be in order
-    pub(super) known_meta: Option<Box<KnownMeta>>,
     /// Its subscriptions, and the session itself if that is told of changes
     pub(super) listeners: Vec<Key>,
-    pub(super) news: News,
+    /// Made when something is told for the first time
+    pub(super) news: Option<Box<News>>,
     /// On whose behalf it speaks
     pub(super) principal: Option<Box<str>>,
+    /// What it is to a transport that carries each message apart; nothing for a byte stream
+    pub(super) stream: Stream,
 }
 
 /// The news that were sent last on a channel
@@ -45,23 +46,80 @@ pub(super) struct News {
     pub(super) due: Instant,
 }
 
+impl Default for News {
+    fn default() -> Self {
+        Self { from: 0, until: 0, round: 0, due: Instant::FAR }
+    }
+}
+
+/// Requests that wait for a free place, with their ids; nothing at all most of the time
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Option<Box<(VecDeque<(RequestId, Bytes)>, Budget)>>);
+
+impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |w| w.0.len())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether their bytes are too many for another one
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.as_ref().is_some_and(|w| w.1.is_spent())
+    }
+
+    pub(super) fn has(&self, id: &RequestId) -> bool {
+        self.0.as_ref().is_some_and(|w| w.0.iter().any(|(other, _)| other == id))
+    }
+
+    /// Adds one, even beyond the budget
+    pub(super) fn push(&mut self, id: RequestId, frame: Bytes, limits: &Limits) {
+        let (queue, budget) = &mut **self
+            .0
+            .get_or_insert_with(|| Box::new((VecDeque::new(), Budget::new(limits.max_waiting_bytes))));
+        budget.overdraw(frame.len());
+        queue.push_back((id, frame));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Bytes> {
+        let (queue, budget) = &mut **self.0.as_mut()?;
+        let (_, frame) = queue.pop_front()?;
+        budget.release(frame.len());
+        Some(frame)
+    }
+
+    /// Takes one out; false when it is not there
+    pub(super) fn remove(&mut self, id: &RequestId) -> bool {
+        let Some((queue, budget)) = self.0.as_deref_mut() else { return false };
+        let place = queue.iter().position(|(other, _)| other == id);
+        let Some((_, frame)) = place.and_then(|place| queue.remove(place)) else { return false };
+        budget.release(frame.len());
+        true
+    }
+
+    /// The ids of all
+    pub(super) fn ids(self) -> impl Iterator<Item = RequestId> {
+        self.0.into_iter().flat_map(|w| w.0.into_iter().map(|(id, _)| id))
+    }
+}
+
 impl Extra {
-    pub(super) const fn new(limits: &Limits) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            waiting: VecDeque::new(),
-            budget: Budget::new(limits.max_waiting_bytes),
+            waiting: Waiting::default(),
             session: None,
-            known_meta: None,
             listeners: Vec::new(),
-            news: News { from: 0, until: 0, round: 0, due: Instant::FAR },
+            news: None,
             principal: None,
+            stream: Stream::default(),
         }
     }
 
     /// Gives back what can be made again
     pub(super) fn trim(&mut self) {
-        self.waiting.shrink_to_fit();
-        self.known_meta = None;
+        self.waiting.0.take_if(|w| w.0.is_empty());
         self.listeners.shrink_to_fit();
     }
 }
@@ -72,11 +130,36 @@ pub(super) struct Session {
     pub(super) version: Version,
     /// `notifications/initialized` has come
     pub(super) initialized: bool,
-    pub(super) info: RawJson,
-    pub(super) capabilities: RawJson,
+    /// `clientInfo`, and behind it the capabilities
+    text: Box<[u8]>,
+    info: u32,
     /// The log messages that it wants
     pub(super) threshold: Threshold,
     pub(super) log: Option<Box<SessionLog>>,
+}
+
+impl Session {
+    /// A session of a client that has introduced itself like this
+    pub(super) fn new(version: Version, info: &[u8], capabilities: &[u8]) -> Self {
+        Self {
+            version,
+            initialized: false,
+            text: [info, capabilities].concat().into(),
+            info: u32::try_from(info.len()).unwrap_or(u32::MAX),
+            threshold: log::ALL,
+            log: None,
+        }
+    }
+
+    pub(super) fn info(&self) -> Option<RawJson> {
+        let text = self.text.get(..self.info as usize).filter(|t| !t.is_empty())?;
+        Some(RawJson::trusted(Bytes::copy_from_slice(text)))
+    }
+
+    pub(super) fn capabilities(&self) -> RawJson {
+        let text = self.text.get(self.info as usize..).unwrap_or(b"{}");
+        RawJson::trusted(Bytes::copy_from_slice(text))
+    }
 }
 
 /// A `_meta` text and where its parts are, counted from its beginning

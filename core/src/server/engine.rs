@@ -8,7 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::channel::Extra;
+use super::channel::{Extra, KnownMeta, Session};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::subscriptions::Subscriptions;
@@ -49,6 +49,8 @@ pub struct Engine {
     pub(super) parked: usize,
     /// Made when the first client wants to be told of something
     pub(super) subscriptions: Option<Box<Subscriptions>>,
+    /// The last `_meta` that was found to be in order
+    pub(super) known_meta: Option<Box<KnownMeta>>,
 }
 
 impl Engine {
@@ -57,7 +59,16 @@ impl Engine {
     pub fn new(config: Arc<Config>) -> Self {
         let link = Link::new(Arc::clone(&config.limits), &config.hidden);
         let (events, backlog) = (VecDeque::new(), VecDeque::new());
-        Self { config, link, events, backlog, shutting_down: false, parked: 0, subscriptions: None }
+        Self {
+            config,
+            link,
+            events,
+            backlog,
+            shutting_down: false,
+            parked: 0,
+            subscriptions: None,
+            known_meta: None,
+        }
     }
 
     /// Opens a channel: a byte stream, or whatever else carries messages of one peer in order
@@ -65,8 +76,7 @@ impl Engine {
         self.link.tick(now);
         // A modern-only server never has to mind what older revisions cannot express (DEC-004).
         let idless = self.config.legacy().is_empty();
-        let extra = Extra::new(&self.link.limits);
-        ChannelId(self.link.open_channel(idless, extra))
+        ChannelId(self.link.open_channel(idless, Extra::new()))
     }
 
     /// Says on whose behalf a channel speaks, as far as that was established by other means than its messages
@@ -81,7 +91,7 @@ impl Engine {
     /// On whose behalf a channel speaks
     #[must_use]
     pub fn principal(&self, channel: ChannelId) -> Option<&str> {
-        self.link.channels.get(channel.0)?.extra.principal.as_deref()
+        self.link.channels.get(self.link.home(channel.0))?.extra.principal.as_deref()
     }
 
     /// Takes one message from a channel
@@ -206,7 +216,7 @@ impl Engine {
                 || self.events.len() >= limits.max_events
                 || c.outbox.len() >= limits.outbox_mark
                 || c.extra.waiting.len() >= limits.max_waiting
-                || c.extra.budget.is_spent()
+                || c.extra.waiting.is_spent()
         })
     }
 
@@ -266,11 +276,11 @@ impl Engine {
                 capabilities: call.part(meta.capabilities).unwrap_or_else(empty),
             };
         }
-        let session = self.link.channels.get(call.channel.0).and_then(|c| c.extra.session.as_ref());
+        let session = self.session(call.channel.0);
         Peer {
             version: call.version,
-            info: session.map(|s| s.info.clone()),
-            capabilities: session.map_or_else(empty, |s| s.capabilities.clone()),
+            info: session.and_then(Session::info),
+            capabilities: session.map_or_else(empty, Session::capabilities),
         }
     }
 
@@ -383,6 +393,11 @@ impl Engine {
 
     // ---- inside ----------------------------------------------------------------------------------------------
 
+    /// The legacy session that a channel or a stream belongs to
+    pub(super) fn session(&self, channel: Key) -> Option<&Session> {
+        self.link.channels.get(self.link.home(channel))?.extra.session.as_deref()
+    }
+
     pub(super) fn finish_out(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         let Some(call) = self.link.outbound.calls.remove(key) else { return };
         self.link.sweep();
@@ -416,7 +431,7 @@ impl Engine {
         let live = c.live.clone();
         self.backlog.retain(|k| *k != channel);
         if *reason == CancelReason::Shutdown {
-            for (id, _) in waiting {
+            for id in waiting.ids() {
                 self.link.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
             }
         }
@@ -434,6 +449,7 @@ impl Engine {
 
     /// Says that a channel is over once nothing is left to be done on it
     pub(super) fn check_closed(&mut self, channel: Key) {
+        let channel = self.link.home(channel);
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         let Some(fault) = &c.ended else { return };
         if !c.closed && c.live.is_empty() && c.extra.waiting.is_empty() {
@@ -450,8 +466,7 @@ impl Engine {
         }
         let Some(key) = self.backlog.pop_front() else { return false };
         if let Some(c) = self.link.channels.get_mut(key) {
-            if let Some((_, frame)) = c.extra.waiting.pop_front() {
-                c.extra.budget.release(frame.len());
+            if let Some(frame) = c.extra.waiting.pop() {
                 if !c.extra.waiting.is_empty() {
                     self.backlog.push_back(key);
                 }
@@ -464,6 +479,7 @@ impl Engine {
 
     fn trim(&mut self) {
         if self.link.trim() {
+            self.known_meta = None;
             self.events.shrink_to_fit();
             self.backlog.shrink_to_fit();
             if let Some(subscriptions) = &mut self.subscriptions {

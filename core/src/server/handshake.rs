@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::channel::Session;
 use super::engine::Engine;
-use super::log;
 use super::receive::Source;
 use crate::json::{object_members, string, write_str};
 use crate::raw::RawJson;
@@ -20,13 +19,14 @@ use crate::vocab;
 impl Engine {
     pub(super) fn answer_myself(
         &mut self,
-        source: Source,
+        source: Source<'_>,
         frame: &Bytes,
         id: &RequestId,
         method: &str,
         params: &Params,
     ) {
-        let (channel, text) = (source.channel, params.whole.of(frame).unwrap_or(b"{}"));
+        let (channel, home) = (source.channel, source.home);
+        let text = params.whole.of(frame).unwrap_or(b"{}");
         let mut body = Vec::new();
         let outcome = match method {
             vocab::INITIALIZE => {
@@ -41,9 +41,9 @@ impl Engine {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
-            vocab::RESOURCES_SUBSCRIBE => self.follow(channel, text, true),
-            vocab::RESOURCES_UNSUBSCRIBE => self.follow(channel, text, false),
-            vocab::SET_LEVEL => self.set_level(channel, text),
+            vocab::RESOURCES_SUBSCRIBE => self.follow(home, text, true),
+            vocab::RESOURCES_UNSUBSCRIBE => self.follow(home, text, false),
+            vocab::SET_LEVEL => self.set_level(home, text),
             _ => Ok(()), // PING-002
         };
         if let Err(error) = outcome {
@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Opens a session (LIFE-002, VER-003, VER-004, VER-005)
-    fn initialize(&mut self, source: Source, params: &[u8]) -> Result<Version, RpcError> {
+    fn initialize(&mut self, source: Source<'_>, params: &[u8]) -> Result<Version, RpcError> {
         let (mut asked, mut capabilities, mut info) = (None, None, None);
         object_members(params, |name, value| match name {
             b"protocolVersion" => asked = Some(value),
@@ -91,16 +91,9 @@ impl Engine {
             .filter(|v| served.contains(*v))
             .or_else(|| served.newest())
             .unwrap_or(Version::V2024_11_05);
-        if let Some(c) = self.link.channels.get_mut(source.channel) {
+        if let Some(c) = self.link.channels.get_mut(source.home) {
             c.idless |= version >= Version::V2025_11_25; // DEC-004
-            c.extra.session = Some(Box::new(Session {
-                version,
-                initialized: false,
-                info: RawJson::trusted(Bytes::copy_from_slice(info)),
-                capabilities: RawJson::trusted(Bytes::copy_from_slice(capabilities)),
-                threshold: log::ALL,
-                log: None,
-            }));
+            c.extra.session = Some(Box::new(Session::new(version, info, capabilities)));
         }
         Ok(version)
     }

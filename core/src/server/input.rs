@@ -306,7 +306,8 @@ impl Engine {
         }
         let channel = call.channel.0;
         let c = self.link.channels.get(channel).ok_or(UseError::Stale)?;
-        if c.ended.is_some() || c.closed {
+        let home = self.link.channels.get(self.link.home(channel)).ok_or(UseError::Stale)?;
+        if c.ended.is_some() || c.closed || home.ended.is_some() {
             return Err(UseError::Closed); // nobody is left to answer
         }
         let table = shape::table(call.version);

@@ -143,8 +143,7 @@ impl Engine {
     }
 
     fn session_threshold(&self, channel: Key) -> Threshold {
-        let session = self.link.channels.get(channel).and_then(|c| c.extra.session.as_ref());
-        session.map_or(NONE, |s| s.threshold)
+        self.session(channel).map_or(NONE, |s| s.threshold)
     }
 
     /// The number of a level, if this server may log at all (LOG-001)

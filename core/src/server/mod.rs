@@ -6,12 +6,16 @@ mod channel;
 mod config;
 mod engine;
 mod event;
+#[cfg(feature = "http")]
+pub(crate) mod exchange;
 mod handshake;
 mod input;
 mod log;
 mod news;
 mod receive;
 mod reply;
+pub(crate) mod said;
+mod stream;
 mod subscriptions;
 
 pub(crate) use arguments::read_arguments;

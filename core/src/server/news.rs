@@ -72,6 +72,10 @@ impl Engine {
             out.push(b'}');
             encode::end(out);
         });
+        if self.is_exchange(channel) {
+            // Its end says the same (SUB-021 is about streams that go on).
+            return self.stream_over(channel);
+        }
         self.link.send(channel, |out| {
             encode::notification_head(out, vocab::CANCELLED);
             out.extend_from_slice(b",\"params\":{\"requestId\":");
@@ -87,7 +91,7 @@ impl Engine {
         let Some(key) = subs.at(target, place) else { return false };
         let Some(channel) = subs.get(key).map(|l| l.channel) else { return true };
         let Some(c) = self.link.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
-        let news = &mut c.extra.news;
+        let news = c.extra.news.get_or_insert_default();
         let left = c.outbox.consumed();
         let begins = left >= news.until;
         if begins {
@@ -111,7 +115,7 @@ impl Engine {
         wording.write(c.outbox.tail(), target, subs.uri(target), id);
         self.link.sent(channel, mark);
         if let Some(c) = self.link.channels.get_mut(channel) {
-            c.extra.news.until = c.outbox.consumed() + c.outbox.len() as u64;
+            c.extra.news.get_or_insert_default().until = c.outbox.consumed() + c.outbox.len() as u64;
         }
         true
     }
@@ -121,8 +125,9 @@ impl Engine {
         let at = at.max(self.link.now + SOON);
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         // One look leads to one other at most, whatever is held: else they would be twice as many each time.
-        if at < c.extra.news.due {
-            c.extra.news.due = at;
+        let news = c.extra.news.get_or_insert_default();
+        if at < news.due {
+            news.due = at;
             self.link.deadlines.arm(at, Timer::News(channel));
         }
     }
@@ -130,8 +135,9 @@ impl Engine {
     /// Tells what was held back on a channel, if there is room by now
     pub(super) fn release_news(&mut self, channel: Key) {
         let now = self.link.now;
-        let Some(c) = self.link.channels.get_mut(channel).filter(|c| c.extra.news.due <= now) else { return };
-        c.extra.news.due = Instant::FAR;
+        let news = self.link.channels.get_mut(channel).and_then(|c| c.extra.news.as_mut());
+        let Some(news) = news.filter(|news| news.due <= now) else { return };
+        news.due = Instant::FAR;
         self.release_log(channel);
         let Some(c) = self.link.channels.get_mut(channel) else { return };
         for key in c.extra.listeners.clone() {

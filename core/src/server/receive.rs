@@ -11,6 +11,7 @@ use super::channel::{Extra, KnownMeta};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::log;
+use super::said::Said;
 use crate::calls::batch;
 use crate::calls::inbound::{CallId, InCall};
 use crate::calls::link::{Channel, Content, content};
@@ -38,12 +39,17 @@ struct Accepted {
 
 /// Where a message stands
 #[derive(Clone, Copy)]
-pub(super) struct Source {
+pub(super) struct Source<'a> {
+    /// Where its answer goes
     pub(super) channel: Key,
+    /// The channel that its id lives in
+    pub(super) home: Key,
     /// The batch that it is a member of
     pub(super) batch: Option<Key>,
     /// It has waited for a place before
     pub(super) waited: bool,
+    /// What was said about it
+    pub(super) said: Option<&'a dyn Said>,
 }
 
 /// What a modern request says about itself, once found to be in order
@@ -59,29 +65,41 @@ impl Engine {
         match content(frame) {
             (Content::Blank, _) => {}
             (Content::Array, frame) => self.receive_batch(channel, &frame),
-            (Content::One, frame) => self.receive_one(Source { channel, batch: None, waited }, &frame),
-        }
-    }
-
-    fn receive_one(&mut self, source: Source, frame: &Bytes) {
-        let Some(c) = self.link.channels.get_mut(source.channel) else { return };
-        let known = c.extra.known_meta.as_deref().map(|k| (&*k.text, &k.parts));
-        match envelope::parse(frame, &self.link.limits, known) {
-            Err(rejected) => self.reject(source.channel, source.batch, rejected),
-            Ok(envelope) => {
-                c.faulty = 0;
-                match envelope.kind {
-                    Kind::Request => self.request_in(source, frame, envelope),
-                    Kind::Notification => self.notification_in(source.channel, frame, &envelope),
-                    Kind::Response => self.response_in(source.channel, frame, &envelope),
-                }
+            (Content::One, frame) => {
+                let home = self.link.home(channel);
+                self.receive_one(Source { channel, home, batch: None, waited, said: None }, &frame);
             }
         }
     }
 
+    fn receive_one(&mut self, source: Source<'_>, frame: &Bytes) {
+        match self.parse(frame) {
+            Err(rejected) => self.reject(source.channel, source.batch, rejected),
+            Ok(envelope) => self.receive_parsed(source, frame, envelope),
+        }
+    }
+
+    /// Reads one message
+    pub(crate) fn parse<'a>(&self, frame: &'a Bytes) -> Result<Envelope<'a>, Rejected> {
+        let known = self.known_meta.as_deref().map(|k| (&*k.text, &k.parts));
+        envelope::parse(frame, &self.link.limits, known)
+    }
+
+    pub(super) fn receive_parsed(&mut self, source: Source<'_>, frame: &Bytes, envelope: Envelope<'_>) {
+        if let Some(c) = self.link.channels.get_mut(source.channel) {
+            c.faulty = 0;
+        }
+        match envelope.kind {
+            Kind::Request => self.request_in(source, frame, envelope),
+            Kind::Notification => self.notification_in(source.home, frame, &envelope),
+            Kind::Response => self.response_in(source.home, frame, &envelope),
+        }
+    }
+
     /// The members of a batch one by one; their answers go out together
-    fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
-        let session = self.link.channels.get(channel).and_then(|c| c.extra.session.as_ref());
+    pub(super) fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
+        let home = self.link.home(channel);
+        let session = self.session(channel);
         let batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
         let members = match batch::members(frame, &self.link.limits) {
             Ok(members) if batches => members,
@@ -92,18 +110,23 @@ impl Engine {
         for member in members {
             // One of them may be the fault that was one too many.
             if self.link.channels.get(channel).is_some_and(|c| c.ended.is_none()) {
-                self.receive_one(Source { channel, batch: Some(batch), waited: false }, &member);
+                let batch = Some(batch);
+                self.receive_one(Source { channel, home, batch, waited: false, said: None }, &member);
             }
         }
         self.link.close_batch(batch);
     }
 
     /// Answers or reports a message that is not in order
-    fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) {
-        let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(channel, id));
+    pub(super) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) {
+        let home = self.link.home(channel);
+        let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(home, id));
         let (diagnostic, ended) = self.link.reject(channel, batch, rejected, in_flight);
         if let Some((key, outcome)) = ended {
             self.finish_out(key, outcome);
+        }
+        if batch.is_none() {
+            self.refused(channel);
         }
         self.diagnose(channel, diagnostic);
         if let Some(fault) = self.link.count_fault(channel) {
@@ -123,15 +146,15 @@ impl Engine {
     #[inline]
     fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
         let waits = |c: &Channel<Extra>| {
-            c.extra.waiting.iter().any(|(other, _)| other == id)
+            c.extra.waiting.has(id)
                 || (!c.extra.listeners.is_empty() && self.find_listener(channel, id).is_some())
         };
         self.link.is_live(channel, id) || self.link.channels.get(channel).is_some_and(waits)
     }
 
-    fn request_in(&mut self, source: Source, frame: &Bytes, envelope: Envelope<'_>) {
+    fn request_in(&mut self, source: Source<'_>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, meta_known, .. } = envelope else { return };
-        if self.in_flight(source.channel, &id) {
+        if self.in_flight(source.home, &id) {
             // Whatever was answered to the second would end the first at the peer (design, 9).
             return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
         }
@@ -140,30 +163,32 @@ impl Engine {
             Ok(Some(accepted)) => accepted,
             // Answered by the engine itself.
             Ok(None) => return self.answer_myself(source, frame, &id, &method, &params),
-            Err(error) => return self.link.send_error(source.channel, source.batch, Some(&id), &error),
+            Err(error) => {
+                self.refused(source.channel);
+                return self.link.send_error(source.channel, source.batch, Some(&id), &error);
+            }
         };
         let token = match self.link.token(params.meta.token.of(frame)) {
             Ok(token) => token,
             Err(error) => return self.link.send_error(source.channel, source.batch, Some(&id), &error),
         };
         let is_full = self.is_full();
-        let Some(c) = self.link.channels.get_mut(source.channel) else { return };
+        let Some(c) = self.link.channels.get_mut(source.home) else { return };
         let waiting = &mut c.extra.waiting;
         // The members of a batch share one answer, so none of them can be put off.
         let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
         if must_wait {
             // The last one may go beyond the budget: it was read already, and then reading pauses.
-            let room = waiting.len() < self.link.limits.max_waiting && !c.extra.budget.is_spent();
+            let room = waiting.len() < self.link.limits.max_waiting && !waiting.is_spent();
             if !room || source.batch.is_some() {
                 let error = RpcError::internal("too many requests in work");
                 return self.link.send_error(source.channel, source.batch, Some(&id), &error);
             }
             if waiting.is_empty() {
-                self.backlog.push_back(source.channel);
+                self.backlog.push_back(source.home);
             }
             // A copy of its own, so that a small request does not keep a large buffer alive.
-            c.extra.budget.overdraw(frame.len());
-            waiting.push_back((id, Bytes::copy_from_slice(frame)));
+            waiting.push(id, Bytes::copy_from_slice(frame), &self.link.limits);
             return;
         }
         let Accepted { version, method, cacheable } = accepted;
@@ -198,7 +223,7 @@ impl Engine {
     /// answers it. This is the table of `spec-map` 3.4 and 3.5.
     fn judge(
         &mut self,
-        source: Source,
+        source: Source<'_>,
         frame: &Bytes,
         method: &str,
         params: &Params,
@@ -208,16 +233,22 @@ impl Engine {
             return Err(RpcError::internal(SHUTTING_DOWN));
         }
         let rule = vocab::request(method);
-        let modern = self.modern(source.channel, frame, params, meta_known)?;
+        let modern = self.modern(source, frame, params, meta_known)?;
         let version = match modern {
             Modern::Version(version) => version,
             Modern::No => self.legacy(source, rule, frame, params)?,
         };
+        if let Some(said) = source.said {
+            said.request(version, method, frame, params)?;
+        }
         let rule = rule.filter(|r| r.exists_in(version) && r.client_sends());
         match rule {
             Some(rule) => {
                 if rule.gate_in(version).is_some_and(|gate| !self.config.capabilities.has(gate)) {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
+                }
+                if let Some(said) = source.said {
+                    said.parameters(version, method, frame, params)?;
                 }
                 if rule.by_engine {
                     return Ok(None);
@@ -235,7 +266,7 @@ impl Engine {
     /// Reads the metadata of a modern request (META-009, META-010, META-014, VER-009)
     fn modern(
         &mut self,
-        channel: Key,
+        source: Source<'_>,
         frame: &Bytes,
         params: &Params,
         known: bool,
@@ -244,16 +275,24 @@ impl Engine {
         if served.is_empty() {
             return Ok(Modern::No);
         }
-        let Some(c) = self.link.channels.get_mut(channel) else { return Ok(Modern::No) };
+        let Some(c) = self.link.channels.get_mut(source.channel) else { return Ok(Modern::No) };
         if known {
-            if let Some(known) = &c.extra.known_meta {
+            if let Some(known) = &self.known_meta {
+                c.idless = true;
+                if let Some(said) = source.said {
+                    said.modern(Some(known.version.as_str()))?;
+                }
                 return Ok(Modern::Version(known.version));
             }
         }
         let parts = &params.meta;
         let Some(version) = parts.version.of(frame) else {
+            if let Some(said) = source.said {
+                said.modern(None)?;
+            }
             // A modern key without the version is a modern request with missing metadata, not a legacy one.
-            return if parts.reserved { Err(missing(parts)) } else { Ok(Modern::No) };
+            let modern = parts.reserved || source.said.is_some_and(|said| said.calls_it_modern());
+            return if modern { Err(missing(parts)) } else { Ok(Modern::No) };
         };
         let Some(name) = string(version) else {
             return Err(RpcError::invalid_params(format!(
@@ -261,6 +300,9 @@ impl Engine {
                 meta::PROTOCOL_VERSION
             )));
         };
+        if let Some(said) = source.said {
+            said.modern(Some(&name))?;
+        }
         let Some(version) = Version::from_name(&name).filter(|v| served.contains(*v)) else {
             return Err(self.unsupported(&name)); // VER-009, before anything that another revision may want otherwise
         };
@@ -277,14 +319,13 @@ impl Engine {
                 return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
             }
         }
-        let Some(c) = self.link.channels.get_mut(channel) else { return Ok(Modern::No) };
         c.idless = true;
         // With a token in it the text is another one each time.
         let repeats = |t: &&[u8]| t.len() <= self.link.limits.max_meta_cache && parts.token.is_empty();
         if let Some(text) = parts.whole.of(frame).filter(repeats) {
             // Relative to the beginning of the text; `shifted` wraps.
             let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
-            c.extra.known_meta = Some(Box::new(KnownMeta { text: text.into(), parts, version }));
+            self.known_meta = Some(Box::new(KnownMeta { text: text.into(), parts, version }));
         }
         Ok(Modern::Version(version))
     }
@@ -292,7 +333,7 @@ impl Engine {
     /// The revision of a request without modern metadata
     fn legacy(
         &self,
-        source: Source,
+        source: Source<'_>,
         rule: Option<&Rule>,
         frame: &Bytes,
         params: &Params,
@@ -300,6 +341,9 @@ impl Engine {
         let served = self.config.legacy();
         let name = rule.map_or("", |r| r.name);
         if served.is_empty() {
+            if let Some(said) = source.said {
+                said.must_be_modern()?;
+            }
             if name == vocab::INITIALIZE {
                 // The one thing that an older client can show its user (VER-032, VER-033, DEC-006).
                 let requested = RawJson::trusted(frame.slice_ref(params.whole.of(frame).unwrap_or_default()));
@@ -308,8 +352,7 @@ impl Engine {
             }
             return Err(missing(&params.meta));
         }
-        let session = self.link.channels.get(source.channel).and_then(|c| c.extra.session.as_ref());
-        match (name, session) {
+        match (name, self.session(source.home)) {
             (vocab::DISCOVER, _) if !self.config.modern().is_empty() => Err(missing(&params.meta)),
             (vocab::INITIALIZE, _) if source.batch.is_some() => {
                 Err(RpcError::invalid_request("`initialize` must not be part of a batch")) // BATCH-003
@@ -356,10 +399,7 @@ impl Engine {
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
             self.check_closed(channel);
-        } else if let Some(place) = c.extra.waiting.iter().position(|(waiting, _)| *waiting == id) {
-            if let Some((_, frame)) = c.extra.waiting.remove(place) {
-                c.extra.budget.release(frame.len());
-            }
+        } else if c.extra.waiting.remove(&id) {
             if c.extra.waiting.is_empty() {
                 self.backlog.retain(|k| *k != channel);
             }

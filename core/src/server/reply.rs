@@ -112,7 +112,7 @@ impl Engine {
         }
         out.push(b'}');
         encode::end(out);
-        c.outbox.wrote(mark);
+        self.link.sent(record.channel, mark);
         self.check_closed(record.channel);
         Ok(())
     }

@@ -7,6 +7,7 @@
 mod app;
 pub mod build;
 mod client;
+mod http_client;
 mod lone;
 mod pair;
 mod rng;
@@ -14,12 +15,15 @@ mod say;
 mod server;
 mod strict;
 mod watch;
+mod web;
 mod wire;
 
 pub use app::App;
+pub use http_client::{Asked, ENDPOINT, LoneHttp};
 pub use lone::{Lone, LoneClient, LoneServer, Transcript};
 pub use pair::{Applications, Line, Pair};
 pub use rng::Rng;
 pub use say::{client as say_client, server as say_server};
 pub use watch::{Message, Watch};
+pub use web::{Reply, Sse, Web};
 pub use wire::{Chunker, Cutter, Wire, each_cut};

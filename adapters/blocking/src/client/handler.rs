@@ -1,6 +1,10 @@
 //! What a client does with what comes from the server
 
 use mcp_proto::client::{Input, InputId, Kind, Log, Notification, Request, SchemaError, SubscriptionKey};
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
+#[cfg(feature = "http")]
+use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponse,
     ListRootsResult,
@@ -132,6 +136,21 @@ pub trait ClientHandler {
     /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)
     fn tap(&mut self, record: &TapRecord) {
         let _ = record;
+    }
+
+    /// Sees the head of a request or response over HTTP, without its secrets (`Options::tap_heads` turns this on)
+    #[cfg(feature = "http")]
+    fn head(&mut self, record: &HeadRecord) {
+        let _ = record;
+    }
+
+    /// Answers a server over HTTP that wants to know who asks, where
+    /// [`asks_for_credentials`](mcp_proto::http::client::Config::asks_for_credentials) is set; none lets the calls that
+    /// wait for it fail, which is the default
+    #[cfg(feature = "http")]
+    fn challenge(&mut self, challenge: &Challenge) -> Option<Credential> {
+        let _ = challenge;
+        None
     }
 }
 

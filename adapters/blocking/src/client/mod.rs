@@ -84,6 +84,23 @@ impl Client {
         Options::new(config).connect(stream)
     }
 
+    /// Speaks HTTP to the server at `url`, `http://127.0.0.1:8080/mcp` for instance, and waits until it is ready
+    ///
+    /// Finds out which revision and which of the transports over HTTP the server speaks. [`options`](Self::options) has
+    /// callbacks, tokens ([`Options::connect_http`]) and the rest.
+    ///
+    /// Connections are made when they are needed: looking up a name may take as long as the system takes for it, and
+    /// nothing else moves meanwhile. `localhost` is tried with both families of addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
+    #[cfg(feature = "http")]
+    pub fn connect_url(url: &str) -> Result<Self, Error> {
+        Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url)
+    }
+
     /// What may be set before the connection is made, beside `config`
     #[must_use]
     pub fn options(config: Config) -> Options {
@@ -260,7 +277,7 @@ impl Client {
         }
         let now = self.now();
         // Refused when it has ended already; nobody needs to be told then.
-        let _ = self.connection.pipe.engine().cancel(now, call, reason);
+        let _ = self.connection.wire.engine().cancel(now, call, reason);
         self.connection.flush();
         Ok(())
     }
@@ -283,7 +300,7 @@ impl Client {
             if self.connection.seen != seen {
                 return self.connection.check_open().map(|()| true);
             }
-            if self.connection.drive.now() >= until {
+            if self.connection.wire.now() >= until {
                 return Ok(false);
             }
         }
@@ -382,13 +399,13 @@ impl Client {
 
     /// The engine, for what has no method here; what its commands write goes out with the next [`poll`](Self::poll), and
     /// the outcomes of calls that they make are dropped
-    pub const fn engine(&mut self) -> &mut Engine {
-        self.connection.pipe.engine()
+    pub fn engine(&mut self) -> &mut Engine {
+        self.connection.wire.engine()
     }
 
     /// The time, for the engine's commands
     pub fn now(&mut self) -> Instant {
-        self.connection.drive.tick()
+        self.connection.wire.tick()
     }
 
     /// Ends the connection, and the server if it was started here: its stdin is closed, then it gets `SIGTERM`, then

@@ -261,7 +261,7 @@ impl Client {
     ///
     /// As [`call_tool`](Self::call_tool), and [`Error::Answer`] when an answer holds no such list.
     pub fn list(&mut self, kind: Kind) -> Result<Vec<RawJson>, Error> {
-        let bytes = self.connection.pipe.engine().config().get_limits().max_frame.saturating_mul(4);
+        let bytes = self.connection.wire.engine().config().get_limits().max_frame.saturating_mul(4);
         let mut pages = Pages::new(kind, bytes);
         loop {
             let taken = match self.kept(Question::List(kind, pages.cursor().map(String::from)))? {

@@ -81,4 +81,5 @@ pub(super) const SERVE_HELP: &str = "\
 Examples:
   mcp-probe inspect -- mcp-probe serve --everything
   mcp-probe inspect -- mcp-probe serve
-  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18";
+  mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18
+  mcp-probe serve --everything --http 127.0.0.1:8080";

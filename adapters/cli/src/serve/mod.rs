@@ -2,15 +2,18 @@
 
 mod demo;
 mod everything;
+mod http;
 
 use core::time::Duration;
 use std::thread;
 
 use mcp_blocking::{Answered, Call, Cx, Error, Failure as Failed, Handler, Router, Server};
+use mcp_proto::http::HeadRecord;
+use mcp_proto::http::server::{Denial, Token};
 use mcp_proto::model::Implementation;
 use mcp_proto::server::{Config, Event, Notification};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Change, Diagnostic, Era, Limits, RpcError, VersionSet};
+use mcp_proto::{Change, Diagnostic, Era, Limits, RawJson, RpcError, VersionSet};
 use mcp_std::Stdio;
 
 use crate::args;
@@ -40,6 +43,9 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
         config = config.hide_in_tap(member);
     }
     let watched = Watched { router, paint: Paint::for_stderr(), oddities: Few(20) };
+    if let Some(address) = &args.http.address {
+        return http::run(&args.http, address, args.trace, config, watched, clock.as_ref());
+    }
     let served = match clock {
         Some(clock) => serve_with(&clock, config, watched),
         None => mcp_blocking::serve_stdio(config, watched),
@@ -118,6 +124,18 @@ impl Handler for Watched {
 
     fn tap(&mut self, record: &TapRecord) {
         session::say(&trace::line(record, self.paint));
+    }
+
+    fn head(&mut self, record: &HeadRecord) {
+        session::say(&trace::head(record, self.paint));
+    }
+
+    fn token(&mut self, token: &Token) -> Result<String, Denial> {
+        self.router.token(token)
+    }
+
+    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        self.router.tools(tell);
     }
 }
 

@@ -13,6 +13,8 @@ mod everything;
 mod failures;
 #[cfg(unix)]
 mod fixture;
+#[cfg(unix)]
+mod http;
 mod listen;
 mod rounds;
 mod steps;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use mcp_benches::heap;
 use mcp_benches::scenario::{
     Held, Scenario, client_in_flight, idle_client, idle_server, named, server_in_flight, server_waiting,
-    subscriptions,
+    sessions, subscriptions,
 };
 use mcp_benches::wire::Era;
 
@@ -66,6 +66,8 @@ fn memory(name: &str, n: usize) -> Option<Held> {
         "idle-client" => idle_client(era, n),
         "server-in-flight" => server_in_flight(era, n),
         "client-in-flight" => client_in_flight(era, n),
+        "sessions" => sessions(false, n),
+        "streams" => sessions(true, n),
         "server-waiting" => server_waiting(era, n),
         _ => return None,
     })

@@ -1,6 +1,6 @@
 //! What the official conformance suite calls, with the names and kinds of content that it looks for
 //!
-//! Those that ask are in `asking` and `rounds`, logs and changes in `news`; those of HTTP and of tasks are not there.
+//! Those that ask are in `asking` and `rounds`, logs and changes in `news`; those of tasks are not there.
 
 use core::time::Duration;
 
@@ -83,6 +83,15 @@ fn behaviour(router: &mut Router) {
         }
         Ok::<_, RpcError>("Three steps were reported")
     });
+    router.tool(
+        "test_reconnection",
+        "Has its client come back for the answer, where it can (HTTP, 2025-11-25)",
+        |cx, _: NoArguments| {
+            cx.poll_later(Some(Duration::from_millis(500)));
+            cx.sleep(Duration::from_millis(100))?;
+            Ok::<_, RpcError>("Whoever came back has this")
+        },
+    );
     router.tool("test_missing_capability", "Needs a client that declares sampling", |cx, _: NoArguments| {
         needs_sampling(cx).map(|()| "The client declares sampling")
     });

@@ -1,0 +1,127 @@
+//! What handlers run on, whatever the calls come by: an engine, a clock, and what keeps things moving meanwhile
+
+use alloc::collections::VecDeque;
+use core::fmt::Debug;
+use core::time::Duration;
+
+use mcp_proto::server::{Call, Engine, Event};
+use mcp_proto::{CallId, Change, Instant, Limits, RpcError};
+use mcp_std::catch;
+
+use crate::cx::Cx;
+use crate::handler::{Failure, Handler};
+
+/// Everything but the handler: what a [`Cx`] needs
+pub(crate) trait Host: Debug {
+    fn engine(&mut self) -> &mut Engine;
+
+    /// The time as of the last look at the clock; cheap
+    fn now(&self) -> Instant;
+
+    /// Looks at the clock
+    fn tick(&mut self) -> Instant;
+
+    /// The next event while a handler runs; nothing more is taken in when enough waits already
+    fn next_meanwhile(&mut self) -> Option<Event>;
+
+    /// Keeps an event until the handler that runs has returned
+    fn defer(&mut self, event: Event);
+
+    /// Writes what there is as far as it goes now; whether anything went
+    fn write(&mut self) -> bool;
+
+    /// Waits for input, room to write or a deadline, at most until `until`
+    fn wait(&mut self, until: Instant);
+
+    /// Tells everybody who wants to know that something has changed
+    fn publish(&mut self, change: &Change) -> usize {
+        let now = self.tick();
+        self.engine().publish(now, change)
+    }
+
+    /// Has the client of a call come back for the answer later, where there is such a thing
+    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
+        let _ = (call, retry);
+        false
+    }
+}
+
+/// Has a handler see an event; calls are answered
+pub(crate) fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
+    // A panic ends what panicked and nothing else; the panic hook has said it.
+    let _ = match event {
+        Event::Call(call) => return run(host, handler, call),
+        Event::Cancelled { .. } => Ok(()),
+        Event::Notification(notification) => catch(|| handler.notification(notification)),
+        Event::Diagnostic { diagnostic, .. } => catch(|| handler.diagnostic(diagnostic)),
+        other => catch(|| handler.event(other)),
+    };
+}
+
+/// Has a handler answer a call
+fn run<H: Handler>(host: &mut dyn Host, handler: &mut H, call: &Call) {
+    let mut cx = Cx::new(host, call);
+    let outcome = catch(|| handler.call(&mut cx, call));
+    let failure = cx.take_failure();
+    let asking = cx.take_asking();
+    let now = host.now();
+    if let (Some(asking), Ok(_)) = (asking, &outcome) {
+        if let Err(refused) = host.engine().ask(now, call, &asking) {
+            let _ = catch(|| handler.failed(call, &Failure::Ask(refused)));
+        }
+        return;
+    }
+    let (error, failure) = match (outcome, failure) {
+        (Ok(Ok(answered)), _) if answered.is_for(call) => return,
+        // `Answered` of another call; none of this one.
+        (Ok(Ok(_)), _) => (RpcError::internal("no answer"), Some(Failure::Unanswered)),
+        (Ok(Err(error)), failure) => (error, failure),
+        (Err(panic), _) => (RpcError::internal("the handler panicked"), Some(Failure::Panicked(panic))),
+    };
+    // Refused when the call was answered after all, or is cancelled: then nobody waits for this.
+    let _ = host.engine().fail(now, call.id(), &error);
+    if let Some(failure) = failure {
+        let _ = catch(|| handler.failed(call, &failure));
+    }
+}
+
+/// What happened while a handler ran, for after it
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+impl Backlog {
+    pub(crate) fn push(&mut self, event: Event) {
+        if let Event::Cancelled { call, .. } = &event {
+            self.events.retain(|other| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
+            self.bytes = self.events.iter().map(cost).sum();
+            return;
+        }
+        self.bytes += cost(&event);
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(cost(&event));
+        Some(event)
+    }
+
+    /// Whether so much waits that no more is taken in
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        self.events.len() >= limits.max_waiting || self.bytes >= limits.max_waiting_bytes
+    }
+}
+
+/// About how many bytes an event keeps
+fn cost(event: &Event) -> usize {
+    let params = match event {
+        Event::Call(call) => call.params(),
+        Event::Notification(notification) => notification.params.clone(),
+        Event::Done { outcome, .. } => outcome.as_ref().ok().cloned(),
+        _ => None,
+    };
+    size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
+}

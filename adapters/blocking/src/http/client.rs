@@ -1,0 +1,303 @@
+//! A client over HTTP: its exchanges on sockets of its own
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use mcp_proto::Instant;
+use mcp_proto::client::{Config, Engine, Event};
+use mcp_proto::http::HeadRecord;
+use mcp_proto::http::client::{
+    Challenge, Client, Config as Http, ConnectionId, ConnectionLimits, Connections, Credential, Origin,
+};
+use mcp_std::child::{Ended, Patience};
+use mcp_std::{Clock, Duplex, Interest, Poll, Ready, Socket, Source};
+
+use crate::error::Error;
+use crate::wire::{Obituary, Wire};
+
+/// The exchanges of one client, the connections that they go over, and the sockets under those
+#[derive(Debug)]
+pub(crate) struct Exchanges {
+    client: Client,
+    connections: Connections,
+    sockets: Vec<Wired>,
+    /// An event that came up while something was sent
+    event: Option<Event>,
+    url: String,
+    poll: Poll,
+    /// What the last wait found, for the sake of its memory
+    found: Vec<(ConnectionId, Ready)>,
+    clock: Clock,
+    now: Instant,
+    scratch: Box<[u8]>,
+    /// Why nothing can be waited for
+    error: Option<io::Error>,
+}
+
+/// A connection and its socket
+#[derive(Debug)]
+struct Wired {
+    id: ConnectionId,
+    socket: Socket,
+    /// Where to connect if this address does not answer; none once it has
+    connecting: Option<Connecting>,
+}
+
+#[derive(Debug)]
+struct Connecting {
+    /// Other addresses of the same name
+    rest: VecDeque<SocketAddr>,
+    /// When the next one is tried
+    gives_up: Option<Instant>,
+}
+
+impl Exchanges {
+    /// `heads` says whether those of requests and responses are kept
+    pub(crate) fn new(config: Config, http: Http, heads: bool) -> Self {
+        let clock = Clock::start();
+        let now = clock.now();
+        let mut connections = Connections::new(ConnectionLimits::default());
+        if heads {
+            connections.tap_heads();
+        }
+        let url = format!("{:?}", http.endpoint());
+        Self {
+            client: Client::new(Arc::new(config), Arc::new(http), now),
+            connections,
+            sockets: Vec::new(),
+            event: None,
+            url,
+            poll: Poll::new(),
+            found: Vec::new(),
+            clock,
+            now,
+            scratch: vec![0; SCRATCH].into(),
+            error: None,
+        }
+    }
+
+    /// Makes and closes the connections that are asked for
+    fn arrange(&mut self) {
+        while let Some(id) = self.connections.poll_close() {
+            self.sockets.retain(|wired| wired.id != id);
+        }
+        while let Some((id, origin)) = self.connections.poll_connect() {
+            match resolve(&origin) {
+                Ok(addresses) => self.connect(id, addresses, &ErrorKind::AddrNotAvailable.into()),
+                Err(error) => self.refused(id, &error),
+            }
+        }
+    }
+
+    /// Begins to connect to the first address that does not refuse at once
+    fn connect(&mut self, id: ConnectionId, mut rest: VecDeque<SocketAddr>, last: &io::Error) {
+        let mut why = None;
+        while let Some(address) = rest.pop_front() {
+            match Socket::connect(address) {
+                Ok(socket) => {
+                    let gives_up = (!rest.is_empty()).then(|| self.now + PER_ADDRESS);
+                    let connecting = Some(Connecting { rest, gives_up });
+                    self.sockets.push(Wired { id, socket, connecting });
+                    return;
+                }
+                Err(error) => why = Some(error),
+            }
+        }
+        self.refused(id, why.as_ref().unwrap_or(last));
+    }
+
+    fn refused(&mut self, id: ConnectionId, error: &io::Error) {
+        self.connections.handle_connect_failed(self.now, id, &mut self.client, &format!("{error}"));
+    }
+
+    /// Finds out what came of connecting
+    fn connected(&mut self, at: usize, writable: bool) {
+        let Some(wired) = self.sockets.get_mut(at) else { return };
+        let late = wired.connecting.as_ref().and_then(|c| c.gives_up).is_some_and(|at| at <= self.now);
+        let outcome = match writable {
+            true => wired.socket.connected(),
+            false if late => Err(ErrorKind::TimedOut.into()),
+            false => return,
+        };
+        match outcome {
+            Ok(()) => {
+                wired.connecting = None;
+                self.connections.handle_connected(self.now, wired.id);
+            }
+            Err(error) => {
+                let wired = self.sockets.swap_remove(at);
+                let rest = wired.connecting.map(|c| c.rest).unwrap_or_default();
+                self.connect(wired.id, rest, &error);
+            }
+        }
+    }
+
+    fn read(&mut self, at: usize) {
+        let Some(wired) = self.sockets.get_mut(at) else { return };
+        match wired.socket.read(&mut self.scratch) {
+            Ok(n) if n > 0 => {
+                let bytes = self.scratch.get(..n).unwrap_or_default();
+                self.connections.handle_input(self.now, wired.id, bytes);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // A broken connection and one that ends are told apart by what is missing.
+            _ => self.connections.handle_eof(self.now, wired.id),
+        }
+    }
+
+    fn send(&mut self) -> bool {
+        let mut moved = false;
+        for wired in &mut self.sockets {
+            while wired.connecting.is_none() && !self.connections.transmit(wired.id).is_empty() {
+                match wired.socket.write(self.connections.transmit(wired.id)) {
+                    Ok(0) => break,
+                    Ok(n) => {
+                        self.connections.consume(wired.id, n);
+                        moved = true;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => {
+                        // What the server said before it left is still there to be read.
+                        let rest = self.connections.transmit(wired.id).len();
+                        self.connections.consume(wired.id, rest);
+                    }
+                }
+            }
+        }
+        moved
+    }
+}
+
+impl Wire for Exchanges {
+    fn engine(&mut self) -> &mut Engine {
+        self.client.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.now
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.event.take().or_else(|| self.connections.poll_event(self.now, &mut self.client))
+    }
+
+    fn write(&mut self) -> bool {
+        // Exchanges get their connections here; an event on the way is kept for who asks for events.
+        if self.event.is_none() {
+            self.event = self.connections.poll_event(self.now, &mut self.client);
+        }
+        self.arrange();
+        self.send()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        if self.event.is_some() {
+            self.tick();
+            return;
+        }
+        let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
+        let deadlines = [until, next, self.client.poll_timeout(), self.connections.poll_timeout()];
+        let timeout = deadlines.into_iter().flatten().min().map(|at| self.clock.until(at));
+        let sources = self.sockets.iter().map(|wired| {
+            let interest = match wired.connecting {
+                Some(_) => Interest::WRITE,
+                None => Interest {
+                    read: self.connections.wants_input(wired.id),
+                    write: !self.connections.transmit(wired.id).is_empty(),
+                },
+            };
+            (Source::Socket(&wired.socket), interest)
+        });
+        let mut all = core::mem::take(&mut self.found);
+        match self.poll.wait(sources, timeout) {
+            Ok(found) => all.extend(self.sockets.iter().map(|wired| wired.id).zip(found.iter().copied())),
+            Err(error) => _ = self.error.get_or_insert(error),
+        }
+        self.now = self.clock.now();
+        for (id, ready) in all.drain(..) {
+            // A socket that moved on to another address stands elsewhere by now.
+            let Some(at) = self.sockets.iter().position(|wired| wired.id == id) else { continue };
+            if self.sockets.get(at).is_some_and(|wired| wired.connecting.is_some()) {
+                self.connected(at, ready.writable);
+            } else if ready.readable && self.connections.wants_input(id) {
+                self.read(at);
+            } else if ready.readable {
+                // Nobody asked: both directions are over.
+                self.connections.handle_eof(self.now, id);
+            }
+        }
+        self.found = all;
+        if self.client.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.client.handle_timeout(self.now);
+        }
+        if self.connections.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.connections.handle_timeout(self.now);
+        }
+    }
+
+    fn poll_head(&mut self) -> Option<HeadRecord> {
+        self.connections.poll_head()
+    }
+
+    fn challenged(&mut self, answer: &mut dyn FnMut(&Challenge) -> Option<Credential>) {
+        while let Some(challenge) = self.client.poll_challenge() {
+            let credential = answer(&challenge);
+            // A person may have taken a while. Stale: the exchange is not waited for any more.
+            let now = self.tick();
+            let _ = match credential {
+                Some(credential) => self.client.authorize(now, challenge.exchange, credential),
+                None => self.client.refuse(now, challenge.exchange),
+            };
+        }
+    }
+
+    fn close(&mut self) {
+        self.client.close(self.now);
+    }
+
+    fn wait_closing(&mut self, until: Instant) {
+        self.wait(Some(until));
+    }
+
+    fn is_drained(&self) -> bool {
+        self.client.is_drained()
+    }
+
+    fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
+    fn obituary(&mut self, _: Duration) -> Obituary {
+        Obituary { url: Some(self.url.clone()), ..Obituary::default() }
+    }
+
+    fn end(&mut self, _: Patience) -> Result<Option<Ended>, Error> {
+        self.sockets.clear();
+        Ok(None)
+    }
+}
+
+/// The addresses of an origin; the system may take a while to find them
+fn resolve(origin: &Origin) -> io::Result<VecDeque<SocketAddr>> {
+    if origin.secure {
+        return Err(io::Error::new(ErrorKind::Unsupported, "there is no TLS here"));
+    }
+    Ok((&*origin.host, origin.port).to_socket_addrs()?.collect())
+}
+
+/// Bytes of one read
+const SCRATCH: usize = 64 << 10;
+/// How long one address of several may take to answer
+const PER_ADDRESS: Duration = Duration::from_secs(2);

@@ -1,0 +1,177 @@
+//! The way to a server: a byte stream, or exchanges over HTTP
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt::Debug;
+use core::time::Duration;
+use std::io;
+use std::process::ExitStatus;
+
+use mcp_proto::Instant;
+use mcp_proto::client::{Config, Engine, Event};
+#[cfg(feature = "http")]
+use mcp_proto::http::HeadRecord;
+#[cfg(feature = "http")]
+use mcp_proto::http::client::{Challenge, Credential};
+use mcp_proto::pipe::{self, Pipe};
+use mcp_std::child::{Ended, Patience};
+
+use crate::drive::{Drive, Opening};
+use crate::error::Error;
+use crate::link::Link;
+
+/// What a connection needs to know of the way to its server
+pub(crate) trait Wire: Debug {
+    fn engine(&mut self) -> &mut Engine;
+
+    /// The time as of the last look at the clock; cheap
+    fn now(&self) -> Instant;
+
+    /// Looks at the clock
+    fn tick(&mut self) -> Instant;
+
+    /// The next event; what was read is decoded here
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// Writes what there is as far as it goes now; whether anything went
+    fn write(&mut self) -> bool;
+
+    /// Waits until something can be read or written, a deadline passes, or `until`; then reads once, and lets deadlines
+    /// pass
+    fn wait(&mut self, until: Option<Instant>);
+
+    /// Ends the conversation in good order: what that takes is still to be written
+    fn close(&mut self);
+
+    /// As [`wait`](Self::wait), for what is left to be written
+    fn wait_closing(&mut self, until: Instant);
+
+    /// Whether everything is over and written
+    fn is_drained(&self) -> bool;
+
+    /// What broke it, if it was not the peer who left; told once
+    fn take_error(&mut self) -> Option<io::Error>;
+
+    /// The next head of a request or response, if they are kept
+    #[cfg(feature = "http")]
+    fn poll_head(&mut self) -> Option<HeadRecord> {
+        None
+    }
+
+    /// Has the application answer what the server wants to know of who asks
+    #[cfg(feature = "http")]
+    fn challenged(&mut self, answer: &mut dyn FnMut(&Challenge) -> Option<Credential>) {
+        let _ = answer;
+    }
+
+    /// Calls can be made from now on
+    fn opened(&mut self) {}
+
+    /// A line proved to be no message
+    fn is_noise(&mut self, line: &str) {
+        let _ = line;
+    }
+
+    /// Whether anything came that looked like a message, before calls could be made
+    fn any_message(&self) -> bool {
+        false
+    }
+
+    /// What is known of the server, when it is over
+    fn obituary(&mut self, wait: Duration) -> Obituary;
+
+    /// Ends the server, if it is ours to end
+    fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error>;
+}
+
+/// What is known of a server whose connection is over
+#[derive(Debug, Default)]
+pub(crate) struct Obituary {
+    pub(crate) program: Option<String>,
+    pub(crate) url: Option<String>,
+    pub(crate) ended: Option<ExitStatus>,
+    pub(crate) last_words: String,
+}
+
+/// A byte stream to a server
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pipe: pipe::Client,
+    drive: Drive,
+    link: Link,
+}
+
+impl Stream {
+    pub(crate) fn new(config: Config, link: Link) -> Self {
+        let mut drive = Drive::new();
+        drive.opening = Some(Opening::default());
+        let pipe = pipe::Client::new(Arc::new(config), drive.tick());
+        Self { pipe, drive, link }
+    }
+}
+
+impl Wire for Stream {
+    fn engine(&mut self) -> &mut Engine {
+        self.pipe.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.drive.now()
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.drive.tick()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.pipe.poll_event(self.drive.now())
+    }
+
+    fn write(&mut self) -> bool {
+        self.drive.write(&mut self.pipe, self.link.io())
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        self.drive.wait(&mut self.pipe, self.link.io(), true, until);
+    }
+
+    fn close(&mut self) {
+        let now = self.drive.now();
+        self.pipe.engine().close(now);
+    }
+
+    fn wait_closing(&mut self, until: Instant) {
+        self.drive.wait(&mut self.pipe, self.link.io(), false, Some(until));
+    }
+
+    fn is_drained(&self) -> bool {
+        self.pipe.is_drained()
+    }
+
+    fn take_error(&mut self) -> Option<io::Error> {
+        self.drive.take_error()
+    }
+
+    fn opened(&mut self) {
+        self.drive.opening = None;
+    }
+
+    fn is_noise(&mut self, line: &str) {
+        if let Some(opening) = &mut self.drive.opening {
+            opening.is_noise(line);
+        }
+    }
+
+    fn any_message(&self) -> bool {
+        self.drive.opening.as_ref().is_some_and(Opening::any_message)
+    }
+
+    fn obituary(&mut self, wait: Duration) -> Obituary {
+        let (program, ended, last_words) = self.link.obituary(wait);
+        Obituary { program, url: None, ended, last_words }
+    }
+
+    fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
+        self.link.end(patience)
+    }
+}

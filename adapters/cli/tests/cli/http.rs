@@ -1,0 +1,154 @@
+//! Over HTTP: our server, our client, and what is no MCP server
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use crate::support::{PROBE, REVISIONS, probe};
+
+/// `mcp-probe serve --http 127.0.0.1:0 ARGS` until it is dropped
+struct Serving {
+    child: Child,
+    url: String,
+    sse: Option<String>,
+}
+
+impl Serving {
+    fn new(args: &[&str]) -> Self {
+        let mut child = Command::new(PROBE)
+            .args(["serve", "--http", "127.0.0.1:0"])
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program under test starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        let mut next = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).expect("UTF-8");
+            let url = line.trim().strip_prefix("listening at ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+            url.split(' ').next().unwrap_or_default().to_owned()
+        };
+        let url = next();
+        let sse = args.contains(&"--sse").then(next);
+        // So that it can go on writing.
+        thread::spawn(move || lines.read_to_string(&mut String::new()));
+        Self { child, url, sse }
+    }
+
+    fn address(&self) -> &str {
+        self.url.trim_start_matches("http://").split('/').next().unwrap_or_default()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+// covers: HTTP-009, HTTP-040, HTTP-047, HTTP-064, HTTPSSE-001, HTTPSSE-005
+#[test]
+fn every_command_takes_a_url() {
+    let server = Serving::new(&["--everything", "--sse"]);
+    for (revision, era) in REVISIONS {
+        // 2024-11-05 has a transport of its own.
+        let url = if revision == "2024-11-05" { server.sse.as_deref().expect("said") } else { &server.url };
+        let pin = |args: &[&str]| probe(&[args, &["--protocol-version", revision]].concat()).ok();
+        let found = pin(&["inspect", url, "--json"]).json();
+        assert_eq!((&found["revision"], &found["era"]), (&revision.into(), &era.into()));
+        assert!(found["tools"].as_array().is_some_and(|tools| tools.len() > 20), "{found}");
+        pin(&["call", "count", "--args", r#"{"to":2,"delay_ms":20}"#, url]).says(&["counted to 2"]);
+        pin(&["read", "test://static-text", url]).says(&["static text resource"]);
+        pin(&["prompt", "test_simple_prompt", url]).says(&["simple prompt"]);
+        pin(&["ping", "-n", "1", url]).says(&["1 round trip"]);
+        pin(&["listen", "clock://running", "--count", "1", url]).says(&["changed    clock://running"]);
+        if !["2024-11-05"].contains(&revision) {
+            pin(&["complete", "prompt:travel_plan", "country", "n", url]).says(&["norway"]);
+        }
+        if ["2025-06-18", "2025-11-25", "2026-07-28"].contains(&revision) {
+            let answer = r#"elicit={"name":"Ada"}"#;
+            pin(&["call", "sign", "--answer", answer, url]).says(&["Hello, Ada!"]);
+        }
+    }
+    // Both eras at once, and a URL behind the dashes.
+    let done = probe(&["inspect", "--json", "--", &server.url]).ok();
+    assert_eq!(done.json()["revision"], "2026-07-28", "{done}");
+    // A stream that the server cuts, and its client resumes.
+    let call = ["call", "test_reconnection", "--protocol-version", "2025-11-25", "--trace", &server.url];
+    probe(&call).ok().says(&["Whoever came back"]).complains(&["Last-Event-ID"]);
+}
+
+// covers: SEC-019
+#[test]
+fn the_trace_shows_heads_without_their_secrets() {
+    let server = Serving::new(&["--trace"]);
+    let call = ["call", "echo", "--args", r#"{"text":"x"}"#, "--trace", "--bearer", "hunter2", &server.url];
+    for era in ["modern", "legacy"] {
+        let done = probe(&[&call[..], &["--era", era]].concat()).ok();
+        assert!(!done.stderr.contains("hunter2"), "{done}");
+        let done = done.complains(&["→ POST /mcp", "Authorization: [redacted]", "← 200"]);
+        if era == "legacy" {
+            done.complains(&["Mcp-Session-Id: [redacted]", "→ DELETE /mcp"]);
+        }
+    }
+}
+
+// covers: HTTP-003, HTTP-008
+#[test]
+fn the_server_is_what_it_was_told_to_be() {
+    let args = ["--path", "/here", "--allow-host", "mcp.example.com", "--allow-origin", "https://app.example.com"];
+    let server = Serving::new(&args);
+    assert!(server.url.ends_with("/here"));
+    probe(&["ping", "-n", "1", &server.url]).ok();
+    probe(&["ping", "-n", "1", &server.url.replace("/here", "/mcp")]).code(3).complains(&["--trace"]);
+    let status = |host: &str, origin: &str| {
+        let mut stream = std::net::TcpStream::connect(server.address()).expect("it listens");
+        let head = format!("GET /nowhere HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer[9..12].to_owned()
+    };
+    assert_eq!(status("localhost", "http://localhost:3000"), "404");
+    assert_eq!(status("mcp.example.com", "https://app.example.com"), "404");
+    assert_eq!(status("evil.example.com", "https://app.example.com"), "403");
+    assert_eq!(status("mcp.example.com", "https://evil.example.com"), "403");
+}
+
+#[test]
+fn what_is_wrong_with_a_url_is_said() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let refused = format!("http://{free}/mcp");
+    probe(&["ping", &refused]).code(3).complains(&[&refused, "refused", "hint:"]);
+    probe(&["ping", "https://localhost/mcp"]).code(2).complains(&["TLS"]);
+    probe(&["ping", "http://"]).code(2).complains(&["host"]);
+    probe(&["check", &refused]).code(2).complains(&["command"]);
+    probe(&["ping", "--bearer", "x", "--", "true"]).code(2).complains(&["--bearer"]);
+    probe(&["ping", "--bearer", "x y", &refused]).code(2).complains(&["--bearer"]);
+    probe(&["serve", "--http", "nowhere"]).code(3).complains(&["cannot listen at nowhere", "port"]);
+    probe(&["serve", "--http", "127.0.0.1:0", "--path", "x"]).code(2).complains(&["--path"]);
+    probe(&["serve", "--path", "/x"]).code(2).complains(&["--http"]);
+}
+
+// covers: HTTP-084, VER-031
+#[test]
+fn a_page_is_no_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 8192]);
+            let page = "<!doctype html><title>Hello</title>";
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{page}", page.len());
+        }
+    });
+    for era in ["auto", "modern", "legacy"] {
+        probe(&["ping", "--era", era, &url]).code(3).complains(&["text/html", &url]);
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong with one HTTP exchange.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use crate::rpc::{RpcError, clip};
+
+/// Why a request over HTTP has no answer
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// Nothing of the request was sent, so it was not executed
+    #[error("the server was not reached: {why}")]
+    Unreachable {
+        /// What the connection failed with
+        why: Box<str>,
+    },
+    /// The exchange broke off, or ended, before the answer was there; whether the request was executed is not known
+    /// (HTTP-044)
+    #[error("the answer was lost: {why}")]
+    Lost {
+        /// What the connection failed with
+        why: Box<str>,
+    },
+    /// A status that is no success, or a success that carries no message
+    #[error(transparent)]
+    Answer(HttpAnswer),
+    /// The server took the request for something that needs no answer (HTTP-082)
+    #[error("the server accepted the request (HTTP status {status}) and did not answer it")]
+    Unanswered {
+        /// The status
+        status: u16,
+    },
+    /// The server points somewhere else, and going there is not safe
+    #[error("the server redirects (HTTP status {status}) to {}, which is not followed",
+        if .to.is_empty() { "nowhere" } else { .to })]
+    Redirected {
+        /// The status
+        status: u16,
+        /// The origin that it points to
+        to: String,
+    },
+    /// The session has ended at the server, and the request with it
+    #[error("the session has ended at the server")]
+    SessionLost,
+}
+
+/// An answer that is none
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpAnswer {
+    /// The HTTP status
+    pub status: u16,
+    /// `Content-Type`, as it came
+    pub content_type: Option<String>,
+    /// The beginning of the body, where it is text: untrusted, and perhaps not fit to be shown as it is
+    pub body: String,
+    /// The error in the body, where there is one
+    pub error: Option<RpcError>,
+    /// `Retry-After`, where it is a number of seconds
+    pub retry_after: Option<Duration>,
+    /// What `WWW-Authenticate` asks for
+    pub challenges: Vec<AuthChallenge>,
+}
+
+impl fmt::Display for HttpAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP status {}", self.status)?;
+        match &self.content_type {
+            Some(kind) => write!(f, " with a body of type `{}`", clip(kind))?,
+            None => f.write_str(" without a body")?,
+        }
+        if (200..300).contains(&self.status) {
+            f.write_str(", which is no MCP message")?;
+        }
+        if let Some(error) = &self.error {
+            write!(f, ": {error}")?;
+        }
+        if let Some(after) = self.retry_after {
+            write!(f, "; try again in {} s", after.as_secs())?;
+        }
+        if let Some(challenge) = self.challenges.first() {
+            write!(f, "; it asks for `{}` authorization", clip(&challenge.scheme))?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for HttpAnswer {}
+
+/// One challenge of a `WWW-Authenticate` field (RFC 9110, 11.6.1)
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuthChallenge {
+    /// `Bearer`, …; compare it without regard to case
+    pub scheme: String,
+    /// Name, in small letters, and value of each parameter
+    pub params: Vec<(String, String)>,
+}
+
+impl AuthChallenge {
+    pub(crate) const fn new(scheme: String) -> Self {
+        Self { scheme, params: Vec::new() }
+    }
+
+    /// Whether it asks for a bearer token
+    #[must_use]
+    pub fn is_bearer(&self) -> bool {
+        self.scheme.eq_ignore_ascii_case("bearer")
+    }
+
+    /// The first parameter of this name
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(n, _)| n == name).map(|(_, value)| &**value)
+    }
+}

@@ -1,0 +1,206 @@
+//! `WWW-Authenticate`: the challenges of a 401 or 403, strictly read (RFC 9110, 11.6.1).
+//!
+//! What cannot be read ends the list: a challenge is never guessed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::error::AuthChallenge;
+use crate::head::is_token;
+
+/// Challenges that are kept of one answer
+const MAX_CHALLENGES: usize = 8;
+/// Parameters that are kept of one challenge
+const MAX_PARAMS: usize = 16;
+/// Longest field that is read
+const MAX_FIELD: usize = 8 << 10;
+
+/// All challenges of these field values, in order
+pub(super) fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
+    let mut found = Vec::new();
+    for value in values {
+        if let Some(text) = core::str::from_utf8(value).ok().filter(|t| t.len() <= MAX_FIELD) {
+            read(text, &mut found);
+        }
+    }
+    found
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn spaces(&mut self) -> bool {
+        let before = self.rest.len();
+        self.rest = self.rest.trim_start_matches([' ', '\t']);
+        self.rest.len() < before
+    }
+
+    fn byte(&mut self, byte: u8) -> bool {
+        match self.rest.strip_prefix(char::from(byte)) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn take(&mut self, fits: impl Fn(u8) -> bool) -> &'a str {
+        let end = self.rest.bytes().position(|b| !fits(b)).unwrap_or(self.rest.len());
+        // What fits is ASCII, so the cut lies between characters.
+        let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        taken
+    }
+
+    fn token(&mut self) -> Option<&'a str> {
+        let token = self.take(|b| is_token(&[b]));
+        (!token.is_empty()).then_some(token)
+    }
+
+    fn quoted(&mut self) -> Option<String> {
+        let mut value = String::new();
+        let mut chars = self.rest.char_indices();
+        loop {
+            match chars.next()? {
+                (at, '"') => {
+                    self.rest = self.rest.get(at + 1..)?;
+                    return Some(value);
+                }
+                (_, '\\') => value.push(chars.next()?.1),
+                (_, c) => value.push(c),
+            }
+        }
+    }
+
+    /// `name = value`; none, with nothing taken, when something else comes
+    fn param(&mut self) -> Option<(String, String)> {
+        let mut ahead = Reader { rest: self.rest };
+        let name = ahead.token()?;
+        ahead.spaces();
+        if !ahead.byte(b'=') {
+            return None;
+        }
+        ahead.spaces();
+        let value = if ahead.byte(b'"') { ahead.quoted()? } else { ahead.token()?.into() };
+        // A second `=` is the padding of what no parameter has: credentials in one piece.
+        if ahead.rest.starts_with('=') {
+            return None;
+        }
+        self.rest = ahead.rest;
+        Some((name.to_ascii_lowercase(), value))
+    }
+}
+
+fn read(text: &str, found: &mut Vec<AuthChallenge>) {
+    let mut reader = Reader { rest: text };
+    loop {
+        while reader.spaces() || reader.byte(b',') {}
+        if reader.rest.is_empty() || found.len() >= MAX_CHALLENGES {
+            return;
+        }
+        let Some(scheme) = reader.token() else { return };
+        let mut challenge = AuthChallenge::new(scheme.into());
+        let spaced = reader.spaces();
+        if spaced {
+            params(&mut reader, &mut challenge);
+        }
+        let over = reader.rest.is_empty() || reader.rest.starts_with(',');
+        found.push(challenge);
+        if !over {
+            return;
+        }
+    }
+}
+
+fn params(reader: &mut Reader<'_>, challenge: &mut AuthChallenge) {
+    // `Basic dG9rZW4=`: one piece in the place of parameters, which nobody here looks at.
+    let mut ahead = Reader { rest: reader.rest };
+    ahead.take(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/'));
+    ahead.take(|b| b == b'=');
+    ahead.spaces();
+    if reader.param_ahead().is_none() && (ahead.rest.is_empty() || ahead.rest.starts_with(',')) {
+        reader.rest = ahead.rest;
+        return;
+    }
+    while let Some((name, value)) = reader.param() {
+        // Of equal names the first one counts, whoever added the second.
+        if challenge.params.len() < MAX_PARAMS && challenge.param(&name).is_none() {
+            challenge.params.push((name, value));
+        }
+        reader.spaces();
+        let mut ahead = Reader { rest: reader.rest };
+        let mut comma = false;
+        while ahead.spaces() || ahead.byte(b',') {
+            comma = true;
+        }
+        if !comma || ahead.param_ahead().is_none() {
+            return;
+        }
+        reader.rest = ahead.rest;
+    }
+}
+
+impl Reader<'_> {
+    /// The parameter that comes next, with nothing taken
+    fn param_ahead(&self) -> Option<(String, String)> {
+        Reader { rest: self.rest }.param()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn shown(text: &str) -> String {
+        let all = parse([text.as_bytes()].into_iter());
+        let one = |c: &AuthChallenge| {
+            let params: Vec<_> = c.params.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            format!("{}({})", c.scheme, params.join(";"))
+        };
+        all.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn challenges_of_all_forms() {
+        for (text, expected) in [
+            ("Bearer", "Bearer()"),
+            (
+                r#"Bearer resource_metadata="https://a/b?c=d,e", scope="a b""#,
+                "Bearer(resource_metadata=https://a/b?c=d,e;scope=a b)",
+            ),
+            (
+                r#"bearer error=insufficient_scope , Error_Description = "say \"no\"""#,
+                r#"bearer(error=insufficient_scope;error_description=say "no")"#,
+            ),
+            (
+                r#"Basic realm="x", Bearer scope="y", DPoP algs="ES256""#,
+                "Basic(realm=x) Bearer(scope=y) DPoP(algs=ES256)",
+            ),
+            ("Negotiate dG9rZW4=, Bearer", "Negotiate() Bearer()"),
+            ("Basic, Bearer realm=a,,", "Basic() Bearer(realm=a)"),
+            (r#"Bearer a=1, a=2, A=3"#, "Bearer(a=1)"),
+            ("", ""),
+            (",,", ""),
+            // Faults end the list.
+            (r#"Bearer scope="open"#, "Bearer()"),
+            ("\u{e9}", ""),
+            ("Bearer \u{e9}, Basic", "Bearer()"),
+            (r#"Bearer a="x" b=c, Basic"#, "Bearer(a=x)"),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn several_fields_are_one_list_and_bounded() {
+        let fields = [&b"Basic realm=a"[..], b"Bearer scope=b"];
+        assert_eq!(parse(fields.into_iter()).len(), 2);
+        assert_eq!(parse([b"A,".repeat(100).as_slice()].into_iter()).len(), MAX_CHALLENGES);
+        let many: String = (0..100).map(|i| format!("p{i}=1,")).collect();
+        assert_eq!(parse([format!("B {many}").as_bytes()].into_iter())[0].params.len(), MAX_PARAMS);
+    }
+}

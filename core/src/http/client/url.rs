@@ -1,0 +1,307 @@
+//! `http` and `https` URLs: strictly read, resolved, compared by origin.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::uri::{self, BRACKET, HASH, PERCENT, QUERY, SEGMENT, SLASH};
+
+/// Longest URL that is taken, in bytes
+pub const MAX_URL: usize = 8 << 10;
+
+/// Why a text is no URL that is taken here
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// Neither `http://` nor `https://`
+    #[error("it begins neither with `http://` nor with `https://`")]
+    Scheme,
+    /// A user name before the host: credentials have no place in a URL
+    #[error("it holds a user name or a password")]
+    UserInfo,
+    /// No host, or one with characters that no host has
+    #[error("its host is missing or malformed")]
+    Host,
+    /// A port that is no number from 1 to 65,535
+    #[error("its port is not a number from 1 to 65535")]
+    Port,
+    /// A character in path or query that no URL may hold, or a `%` that two hexadecimal digits do not follow
+    #[error("its path or query holds a character that does not belong there")]
+    Path,
+    /// Longer than [`MAX_URL`]
+    #[error("it is longer than {MAX_URL} bytes")]
+    TooLong,
+}
+
+/// Where exchanges go: scheme, host and port
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Origin {
+    /// `https`, with TLS; otherwise `http`
+    pub secure: bool,
+    /// In small letters; an IPv6 address without its brackets
+    pub host: Box<str>,
+    /// 1 to 65,535
+    pub port: u16,
+}
+
+impl Origin {
+    /// What `Host` holds: the host, and the port where it is not the scheme's own
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { String::from(&*self.host) };
+        match (self.secure, self.port) {
+            (true, 443) | (false, 80) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.secure { "https" } else { "http" }, self.authority())
+    }
+}
+
+/// A URL that requests can be sent to
+///
+/// ```
+/// use mcp_proto::http::client::Url;
+/// let url = Url::parse("http://LocalHost:3000/mcp?x=1").unwrap();
+/// assert_eq!((&*url.origin().host, url.origin().port, url.target()), ("localhost", 3000, "/mcp?x=1"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    origin: Origin,
+    /// Path and query
+    target: Box<str>,
+}
+
+impl Url {
+    /// Reads an absolute URL; a fragment is left out, since it is never sent
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.len() > MAX_URL {
+            return Err(UrlError::TooLong);
+        }
+        let end = uri::scheme(text).ok_or(UrlError::Scheme)?;
+        let (scheme, rest) = text.split_at(end);
+        let secure = match () {
+            () if scheme.eq_ignore_ascii_case("http") => false,
+            () if scheme.eq_ignore_ascii_case("https") => true,
+            () => return Err(UrlError::Scheme),
+        };
+        let rest = rest.strip_prefix("://").ok_or(UrlError::Scheme)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        if authority.contains('@') {
+            return Err(UrlError::UserInfo);
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(address) => {
+                let (address, port) = address.split_once(']').ok_or(UrlError::Host)?;
+                let fits = |b: u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
+                if !address.contains(':') || !address.bytes().all(fits) {
+                    return Err(UrlError::Host);
+                }
+                match port.strip_prefix(':') {
+                    Some(port) => (address, Some(port)),
+                    None if port.is_empty() => (address, None),
+                    None => return Err(UrlError::Host),
+                }
+            }
+            None => {
+                let (host, port) = authority.split_once(':').map_or((authority, None), |(h, p)| (h, Some(p)));
+                let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+                if host.is_empty() || !host.bytes().all(fits) {
+                    return Err(UrlError::Host);
+                }
+                (host, port)
+            }
+        };
+        let port = match port.filter(|p| !p.is_empty()) {
+            None => {
+                if secure {
+                    443
+                } else {
+                    80
+                }
+            }
+            Some(text) if text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit()) => {
+                text.parse().ok().filter(|port| *port != 0).ok_or(UrlError::Port)?
+            }
+            Some(_) => return Err(UrlError::Port),
+        };
+        let origin = Origin { secure, host: host.to_ascii_lowercase().into(), port };
+        Ok(Self { origin, target: target(rest)? })
+    }
+
+    /// What `reference` means where this URL is the base (RFC 3986, 5.2)
+    pub fn resolve(&self, reference: &str) -> Result<Self, UrlError> {
+        if reference.len() > MAX_URL {
+            return Err(UrlError::TooLong);
+        }
+        if uri::scheme(reference).is_some() {
+            return Self::parse(reference);
+        }
+        if reference.starts_with("//") {
+            let scheme = if self.origin.secure { "https:" } else { "http:" };
+            return Self::parse(&format!("{scheme}{reference}"));
+        }
+        let (path, query) = self.target.split_once('?').map_or((&*self.target, None), |(p, q)| (p, Some(q)));
+        let text = match reference.as_bytes().first() {
+            None | Some(b'#') => match query {
+                Some(query) => format!("{path}?{query}"),
+                None => String::from(path),
+            },
+            Some(b'?') => format!("{path}{reference}"),
+            Some(b'/') => String::from(reference),
+            Some(_) => {
+                let folder = path.rfind('/').and_then(|at| path.get(..=at)).unwrap_or("/");
+                format!("{folder}{reference}")
+            }
+        };
+        Ok(Self { origin: self.origin.clone(), target: target(&text)? })
+    }
+
+    /// Where it leads
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Path and query, as they stand in a request line
+    #[must_use]
+    pub const fn target(&self) -> &str {
+        &self.target
+    }
+}
+
+/// The origin and the path; what stands in the query may be a secret (SEC-019)
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, query) = self.target.split_once('?').map_or((&*self.target, ""), |(path, _)| (path, "?…"));
+        write!(f, "{}{path}{query}", self.origin)
+    }
+}
+
+/// Path and query of what follows an authority, without dot segments
+fn target(rest: &str) -> Result<Box<str>, UrlError> {
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(p, q)| (p, Some(q)));
+    check(path, SEGMENT | SLASH)?;
+    check(query.unwrap_or_default(), QUERY | BRACKET)?;
+    let mut segments: Vec<&str> = Vec::new();
+    let mut parts = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        match part {
+            "." | ".." => {
+                if part == ".." {
+                    segments.pop();
+                }
+                if last {
+                    segments.push("");
+                }
+            }
+            part => segments.push(part),
+        }
+    }
+    let mut text = String::with_capacity(rest.len() + 1);
+    for segment in segments {
+        text.push('/');
+        text.push_str(segment);
+    }
+    if text.is_empty() {
+        text.push('/');
+    }
+    if let Some(query) = query {
+        text.push('?');
+        text.push_str(query);
+    }
+    Ok(text.into())
+}
+
+fn check(part: &str, classes: u8) -> Result<(), UrlError> {
+    let bytes = part.as_bytes();
+    let fits = |(at, b): (usize, &u8)| {
+        let class = uri::class(*b);
+        class & classes & !HASH != 0
+            && (class != PERCENT || uri::triplet(bytes.get(at..).unwrap_or_default()).is_some())
+    };
+    if bytes.iter().enumerate().all(fits) { Ok(()) } else { Err(UrlError::Path) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn shown(text: &str) -> Result<String, UrlError> {
+        Url::parse(text).map(|u| format!("{} {}", u.origin(), u.target()))
+    }
+
+    #[test]
+    fn urls_are_read_strictly() {
+        for (text, expected) in [
+            ("http://a", "http://a /"),
+            ("HTTP://A:80/x", "http://a /x"),
+            ("https://a.example:443", "https://a.example /"),
+            ("https://a:80?x#y", "https://a:80 /?x"),
+            ("http://[::1]:3000/mcp", "http://[::1]:3000 /mcp"),
+            ("http://127.0.0.1:1/a/./b/../c/..", "http://127.0.0.1:1 /a/"),
+            ("http://a/../../x%2F?q=[1]", "http://a /x%2F?q=[1]"),
+            ("http://a:/x", "http://a /x"),
+        ] {
+            assert_eq!(shown(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, error) in [
+            ("", UrlError::Scheme),
+            ("a/b", UrlError::Scheme),
+            ("ftp://a", UrlError::Scheme),
+            ("http:a", UrlError::Scheme),
+            ("http://", UrlError::Host),
+            ("http://a b", UrlError::Host),
+            ("http://[::1", UrlError::Host),
+            ("http://[::1]x", UrlError::Host),
+            ("http://\u{e9}", UrlError::Host),
+            ("http://u:p@a", UrlError::UserInfo),
+            ("http://a:0", UrlError::Port),
+            ("http://a:65536", UrlError::Port),
+            ("http://a:1x", UrlError::Port),
+            ("http://a/ b", UrlError::Path),
+            ("http://a/%zz", UrlError::Path),
+            ("http://a/\r\nX: y", UrlError::Path),
+            ("http://a/?\u{e9}", UrlError::Path),
+        ] {
+            assert_eq!(shown(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn references_are_resolved() {
+        let base = Url::parse("http://h:81/a/b?c").expect("a URL");
+        for (reference, expected) in [
+            ("", "http://h:81 /a/b?c"),
+            ("x", "http://h:81 /a/x"),
+            ("/x?y", "http://h:81 /x?y"),
+            ("?z", "http://h:81 /a/b?z"),
+            ("../x", "http://h:81 /x"),
+            ("//o/x", "http://o /x"),
+            ("https://o/x", "https://o /x"),
+        ] {
+            let url = base.resolve(reference).expect("a URL");
+            assert_eq!(format!("{} {}", url.origin(), url.target()), expected, "{reference}");
+        }
+        assert_eq!(base.resolve("javascript:x"), Err(UrlError::Scheme));
+        assert_eq!(base.resolve("/a b"), Err(UrlError::Path));
+    }
+
+    #[test]
+    fn a_query_is_not_shown() {
+        let url = Url::parse("http://h/a?secret").expect("a URL");
+        assert_eq!(format!("{url:?}"), "http://h/a?…");
+        assert_eq!(url.origin().to_string(), "http://h");
+    }
+}

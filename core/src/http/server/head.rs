@@ -1,0 +1,399 @@
+//! What the head of a request decides: who may come in, to which path, with what (HTTP-029, first half).
+
+use alloc::format;
+use alloc::string::String;
+
+use super::exchange::{Exchange, ExchangeId, Kind, Phase};
+use super::session::Found;
+use super::{Event, Server, Token, split_target};
+use crate::head::{BodySize, Fields, Request, values};
+use crate::http::fields;
+use crate::rpc::{RpcError, encode};
+use crate::slab::Key;
+use crate::time::Instant;
+
+/// Why a token does not let in (RFC 6750, 3.1)
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Denial {
+    /// It is unknown, expired, revoked, or not meant for this server: 401
+    InvalidToken,
+    /// It is good, but does not allow this; the scopes that would, separated by spaces: 403
+    InsufficientScope(String),
+}
+
+/// A refusal: its status, and what it says
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) error: RpcError,
+}
+
+impl Refusal {
+    pub(super) fn new(status: u16, message: impl Into<alloc::borrow::Cow<'static, str>>) -> Self {
+        Self { status, error: RpcError::invalid_request(message) }
+    }
+}
+
+impl Server {
+    /// Begins an exchange with the head of its request
+    ///
+    /// `length` is how long its body will be, where that is known. A request that its head rules out has its response at
+    /// once; its body need not be read.
+    pub fn open(&mut self, now: Instant, head: &Request<'_>, length: Option<u64>) -> ExchangeId {
+        self.tick(now);
+        let (path, query) = split_target(head.target);
+        let kind = self.kind(head.method, path);
+        let mut exchange = Exchange::new(kind, self.now, &mut self.spare);
+        exchange.mirror.read(head.fields, self.config.cors);
+        let key = self.exchanges.insert(exchange);
+        self.begin_ticking();
+        match self.admit(key, head, path, length) {
+            Ok(()) => self.enter(key, head, query),
+            Err(Some(refusal)) => self.refuse(key, &refusal),
+            Err(None) => {}
+        }
+        ExchangeId(key)
+    }
+
+    fn kind(&self, method: &str, path: &str) -> Kind {
+        let old = |path: &str| self.config.old_paths.as_ref().is_some_and(|(stream, _)| stream == path);
+        let old_post = |path: &str| self.config.old_paths.as_ref().is_some_and(|(_, post)| post == path);
+        match method {
+            "POST" if path == self.config.path => Kind::Post,
+            "GET" if path == self.config.path => Kind::Get,
+            "GET" if old(path) => Kind::Old,
+            "POST" if old_post(path) => Kind::OldPost,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether the request may come in at all; an error without a refusal is one that was answered
+    fn admit(
+        &mut self,
+        key: Key,
+        head: &Request<'_>,
+        path: &str,
+        length: Option<u64>,
+    ) -> Result<(), Option<Refusal>> {
+        self.check_host(head)?;
+        let allowed = self.methods(path);
+        if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
+            self.preflight(key);
+            return Err(None);
+        }
+        let serves_metadata = |s: &Self| {
+            let document = s.config.protected.as_ref().and_then(|p| p.metadata.as_ref());
+            document.filter(|(at, _)| at == path).map(|(_, document)| document.clone())
+        };
+        if let Some(document) = serves_metadata(self).filter(|_| head.method == "GET") {
+            self.answer_whole(key, 200, document.as_bytes(), Fields::new());
+            return Err(None);
+        }
+        let Some(allowed) = allowed else {
+            return Err(Some(Refusal::new(
+                404,
+                format!("nothing is served here; the endpoint is {}", self.config.path),
+            )));
+        };
+        let modern_only = self.engine.config().legacy().is_empty();
+        if !allowed.split(", ").any(|m| m == head.method) {
+            let why = if modern_only {
+                "this server has POST alone"
+            } else {
+                "the method is none that is served here"
+            };
+            let mut fields = Fields::new();
+            fields.push(fields::ALLOW, allowed.as_bytes()); // HTTP-039, HTTP-080
+            self.refuse_with(key, &Refusal::new(405, why), fields);
+            return Err(None);
+        }
+        if self.exchanges.len() > self.config.max_exchanges {
+            return Err(Some(overloaded("too many exchanges are under way")));
+        }
+        self.check_token(key, head)?;
+        if matches!(head.method, "POST") {
+            check_content_type(head)?;
+            // HTTP-081
+            let limit = self.engine.config().get_limits().frame() as u64;
+            if length.is_some_and(|length| length > limit) {
+                return Err(Some(too_long(limit)));
+            }
+        }
+        Ok(())
+    }
+
+    /// HTTP-003, HTTP-004, HTTP-008: before anything else, so that a page learns nothing
+    fn check_host(&self, head: &Request<'_>) -> Result<(), Option<Refusal>> {
+        let mut hosts = values(head.fields, fields::HOST);
+        let host = hosts.next().map(core::str::from_utf8);
+        if hosts.next().is_some() || !matches!(host, Some(Ok(host)) if self.config.is_host(host)) {
+            return Err(Some(Refusal::new(403, "the host is not one that this server answers to")));
+        }
+        for origin in values(head.fields, fields::ORIGIN) {
+            if !core::str::from_utf8(origin).is_ok_and(|origin| self.config.is_origin(origin)) {
+                return Err(Some(Refusal::new(403, "pages of this origin are not let in")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The methods that a path has; none where nothing is served
+    fn methods(&self, path: &str) -> Option<&'static str> {
+        if path == self.config.path {
+            let legacy = !self.engine.config().legacy().is_empty();
+            return Some(if legacy && self.config.sessions { "POST, GET, DELETE" } else { "POST" });
+        }
+        match &self.config.old_paths {
+            Some((stream, _)) if stream == path => Some("GET"),
+            Some((_, post)) if post == path => Some("POST"),
+            _ => None,
+        }
+    }
+
+    fn preflight(&mut self, key: Key) {
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
+        let mut names = String::from(fields::SENT_BY_PAGES);
+        for tool in self.tools.values() {
+            for name in tool.names() {
+                names.push_str(", ");
+                names.push_str(name);
+            }
+        }
+        fields.push(fields::ALLOW_HEADERS, names.as_bytes());
+        fields.push(fields::MAX_AGE, b"600");
+        self.answer_empty(key, 204, fields);
+    }
+
+    // ---- tokens ----------------------------------------------------------------------------------------------
+
+    fn check_token(&mut self, key: Key, head: &Request<'_>) -> Result<(), Option<Refusal>> {
+        if self.config.protected.is_none() {
+            return Ok(());
+        }
+        let mut given = values(head.fields, fields::AUTHORIZATION);
+        let token = match (given.next(), given.next()) {
+            (None, _) => {
+                self.challenge(key, 401, None, None);
+                return Err(None);
+            }
+            (Some(value), None) => bearer(value),
+            _ => None,
+        };
+        let Some(token) = token else {
+            self.challenge(key, 400, Some("invalid_request"), None);
+            return Err(None);
+        };
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.phase = Phase::Held;
+        }
+        self.events.push_back(Event::Token { exchange: ExchangeId(key), token: Token(token.into()) });
+        Ok(())
+    }
+
+    /// Lets a request in whose token is good, on behalf of `principal`
+    pub fn grant(&mut self, now: Instant, exchange: ExchangeId, principal: &str) {
+        self.tick(now);
+        let Some(x) = self.exchanges.get_mut(exchange.0).filter(|x| x.phase == Phase::Held) else { return };
+        x.phase = Phase::Body;
+        x.principal = Some(principal.into());
+        self.proceed(exchange.0);
+    }
+
+    /// Refuses a request for the sake of its token
+    pub fn deny(&mut self, now: Instant, exchange: ExchangeId, denial: &Denial) {
+        self.tick(now);
+        if self.exchanges.get(exchange.0).is_none_or(|x| x.phase != Phase::Held) {
+            return;
+        }
+        match denial {
+            Denial::InvalidToken => self.challenge(exchange.0, 401, Some("invalid_token"), None),
+            Denial::InsufficientScope(scope) => {
+                self.challenge(exchange.0, 403, Some("insufficient_scope"), Some(scope));
+            }
+        }
+    }
+
+    /// 401, 403 or 400 with a challenge (AUTH; RFC 6750, 3)
+    fn challenge(&mut self, key: Key, status: u16, error: Option<&str>, scope: Option<&str>) {
+        let Some(protected) = &self.config.protected else { return };
+        let mut text = String::from("Bearer");
+        let mut comma = " ";
+        let mut add = |name: &str, value: &str| {
+            let clean: String =
+                value.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
+            text.push_str(&format!("{comma}{name}=\"{clean}\""));
+            comma = ", ";
+        };
+        if let Some(error) = error {
+            add("error", error);
+        }
+        if let Some(scope) = scope.or(protected.scope.as_deref()) {
+            add("scope", scope);
+        }
+        add("resource_metadata", &protected.metadata_url);
+        let mut fields = Fields::new();
+        fields.push(fields::WWW_AUTHENTICATE, text.as_bytes());
+        let why = match status {
+            401 => "a good token is needed",
+            403 => "the token does not allow this",
+            _ => "the `Authorization` field is not one bearer token",
+        };
+        self.refuse_with(key, &Refusal::new(status, why), fields);
+    }
+
+    // ---- beyond the door -------------------------------------------------------------------------------------
+
+    /// What is left of the head's part: streams begin, POSTs wait for their bodies
+    fn enter(&mut self, key: Key, head: &Request<'_>, query: &str) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let accepted = accepts(head);
+        match x.kind {
+            Kind::Post if !(accepted.json && accepted.events) => {
+                let why = "`Accept` must list application/json and text/event-stream"; // HTTP-011
+                self.refuse(key, &Refusal::new(406, why));
+            }
+            Kind::Get | Kind::Old if !accepted.events => {
+                self.refuse(key, &Refusal::new(406, "`Accept` must list text/event-stream")); // HTTP-048
+            }
+            Kind::OldPost => {
+                // The session of these is named by the target.
+                let id = super::query(query, fields::OLD_SESSION);
+                x.session = id.and_then(|id| self.sessions.find(id));
+                self.proceed(key);
+            }
+            Kind::Other if head.method == "DELETE" => {
+                x.asks = true;
+                self.proceed(key);
+            }
+            _ => self.proceed(key),
+        }
+    }
+
+    /// Goes on with an exchange that is let in
+    fn proceed(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get_mut(key).filter(|x| x.phase == Phase::Body && x.response.is_none())
+        else {
+            return;
+        };
+        match x.kind {
+            Kind::Post | Kind::OldPost if x.complete => self.post(key),
+            Kind::Post | Kind::OldPost => {}
+            Kind::Get => self.open_get(key),
+            Kind::Old => self.open_old(key),
+            Kind::Other => self.delete(key),
+        }
+    }
+
+    /// DELETE: the client is done with its session (HTTP-073, HTTP-075)
+    fn delete(&mut self, key: Key) {
+        match self.find_session(key) {
+            Found::Session(session) => {
+                self.end_session(session);
+                self.answer_empty(key, 204, Fields::new());
+            }
+            Found::Missing => self.refuse(key, &no_session()),
+            Found::Unknown => self.refuse(key, &unknown_session()),
+        }
+    }
+
+    // ---- the simple responses --------------------------------------------------------------------------------
+
+    pub(super) fn refuse(&mut self, key: Key, refusal: &Refusal) {
+        self.refuse_with(key, refusal, Fields::new());
+    }
+
+    fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
+        if refusal.status == 503 {
+            fields.push(fields::RETRY_AFTER, b"1"); // design, 14
+        }
+        let mut body = alloc::vec::Vec::new();
+        encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
+        body.pop();
+        self.answer_whole(key, refusal.status, &body, fields);
+    }
+
+    pub(super) fn answer_whole(&mut self, key: Key, status: u16, body: &[u8], mut fields: Fields) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
+        x.out.push(body);
+        x.done = true;
+        x.phase = Phase::Open;
+        x.respond(status, fields, BodySize::Exact(body.len() as u64));
+        self.mark(key);
+    }
+
+    pub(super) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.done = true;
+        x.phase = Phase::Open;
+        let size = if status == 204 { BodySize::None } else { BodySize::Exact(0) };
+        x.respond(status, fields, size);
+        self.mark(key);
+    }
+}
+
+pub(super) fn no_session() -> Refusal {
+    Refusal::new(400, format!("`{}` is missing", fields::SESSION_ID)) // HTTP-069
+}
+
+pub(super) fn unknown_session() -> Refusal {
+    Refusal::new(404, "the session is unknown or over") // HTTP-071
+}
+
+pub(super) fn overloaded(why: &'static str) -> Refusal {
+    Refusal { status: 503, error: RpcError::internal(why) }
+}
+
+pub(super) fn too_long(limit: u64) -> Refusal {
+    Refusal::new(413, format!("the body is longer than {limit} bytes"))
+}
+
+/// HTTP-013
+fn check_content_type(head: &Request<'_>) -> Result<(), Option<Refusal>> {
+    let mut types = values(head.fields, fields::CONTENT_TYPE);
+    let first = types.next().and_then(|v| v.split(|b| *b == b';').next());
+    let is_json = first.is_some_and(|v| v.trim_ascii().eq_ignore_ascii_case(fields::JSON.as_bytes()));
+    if is_json && types.next().is_none() {
+        Ok(())
+    } else {
+        Err(Some(Refusal::new(415, "`Content-Type` must be application/json")))
+    }
+}
+
+#[derive(Default)]
+struct Accepted {
+    json: bool,
+    events: bool,
+}
+
+/// What `Accept` lists; wildcards count, and a weight of nothing does not (HTTP-010, HTTP-011)
+fn accepts(head: &Request<'_>) -> Accepted {
+    let mut accepted = Accepted::default();
+    for value in values(head.fields, fields::ACCEPT) {
+        for entry in value.split(|b| *b == b',') {
+            let mut parts = entry.split(|b| *b == b';').map(<[u8]>::trim_ascii);
+            let kind = parts.next().unwrap_or_default();
+            let refused = parts.any(|p| {
+                let weight = p.strip_prefix(b"q=").or_else(|| p.strip_prefix(b"Q="));
+                weight.is_some_and(|w| !w.is_empty() && w.iter().all(|b| matches!(b, b'0' | b'.')))
+            });
+            if refused {
+                continue;
+            }
+            let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+            accepted.json |= is(fields::JSON) || is("application/*") || is("*/*");
+            accepted.events |= is(fields::EVENT_STREAM) || is("text/*") || is("*/*");
+        }
+    }
+    accepted
+}
+
+/// The token of `Bearer …` (RFC 6750, 2.1)
+fn bearer(value: &[u8]) -> Option<&str> {
+    let text = core::str::from_utf8(value).ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    let token = token.trim_matches(' ');
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b);
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
+}

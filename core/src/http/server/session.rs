@@ -1,0 +1,275 @@
+//! Legacy sessions: their ids, who they belong to, and when they end (HTTP-064 to HTTP-075, SEC-005).
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq;
+
+use super::Server;
+use super::replay::Log;
+use crate::entropy::Entropy;
+use crate::slab::{Key, Slab};
+use crate::time::Instant;
+use crate::version::Version;
+
+/// Unpredictable bytes of an id: more than can be guessed (HTTP-065)
+const SECRET: usize = 18;
+/// In front of them, where the session stands in the table
+const PLACE: usize = 3;
+const ID: usize = PLACE + SECRET;
+
+/// A session of a legacy client
+#[derive(Debug)]
+pub(super) struct Session {
+    secret: [u8; SECRET],
+    /// The engine's channel: its ids, its peer, and what belongs to no call
+    pub(super) channel: Key,
+    pub(super) principal: Option<Box<str>>,
+    last_seen: Instant,
+    /// The stream that belongs to no call, while it is open
+    pub(super) get: Option<Key>,
+    /// How many of its calls are under way
+    pub(super) calls: u32,
+    /// The number that a stream got last; the one of no call is 0
+    pub(super) streams: u32,
+    /// The last event of stream 0
+    pub(super) event: u32,
+    /// What was sent, for clients that come back
+    pub(super) log: Option<Box<Log>>,
+}
+
+/// What a request says about its session
+pub(super) enum Found {
+    Session(Key),
+    Missing,
+    /// Or somebody else's, which looks the same
+    Unknown,
+}
+
+#[derive(Debug)]
+pub(super) struct Sessions {
+    table: Slab<Session>,
+    /// Those whose handshake may not be done, oldest first
+    young: VecDeque<Key>,
+    /// How many each principal has
+    shares: BTreeMap<Box<str>, usize>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { table: Slab::new(), young: VecDeque::new(), shares: BTreeMap::new() }
+    }
+}
+
+impl Sessions {
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&Session> {
+        self.table.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Session> {
+        self.table.get_mut(key)
+    }
+
+    /// The session with an id; takes as long whatever is wrong with the id
+    pub(super) fn find(&self, id: &str) -> Option<Key> {
+        let mut bytes = [0; ID];
+        let length = URL_SAFE_NO_PAD.decode_slice(id, &mut bytes).ok()?;
+        let (place, secret) = bytes.get(..length)?.split_first_chunk::<PLACE>()?;
+        let [a, b, c] = *place;
+        let key = self.table.at(u32::from_be_bytes([0, a, b, c]))?;
+        let known = &self.table.get(key)?.secret;
+        bool::from(known.as_slice().ct_eq(secret)).then_some(key)
+    }
+
+    /// The id of a session (HTTP-066)
+    pub(super) fn id(&self, key: Key) -> String {
+        let mut bytes = [0; ID];
+        if let (Some((place, secret)), Some(session)) =
+            (bytes.split_first_chunk_mut::<PLACE>(), self.table.get(key))
+        {
+            let [_, a, b, c] = key.slot.to_be_bytes();
+            *place = [a, b, c];
+            secret.copy_from_slice(&session.secret);
+        }
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn insert(
+        &mut self,
+        now: Instant,
+        channel: Key,
+        principal: Option<Box<str>>,
+        entropy: &mut Entropy,
+    ) -> Key {
+        let mut secret = [0; SECRET];
+        entropy.fill(&mut secret);
+        if let Some(principal) = &principal {
+            *self.shares.entry(principal.clone()).or_default() += 1;
+        }
+        let key = self.table.insert(Session {
+            secret,
+            channel,
+            principal,
+            last_seen: now,
+            get: None,
+            calls: 0,
+            streams: 0,
+            event: 0,
+            log: None,
+        });
+        self.young.push_back(key);
+        key
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Session> {
+        let session = self.table.remove(key)?;
+        if let Some(principal) = &session.principal {
+            if let Some(count) = self.shares.get_mut(principal) {
+                *count -= 1;
+                if *count == 0 {
+                    self.shares.remove(principal);
+                }
+            }
+        }
+        if self.table.len() == 0 {
+            self.young.clear();
+        }
+        Some(session)
+    }
+}
+
+impl Server {
+    /// The session that a request names, if it is its principal's
+    pub(super) fn find_session(&mut self, exchange: Key) -> Found {
+        let Some(x) = self.exchanges.get(exchange) else { return Found::Unknown };
+        let id = match x.mirror.session() {
+            Ok(None) => return Found::Missing,
+            Ok(Some(id)) => id,
+            Err(()) => return Found::Unknown,
+        };
+        let Some(key) = self.sessions.find(id) else { return Found::Unknown };
+        let principal = x.principal.clone();
+        let now = self.now;
+        match self.sessions.get_mut(key) {
+            // SEC-005: whoever has the id but not the token is nobody.
+            Some(session) if session.principal == principal => {
+                session.last_seen = now;
+                Found::Session(key)
+            }
+            _ => Found::Unknown,
+        }
+    }
+
+    /// Whether there is room for one more session; one whose handshake was never finished gives way (design, 14)
+    pub(super) fn room_for_session(&mut self, principal: Option<&str>) -> bool {
+        let share = principal.and_then(|p| self.sessions.shares.get(p)).copied().unwrap_or_default();
+        if share >= self.config.max_sessions_per_principal {
+            return false;
+        }
+        let most = self.config.max_sessions.min((1 << 24) - 1);
+        while self.sessions.len() >= most {
+            let Some(oldest) = self.sessions.young.pop_front() else { return false };
+            if self.is_young(oldest) {
+                self.end_session(oldest);
+            }
+        }
+        // What is no longer young is not kept in the queue for long.
+        while let Some(first) = self.sessions.young.front().copied() {
+            if self.is_young(first) {
+                break;
+            }
+            self.sessions.young.pop_front();
+        }
+        true
+    }
+
+    fn is_young(&self, key: Key) -> bool {
+        let channel = self.sessions.get(key).map(|s| s.channel);
+        channel.and_then(|c| self.engine.session_version(c)).is_some_and(|(_, initialized)| !initialized)
+    }
+
+    pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
+        self.begin_ticking();
+        self.sessions.insert(self.now, channel, principal, &mut self.entropy)
+    }
+
+    /// The revision of a session
+    pub(super) fn version_of(&self, key: Key) -> Option<Version> {
+        let channel = self.sessions.get(key)?.channel;
+        self.engine.session_version(channel).map(|(version, _)| version)
+    }
+
+    /// Ends a session: its calls are cancelled, its streams end, and its id is unknown from now on (HTTP-070, SSE-027)
+    pub(super) fn end_session(&mut self, key: Key) {
+        let Some(session) = self.sessions.remove(key) else { return };
+        let calls: Vec<Key> = match session.calls {
+            0 => Vec::new(),
+            _ => self.calls_of(key).map(|(call, _)| call).collect(),
+        };
+        for exchange in calls.into_iter().chain(session.get) {
+            self.finish(exchange);
+        }
+        self.engine.drop_stream(self.now, session.channel);
+    }
+
+    /// Forgets sessions that nobody has used for long
+    pub(super) fn expire_sessions(&mut self) {
+        let (now, idle) = (self.now, self.config.session_idle);
+        let expired: Vec<Key> = self
+            .sessions
+            .table
+            .iter()
+            .filter(|(_, s)| s.get.is_none() && s.calls == 0 && s.last_seen + idle <= now)
+            .map(|(key, _)| key)
+            .collect();
+        for key in expired {
+            self.end_session(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: HTTP-065, HTTP-066, SEC-005
+    #[test]
+    fn an_id_names_one_session_and_no_other_text_does() {
+        let mut entropy = Entropy::new([7; 32], 0);
+        let mut sessions = Sessions::default();
+        let channel = Key { slot: 0, generation: 0 };
+        let keys: Vec<Key> =
+            (0..300).map(|_| sessions.insert(Instant::ZERO, channel, None, &mut entropy)).collect();
+        for key in &keys {
+            let id = sessions.id(*key);
+            assert!(id.len() == 28 && id.bytes().all(|b| (0x21..=0x7e).contains(&b)));
+            assert_eq!(sessions.find(&id), Some(*key));
+            for at in 0..id.len() {
+                let mut other = id.clone().into_bytes();
+                other[at] = if other[at] == b'A' { b'B' } else { b'A' };
+                assert_ne!(sessions.find(core::str::from_utf8(&other).expect("ASCII")), Some(*key), "{at}");
+            }
+            assert_eq!(sessions.find(&id[..27]), None);
+            assert_eq!(sessions.find(&(id + "A")), None);
+        }
+        let id = sessions.id(keys[5]);
+        assert!(sessions.remove(keys[5]).is_some());
+        assert_eq!(sessions.find(&id), None);
+        sessions.insert(Instant::ZERO, channel, None, &mut entropy);
+        assert_eq!(sessions.find(&id), None, "its place in the table is another's now");
+        assert_eq!(sessions.find(""), None);
+    }
+
+    #[test]
+    fn an_idle_session_is_small() {
+        assert!(size_of::<Session>() <= 96, "{}", size_of::<Session>());
+    }
+}

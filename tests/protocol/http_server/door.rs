@@ -1,0 +1,189 @@
+//! Who comes in, to which path, with what.
+
+use mcp_proto::VersionSet;
+use mcp_proto::head::Request;
+use mcp_proto::http::server::Config;
+
+use super::{CALL, ECHO, answer, modern, session, web, web_of};
+
+// covers: HTTP-003, HTTP-004, HTTP-005, HTTP-008, SEC-017
+#[test]
+fn a_page_of_elsewhere_is_turned_away_before_anything_else() {
+    let mut web = web(Config::new().allow_origin("https://app.example.com").allow_host("mcp.example.com"));
+    let cases = [
+        (("Origin", "http://localhost:3000"), 200),
+        (("Origin", "https://app.example.com"), 200),
+        (("Origin", "https://app.example.com.evil.example"), 403),
+        (("Origin", "null"), 403),
+        (("Host", "mcp.example.com"), 200),
+        (("Host", "127.0.0.1:8080"), 200),
+        (("Host", "evil.example:8080"), 403),
+    ];
+    for (field, status) in cases {
+        let fields: Vec<_> = CALL.into_iter().chain([field]).collect();
+        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+        if status == 200 {
+            let call = web.call();
+            answer(&mut web, &call);
+        }
+        assert_eq!(web.reply(x).status, status, "{field:?}");
+        assert!(web.event().is_none());
+        if status == 403 {
+            let message = web.reply(x).message();
+            assert!(message.get("id").is_none() && message["error"]["message"].is_string());
+        }
+    }
+    // Neither a path nor a method tells such a page anything.
+    for (method, target) in [("GET", "/mcp"), ("PUT", "/other"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp")] {
+        let x = web.send(method, target, &[("Origin", "https://evil.example")], "");
+        assert_eq!(web.reply(x).status, 403, "{method} {target}");
+    }
+    let x = web.post(&[("Host", "")], &modern(1, "tools/call", ECHO));
+    assert_eq!(web.reply(x).status, 403, "no host at all");
+}
+
+// covers: HTTP-008, SEC-017
+#[test]
+fn opting_out_has_a_loud_name() {
+    let mut web = web(Config::new().dangerously_allow_any_origin_and_host());
+    let fields: Vec<_> =
+        CALL.into_iter().chain([("Origin", "https://evil.example"), ("Host", "evil.example")]).collect();
+    let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).status, 200);
+}
+
+// covers: HTTP-001, HTTP-002, HTTP-039, HTTP-080
+#[test]
+fn methods_and_paths_are_what_is_served() {
+    let mut dual = web(Config::new());
+    let mut only = web_of(VersionSet::MODERN, Config::new());
+    for (method, target, dual_status, only_status) in [
+        ("PUT", "/mcp", 405, 405),
+        ("OPTIONS", "/mcp", 405, 405),
+        ("get", "/mcp", 405, 405),
+        ("GET", "/mcp", 400, 405),
+        ("DELETE", "/mcp", 400, 405),
+        ("POST", "/", 404, 404),
+        ("POST", "/mcp/", 404, 404),
+        ("GET", "/MCP", 404, 404),
+    ] {
+        for (web, status, allow) in
+            [(&mut dual, dual_status, "POST, GET, DELETE"), (&mut only, only_status, "POST")]
+        {
+            let x = web.send(method, target, &[], "");
+            assert_eq!(web.reply(x).status, status, "{method} {target}");
+            if status == 405 {
+                assert_eq!(web.reply(x).field("allow"), Some(allow));
+            }
+        }
+    }
+    let x = only.send("POST", "/mcp?query=is&not=looked-at", &CALL, &modern(1, "tools/call", ECHO));
+    let call = only.call();
+    answer(&mut only, &call);
+    assert_eq!(only.reply(x).status, 200);
+}
+
+// covers: HTTP-010, HTTP-011, HTTP-013, HTTP-048
+#[test]
+fn types_have_to_be_right() {
+    let mut web = web(Config::new());
+    for (accept, status) in [
+        ("application/json, text/event-stream", 200),
+        ("text/event-stream;q=0.5 , APPLICATION/JSON", 200),
+        ("*/*", 200),
+        ("application/*, text/*", 200),
+        ("application/json", 406),
+        ("text/event-stream", 406),
+        ("application/json, text/event-stream;q=0", 406),
+        ("text/html", 406),
+        ("", 406),
+    ] {
+        let fields: Vec<_> = CALL.into_iter().chain([("Accept", accept)]).collect();
+        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+        if status == 200 {
+            let call = web.call();
+            answer(&mut web, &call);
+        }
+        assert_eq!(web.reply(x).status, status, "{accept:?}");
+    }
+    for (kind, status) in [
+        ("application/json; charset=utf-8", 200),
+        ("Application/JSON", 200),
+        ("text/plain", 415),
+        ("application/json-seq", 415),
+        ("", 415),
+    ] {
+        let fields: Vec<_> = CALL.into_iter().chain([("Content-Type", kind)]).collect();
+        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+        if status == 200 {
+            let call = web.call();
+            answer(&mut web, &call);
+        }
+        assert_eq!(web.reply(x).status, status, "{kind:?}");
+    }
+    let id = session(&mut web, "2025-11-25");
+    let x = web.send("GET", "/mcp", &[("Accept", "application/json"), ("Mcp-Session-Id", &id)], "");
+    assert_eq!(web.reply(x).status, 406);
+}
+
+// covers: HTTP-081
+#[test]
+fn a_body_beyond_the_limit_is_not_read() {
+    let config =
+        crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 1_000));
+    let mut web = mcp_tests::harness::Web::new(config, Config::new());
+    let x = web.post(&CALL, &modern(1, "tools/call", &format!("\"name\":\"{}\"", "x".repeat(1_000))));
+    assert_eq!(web.reply(x).status, 413);
+    // Where its length is not said, it is counted.
+    let fields = [("host", &b"localhost"[..]), ("accept", b"*/*"), ("content-type", b"application/json")];
+    let head = Request { method: "POST", target: "/mcp", fields: &fields };
+    let x = web.server.open(web.now, &head, None);
+    for _ in 0..3 {
+        assert!(web.server.wants_body(x));
+        web.server.handle_body(web.now, x, vec![b' '; 400].into());
+    }
+    assert!(!web.server.wants_body(x));
+    assert_eq!(web.server.response(x).map(|r| r.status), Some(413));
+}
+
+#[test]
+fn pages_that_are_let_in_may_read_answers_if_that_is_wanted() {
+    let mut web = web(Config::new().allow_origin("https://app.example.com").cors(true));
+    let origin = ("Origin", "https://app.example.com");
+    let x = web.send("OPTIONS", "/mcp", &[origin], "");
+    let reply = web.reply(x);
+    assert_eq!((reply.status, reply.field("access-control-allow-origin")), (204, Some(origin.1)));
+    for name in
+        ["Mcp-Method", "Mcp-Name", "MCP-Protocol-Version", "Mcp-Session-Id", "Authorization", "Last-Event-ID"]
+    {
+        assert!(reply.field("access-control-allow-headers").is_some_and(|v| v.contains(name)), "{name}");
+    }
+    let fields: Vec<_> = CALL.into_iter().chain([origin]).collect();
+    let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).field("access-control-allow-origin"), Some(origin.1));
+    assert_eq!(web.reply(x).field("vary"), Some("Origin"));
+    assert!(
+        web.reply(x).field("access-control-expose-headers").is_some_and(|v| v.contains("Mcp-Session-Id"))
+    );
+}
+
+#[test]
+fn too_many_exchanges_are_sent_away() {
+    let mut web = web(Config::new().max_exchanges(2));
+    let kept = [1, 2].map(|id| {
+        web.post(&CALL, &modern(id, "tools/call", ECHO));
+        web.call()
+    });
+    let x = web.post(&CALL, &modern(3, "tools/call", ECHO));
+    assert_eq!(web.reply(x).status, 503);
+    assert!(web.event().is_none());
+    answer(&mut web, &kept[0]);
+    let x = web.post(&CALL, &modern(3, "tools/call", ECHO));
+    let call = web.call();
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).status, 200);
+}

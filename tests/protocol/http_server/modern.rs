@@ -1,0 +1,297 @@
+//! Modern requests: each stands alone, and its fields are held against it.
+
+use core::time::Duration;
+
+use mcp_proto::http::server::Config;
+use mcp_proto::model::LoggingLevel;
+use mcp_proto::server::{CancelReason, Event};
+use mcp_proto::{Change, Progress, RpcError, VersionSet};
+
+use super::{CALL, ECHO, answer, legacy, modern, web, web_of};
+use crate::common::secs;
+
+// covers: HTTP-021, HTTP-023, HTTP-040, HTTP-061
+#[test]
+fn an_answer_is_one_object_and_every_client_begins_at_one() {
+    let mut web = web(Config::new());
+    let first = web.post(&CALL, &modern(1, "tools/call", ECHO));
+    let a = web.call();
+    // Nothing of a session is minded or given out.
+    let fields: Vec<_> =
+        CALL.into_iter().chain([("Mcp-Session-Id", "whatever"), ("Last-Event-ID", "1-1")]).collect();
+    let second = web.post(&fields, &modern(1, "tools/call", ECHO));
+    let b = web.call();
+    answer(&mut web, &b);
+    assert!(web.reply(second).finished && !web.reply(first).finished);
+    answer(&mut web, &a);
+    for x in [first, second] {
+        let reply = web.reply(x);
+        assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
+        assert!(reply.field("mcp-session-id").is_none());
+        assert_eq!(reply.message()["result"]["content"][0]["text"], "done");
+    }
+    assert_eq!(web.server.exchanges(), 0, "nothing is kept");
+}
+
+// covers: HTTP-024, HTTP-025, HTTP-026, HTTP-027, HTTP-028, HTTP-029, HTTP-030, HTTP-031, HTTP-032, HTTP-033, HTTP-036, HTTP-037, HTTP-038
+#[test]
+fn the_order_of_checks_is_that_of_the_table() {
+    let call = modern(1, "tools/call", ECHO);
+    let version = "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"";
+    let capabilities = "\"io.modelcontextprotocol/clientCapabilities\":{}";
+    let future = call.replace("2026-07-28", "2031-01-01");
+    let cases: [(&str, String, [&str; 3], u16, i64); 20] = [
+        ("right", call.clone(), ["2026-07-28", "tools/call", "echo"], 200, 0),
+        ("not JSON", "{".into(), ["2026-07-28", "tools/call", "echo"], 400, -32700),
+        ("not UTF-8 is not JSON", "\u{1}".into(), ["2026-07-28", "", ""], 400, -32700),
+        ("not JSON-RPC", "{\"id\":1}".into(), ["2026-07-28", "tools/call", "echo"], 400, -32600),
+        ("a batch", format!("[{call}]"), ["2026-07-28", "tools/call", "echo"], 400, -32600),
+        ("another version in the field", call.clone(), ["2025-11-25", "tools/call", "echo"], 400, -32020),
+        (
+            "… before anything is missing",
+            call.replace(capabilities, "\"x/y\":1"),
+            ["2025-11-25", "", ""],
+            400,
+            -32020,
+        ),
+        ("no version in the body", call.replace(version, "\"x/y\":1"), ["2026-07-28", "", ""], 400, -32602),
+        ("no capabilities", call.replace(capabilities, "\"x/y\":1"), ["2026-07-28", "", ""], 400, -32602),
+        ("no metadata at all", legacy(1, "tools/call", ECHO), ["2026-07-28", "", ""], 400, -32602),
+        ("an unknown version, before its other fields", future, ["2031-01-01", "", ""], 400, -32022),
+        ("no version in the fields", call.clone(), ["", "tools/call", "echo"], 400, -32020),
+        ("no method", call.clone(), ["2026-07-28", "", "echo"], 400, -32020),
+        ("another method", call.clone(), ["2026-07-28", "tools/list", "echo"], 400, -32020),
+        ("a method in other case", call.clone(), ["2026-07-28", "Tools/Call", "echo"], 400, -32020),
+        ("no name", call.clone(), ["2026-07-28", "tools/call", ""], 400, -32020),
+        ("another name", call.clone(), ["2026-07-28", "tools/call", "Echo"], 400, -32020),
+        (
+            "another method, before it is unknown",
+            modern(1, "no/such", ""),
+            ["2026-07-28", "tools/call", ""],
+            400,
+            -32020,
+        ),
+        ("an unknown method", modern(1, "no/such", ""), ["2026-07-28", "no/such", ""], 404, -32601),
+        (
+            "a method of the other era",
+            modern(1, "initialize", ""),
+            ["2026-07-28", "initialize", ""],
+            404,
+            -32601,
+        ),
+    ];
+    for (what, body, [version, method, name], status, code) in cases {
+        let mut web = web(Config::new());
+        let fields = [("mcp-protocol-VERSION", version), ("MCP-METHOD", method), ("mcp-name", name)];
+        let x = web.post(&fields, &body);
+        if code == 0 {
+            let call = web.call();
+            answer(&mut web, &call);
+        }
+        let reply = web.reply(x);
+        assert_eq!(reply.status, status, "{what}: {reply:?}");
+        if code != 0 {
+            let message = reply.message();
+            assert_eq!(message["error"]["code"], code, "{what}: {message}");
+            while let Some(event) = web.event() {
+                assert!(matches!(event, Event::Diagnostic { .. }), "{what}: {event:?}");
+            }
+        }
+        assert_eq!(web.server.exchanges(), 0, "{what}");
+    }
+}
+
+// covers: HTTP-035, XHDR-020, XHDR-021, XHDR-022, XHDR-027, XHDR-032
+#[test]
+fn names_may_be_encoded() {
+    let umlaut = "\"name\":\"M\u{fc}ll\",\"arguments\":{}";
+    for (name, field, status) in [
+        (umlaut, "=?base64?TcO8bGw=?=", 200),
+        (umlaut, "M\u{fc}ll", 400),
+        (umlaut, "=?base64?TcO8bGw?=", 400),
+        (umlaut, "=?base64?TcO8bGx=?=", 400),
+        (umlaut, "=?BASE64?TcO8bGw=?=", 400),
+        (ECHO, "=?base64?ZWNobw==?=", 200),
+        ("\"name\":\"=?base64?x\"", "=?base64?x", 200),
+    ] {
+        let mut web = web(Config::new());
+        let fields = [CALL[0], CALL[1], ("Mcp-Name", field)];
+        let x = web.post(&fields, &modern(1, "tools/call", name));
+        if status == 200 {
+            let call = web.call();
+            answer(&mut web, &call);
+        }
+        assert_eq!(web.reply(x).status, status, "{name} {field}");
+    }
+    let mut web = web(Config::new());
+    let twice: Vec<_> = CALL.into_iter().chain([("Mcp-Name", "echo")]).collect();
+    let x = web.post(&twice, &modern(1, "tools/call", ECHO));
+    assert_eq!(web.reply(x).status, 400, "a field that is there twice says nothing");
+    let x = web.post(
+        &[CALL[0], ("Mcp-Method", "resources/read"), ("Mcp-Name", "a:b")],
+        &modern(1, "resources/read", "\"uri\":\"a:b\""),
+    );
+    let call = web.call();
+    assert_eq!(call.method(), "resources/read");
+    web.server.engine().fail(web.now, call.id(), &RpcError::resource_not_found("a:b")).expect("open");
+    web.pull();
+    assert_eq!(
+        (web.reply(x).status, &web.reply(x).message()["error"]["code"]),
+        (200, &serde_json::json!(-32602))
+    );
+}
+
+// covers: HTTP-016, HTTP-017, HTTP-018, HTTP-034, DEC-020
+#[test]
+fn notifications_are_taken_and_responses_are_not() {
+    let mut web = web(Config::new());
+    let x = web.post(
+        &CALL[..1],
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}",
+    );
+    assert_eq!((web.reply(x).status, &*web.reply(x).body), (202, ""));
+    let x = web.post(&CALL[..1], "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+    assert_eq!(web.reply(x).status, 400);
+    assert_eq!(web.server.exchanges(), 0);
+}
+
+// covers: SSE-001, SSE-007, SSE-008, SSE-009, SSE-011, SSE-012, HTTP-061
+#[test]
+fn what_is_said_before_the_answer_makes_it_a_stream() {
+    let mut web = web(Config::new());
+    let body = modern(1, "tools/call", ECHO).replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"t\",");
+    let x = web.post(&CALL, &body);
+    let call = web.call();
+    assert_eq!(web.reply(x).status, 0, "nothing is decided yet");
+    for n in [1.0, 2.0] {
+        web.server.engine().progress(web.now, call.id(), Progress::new(n)).expect("open");
+        web.pull();
+    }
+    assert_eq!((web.reply(x).status, web.reply(x).messages().len(), web.reply(x).finished), (200, 2, false));
+    answer(&mut web, &call);
+    let reply = web.reply(x);
+    assert!(reply.finished && reply.is_stream());
+    assert!(reply.events().iter().all(|e| e.id.is_empty() && e.retry.is_empty() && e.event.is_empty()));
+    assert_eq!(reply.messages().last().map(|m| m["id"].clone()), Some(1.into()));
+    // All at once is a stream as well.
+    let x = web.post(&CALL, &body);
+    let call = web.call();
+    web.pulls = false;
+    web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+    answer(&mut web, &call);
+    web.pulls = true;
+    web.pull();
+    assert_eq!((web.reply(x).messages().len(), web.reply(x).finished), (2, true));
+}
+
+// covers: SSE-005, SSE-006
+#[test]
+fn a_call_that_takes_long_is_shown_to_be_alive() {
+    let mut web = web(Config::new());
+    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    web.advance(secs(4));
+    assert_eq!(web.reply(x).status, 0);
+    web.advance(secs(2));
+    assert_eq!((web.reply(x).status, web.reply(x).is_stream(), &*web.reply(x).body), (200, true, ""));
+    web.advance(secs(31));
+    assert_eq!(web.reply(x).body, ": \n\n: \n\n");
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).message()["result"]["resultType"], "complete");
+    assert!(web.reply(x).finished);
+    web.advance(secs(100));
+    assert_eq!(web.server.poll_timeout(), None, "nothing is left to wait for");
+}
+
+// covers: HTTP-042, HTTP-043, CANC-017
+#[test]
+fn who_goes_away_cancels() {
+    let mut web = web(Config::new());
+    let stays = web.post(&CALL, &modern(1, "tools/call", ECHO));
+    let other = web.call();
+    for streams in [false, true] {
+        let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
+        let call = web.call();
+        if streams {
+            web.advance(Duration::from_secs(6));
+            assert!(web.reply(x).is_stream());
+        }
+        web.hang_up(x);
+        match web.event() {
+            Some(Event::Cancelled { call: gone, reason }) => {
+                assert_eq!((gone, reason), (call.id(), CancelReason::Disconnected));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(web.server.engine().fail(web.now, call.id(), &RpcError::internal("late")).is_err());
+    }
+    answer(&mut web, &other);
+    assert!(web.reply(stays).finished);
+    assert_eq!(web.server.exchanges(), 0);
+}
+
+// covers: HTTP-042, SUB-001, SUB-004, SUB-013, SUB-017, SUB-021
+#[test]
+fn a_subscription_is_a_stream_until_either_side_ends_it() {
+    let mut web = web(Config::new());
+    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
+    let listen = modern(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let (a, b) = (web.post(&fields, &listen), web.post(&fields, &listen));
+    assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 2);
+    web.pull();
+    for x in [a, b] {
+        let methods: Vec<_> = web.reply(x).messages().iter().map(|m| m["method"].clone()).collect();
+        assert_eq!(methods, ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]);
+    }
+    web.hang_up(a);
+    assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 1);
+    web.server.shutdown(web.now, secs(1));
+    web.pull();
+    let reply = web.reply(b);
+    assert!(reply.finished, "{reply:?}");
+    let last = reply.messages().pop().expect("messages");
+    assert_eq!((&last["id"], &last["result"]["resultType"]), (&1.into(), &"complete".into()));
+    assert_eq!(web.server.exchanges(), 0);
+}
+
+// covers: LIFE-019, VER-032, ERR-006
+#[test]
+fn an_older_client_at_a_modern_server_is_told_what_is_spoken() {
+    let mut web = web_of(VersionSet::MODERN, Config::new());
+    let x = web.post(&[], &super::initialize("2025-11-25"));
+    let error = web.reply(x).message()["error"].clone();
+    assert_eq!((web.reply(x).status, &error["code"]), (400, &serde_json::json!(-32020)));
+    assert_eq!(error["data"]["supported"], serde_json::json!(["2026-07-28"]));
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("2026-07-28")));
+    let x = web.post(&[("MCP-Protocol-Version", "2025-11-25")], &super::initialize("2025-11-25"));
+    assert_eq!(
+        (web.reply(x).status, &web.reply(x).message()["error"]["code"]),
+        (400, &serde_json::json!(-32022))
+    );
+}
+
+// covers: LOG-007
+#[test]
+fn a_slow_reader_costs_no_more_than_its_share() {
+    let mut web = web(Config::new());
+    let body = modern(1, "tools/call", ECHO).replace(
+        "\"_meta\":{",
+        "\"_meta\":{\"progressToken\":1,\"io.modelcontextprotocol/logLevel\":\"debug\",",
+    );
+    let x = web.post(&CALL, &body);
+    let call = web.call();
+    web.pulls = false;
+    for n in 0..10_000 {
+        let now = web.now;
+        let text = "x".repeat(1_000);
+        let _ = web.server.engine().log(now, call.id(), &LoggingLevel::Info, None, &text);
+        let _ = web.server.engine().progress(now, call.id(), Progress::new(f64::from(n)));
+        web.advance(Duration::from_millis(100));
+    }
+    // What the adapter has not asked for is not made.
+    web.pulls = true;
+    web.pull();
+    assert!(web.reply(x).body.len() < (2 << 20), "{}", web.reply(x).body.len());
+    answer(&mut web, &call);
+    assert!(web.reply(x).finished);
+}

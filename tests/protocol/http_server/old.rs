@@ -1,0 +1,74 @@
+//! HTTP+SSE of 2024-11-05, beside the endpoint.
+
+use mcp_proto::http::server::Config;
+use mcp_proto::server::Event;
+use mcp_proto::{Change, Progress};
+use serde_json::Value;
+
+use super::{ECHO, answer, initialize, legacy, web};
+
+const PATHS: (&str, &str) = ("/sse", "/messages");
+
+// covers: HTTPSSE-001, HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-007, HTTPSSE-009, HTTPSSE-010, HTTPSSE-012, HTTP-083
+#[test]
+fn all_answers_come_on_the_stream() {
+    let mut web = web(Config::new().http_sse(PATHS.0, PATHS.1));
+    let stream = web.send("GET", "/sse", &[], "");
+    let first = web.reply(stream).events()[0].clone();
+    assert_eq!(first.event, "endpoint");
+    let target = first.data;
+    assert!(target.starts_with("/messages?sessionId="));
+    let said = |web: &mcp_tests::harness::Web| -> Vec<Value> {
+        let events = web.reply(stream).events();
+        events[1..].iter().map(|e| serde_json::from_str(&e.data).expect("JSON")).collect()
+    };
+    let x = web.send("POST", &target, &[("Accept", "")], &initialize("2024-11-05"));
+    assert_eq!((web.reply(x).status, &*web.reply(x).body), (202, ""));
+    assert_eq!(said(&web)[0]["result"]["protocolVersion"], "2024-11-05");
+    web.send("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    assert!(matches!(web.event(), Some(Event::SessionOpened { .. })));
+    web.send(
+        "POST",
+        &target,
+        &[],
+        &legacy(2, "tools/call", &format!("{ECHO},\"_meta\":{{\"progressToken\":1}}")),
+    );
+    let call = web.call();
+    web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+    web.server.engine().publish(web.now, &Change::Tools);
+    web.pull();
+    answer(&mut web, &call);
+    let methods: Vec<_> = said(&web).iter().map(|m| m["method"].as_str().unwrap_or("-").to_owned()).collect();
+    assert_eq!(methods, ["-", "notifications/progress", "notifications/tools/list_changed", "-"]);
+    // A message with line breaks is one message.
+    web.send("POST", &target, &[], "{\n\"jsonrpc\":\"2.0\",\r\n\"id\":3,\n\"method\":\"ping\"}\n");
+    assert_eq!(said(&web).len(), 5);
+    for wrong in ["/messages", "/messages?sessionId=x", "/messages?sessionId="] {
+        let x = web.send("POST", wrong, &[], &legacy(4, "ping", ""));
+        assert_eq!(web.reply(x).status, 404, "{wrong}");
+    }
+    web.hang_up(stream);
+    assert!(matches!(web.event(), Some(Event::Closed { .. })));
+    let x = web.send("POST", &target, &[], &legacy(4, "ping", ""));
+    assert_eq!(web.reply(x).status, 404);
+    assert_eq!((web.server.sessions(), web.server.exchanges()), (0, 0));
+}
+
+// covers: HTTPSSE-005, HTTPSSE-011, HTTP-003
+#[test]
+fn it_is_off_unless_it_is_wanted_and_as_careful() {
+    let mut off = web(Config::new());
+    for (method, target) in [("GET", "/sse"), ("POST", "/messages?sessionId=x")] {
+        let x = off.send(method, target, &[], "");
+        assert_eq!(off.reply(x).status, 404);
+    }
+    let mut on = web(Config::new().http_sse(PATHS.0, PATHS.1));
+    for (method, target, status) in
+        [("POST", "/sse", 405), ("GET", "/messages", 405), ("DELETE", "/sse", 405)]
+    {
+        let x = on.send(method, target, &[], "");
+        assert_eq!(on.reply(x).status, status);
+    }
+    let x = on.send("GET", "/sse", &[("Origin", "https://evil.example")], "");
+    assert_eq!(on.reply(x).status, 403);
+}
