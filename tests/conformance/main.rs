@@ -129,7 +129,6 @@ fn conforms(leg: Leg, run: impl Fn(&Suite, Set, &[String], &Path) -> Vec<String>
 }
 
 #[test]
-#[ignore = "until mcp-probe speaks HTTP"]
 fn our_server_conforms() {
     let (hosted, url) = server();
     conforms(Leg::Server, |suite, set, _, out| {
