@@ -137,7 +137,8 @@ fn however_the_input_is_cut_the_answers_come_in_its_order() {
     let mut whole = Lone::new(Config::new());
     whole.give(&input);
     let text = whole.text().to_owned();
-    let places: Vec<_> = ["\"one\"", "\"two\"", "HTTP/1.1 404", "\"three\""].map(|part| text.find(part)).into();
+    let places: Vec<_> =
+        ["\"one\"", "\"two\"", "HTTP/1.1 404", "\"three\""].map(|part| text.find(part)).into();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");
     assert_eq!(text.matches("HTTP/1.1 ").count(), 4);
     assert!(whole.is_empty());
@@ -215,7 +216,9 @@ fn a_client_that_hangs_up_at_any_byte_of_the_answer_leaves_nothing() {
             lone.takes = true;
             lone.turn();
             assert_eq!((lone.cancelled, lone.is_empty()), (1, true), "{cut}");
-            assert!(lone.server.engine().complete(lone.now, call.id(), &CallToolResult::text("late")).is_err());
+            assert!(
+                lone.server.engine().complete(lone.now, call.id(), &CallToolResult::text("late")).is_err()
+            );
             assert!(lone.connection.is_over());
         }
     }
@@ -312,7 +315,8 @@ fn heads_are_seen_without_their_secrets() {
     let mut lone = Lone::new(Config::new());
     lone.connection.tap_heads();
     lone.give(&post(1, "one", "Authorization: Bearer secret\r\n"));
-    let seen: Vec<_> = core::iter::from_fn(|| lone.connection.poll_head()).map(|record| record.text).collect();
+    let seen: Vec<_> =
+        core::iter::from_fn(|| lone.connection.poll_head()).map(|record| record.text).collect();
     assert_eq!(seen.len(), 2);
     assert!(seen[0].starts_with("POST /mcp\nHost: localhost\n") && seen[1].starts_with("200\n"), "{seen:?}");
     assert!(!seen.concat().contains("secret") && seen[0].contains("Authorization: [redacted]"), "{seen:?}");

@@ -6,10 +6,11 @@ extern crate alloc;
 mod support;
 
 use alloc::sync::Arc;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -278,7 +279,9 @@ struct Guest(Vec<&'static str>, Notes);
 impl ClientHandler for Guest {
     fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let content = RawJson::new(r#"{"name":"Ada"}"#).unwrap();
-        Ok(ElicitResult::accept(content.parse::<mcp_proto::model::Map<mcp_proto::model::ElicitValue>>().expect("a map")))
+        Ok(ElicitResult::accept(
+            content.parse::<mcp_proto::model::Map<mcp_proto::model::ElicitValue>>().expect("a map"),
+        ))
     }
 
     fn challenge(&mut self, challenge: &Challenge) -> Option<Credential> {
@@ -300,8 +303,10 @@ fn tokens_are_judged_by_the_handler_and_found_by_the_client() {
         let served = Served::with(http, Guarded(heads.clone()), HttpServer::tap_heads);
         for era in ERAS {
             let notes = Notes::default();
-            let http = mcp_proto::http::client::Config::new(&served.url()).unwrap().asks_for_credentials(true);
-            let config = speaks(only(era)).capabilities(Capabilities::new().with(Capability::ElicitationForm));
+            let http =
+                mcp_proto::http::client::Config::new(&served.url()).unwrap().asks_for_credentials(true);
+            let config =
+                speaks(only(era)).capabilities(Capabilities::new().with(Capability::ElicitationForm));
             let options = Options::new(config).tap_heads();
             let options = options.handler(Guest(vec!["good", "weak", "panic"], notes.clone()));
             let mut client = options.connect_http(http).expect("the third token is good");

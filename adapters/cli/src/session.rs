@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
 use mcp_blocking::{Client, ClientHandler, Error, Options};
-use mcp_proto::http::{self, HeadRecord};
 use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
+use mcp_proto::http::{self, HeadRecord};
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};

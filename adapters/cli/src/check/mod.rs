@@ -38,7 +38,9 @@ pub(crate) fn run(args: &args::Check) -> Result<(), Failure> {
     }
     let versions = args.revisions.set().map_err(Failure::usage)?;
     if args::url(&args.server).is_some() {
-        return Err(Failure::usage("a server is checked on its stdin and stdout, so its command is needed, and not a URL"));
+        return Err(Failure::usage(
+            "a server is checked on its stdin and stdout, so its command is needed, and not a URL",
+        ));
     }
     let setup = Setup {
         program: session::program(&args.server, args.stderr, &args.env)?,

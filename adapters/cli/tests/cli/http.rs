@@ -28,7 +28,8 @@ impl Serving {
         let mut next = || {
             let mut line = String::new();
             lines.read_line(&mut line).expect("UTF-8");
-            let url = line.trim().strip_prefix("listening at ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+            let url =
+                line.trim().strip_prefix("listening at ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
             url.split(' ').next().unwrap_or_default().to_owned()
         };
         let url = next();
@@ -100,14 +101,16 @@ fn the_trace_shows_heads_without_their_secrets() {
 // covers: HTTP-003, HTTP-008
 #[test]
 fn the_server_is_what_it_was_told_to_be() {
-    let args = ["--path", "/here", "--allow-host", "mcp.example.com", "--allow-origin", "https://app.example.com"];
+    let args =
+        ["--path", "/here", "--allow-host", "mcp.example.com", "--allow-origin", "https://app.example.com"];
     let server = Serving::new(&args);
     assert!(server.url.ends_with("/here"));
     probe(&["ping", "-n", "1", &server.url]).ok();
     probe(&["ping", "-n", "1", &server.url.replace("/here", "/mcp")]).code(3).complains(&["--trace"]);
     let status = |host: &str, origin: &str| {
         let mut stream = std::net::TcpStream::connect(server.address()).expect("it listens");
-        let head = format!("GET /nowhere HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n");
+        let head =
+            format!("GET /nowhere HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).expect("taken");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("UTF-8");
