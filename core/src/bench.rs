@@ -1,5 +1,7 @@
 //! Doors for `mcp-benches` to parts that have no public one. No part of the API: no version promises anything here.
 
+#[cfg(feature = "http")]
+pub use crate::h1::Heads;
 use crate::limits::Limits;
 use crate::rpc::envelope;
 

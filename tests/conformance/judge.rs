@@ -110,7 +110,8 @@ pub(crate) fn judge(
         let mut real = 0;
         for check in checks {
             let id = check["id"].as_str().unwrap_or("a check without an id");
-            let said = check["errorMessage"].as_str().or(check["description"].as_str()).unwrap_or_default();
+            let said =
+                ["errorMessage", "description"].iter().find_map(|of| check[*of].as_str()).unwrap_or_default();
             match check["status"].as_str() {
                 Some("SUCCESS") => {
                     verdict.succeeded += 1;

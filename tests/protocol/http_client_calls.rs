@@ -49,7 +49,7 @@ fn calls_end_with_either_kind_of_answer() {
         lone.body(asked.id, ": keep-alive\n\n");
         let told = json!({"progressToken": asked.body["id"], "progress": 1});
         lone.event(asked.id, "", &note("notifications/progress", told));
-        assert!(matches!(lone.next(), Event::Progress { .. }));
+        assert!(matches!(lone.next_event(), Event::Progress { .. }));
         lone.body(asked.id, "event: other\ndata: {\"jsonrpc\":\"2.0\",\"id\":1}\n\n");
         lone.still();
         lone.event(asked.id, "", &result(&asked.body, answer()));
@@ -369,10 +369,10 @@ fn a_subscription_that_breaks_is_asked_for_again() {
             lone.stream(listen.id);
             let told = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
             lone.event(listen.id, "", &note("notifications/subscriptions/acknowledged", told));
-            assert!(matches!(lone.next(), Event::Subscribed { key: k, .. } if k == key));
+            assert!(matches!(lone.next_event(), Event::Subscribed { key: k, .. } if k == key));
             let told = note("notifications/tools/list_changed", json!({"_meta": meta}));
             lone.event(listen.id, "", &told);
-            assert!(matches!(lone.next(), Event::Changed { key: Some(k), .. } if k == key));
+            assert!(matches!(lone.next_event(), Event::Changed { key: Some(k), .. } if k == key));
             if round % 2 == 0 {
                 lone.breaks(listen.id)
             } else {
@@ -392,7 +392,7 @@ fn a_subscription_that_breaks_is_asked_for_again() {
             listen = lone.posted("subscriptions/listen");
         }
         lone.unreachable(listen.id);
-        match lone.next() {
+        match lone.next_event() {
             Event::SubscriptionEnded { key: k, graceful: false, error: Some(CallError::Http(_)) } => {
                 assert_eq!(k, key);
             }
@@ -421,8 +421,8 @@ fn a_subscription_that_ends_is_over() {
     lone.breaks(listen.id);
     lone.client.engine().close(lone.now);
     lone.pump();
-    assert!(matches!(lone.next(), Event::SubscriptionEnded { graceful: false, .. }));
-    assert!(matches!(lone.next(), Event::Closed(_)));
+    assert!(matches!(lone.next_event(), Event::SubscriptionEnded { graceful: false, .. }));
+    assert!(matches!(lone.next_event(), Event::Closed(_)));
     lone.pass(secs(60));
     lone.still();
     assert!(lone.client.is_drained());

@@ -120,7 +120,7 @@ fn calls_wait_for_the_stream_on_which_they_may_be_asked_something() {
         let asked = lone.posted("tools/call");
         // What is needed for it comes on the other stream.
         lone.event(get.id, "", &legacy(7, "roots/list", Value::Null));
-        let Event::Input(input) = lone.next() else { panic!("an input") };
+        let Event::Input(input) = lone.next_event() else { panic!("an input") };
         lone.client.engine().answer(lone.now, input.id, &json!({"roots": []})).expect("answered");
         let told = lone.asked();
         assert_eq!(told.body, json!({"jsonrpc": "2.0", "id": 7, "result": {"roots": []}}));
@@ -271,7 +271,7 @@ fn a_stream_cut_at_any_byte_is_resumed_or_lost() {
         lone.breaks(asked.id);
         let told_all = cut == head.len() + told.len();
         if told_all {
-            assert!(matches!(lone.next(), Event::Notification(_)));
+            assert!(matches!(lone.next_event(), Event::Notification(_)));
         }
         if cut < head.len() {
             assert!(matches!(http(lone.done(key)), HttpError::Lost { .. }), "{cut}");
@@ -285,11 +285,11 @@ fn a_stream_cut_at_any_byte_is_resumed_or_lost() {
         // What was received comes again in spite of that: it is dropped.
         lone.body(get.id, told);
         if !told_all {
-            assert!(matches!(lone.next(), Event::Notification(_)));
+            assert!(matches!(lone.next_event(), Event::Notification(_)));
         }
         lone.still();
         lone.event(get.id, "", &note("x/z", Value::Null));
-        assert!(matches!(lone.next(), Event::Notification(_)), "an event without an id is always new");
+        assert!(matches!(lone.next_event(), Event::Notification(_)), "an event without an id is always new");
         lone.event(get.id, "c", &result(&asked.body, answer()));
         assert_eq!(lone.done(key), Ok(answer()));
     }
@@ -376,7 +376,7 @@ fn the_stream_is_opened_again_while_that_brings_something() {
         let mut get = lone.with_stream(V, None, tools());
         for round in 0..8 {
             lone.event(get, &format!("e{round}"), &note("x/y", Value::Null));
-            assert!(matches!(lone.next(), Event::Notification(_)));
+            assert!(matches!(lone.next_event(), Event::Notification(_)));
             if round % 2 == 0 {
                 lone.breaks(get)
             } else {
@@ -510,7 +510,7 @@ fn a_new_session_is_told_what_the_old_one_knew() {
     for asked in lone.all_asked() {
         lone.json(asked.id, 200, &result(&asked.body, json!({})));
     }
-    assert!(matches!(lone.next(), Event::Subscribed { .. }));
+    assert!(matches!(lone.next_event(), Event::Subscribed { .. }));
     let (_, asked) = lone.waves(&once());
     lone.status(asked.id, 404);
     let init = lone.asked();
@@ -533,12 +533,12 @@ fn what_may_have_been_executed_is_not_sent_again() {
         lone.stream(asked.id);
         lone.body(asked.id, "id: 1\ndata:\n\n");
         lone.event(asked.id, "2", &legacy(9, "roots/list", Value::Null));
-        let Event::Input(input) = lone.next() else { panic!("an input") };
+        let Event::Input(input) = lone.next_event() else { panic!("an input") };
         lone.breaks(asked.id);
         lone.pass(secs(1));
         let resume = lone.asked();
         lone.status(resume.id, 404);
-        assert!(matches!(lone.next(), Event::InputGone(id) if id == input.id));
+        assert!(matches!(lone.next_event(), Event::InputGone(id) if id == input.id));
         assert_eq!(http(lone.done(running)), HttpError::SessionLost);
         let init = lone.asked();
         lone.aborted();

@@ -1,5 +1,6 @@
 //! The work that is measured, one `op` at a time.
 
+mod h1;
 mod http;
 mod large;
 mod lists;
@@ -13,6 +14,7 @@ mod server;
 mod sse;
 mod talk;
 
+pub use h1::{Ask, Exchange, FloorHead, Head};
 pub use http::{HttpCall, sessions};
 pub use large::{FloorLarge, Large};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
@@ -43,6 +45,10 @@ pub trait Scenario {
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
+        "floor-h1-head" => return Some(Box::new(FloorHead)),
+        "h1-head" => return Some(Box::new(Head::new())),
+        "h1-server" => return Some(Box::new(Exchange::new())),
+        "h1-client" => return Some(Box::new(Ask::new())),
         "news" => return Some(Box::new(News::new())),
         "seal" => return Some(Box::new(Seal::new())),
         "open" => return Some(Box::new(Open::new())),

@@ -8,6 +8,12 @@ mod client_pipe;
 mod dice;
 #[cfg(feature = "http")]
 mod fields;
+#[cfg(feature = "http")]
+mod h1_client;
+#[cfg(feature = "http")]
+mod h1_server;
+#[cfg(feature = "http")]
+mod http_client_ops;
 mod line;
 mod model;
 mod pair_ops;
@@ -26,6 +32,12 @@ mod wire;
 pub use client_pipe::client_pipe;
 #[cfg(feature = "http")]
 pub use fields::fields;
+#[cfg(feature = "http")]
+pub use h1_client::h1_client;
+#[cfg(feature = "http")]
+pub use h1_server::h1_server;
+#[cfg(feature = "http")]
+pub use http_client_ops::http_client_ops;
 pub use line::line;
 pub use model::model;
 pub use pair_ops::pair_ops;

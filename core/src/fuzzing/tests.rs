@@ -55,6 +55,18 @@ fn fields() {
     run("fields", super::fields);
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn http_client_ops() {
+    run("http_client_ops", super::http_client_ops);
+    // Much of it lies behind a few right steps.
+    let mut random = Random::new(7);
+    for _ in 0..3_000 {
+        let noise: Vec<u8> = (0..random.next() % 800).map(|_| random.next() as u8).collect();
+        super::http_client_ops(&noise);
+    }
+}
+
 #[test]
 fn scanner() {
     run("scanner", super::scanner);
@@ -64,6 +76,18 @@ fn scanner() {
 #[test]
 fn seal() {
     run("seal", super::seal);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn h1_server() {
+    run("h1_server", super::h1_server);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn h1_client() {
+    run("h1_client", super::h1_client);
 }
 
 #[test]

@@ -161,6 +161,12 @@ impl Connection {
         self.out.len()
     }
 
+    /// Bytes that came and were not read yet
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.inbox.len()
+    }
+
     /// The socket is to be closed
     #[must_use]
     pub const fn is_over(&self) -> bool {

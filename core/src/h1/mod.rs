@@ -60,3 +60,23 @@ mod status;
 pub use body::Framing;
 pub use error::{Fault, Reason, Refused};
 pub use limits::Limits;
+
+/// Heads of requests alone, for `mcp-benches`
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Heads {
+    inbox: inbox::Inbox,
+    limits: Limits,
+}
+
+impl Heads {
+    /// Takes a head and reads it; how many fields it has, none when it was refused
+    pub fn read(&mut self, head: &[u8]) -> Option<usize> {
+        self.inbox.push(head);
+        let found = self.inbox.find_head(self.limits.max_head, Reason::TargetTooLong).ok()??;
+        let bytes = self.inbox.bytes().get(..found.length)?;
+        let read = fields::request(bytes, found.lines, &self.limits, |request, _| request.fields.len());
+        self.inbox.advance(found.length);
+        Some(read.ok()?.0)
+    }
+}

@@ -231,6 +231,12 @@ impl Connection {
         self.reset
     }
 
+    /// Bytes that came and were not read yet: those of a head that is not complete, and of requests beyond the one at hand
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.inbox.len()
+    }
+
     /// Whether no request is being read or answered, so that closing the connection loses nothing
     #[must_use]
     pub fn is_idle(&self) -> bool {

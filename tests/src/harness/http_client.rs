@@ -301,7 +301,7 @@ impl LoneHttp {
     /// # Panics
     ///
     /// When there is none.
-    pub fn next(&mut self) -> Event {
+    pub fn next_event(&mut self) -> Event {
         self.pump();
         self.events.pop_front().unwrap_or_else(|| panic!("an event; so far: {:#?}", self.transcript))
     }
@@ -312,7 +312,7 @@ impl LoneHttp {
     ///
     /// When it does not.
     pub fn ready(&mut self) -> Peer {
-        match self.next() {
+        match self.next_event() {
             Event::Ready(peer) => peer,
             other => panic!("ready, not {other:?}"),
         }
@@ -324,7 +324,7 @@ impl LoneHttp {
     ///
     /// When it is not.
     pub fn done(&mut self, key: CallKey) -> Result<Value, CallError> {
-        match self.next() {
+        match self.next_event() {
             Event::Done { call, outcome, .. } => {
                 assert_eq!(call, key);
                 outcome.map(|result: RawJson| build::value(&result))
@@ -339,7 +339,7 @@ impl LoneHttp {
     ///
     /// When it does not.
     pub fn closed(&mut self) -> Fault {
-        match self.next() {
+        match self.next_event() {
             Event::Closed(fault) => {
                 assert!(self.events.is_empty(), "{:?}", self.events);
                 fault
@@ -364,7 +364,7 @@ impl LoneHttp {
     ///
     /// When it is not.
     pub fn diagnosed(&mut self) -> mcp_proto::Diagnostic {
-        match self.next() {
+        match self.next_event() {
             Event::Diagnostic(diagnostic) => diagnostic,
             other => panic!("a diagnostic, not {other:?}"),
         }

@@ -94,12 +94,14 @@ impl SseDecoder {
     /// The next event, oldest first
     pub fn next_event(&mut self) -> Option<Sse> {
         if self.owned.is_empty() {
+            let before = self.reader.start;
             if self.reader.read(&self.buf) {
                 let event = self.buf.split_to(self.reader.start).freeze();
                 return Some(self.reader.take(event));
             }
-            let done = self.reader.done(&self.buf);
-            if done > 0 {
+            // Most pieces of a stream that comes slowly complete no line.
+            if self.reader.start > before {
+                let done = self.reader.done(&self.buf);
                 self.buf.advance(done);
             }
             return None;

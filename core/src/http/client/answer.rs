@@ -7,13 +7,11 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::client::Client;
+use super::binding::Client;
+use super::challenge;
 use super::config::{Why, text};
-use super::exchange::{Events, Exchange, ExchangeId, Failure, Gathered, Method, Phase, Then, What, back_off};
-use super::{challenge, exchange};
-use crate::diagnostic::Diagnostic;
+use super::exchange::{Events, Exchange, Failure, Gathered, Method, Phase, What};
 use crate::error::{CallError, HttpAnswer, HttpError};
-use crate::frame::sse::Sse;
 use crate::head;
 use crate::http::fields;
 use crate::rpc::envelope::{self, Kind};
@@ -74,7 +72,8 @@ impl HttpError {
     pub(super) const fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Lost { .. } => true,
-            Self::Answer(answer) => matches!(answer.status, 408 | 429 | 500 | 502..=504),
+            // Who answers with an error of the protocol has done its work.
+            Self::Answer(a) => a.error.is_none() && matches!(a.status, 408 | 429 | 500 | 502..=504),
             _ => false,
         }
     }
@@ -95,7 +94,7 @@ impl Client {
         if refused {
             let Some(x) = self.conclude(key) else { return };
             let answer = answer(head);
-            if let Err(x) = self.hold(x, Box::new(answer.clone())) {
+            if let Some(x) = self.hold(x, Box::new(answer.clone())) {
                 self.failed(x, HttpError::Answer(answer));
             }
             return;
@@ -205,7 +204,7 @@ impl Client {
                     }
                 }
             }
-            Phase::Drained { left, .. } => match left.checked_sub(part.len()) {
+            Phase::Drained { left } => match left.checked_sub(part.len()) {
                 Some(rest) => *left = rest,
                 None => drop(self.abort(key)),
             },
@@ -224,7 +223,7 @@ impl Client {
             }
             Phase::Drained { .. } => drop(self.remove(key)),
             Phase::Sent => self.failure_in(key, Failure::broken("the answer ended before it began")),
-            Phase::Held { .. } | Phase::Waiting { .. } => {}
+            Phase::Held { .. } | Phase::Waiting(_) => {}
         }
     }
 
@@ -233,7 +232,7 @@ impl Client {
         match x.phase {
             Phase::Events => self.stream_over(key, Err(failure.why)),
             Phase::Drained { .. } => drop(self.remove(key)),
-            Phase::Held { .. } | Phase::Waiting { .. } => {}
+            Phase::Held { .. } | Phase::Waiting(_) => {}
             Phase::Sent | Phase::Body(_) => {
                 let Some(x) = self.remove(key) else { return };
                 let why = failure.why;
@@ -281,7 +280,7 @@ impl Client {
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
         if mismatch && matches!(x.what, What::Call { method: Method::CallTool, .. }) && x.tries.refreshes == 0
         {
-            return self.refresh(x, body);
+            return self.refresh(&x, body);
         }
         self.failed(x, HttpError::Answer(answer));
     }
@@ -290,9 +289,7 @@ impl Client {
     fn answered(&mut self, x: Exchange, status: u16, body: Bytes) {
         match &x.what {
             What::Call { id, method } => {
-                if *method == Method::Probe || *method == Method::Handshake {
-                    self.note_attempt(&x, &body);
-                }
+                self.note_attempt(&x.what, &body);
                 let body = if *method == Method::ListTools { self.learn(body) } else { body };
                 self.session.renewals = 0;
                 self.engine.take_message(self.now, self.channel, body, Some(id));
@@ -306,9 +303,13 @@ impl Client {
         }
     }
 
-    fn note_attempt(&mut self, x: &Exchange, body: &Bytes) {
+    /// Takes note of an error in answer to the first questions
+    pub(super) fn note_attempt(&mut self, what: &What, body: &Bytes) {
+        if !matches!(what, What::Call { method: Method::Probe | Method::Handshake, .. }) {
+            return;
+        }
         if let Some((_, error)) = error_in(body, self.engine.config().get_limits()) {
-            self.attempts.push(alloc::format!("{}: {error}", super::opening::name(&x.what)));
+            self.attempts.push(alloc::format!("{}: {error}", super::opening::name(what)));
         }
     }
 
@@ -318,237 +319,5 @@ impl Client {
             Some(id) => self.engine.fail_request(self.now, self.channel, id, CallError::TooLarge { limit }),
             None => self.failed(x, HttpError::Lost { why: "it is longer than the limit".into() }),
         }
-    }
-
-    // ---- events ----------------------------------------------------------------------------------------------
-
-    /// Takes one event out of a stream
-    pub(super) fn decode(&mut self, key: Key) {
-        let Some(events) = self.exchanges.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
-        if !events.queued {
-            return;
-        }
-        let before = events.decoder.last_event_id().to_vec();
-        let found = events.decoder.next_event();
-        events.note();
-        match found {
-            None => {
-                events.queued = false;
-                if let Some(how) = events.ended.take() {
-                    if let Some(x) = self.remove(key) {
-                        self.stream_ended(x, how);
-                    }
-                }
-            }
-            Some(found) => {
-                self.ready.push_back(key);
-                if events.is_known(&before) {
-                    return;
-                }
-                match found {
-                    Sse::Event(event) => self.event_in(key, event.kind.as_deref(), event.data),
-                    Sse::TooLong { oversize, .. } => {
-                        let what = self.exchanges.get(key).map(|x| x.what.clone());
-                        match what.as_ref().and_then(What::request) {
-                            Some(_) if oversize.found.answers => {
-                                if let Some(x) = self.abort(key) {
-                                    self.too_large(x);
-                                }
-                            }
-                            _ => self.engine.take_oversize(self.now, self.channel, oversize),
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn event_in(&mut self, key: Key, kind: Option<&[u8]>, data: Bytes) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        if matches!(x.what, What::Sse) && self.session.post_to.is_none() {
-            return self.endpoint_in(key, kind, &data);
-        }
-        if kind.is_some() {
-            return; // SSE-001
-        }
-        if let Some(events) = &mut x.events {
-            events.productive = true;
-        }
-        match x.what.clone() {
-            What::Call { id, method } => {
-                if method == Method::Probe || method == Method::Handshake {
-                    if let Some((_, error)) = error_in(&data, self.engine.config().get_limits()) {
-                        let name = super::opening::name(&What::Call { id: id.clone(), method });
-                        self.attempts.push(alloc::format!("{name}: {error}"));
-                    }
-                }
-                let data = if method == Method::ListTools { self.learn(data) } else { data };
-                self.message_in(key, data, &id);
-            }
-            What::Resume { id } => self.message_in(key, data, &id),
-            What::Stream | What::Sse => self.engine.take_message(self.now, self.channel, data, None),
-            What::Renew => {
-                self.conclude(key);
-                self.renewed(&data);
-            }
-            What::Tools(_) => {
-                if let Some(x) = self.conclude(key) {
-                    self.refreshed(x, &data);
-                }
-            }
-            What::Message { .. } | What::Renewed | What::Delete => {}
-        }
-    }
-
-    /// A message on the stream of a request
-    fn message_in(&mut self, key: Key, data: Bytes, id: &RequestId) {
-        self.engine.take_message(self.now, self.channel, data, Some(id));
-        if !self.engine.waits_for(self.channel, id) {
-            self.session.renewals = 0;
-            self.conclude(key); // SSE-011: what follows is of no interest.
-        }
-    }
-
-    /// A stream has ended, and everything on it was read
-    fn stream_ended(&mut self, mut x: Exchange, how: Result<(), Why>) {
-        let why = how.err().unwrap_or_else(|| "the stream ended before it".into());
-        match &x.what {
-            What::Call { id, .. } | What::Resume { id } => {
-                if !self.engine.waits_for(self.channel, id) {
-                    return;
-                }
-                let resumes = self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_id.is_empty());
-                if resumes && self.pause(&mut x, true) {
-                    self.park(x); // SSE-019, SSE-020, SSE-021
-                    return;
-                }
-                self.failed(x, HttpError::Lost { why });
-            }
-            What::Stream => {
-                if self.pause(&mut x, false) {
-                    self.park(x);
-                }
-            }
-            _ => self.failed(x, HttpError::Lost { why }),
-        }
-    }
-
-    /// Lets a stream wait until it is opened again, if it is to be
-    pub(super) fn pause(&mut self, x: &mut Exchange, polled: bool) -> bool {
-        let Some(pause) = x.events.as_mut().and_then(|e| e.pause(self.now, &self.config.reconnect, polled))
-        else {
-            return false;
-        };
-        x.phase = Phase::Waiting { until: self.now + pause, then: Then::Reconnect };
-        true
-    }
-
-    // ---- failures --------------------------------------------------------------------------------------------
-
-    /// An exchange has led to nothing
-    pub(super) fn failed(&mut self, mut x: Exchange, error: HttpError) {
-        if self.over {
-            return;
-        }
-        match &x.what {
-            What::Call { method: Method::Probe | Method::Handshake, .. } | What::Sse => {
-                self.opening_failed(x, error);
-            }
-            What::Call { id, method } => {
-                let id = id.clone();
-                if !self.engine.waits_for(self.channel, &id) {
-                    return;
-                }
-                let again = *method == Method::Listen || self.engine.is_repeatable(self.channel, &id);
-                if x.events.as_ref().is_some_and(|e| e.productive) {
-                    x.tries.repeats = 0;
-                }
-                let policy = &self.config.reconnect;
-                if again && error.is_transient() && x.tries.repeats < policy.tries {
-                    // SUB-016, HTTP-044
-                    let asked = match &error {
-                        HttpError::Answer(answer) => answer.retry_after.unwrap_or_default(),
-                        _ => Duration::ZERO,
-                    };
-                    let until = self.now + back_off(policy, x.tries.repeats).max(asked);
-                    self.park(Exchange { phase: Phase::Waiting { until, then: Then::Repeat }, ..x });
-                    return;
-                }
-                self.call_failed(&id, error);
-            }
-            What::Resume { id } => {
-                let id = id.clone();
-                if error.is_transient() && self.pause(&mut x, false) {
-                    self.park(x);
-                    return;
-                }
-                let lost =
-                    HttpError::Lost { why: alloc::format!("it cannot be gone on with: {error}").into() };
-                self.lost(x, &id, lost);
-            }
-            What::Message { initialized } => {
-                let note = alloc::format!("a message was not accepted: {error}");
-                self.engine.note(Diagnostic::Http(note));
-                if *initialized {
-                    self.listen();
-                }
-            }
-            What::Stream => self.not_listening(x, &error),
-            What::Renew | What::Renewed => self.renewal_failed(),
-            What::Tools(_) => self.not_refreshed(x),
-            What::Delete => {}
-        }
-    }
-
-    /// A call ends with what came in the place of its answer
-    fn call_failed(&mut self, id: &RequestId, error: HttpError) {
-        let error = match error {
-            // What a status says beyond it: where to log in, when to come back.
-            HttpError::Answer(mut answer) if !matches!(answer.status, 401 | 403 | 407 | 408 | 429 | 503) => {
-                match answer.error.take() {
-                    Some(error) => CallError::Rpc(error),
-                    None => HttpError::Answer(answer).into(),
-                }
-            }
-            error => error.into(),
-        };
-        self.engine.fail_request(self.now, self.channel, id, error);
-    }
-
-    /// The stream of a call cannot be gone on with
-    pub(super) fn lost(&mut self, x: Exchange, id: &RequestId, error: HttpError) {
-        if self.engine.is_repeatable(self.channel, id) && x.tries.repeats < self.config.reconnect.tries {
-            let until = self.now + back_off(&self.config.reconnect, x.tries.repeats);
-            self.park(Exchange { phase: Phase::Waiting { until, then: Then::Repeat }, events: None, ..x });
-        } else {
-            self.engine.fail_request(self.now, self.channel, id, error.into());
-        }
-    }
-
-    /// Sends a request again under a new id
-    pub(super) fn repeat(&mut self, x: Exchange) {
-        let Some(id) = x.what.request() else { return };
-        match self.engine.repeat_request(self.now, self.channel, id) {
-            Some(again) => {
-                let tries = exchange::Tries { repeats: x.tries.repeats + 1, ..x.tries };
-                self.carried.push((again, tries));
-            }
-            None => {
-                let why = "and it could not be sent again".into();
-                self.engine.fail_request(self.now, self.channel, id, HttpError::Lost { why }.into());
-            }
-        }
-    }
-
-    /// The exchange that looks a tool up for a call
-    pub(super) fn refresh_of(&self, id: &RequestId) -> Option<Key> {
-        let is = |x: &Exchange| matches!(&x.what, What::Tools(refresh) if refresh.call == *id);
-        self.exchanges.iter().find(|(_, x)| is(x)).map(|(key, _)| key)
-    }
-
-    /// Whether whoever speaks HTTP may still be told something of an exchange
-    #[must_use]
-    pub fn is_open(&self, exchange: ExchangeId) -> bool {
-        self.exchanges.get(exchange.0).is_some()
     }
 }

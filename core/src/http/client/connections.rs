@@ -19,7 +19,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::client::Client;
+use super::binding::Client;
 use super::exchange::{Action, Class, ExchangeId, Failure, Open};
 use super::url::Origin;
 use crate::client::Event;
@@ -51,10 +51,7 @@ pub struct ConnectionLimits {
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        let mut h1 = h1::Limits::default();
-        h1.keep_alive = Duration::from_secs(4);
-        // The client bounds what it gathers; a stream has no end.
-        h1.max_body = u64::MAX;
+        let h1 = client_side(&h1::Limits::default());
         Self { max_connections: 32, connect_timeout: Duration::from_secs(10), h1 }
     }
 }
@@ -63,11 +60,13 @@ impl ConnectionLimits {
     /// Bounds for a small device
     #[must_use]
     pub fn small() -> Self {
-        let mut h1 = h1::Limits::small();
-        h1.keep_alive = Duration::from_secs(4);
-        h1.max_body = u64::MAX;
-        Self { max_connections: 4, h1, ..Self::default() }
+        Self { max_connections: 4, h1: client_side(&h1::Limits::small()), ..Self::default() }
     }
+}
+
+/// The client bounds what it gathers, and a stream has no end
+fn client_side(limits: &h1::Limits) -> h1::Limits {
+    h1::Limits { keep_alive: Duration::from_secs(4), max_body: u64::MAX, ..limits.clone() }
 }
 
 /// Kept back for messages that other exchanges may wait for

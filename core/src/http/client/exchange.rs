@@ -197,7 +197,17 @@ pub(super) struct Exchange {
     /// With which credential it was sent
     pub(super) credential: u32,
     pub(super) phase: Phase,
+    /// When it goes on or ends by itself; requests of the engine's have a deadline there
+    pub(super) due: Option<Instant>,
     pub(super) events: Option<Box<Events>>,
+}
+
+impl Exchange {
+    /// Whether whoever speaks HTTP still has something to tell that is waited for
+    pub(super) fn is_under_way(&self) -> bool {
+        let ended = self.events.as_ref().is_some_and(|e| e.ended.is_some());
+        matches!(self.phase, Phase::Sent | Phase::Body(_)) || (matches!(self.phase, Phase::Events) && !ended)
+    }
 }
 
 #[derive(Debug)]
@@ -211,9 +221,9 @@ pub(super) enum Phase {
     /// Sent again once there is a credential
     Held { since: Instant, answer: Box<HttpAnswer> },
     /// Goes on when the time has come
-    Waiting { until: Instant, then: Then },
+    Waiting(Then),
     /// Nobody is interested any more; so many bytes may come until the end
-    Drained { left: usize, until: Instant },
+    Drained { left: usize },
 }
 
 /// What follows a pause
@@ -252,7 +262,7 @@ pub(super) struct Events {
     /// It has brought a message since
     pub(super) productive: bool,
     /// It has brought an id since
-    pub(super) advanced: bool,
+    advanced: bool,
     /// Connections in a row that brought nothing
     failures: u32,
 }
@@ -285,8 +295,11 @@ impl Events {
     /// Takes note of what the stream said besides messages
     pub(super) fn note(&mut self) {
         let id = self.decoder.last_event_id();
-        if !id.is_empty() && *id != *self.last_id {
-            self.last_id = id.into();
+        if *id != *self.last_id && (!id.is_empty() || self.advanced) {
+            // What no header field can hold is of no use.
+            let trimmed = id.trim_ascii().len() == id.len();
+            let fits = trimmed && id.iter().all(|b| *b >= b' ' && *b != 0x7f);
+            self.last_id = if fits { id.into() } else { Box::default() };
             self.advanced = true;
         }
         self.retry = self.decoder.retry().or(self.retry);

@@ -25,11 +25,13 @@
 //!   [`CallOptions::repeatable`](crate::CallOptions) says that it may be made twice.
 
 mod answer;
+mod binding;
 mod challenge;
-mod client;
 mod config;
 mod connections;
+mod events;
 mod exchange;
+mod failed;
 mod opening;
 mod send;
 mod session;
@@ -37,7 +39,7 @@ mod streams;
 mod tools;
 mod url;
 
-pub use client::Client;
+pub use binding::Client;
 pub use config::{BadField, Config, Credential, Reconnect};
 pub use connections::{ConnectionId, ConnectionLimits, Connections};
 pub use exchange::{Action, Challenge, Class, ExchangeId, Failure, Open};

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 
 use bytes::Bytes;
 
-use super::client::Client;
+use super::binding::Client;
 use super::exchange::{Exchange, Method, Tries, What};
 use crate::client::is_modern_error;
 use crate::error::{CallError, Fault, HttpError};
@@ -38,7 +38,7 @@ fn is_evidence(error: &HttpError) -> bool {
 
 impl Client {
     /// An exchange failed on which everything depends
-    pub(super) fn opening_failed(&mut self, x: Exchange, error: HttpError) {
+    pub(super) fn opening_failed(&mut self, x: &Exchange, error: HttpError) {
         if self.engine.peer().is_some() {
             // The stream of HTTP+SSE is the connection (HTTPSSE-010).
             return self.engine.handle_eof(self.now, self.channel);

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::client::Client;
+use super::binding::Client;
 use super::exchange::{Action, Exchange, ExchangeId, Method, Open, Phase, Tries, What};
 use crate::head::Fields;
 use crate::http::fields;
@@ -122,12 +122,21 @@ impl Client {
         };
         let phase = match what {
             // Nothing follows from its answer.
-            What::Delete => {
-                Phase::Drained { left: super::client::DRAIN, until: self.now + self.config.close_wait }
-            }
+            What::Delete => Phase::Drained { left: super::binding::DRAIN },
             _ => Phase::Sent,
         };
-        self.dispatch(Exchange { what, url, body, tries, session: 0, credential: 0, phase, events: None });
+        let (session, credential) = (0, 0);
+        self.dispatch(Exchange {
+            what,
+            url,
+            body,
+            tries,
+            session,
+            credential,
+            phase,
+            due: None,
+            events: None,
+        });
     }
 
     /// The same request once more
@@ -138,6 +147,13 @@ impl Client {
     pub(super) fn dispatch(&mut self, mut x: Exchange) {
         x.session = self.session.serial;
         x.credential = self.credentials;
+        x.due = match x.what {
+            What::Message { .. } | What::Renew | What::Renewed | What::Tools(_) => {
+                Some(self.now + self.engine.config().get_limits().call_timeout)
+            }
+            What::Delete => Some(self.now + self.config.close_wait),
+            _ => None,
+        };
         let (method, with_body) = match x.what {
             What::Stream | What::Resume { .. } | What::Sse => ("GET", false),
             What::Delete => ("DELETE", false),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::client::{Client, Timer};
+use super::binding::{Client, Timer};
 use super::exchange::{Exchange, Method, Phase, Then, Tries, What};
 use super::url::Url;
 use crate::diagnostic::Diagnostic;
@@ -182,7 +182,7 @@ impl Client {
         self.engine.session_lost(self.now);
         let gone = |x: &Exchange| match x.what {
             What::Stream | What::Resume { .. } => !matches!(x.phase, Phase::Drained { .. }),
-            What::Call { .. } => matches!(x.phase, Phase::Waiting { then: Then::Reconnect, .. }),
+            What::Call { .. } => matches!(x.phase, Phase::Waiting(Then::Reconnect)),
             _ => false,
         };
         let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| gone(x)).map(|(key, _)| key).collect();
@@ -233,12 +233,12 @@ impl Client {
     /// Says that the session is of no more use (HTTP-073); what is on its way may still arrive
     pub(super) fn end_session(&mut self) {
         let until = self.now + self.config.close_wait;
-        let left = super::client::DRAIN;
+        let left = super::binding::DRAIN;
         let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in keys {
             if let Some(x) = self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, Phase::Drained { .. }))
             {
-                x.phase = Phase::Drained { left, until };
+                (x.phase, x.due) = (Phase::Drained { left }, Some(until));
                 self.arm(until, Timer::Exchange(key));
             }
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::client::Client;
+use super::binding::Client;
 use super::exchange::{Events, Exchange, Phase, Tries, What};
 use super::session::Gate;
 use crate::error::HttpError;

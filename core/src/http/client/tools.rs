@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::client::Client;
+use super::binding::Client;
 use super::exchange::{Exchange, Phase, Refresh, Tries, What};
 use super::send::Parts;
 use crate::diagnostic::Diagnostic;
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Looks a tool up whose call was refused for its header fields (XHDR-029)
-    pub(super) fn refresh(&mut self, x: Exchange, answer: Bytes) {
+    pub(super) fn refresh(&mut self, x: &Exchange, answer: Bytes) {
         let (Some(call), Some(tool)) = (x.what.request().cloned(), Parts::of(&x.body).name.map(Box::from))
         else {
             return;

@@ -100,24 +100,11 @@ fn behaviour(router: &mut Router) {
         "Has an argument that clients repeat in a header of HTTP",
         |_, CustomHeader { region }: CustomHeader| region,
     );
-    router.tool(
-        "test_reconnection",
-        "Answers on another stream than it was asked on",
-        |cx, _: NoArguments| {
-            leave_the_stream(cx);
-            cx.sleep(Duration::from_millis(100))?;
-            Ok::<_, RpcError>("The stream was left before this was said")
-        },
-    );
     let schema = RawJson::new(JSON_SCHEMA_2020_12).expect("a constant of ours, read by every test");
     let tool = Tool::new("json_schema_2020_12_tool", schema)
         .description("Has a schema with much of JSON Schema 2020-12");
     router.tool_with(tool, |_, arguments: Value| format!("JSON Schema 2020-12 tool called with {arguments}"));
 }
-
-/// Ends the stream that the call came on, over HTTP in a revision whose clients then ask for the rest; there is none to
-/// end elsewhere
-fn leave_the_stream(_: &mut Cx<'_>) {}
 
 fn needs_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
     let declared: ClientCapabilities = cx.peer().capabilities.parse().unwrap_or_default();

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::config::{Config, Credential};
-use super::exchange::{Action, Challenge, Exchange, ExchangeId, Failure, Phase, Then, Tries, What};
+use super::exchange::{Action, Challenge, Class, Exchange, ExchangeId, Failure, Phase, Then, Tries, What};
 use super::session::{Gate, Session};
 use super::tools::Tools;
 use super::url::Url;
@@ -24,6 +24,9 @@ use crate::time::Instant;
 
 /// Bytes of an answer that nobody waits for which are read to keep its connection
 pub(super) const DRAIN: usize = 64 << 10;
+
+/// Notifications and responses that are on their way at once
+const MAX_MESSAGES: usize = 64;
 
 /// What a deadline is for
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -120,13 +123,26 @@ impl Client {
     pub fn poll_exchange(&mut self, now: Instant) -> Option<Action> {
         self.tick(now);
         self.settle();
-        while self.actions.is_empty() && self.session.gate == Gate::Open {
+        while self.actions.is_empty() && self.session.gate == Gate::Open && !self.is_busy() {
             let message = self.engine.outbox(self.channel).and_then(|outbox| outbox.pop_message())?;
             if !self.over {
                 self.send(message);
             }
         }
         self.actions.pop_front()
+    }
+
+    /// Whether so many messages wait for being accepted that no more go out
+    fn is_busy(&self) -> bool {
+        let is_message = |(_, x): &(Key, &Exchange)| x.what.class() == Class::Message;
+        self.exchanges.len() >= MAX_MESSAGES
+            && self.exchanges.iter().filter(is_message).count() >= MAX_MESSAGES
+    }
+
+    /// Whether an exchange is open: something of it may still be told
+    #[must_use]
+    pub fn is_open(&self, exchange: ExchangeId) -> bool {
+        self.exchanges.get(exchange.0).is_some()
     }
 
     /// Whether the body of this exchange is to be read on now
@@ -164,6 +180,7 @@ impl Client {
     /// An answer is complete
     pub fn handle_end(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
+        self.forget(exchange);
         self.end_in(exchange.0);
         self.settle();
     }
@@ -171,8 +188,14 @@ impl Client {
     /// An exchange broke off before its answer was complete
     pub fn handle_failure(&mut self, now: Instant, exchange: ExchangeId, failure: Failure) {
         self.tick(now);
+        self.forget(exchange);
         self.failure_in(exchange.0, failure);
         self.settle();
+    }
+
+    /// What has ended need not be given up any more
+    fn forget(&mut self, ended: ExchangeId) {
+        self.actions.retain(|a| !matches!(a, Action::Abort { exchange } if *exchange == ended));
     }
 
     // ---- the application -------------------------------------------------------------------------------------
@@ -274,7 +297,7 @@ impl Client {
         let Self { deadlines, exchanges, session, .. } = self;
         deadlines.next(|at, timer| match timer {
             Timer::Gate => session.gate_until == Some(at),
-            Timer::Exchange(key) => exchanges.get(key).and_then(Exchange::deadline) == Some(at),
+            Timer::Exchange(key) => exchanges.get(key).and_then(|x| x.due) == Some(at),
         })
     }
 
@@ -283,7 +306,7 @@ impl Client {
     }
 
     fn due(&mut self, key: Key, at: Instant) {
-        let Some(x) = self.exchanges.get(key).filter(|x| x.deadline() == Some(at)) else { return };
+        let Some(x) = self.exchanges.get(key).filter(|x| x.due == Some(at)) else { return };
         match x.phase {
             Phase::Drained { .. } => drop(self.abort(key)),
             Phase::Held { .. } => {
@@ -291,16 +314,20 @@ impl Client {
                 self.challenges.clear();
                 self.refuse_held();
             }
-            Phase::Waiting { then, .. } => {
+            Phase::Waiting(then) => {
                 let Some(x) = self.remove(key) else { return };
                 let gone = x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id));
                 match then {
                     _ if gone => {}
                     Then::Reconnect => self.reconnect(x),
-                    Then::Repeat => self.repeat(x),
+                    Then::Repeat => self.repeat(&x),
                 }
             }
-            _ => {}
+            Phase::Sent | Phase::Events | Phase::Body(_) => {
+                if let Some(x) = self.abort(key) {
+                    self.failed(x, HttpError::Lost { why: "no answer in time".into() });
+                }
+            }
         }
     }
 
@@ -312,7 +339,7 @@ impl Client {
 
     /// Puts an exchange into a phase that ends by itself
     pub(super) fn park(&mut self, x: Exchange) -> Key {
-        let deadline = x.deadline();
+        let deadline = x.due;
         let key = self.exchanges.insert(x);
         if let Some(at) = deadline {
             self.arm(at, Timer::Exchange(key));
@@ -325,7 +352,7 @@ impl Client {
         let Self { deadlines, exchanges, session, .. } = self;
         deadlines.sweep(exchanges.len() + 1, |at, timer| match timer {
             Timer::Gate => session.gate_until == Some(at),
-            Timer::Exchange(key) => exchanges.get(key).and_then(Exchange::deadline) == Some(at),
+            Timer::Exchange(key) => exchanges.get(key).and_then(|x| x.due) == Some(at),
         });
     }
 
@@ -344,14 +371,15 @@ impl Client {
     pub(super) fn conclude(&mut self, key: Key) -> Option<Exchange> {
         let until = self.now + self.config.close_wait;
         let x = self.exchanges.get_mut(key)?;
-        if !matches!(x.phase, Phase::Events | Phase::Body(_) | Phase::Sent) {
+        if !x.is_under_way() {
             return self.remove(key);
         }
         let rest = Exchange {
             what: x.what.clone(),
             url: Arc::clone(&x.url),
             body: Bytes::new(),
-            phase: Phase::Drained { left: DRAIN, until },
+            phase: Phase::Drained { left: DRAIN },
+            due: Some(until),
             events: None,
             ..*x
         };
@@ -363,7 +391,7 @@ impl Client {
     /// Gives an exchange up
     pub(super) fn abort(&mut self, key: Key) -> Option<Exchange> {
         let x = self.remove(key)?;
-        if !matches!(x.phase, Phase::Held { .. } | Phase::Waiting { .. }) {
+        if x.is_under_way() || matches!(x.phase, Phase::Drained { .. }) {
             // What was never taken out need not be aborted.
             let unseen = |a: &Action| matches!(a, Action::Open(open) if open.exchange.0 == key);
             match self.actions.iter().position(unseen) {
@@ -383,25 +411,27 @@ impl Client {
     // ---- credentials -----------------------------------------------------------------------------------------
 
     /// Holds an exchange until there is a credential, if that is to be; otherwise it comes back
-    pub(super) fn hold(&mut self, mut x: Exchange, answer: Box<crate::HttpAnswer>) -> Result<(), Exchange> {
+    pub(super) fn hold(&mut self, mut x: Exchange, answer: Box<crate::HttpAnswer>) -> Option<Exchange> {
         if x.tries.credentials >= self.config.max_auth {
-            return Err(x);
+            return Some(x);
         }
         if x.credential != self.credentials {
             // Another one was given meanwhile.
             x.tries.credentials += 1;
             self.resend(x);
-            return Ok(());
+            return None;
         }
         if !self.config.asks || self.over {
-            return Err(x);
+            return Some(x);
         }
         if let Some(id) = x.what.request() {
             self.engine.hold_request(self.now, self.channel, id);
         }
-        self.park(Exchange { phase: Phase::Held { since: self.now, answer }, ..x });
+        // People may be asked.
+        let due = self.now + self.engine.config().get_limits().input_timeout;
+        self.park(Exchange { phase: Phase::Held { since: self.now, answer }, due: Some(due), ..x });
         self.ask();
-        Ok(())
+        None
     }
 
     /// Tells the application of the first exchange that is held, unless it was told of one
@@ -476,17 +506,5 @@ impl Client {
     /// Where the requests of the engine go
     pub(super) fn endpoint(&self) -> Arc<Url> {
         Arc::clone(self.session.post_to.as_ref().unwrap_or(&self.config.endpoint))
-    }
-}
-
-impl Exchange {
-    /// When it goes on or ends by itself
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Waiting { until, .. } | Phase::Drained { until, .. } => Some(until),
-            // People may be asked.
-            Phase::Held { since, .. } => Some(since + core::time::Duration::from_secs(3_600)),
-            _ => None,
-        }
     }
 }
