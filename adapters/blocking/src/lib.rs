@@ -57,6 +57,21 @@
 //! [`Client::start`] and [`Client::wait`] are for several calls at once, [`Client::poll`] for the time between calls,
 //! [`ClientHandler`] for what the server says and asks on its own account.
 //!
+//! # Over HTTP
+//!
+//! [`serve_http`] and [`HttpServer`] serve the same handlers to many clients at once, [`Client::connect_url`] talks to a
+//! server that is there already; everything else is as it is on a stream.
+//!
+//! ```no_run
+//! # #[cfg(feature = "http")] {
+//! use mcp_blocking::Client;
+//!
+//! let mut client = Client::connect_url("http://127.0.0.1:8080/mcp")?;
+//! println!("{}", client.peer().version);
+//! # }
+//! # Ok::<(), mcp_blocking::Error>(())
+//! ```
+//!
 //! # What holds
 //!
 //! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
@@ -77,7 +92,7 @@
 //! |---|---|---|
 //! | `base64` | yes | resources that are bytes |
 //! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
-//! | `http` | yes | servers over HTTP: [`HttpServer`] |
+//! | `http` | yes | servers and clients over HTTP; turns on `crypto` |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
 //! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
 

@@ -1,8 +1,9 @@
 //! Many sockets at once: who connects, and which of them can move
 
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,10 +48,11 @@ impl Listener {
         loop {
             match uninterrupted(|| self.0.accept()) {
                 // Its options can only fail to be set when the client is gone again.
-                Ok((stream, _)) => match Socket::tcp(stream) {
-                    Ok(socket) => return Ok(Some(socket)),
-                    Err(_) => {}
-                },
+                Ok((stream, _)) => {
+                    if let Ok(socket) = Socket::tcp(stream) {
+                        return Ok(Some(socket));
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if crate::is_peer_gone(&error) => {}
                 Err(error) => return Err(error),
@@ -176,10 +178,106 @@ impl Poll {
         }));
         entries.clear();
         // Nothing is in it: a list for another time, in the same place.
-        self.entries = entries.into_iter().filter_map(|_| None).collect();
+        self.entries = entries.into_iter().map_while(|_| None).collect();
         match outcome {
             Ok(_) | Err(Errno::INTR) => Ok(&self.found),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use crate::duplex::Duplex;
+
+    #[test]
+    fn many_are_waited_for_without_new_memory() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listener.address().unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        let mut theirs: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut poll = Poll::new();
+        let long = Some(Duration::from_secs(60));
+        let mut ours = Vec::new();
+        while ours.len() < theirs.len() {
+            let sources = core::iter::once((Source::Listener(&listener), Interest::READ));
+            assert!(poll.wait(sources, long).unwrap()[0].readable);
+            ours.extend(core::iter::from_fn(|| listener.accept().unwrap()));
+        }
+        let mut memory = None;
+        for at in [3, 17, 3] {
+            theirs[at].write_all(b"x").unwrap();
+            // Loopback or not, it takes a moment.
+            let mut found = loop {
+                let sources = ours.iter().map(|socket| (Source::Socket(socket), Interest::READ));
+                let found = poll.wait(sources, long).unwrap();
+                if found.iter().any(|ready| ready.readable) {
+                    break found.to_vec();
+                }
+            };
+            assert!(found.remove(at).readable && found.iter().all(|ready| ready.is_empty()));
+            assert_eq!(ours[at].read(&mut [0; 8]).unwrap(), 1);
+            let now = (poll.entries.as_ptr() as usize, poll.entries.capacity());
+            assert_eq!(*memory.get_or_insert(now), now);
+        }
+        // A time-out, and a source of which nothing is wanted.
+        let sources = ours.iter().map(|socket| (Source::Socket(socket), Interest::default()));
+        let found = poll.wait(sources, Some(Duration::from_millis(1))).unwrap();
+        assert!(found.len() == 20 && found.iter().all(|ready| ready.is_empty()));
+        assert!(poll.wait(core::iter::empty(), Some(Duration::ZERO)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn connecting_is_waited_for() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listener.address().unwrap();
+        let wait = |socket: &Socket| {
+            let mut poll = Poll::new();
+            let sources = core::iter::once((Source::Socket(socket), Interest::WRITE));
+            assert!(poll.wait(sources, Some(Duration::from_secs(60))).unwrap()[0].writable);
+        };
+        let mut socket = Socket::connect(address).unwrap();
+        wait(&socket);
+        socket.connected().unwrap();
+        socket.write(b"hi").unwrap();
+        drop(listener);
+        // Nobody listens there any more; some systems say so at once.
+        match Socket::connect(address) {
+            Ok(socket) => {
+                wait(&socket);
+                assert_eq!(socket.connected().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionRefused),
+        }
+    }
+
+    #[test]
+    fn a_reset_is_no_orderly_end() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        for resets in [true, false] {
+            let mut theirs = TcpStream::connect(listener.address().unwrap()).unwrap();
+            let ours = loop {
+                if let Some(socket) = listener.accept().unwrap() {
+                    break socket;
+                }
+            };
+            if resets {
+                ours.reset_when_dropped().unwrap();
+            }
+            drop(ours);
+            let end = theirs.read(&mut [0; 8]);
+            assert_eq!(end.is_err(), resets, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn exhaustion_is_told_from_other_errors() {
+        let of = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        assert!(is_exhausted(&of(Errno::MFILE)) && is_exhausted(&of(Errno::NFILE)));
+        assert!(!is_exhausted(&of(Errno::CONNABORTED)) && !is_exhausted(&ErrorKind::Other.into()));
     }
 }

@@ -1,9 +1,10 @@
 //! Many sockets at once, where they cannot be polled: refused
 
 use core::convert::Infallible;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 
 use crate::duplex::{Interest, Ready};
 use crate::socket::Socket;

@@ -183,15 +183,15 @@ async fn pass_time(mount: Shared) {
 /// Serves whoever connects, until the future is dropped; to be run on a `LocalSet`
 pub async fn serve(listener: TcpListener, server: Server, handle: Handle) -> std::io::Result<()> {
     let begun = std::time::Instant::now();
-    let mount =
-        Rc::new(RefCell::new(Mount { server, handle, begun, wakers: BTreeMap::new() }));
+    let mount = Rc::new(RefCell::new(Mount { server, handle, begun, wakers: BTreeMap::new() }));
     tokio::task::spawn_local(pass_time(Rc::clone(&mount)));
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let mount = Rc::clone(&mount);
         let service = service_fn(move |request| serve_one(Rc::clone(&mount), request));
-        let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        let connection =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
         // A client that leaves is no failure.
         tokio::task::spawn_local(async move { drop(connection.await) });
     }

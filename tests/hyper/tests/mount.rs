@@ -13,7 +13,8 @@ use mcp_proto::http::server::{Config, Server};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Event;
 use mcp_proto::{
-    CallOptions, Capabilities, Capability, Change, Entropy, Era, Progress, RawJson, VersionSet, client, server,
+    CallOptions, Capabilities, Capability, Change, Entropy, Era, Progress, RawJson, VersionSet, client,
+    server,
 };
 use serde_json::json;
 
@@ -24,8 +25,7 @@ fn start() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let (tell, address) = mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let capabilities =
-            Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
+        let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
         let config = server::Config::new("mounted", "1").capabilities(capabilities);
         let server = Server::new(Arc::new(config), Arc::new(Config::new()), Entropy::new([7; 32], 0));
         let open = Rc::new(RefCell::new(Vec::new()));
@@ -118,7 +118,11 @@ fn strangers_are_kept_out() {
     use std::io::{Read, Write};
     let (address, _) = start();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}").unwrap();
+    stream
+        .write_all(
+            b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
+        )
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");

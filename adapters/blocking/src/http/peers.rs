@@ -2,9 +2,9 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::SocketAddr;
 
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
@@ -145,7 +145,7 @@ impl Peers {
         until: Option<Instant>,
     ) -> io::Result<()> {
         let room_at = self.room_at();
-        let accepts_at = self.listener.as_ref().and(self.accepts_at.or(room_at));
+        let accepts_at = self.listener.as_ref().and_then(|_| self.accepts_at.or(room_at));
         let own = self.peers.iter().filter_map(|peer| peer.connection.poll_timeout()).min();
         let deadline = [until, accepts_at, own, server.poll_timeout()].into_iter().flatten().min();
 

@@ -4,9 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 
 use mcp_proto::h1::Limits;
 use mcp_proto::http::server::{self as http, Denial, ExchangeId, Token};
@@ -315,7 +316,7 @@ impl State {
             self.told.push(name.into());
             if let Err(why) = self.server.tool_schema(name, schema) {
                 let why = alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
-                refused.get_or_insert(io::Error::new(ErrorKind::InvalidInput, why));
+                refused.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
             }
         });
         if let Ok(nothing) = RawJson::new("{}") {

@@ -1,7 +1,8 @@
 //! Over HTTP: our server, our client, and what is no MCP server
 
+use core::time::Duration;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -16,9 +17,11 @@ struct Serving {
 
 impl Serving {
     fn new(args: &[&str]) -> Self {
-        let mut child = Command::new(PROBE)
-            .args(["serve", "--http", "127.0.0.1:0"])
-            .args(args)
+        Self::of(Command::new(PROBE).args(["serve", "--http", "127.0.0.1:0"]).args(args), args)
+    }
+
+    fn of(command: &mut Command, args: &[&str]) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -37,6 +40,13 @@ impl Serving {
         // So that it can go on writing.
         thread::spawn(move || lines.read_to_string(&mut String::new()));
         Self { child, url, sse }
+    }
+
+    /// The time that it has worked, in ticks of a hundredth of a second, where the system tells
+    fn spent(&self) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     }
 
     fn address(&self) -> &str {
@@ -108,7 +118,7 @@ fn the_server_is_what_it_was_told_to_be() {
     probe(&["ping", "-n", "1", &server.url]).ok();
     probe(&["ping", "-n", "1", &server.url.replace("/here", "/mcp")]).code(3).complains(&["--trace"]);
     let status = |host: &str, origin: &str| {
-        let mut stream = std::net::TcpStream::connect(server.address()).expect("it listens");
+        let mut stream = TcpStream::connect(server.address()).expect("it listens");
         let head =
             format!("GET /nowhere HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).expect("taken");
@@ -135,6 +145,33 @@ fn what_is_wrong_with_a_url_is_said() {
     probe(&["serve", "--http", "nowhere"]).code(3).complains(&["cannot listen at nowhere", "port"]);
     probe(&["serve", "--http", "127.0.0.1:0", "--path", "x"]).code(2).complains(&["--path"]);
     probe(&["serve", "--path", "/x"]).code(2).complains(&["--http"]);
+}
+
+#[test]
+fn too_many_connections_are_survived() {
+    // Four files or so are left for connections.
+    let script = "ulimit -n 14; exec \"$0\" serve --http 127.0.0.1:0";
+    let server = Serving::of(Command::new("sh").args(["-c", script, PROBE]), &[]);
+    let ask = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+        stream.write_all(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("taken");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 404");
+    };
+    let connect = || TcpStream::connect(server.address()).expect("it listens");
+    let mut crowd: Vec<TcpStream> = (0..30).map(|_| connect()).collect();
+    ask(&mut crowd[0]);
+    thread::sleep(Duration::from_millis(200));
+    let spent = server.spent();
+    thread::sleep(Duration::from_secs(1));
+    if let (Some(before), Some(after)) = (spent, server.spent()) {
+        assert!(after - before < 20, "it spins: {} ticks in a second", after - before);
+    }
+    // Those who are let in are served, and the others when they have left.
+    let mut rest = crowd.split_off(25);
+    drop(crowd);
+    rest.iter_mut().for_each(ask);
 }
 
 // covers: HTTP-084, VER-031
