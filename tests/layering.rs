@@ -109,6 +109,9 @@ const BANNED: &[(&str, &str)] = &[
     ("unreachable!", "no input may end in a panic"),
 ];
 
+/// The only file that spells header fields of MCP
+const FIELDS: &str = "http/fields.rs";
+
 /// Above this a file is worth a look: it may hold two concepts
 const LONG: usize = 500;
 
@@ -155,6 +158,13 @@ fn methods() -> Vec<String> {
     // Capabilities stand in the same file; a method has a slash or is one of the two without.
     let is_method = |text: &str| text.contains('/') || matches!(text, "ping" | "initialize");
     vocab.strings.into_iter().map(|(_, text)| text).filter(|t| is_method(t)).collect()
+}
+
+/// The names of header fields that are MCP's own, in lower case, and what those of arguments begin with
+fn fields() -> Vec<String> {
+    let fields = core().into_iter().find(|s| s.path == FIELDS).expect("the table of fields");
+    let names = fields.strings.into_iter().map(|(_, text)| text.to_ascii_lowercase());
+    names.filter(|name| name.starts_with("mcp-") && !name.contains([',', ' ']) && name.len() > 4).collect()
 }
 
 #[test]
@@ -209,6 +219,8 @@ fn the_core_has_nothing_that_its_contract_rules_out() {
 fn names_and_numbers_of_the_protocol_have_one_place() {
     let methods = methods();
     assert!(methods.len() > 20, "the table of methods was not found");
+    let fields = fields();
+    assert_eq!(fields.len(), 5, "{fields:?}");
     let mut found = Vec::new();
     for source in core() {
         let mut report = |line: usize, what: &str, place: &str| {
@@ -220,6 +232,10 @@ fn names_and_numbers_of_the_protocol_have_one_place() {
         for (line, text) in &source.strings {
             if methods.contains(text) {
                 report(*line, "a method name", "vocab.rs");
+            }
+            let lower = text.to_ascii_lowercase();
+            if lower.starts_with("mcp-") || fields.iter().any(|field| lower.contains(&**field)) {
+                report(*line, "a header field", FIELDS);
             }
             if text.contains("io.modelcontextprotocol/")
                 || matches!(&**text, "clientCapabilities" | "logLevel")
@@ -254,11 +270,14 @@ fn only_listed_files_ask_for_the_era() {
 #[test]
 fn adapters_know_no_words_of_the_protocol() {
     let methods = methods();
+    let fields = fields();
     let words = ["jsonrpc", "io.modelcontextprotocol", "protocolVersion", "notifications/", "_meta"];
     let mut found = Vec::new();
     for source in adapters() {
         for (line, text) in &source.strings {
+            let lower = text.to_ascii_lowercase();
             if methods.contains(text)
+                || fields.iter().any(|field| lower.contains(&**field))
                 || words.iter().any(|w| text.contains(w))
                 || source::has_error_number(text)
             {

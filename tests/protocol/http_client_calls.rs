@@ -62,7 +62,6 @@ fn calls_end_with_either_kind_of_answer() {
     });
 }
 
-// covers: HTTP-023, HTTP-024, HTTP-026, HTTP-028
 #[test]
 fn an_error_in_the_body_is_the_outcome_whatever_the_status() {
     for status in [200, 400, 404, 413, 500] {
@@ -154,7 +153,7 @@ fn an_answer_to_another_request_is_none() {
     });
 }
 
-// covers: HTTP-044, HTTP-062, SSE-012
+// covers: HTTP-044, SSE-012
 #[test]
 fn a_broken_stream_loses_the_request_at_every_byte() {
     let text = |id: &Value| {
@@ -244,7 +243,7 @@ fn retry_after_is_handed_on() {
     }
 }
 
-// covers: CANC-016, HTTP-042
+// covers: CANC-016
 #[test]
 fn a_cancelled_call_is_an_aborted_exchange() {
     each_cut(|cut| {
@@ -356,7 +355,7 @@ fn other_redirects_are_not_followed() {
 
 // ---- subscriptions -------------------------------------------------------------------------------------------
 
-// covers: SUB-015, SUB-016
+// covers: SUB-015
 #[test]
 fn a_subscription_that_breaks_is_asked_for_again() {
     each_cut(|cut| {

@@ -180,7 +180,7 @@ fn arguments_are_repeated_as_the_tool_asks() {
     });
 }
 
-// covers: XHDR-003, XHDR-004, XHDR-006, XHDR-007, XHDR-010, XHDR-011, XHDR-012
+// covers: XHDR-003, XHDR-004, XHDR-006, XHDR-007, XHDR-010, XHDR-011, XHDR-012, TOOL-030
 #[test]
 fn tools_that_ask_for_what_cannot_be_are_left_out() {
     each_cut(|cut| {

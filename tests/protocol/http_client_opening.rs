@@ -43,7 +43,7 @@ fn the_first_request_carries_all_modern_fields() {
     assert_eq!(probe.body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
 }
 
-// covers: HTTP-022, VER-013
+// covers: HTTP-022, SSE-005
 #[test]
 fn both_kinds_of_answers_settle_it() {
     each_cut(|cut| {
@@ -67,7 +67,7 @@ fn both_kinds_of_answers_settle_it() {
     });
 }
 
-// covers: VER-020, VER-030, VER-031, HTTP-087
+// covers: VER-020, VER-030, HTTP-087 (and, by VER-020, on other 4xx)
 #[test]
 fn a_refusal_without_a_modern_error_is_an_old_server() {
     let bodies = [
@@ -120,7 +120,7 @@ fn a_success_that_is_no_answer_is_an_old_server() {
     }
 }
 
-// covers: VER-019, VER-030, VER-041, HTTP-025, HTTP-027
+// covers: VER-019, VER-030, VER-041
 #[test]
 fn a_modern_error_is_a_modern_server_whatever_the_status() {
     for status in [200, 400, 404] {
@@ -244,7 +244,6 @@ fn a_modern_client_does_not_try_what_it_does_not_speak() {
     lone.silent();
 }
 
-// covers: HTTP-085, HTTP-086
 #[test]
 fn without_the_first_revision_there_is_no_http_sse() {
     let versions = VersionSet::only(Version::V2025_11_25);
@@ -327,7 +326,7 @@ fn http_sse_works_from_its_endpoint_to_its_end() {
     }
 }
 
-// covers: HTTPSSE-008, HTTPSSE-013
+// covers: HTTPSSE-008, HTTPSSE-013, SEC-016
 #[test]
 fn an_endpoint_elsewhere_or_none_is_refused() {
     for event in [

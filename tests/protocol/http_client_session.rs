@@ -45,7 +45,7 @@ fn is_get(asked: &Asked) -> &Asked {
     asked
 }
 
-// covers: HTTP-014, HTTP-064, HTTP-067, HTTP-076, VER-039, DEC-025
+// covers: HTTP-014, HTTP-015, HTTP-067, HTTP-076, VER-039, BATCH-009 (none is sent), DEC-025
 #[test]
 fn requests_carry_session_and_version_as_the_revision_wants() {
     for version in LEGACY {
@@ -86,7 +86,7 @@ fn requests_carry_session_and_version_as_the_revision_wants() {
     }
 }
 
-// covers: HTTP-066
+// covers: HTTP-066 (as the client takes it)
 #[test]
 fn a_session_id_that_is_none_is_not_repeated() {
     for bad in ["", "a b", "\u{e9}", &"x".repeat(2_000)] {
@@ -104,7 +104,7 @@ fn a_session_id_that_is_none_is_not_repeated() {
     }
 }
 
-// covers: LIFE-004, HTTP-047, HTTP-048, HTTP-049, HTTP-050
+// covers: LIFE-004, HTTP-047, HTTP-048, HTTP-050 (as the client takes it)
 #[test]
 fn calls_wait_for_the_stream_on_which_they_may_be_asked_something() {
     each_cut(|cut| {
@@ -133,7 +133,7 @@ fn calls_wait_for_the_stream_on_which_they_may_be_asked_something() {
     });
 }
 
-// covers: HTTP-049
+// covers: HTTP-049 (405, as the client takes it)
 #[test]
 fn a_stream_that_is_not_offered_keeps_nobody_waiting() {
     for how in ["404", "405", "400", "500", "broken", "silent", "page"] {
@@ -200,7 +200,7 @@ fn a_call_that_is_cancelled_is_said_and_then_given_up() {
     lone.still();
 }
 
-// covers: BATCH-001, HTTP-015
+// covers: BATCH-001
 #[test]
 fn an_answer_in_an_array_is_one_in_the_revision_that_has_batches() {
     each_cut(|cut| {
@@ -222,7 +222,7 @@ fn an_answer_in_an_array_is_one_in_the_revision_that_has_batches() {
 
 // ---- streams that break --------------------------------------------------------------------------------------
 
-// covers: HTTP-059, SSE-004, SSE-016, SSE-017, SSE-018, SSE-019, SSE-020, SSE-021, SSE-022
+// covers: SSE-004, SSE-019, SSE-020, SSE-021
 #[test]
 fn a_polled_call_goes_on_where_its_stream_ended() {
     each_cut(|cut| {
@@ -295,7 +295,7 @@ fn a_stream_cut_at_any_byte_is_resumed_or_lost() {
     }
 }
 
-// covers: SSE-024, SSE-026
+// covers: SSE-026
 #[test]
 fn what_cannot_be_resumed_is_lost() {
     for how in ["400", "404", "405", "page", "empty", "down"] {
@@ -431,7 +431,7 @@ fn a_stream_that_lives_long_may_be_quiet() {
     lone.still();
 }
 
-// covers: HTTP-044
+// covers: HTTP-009
 #[test]
 fn a_legacy_call_that_may_be_repeated_is() {
     let mut lone = lone(Chunker::Whole);
@@ -479,7 +479,7 @@ fn renews(lone: &mut LoneHttp, asked: Asked, session: &str) {
     lone.stream(get.id);
 }
 
-// covers: HTTP-070, HTTP-071, HTTP-072
+// covers: HTTP-072
 #[test]
 fn a_lost_session_is_made_anew_and_what_was_not_executed_is_sent_again() {
     each_cut(|cut| {
@@ -514,7 +514,7 @@ fn a_lost_session_is_made_anew_and_what_was_not_executed_is_sent_again() {
     });
 }
 
-// covers: HTTP-072, SSE-024
+// covers: HTTP-072
 #[test]
 fn a_new_session_is_told_what_the_old_one_knew() {
     let mut lone = lone(Chunker::Whole);
@@ -591,7 +591,7 @@ fn sessions_are_not_made_without_end() {
     }
 }
 
-// covers: HTTP-071, HTTP-049
+// covers: HTTP-072 (and only then)
 #[test]
 fn a_404_without_a_session_is_just_a_404() {
     let mut lone = lone(Chunker::Whole);
@@ -610,7 +610,7 @@ fn a_404_without_a_session_is_just_a_404() {
     lone.still();
 }
 
-// covers: HTTP-073, HTTP-074, HTTP-075
+// covers: HTTP-073, HTTP-074, HTTP-075, LIFE-019
 #[test]
 fn the_session_is_ended_whatever_becomes_of_that() {
     for how in ["204", "404", "405", "500", "broken", "silent"] {

@@ -130,7 +130,6 @@ fn pipelined() -> Vec<u8> {
     input
 }
 
-// covers: HTTP-022, HTTP-023
 #[test]
 fn however_the_input_is_cut_the_answers_come_in_its_order() {
     let input = pipelined();
@@ -181,7 +180,7 @@ fn a_client_that_hangs_up_at_any_byte_of_its_request_leaves_nothing() {
     }
 }
 
-// covers: HTTP-042, HTTP-061
+// covers: HTTP-042, HTTP-043
 #[test]
 fn a_client_that_hangs_up_at_any_byte_of_the_answer_leaves_nothing() {
     let answer = |lone: &mut Lone, until: usize| {
@@ -224,7 +223,7 @@ fn a_client_that_hangs_up_at_any_byte_of_the_answer_leaves_nothing() {
     }
 }
 
-// covers: HTTP-081
+// covers: SEC-018
 #[test]
 fn who_does_not_read_is_not_written_for() {
     let mut lone = Lone::new(Config::new());

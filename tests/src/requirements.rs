@@ -28,9 +28,10 @@ mod targets;
 mod tokens;
 
 /// The areas in which each requirement of the core or an adapter needs a test or a reason.
-pub const WATCHED: [&str; 26] = [
+pub const WATCHED: [&str; 31] = [
     "BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING", "TOOL", "RES",
     "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT", "MRTR", "ELIC", "SAMP", "ROOT", "SUB", "LOG",
+    "HTTP", "SSE", "HTTPSSE", "XHDR", "SEC",
 ];
 
 /// A row of `spec-map.tsv`.
@@ -278,7 +279,7 @@ mod tests {
 
     const SPEC_MAP: &str = "id\twho\tstrength\trevisions\tjob\trequirement\n\
         BASE-001\tboth\tMUST\tall\tC\tFirst.\nBASE-002\tcli\tMAY\tall\tX\tSecond.\n\
-        BASE-003\tsrv\tMUST\tall\tA+X\tThird.\nHTTP-001\tsrv\tMUST\tall\tC\tFourth.\n";
+        BASE-003\tsrv\tMUST\tall\tA+X\tThird.\nTASK-001\tsrv\tMUST\tall\tC\tFourth.\n";
 
     fn test(package: &str, path: &str, ids: &[&str]) -> Test {
         Test {
@@ -304,14 +305,14 @@ mod tests {
 
     #[test]
     fn all_covered_or_explained() {
-        let tests = vec![test("a", "one", &["BASE-001", "HTTP-001"]), test("a", "quiet", &[])];
+        let tests = vec![test("a", "one", &["BASE-001", "TASK-001"]), test("a", "quiet", &[])];
         let found = report(tests, "# why\nBASE-003\tlater\n", &[log('0', &["test one ... ok"])], true);
         assert!(found.passed, "{}", found.text);
         assert_eq!(
             found.text,
-            "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  HTTP       1/1\n\n\
+            "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  TASK       1/1\n\n\
              without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING TOOL RES PROMPT COMP \
-             PAGE CONT CACHE SCHEMA EXT MRTR ELIC SAMP ROOT SUB LOG): 1\n  BASE-003   later\n"
+             PAGE CONT CACHE SCHEMA EXT MRTR ELIC SAMP ROOT SUB LOG HTTP SSE HTTPSSE XHDR SEC): 1\n  BASE-003   later\n"
         );
     }
 

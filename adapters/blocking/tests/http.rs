@@ -111,7 +111,7 @@ fn call(name: &str, arguments: &str, more: &str) -> Vec<u8> {
     [call_head(name, body.len(), more), body].concat().into_bytes()
 }
 
-// covers: HTTP-006, HTTP-009, HTTP-040
+// covers: HTTP-009, HTTP-022
 #[test]
 fn the_whole_client_works_on_it() {
     in_time(|| {
@@ -328,7 +328,7 @@ fn tokens_are_judged_by_the_handler_and_found_by_the_client() {
     });
 }
 
-// covers: XHDR-001
+// covers: XHDR-001, XHDR-024
 #[test]
 fn what_a_tool_wants_repeated_is_held_against_the_fields() {
     struct Region;
@@ -387,7 +387,6 @@ fn what_cannot_be_connected_to_says_why() {
     });
 }
 
-// covers: HTTP-073
 #[test]
 fn a_server_that_goes_is_noticed_and_calls_in_work_are_answered() {
     struct Slow;

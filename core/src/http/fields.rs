@@ -72,6 +72,11 @@ pub(crate) const SENT_BY_PAGES: &str = "Accept, Authorization, Content-Type, Las
 /// … and what they may read
 pub(crate) const READ_BY_PAGES: &str = "Mcp-Session-Id, WWW-Authenticate";
 
+/// Whether a field is one of MCP's own, be it known or not
+pub(crate) fn is_own(name: &str) -> bool {
+    name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("Mcp-"))
+}
+
 /// Whether a field repeats an argument of a tool
 pub(crate) fn is_param(name: &str) -> bool {
     name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX))
@@ -146,10 +151,9 @@ pub fn only_decoded<'a>(fields: &'a [Field<'a>], name: &'a str) -> Result<Option
 /// A field of MCP's own that is there twice, be it known or not (XHDR-027)
 #[must_use]
 pub fn repeated<'a>(fields: &[Field<'a>]) -> Option<&'a str> {
-    let ours = |name: &str| name.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case("Mcp-"));
     fields.iter().enumerate().find_map(|(i, (name, _))| {
         let before = fields.get(..i).unwrap_or_default();
-        let twice = ours(name) && before.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let twice = is_own(name) && before.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         twice.then_some(*name)
     })
 }

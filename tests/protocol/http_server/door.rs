@@ -85,7 +85,7 @@ fn methods_and_paths_are_what_is_served() {
     assert_eq!(only.reply(x).status, 200);
 }
 
-// covers: HTTP-010, HTTP-011, HTTP-013, HTTP-048
+// covers: HTTP-011, HTTP-013, HTTP-049
 #[test]
 fn types_have_to_be_right() {
     let mut web = web(Config::new());

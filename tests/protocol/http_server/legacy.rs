@@ -10,7 +10,7 @@ use crate::common::secs;
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-// covers: HTTP-021, HTTP-064, HTTP-066, HTTP-069, HTTP-071, HTTP-073, HTTP-075, DEC-025
+// covers: HTTP-018, HTTP-021, HTTP-064, HTTP-066, HTTP-069, HTTP-071, HTTP-075, DEC-025
 #[test]
 fn a_session_lives_from_initialize_to_delete() {
     for version in LEGACY {
@@ -50,7 +50,7 @@ fn a_session_lives_from_initialize_to_delete() {
     }
 }
 
-// covers: HTTP-076, HTTP-077, HTTP-078, VER-040
+// covers: HTTP-077, VER-038, VER-040 (2 and 4)
 #[test]
 fn what_a_request_says_about_the_revision_is_looked_at() {
     for (version, header, status) in [
@@ -78,7 +78,7 @@ fn what_a_request_says_about_the_revision_is_looked_at() {
     }
 }
 
-// covers: HTTP-023, HTTP-024, HTTP-029
+// covers: HTTP-020, HTTP-023, HTTP-024
 #[test]
 fn errors_of_older_revisions_are_answers() {
     let mut web = web(Config::new());
@@ -109,7 +109,34 @@ fn errors_of_older_revisions_are_answers() {
     assert_eq!(web.reply(x).status, 200);
 }
 
-// covers: HTTP-055, HTTP-056, HTTP-057, HTTP-060, HTTP-061, HTTP-050, HTTP-051, PROG-016
+// covers: HTTP-019, HTTP-020, HTTP-071, VER-035 (the other 404)
+#[test]
+fn what_cannot_be_accepted_is_refused_with_an_error_that_has_no_id() {
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-06-18");
+    let cancelled =
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}";
+    let response = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}";
+    for body in [cancelled, response] {
+        for (session, version, status) in
+            [("", "", 400), ("other", "", 404), (&*id, "1999-01-01", 400), (&*id, "2025-06-18", 202)]
+        {
+            let x = web.post(&[("Mcp-Session-Id", session), ("MCP-Protocol-Version", version)], body);
+            let reply = web.reply(x);
+            assert_eq!(reply.status, status, "{body} {session:?} {version:?}");
+            if status == 202 {
+                assert!(reply.body.is_empty());
+                continue;
+            }
+            let message = reply.message();
+            assert!(message.get("id").is_none() && message["error"]["message"].is_string(), "{message}");
+            // Nobody takes this 404 for an unknown method.
+            assert_ne!(message["error"]["code"], -32601, "{message}");
+        }
+    }
+}
+
+// covers: HTTP-050, HTTP-051, HTTP-054, HTTP-055, HTTP-056, HTTP-057, HTTP-060, HTTP-061
 #[test]
 fn each_message_goes_out_on_the_stream_that_it_belongs_to() {
     let mut web = web(Config::new());
@@ -141,7 +168,7 @@ fn each_message_goes_out_on_the_stream_that_it_belongs_to() {
     assert!(web.reply(a).finished && web.reply(b).finished && !web.reply(get).finished);
 }
 
-// covers: HTTP-057, ELIC-001, SUB-003
+// covers: HTTP-018, HTTP-057
 #[test]
 fn questions_go_out_with_the_call_and_answers_come_in_posts_of_their_own() {
     for version in ["2025-06-18", "2025-11-25"] {
@@ -179,7 +206,7 @@ fn questions_go_out_with_the_call_and_answers_come_in_posts_of_their_own() {
     }
 }
 
-// covers: HTTP-062, HTTP-063, CANC-021
+// covers: HTTP-062, CANC-021
 #[test]
 fn who_goes_away_does_not_cancel_and_who_cancels_says_so() {
     let mut web = web(Config::new());
@@ -204,7 +231,7 @@ fn who_goes_away_does_not_cancel_and_who_cancels_says_so() {
     assert_eq!(web.server.exchanges(), 0);
 }
 
-// covers: HTTP-019, BASE-005
+// covers: BASE-005 (as the receiver takes it)
 #[test]
 fn an_id_that_is_under_way_is_refused_and_the_first_goes_on() {
     let mut web = web(Config::new());
@@ -223,7 +250,7 @@ fn an_id_that_is_under_way_is_refused_and_the_first_goes_on() {
     assert_eq!(web.reply(x).status, 200);
 }
 
-// covers: HTTP-047, HTTP-049, HTTP-053, HTTP-054
+// covers: HTTP-049, HTTP-053, HTTP-055, HTTP-056
 #[test]
 fn news_wait_for_the_stream_that_they_go_out_on() {
     let mut web = web(Config::new());
@@ -245,7 +272,7 @@ fn news_wait_for_the_stream_that_they_go_out_on() {
     assert_eq!(web.reply(last).messages().len(), 1);
 }
 
-// covers: BATCH-001, BATCH-003, BATCH-009, BATCH-010, BATCH-011, BATCH-007, HTTP-015
+// covers: BATCH-001, BATCH-003, BATCH-006, BATCH-007, BATCH-010, BATCH-011
 #[test]
 fn batches_are_answered_together() {
     let mut web = web(Config::new());
@@ -279,7 +306,7 @@ fn batches_are_answered_together() {
     assert_eq!(web.reply(x).status, 400);
 }
 
-// covers: HTTP-064, DEC-027, HTTP-078
+// covers: HTTP-064, HTTP-074, HTTP-078, VER-036 (the first half), VER-037, DEC-027
 #[test]
 fn a_server_without_sessions_keeps_none() {
     let mut web = web(Config::new().sessions(false));
@@ -313,7 +340,7 @@ fn a_server_without_sessions_keeps_none() {
     assert_eq!((web.server.sessions(), web.server.exchanges()), (0, 0));
 }
 
-// covers: HTTP-070, SSE-027
+// covers: HTTP-070
 #[test]
 fn sessions_that_nobody_uses_are_forgotten() {
     let mut web = web(Config::new().session_idle(secs(100)));
@@ -379,7 +406,7 @@ fn one_session_cannot_take_all_places() {
     web.call();
 }
 
-// covers: HTTP-070
+// covers: HTTP-070, SSE-027
 #[test]
 fn the_end_of_a_session_ends_what_it_has() {
     let mut web = web(Config::new());

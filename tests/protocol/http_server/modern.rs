@@ -2,18 +2,23 @@
 
 use core::time::Duration;
 
-use mcp_proto::http::server::Config;
-use mcp_proto::model::LoggingLevel;
-use mcp_proto::server::{CancelReason, Event};
+use mcp_proto::http::server::{Config, ExchangeId};
+use mcp_proto::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
+use mcp_proto::server::{Asking, Call, CancelReason, Event};
 use mcp_proto::{Change, Progress, RpcError, VersionSet};
 
 use super::{CALL, ECHO, answer, legacy, modern, web, web_of};
 use crate::common::secs;
 
-// covers: HTTP-021, HTTP-023, HTTP-040, HTTP-061
+// covers: HTTP-021, HTTP-023, HTTP-040, HTTP-041, HTTP-061
 #[test]
 fn an_answer_is_one_object_and_every_client_begins_at_one() {
-    let mut web = web(Config::new());
+    for versions in [VersionSet::ALL, VersionSet::MODERN] {
+        one_object(web_of(versions, Config::new()));
+    }
+}
+
+fn one_object(mut web: mcp_tests::harness::Web) {
     let first = web.post(&CALL, &modern(1, "tools/call", ECHO));
     let a = web.call();
     // Nothing of a session is minded or given out.
@@ -33,7 +38,7 @@ fn an_answer_is_one_object_and_every_client_begins_at_one() {
     assert_eq!(web.server.exchanges(), 0, "nothing is kept");
 }
 
-// covers: HTTP-024, HTTP-025, HTTP-026, HTTP-027, HTTP-028, HTTP-029, HTTP-030, HTTP-031, HTTP-032, HTTP-033, HTTP-036, HTTP-037, HTTP-038
+// covers: HTTP-024, HTTP-025, HTTP-027, HTTP-028, HTTP-029, HTTP-031, HTTP-036, HTTP-037, VER-035, VER-040 (1 and 3), BASE-043
 #[test]
 fn the_order_of_checks_is_that_of_the_table() {
     let call = modern(1, "tools/call", ECHO);
@@ -101,7 +106,7 @@ fn the_order_of_checks_is_that_of_the_table() {
     }
 }
 
-// covers: HTTP-035, XHDR-020, XHDR-021, XHDR-022, XHDR-027, XHDR-032
+// covers: XHDR-020, XHDR-021, XHDR-022, XHDR-027
 #[test]
 fn names_may_be_encoded() {
     let umlaut = "\"name\":\"M\u{fc}ll\",\"arguments\":{}";
@@ -141,7 +146,7 @@ fn names_may_be_encoded() {
     );
 }
 
-// covers: HTTP-016, HTTP-017, HTTP-018, HTTP-034, DEC-020
+// covers: HTTP-017, HTTP-018, HTTP-034, DEC-020
 #[test]
 fn notifications_are_taken_and_responses_are_not() {
     let mut web = web(Config::new());
@@ -184,7 +189,89 @@ fn what_is_said_before_the_answer_makes_it_a_stream() {
     assert_eq!((web.reply(x).messages().len(), web.reply(x).finished), (2, true));
 }
 
-// covers: SSE-005, SSE-006
+// covers: PROG-016, SSE-009
+#[test]
+fn progress_goes_where_its_call_is_and_news_where_they_were_asked_for() {
+    let mut web = web(Config::new());
+    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
+    let listen = "\"notifications\":{\"toolsListChanged\":true}";
+    let news = web.post(&fields, &modern(1, "subscriptions/listen", listen));
+    let body = modern(2, "tools/call", ECHO).replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"t\",");
+    let x = web.post(&CALL, &body);
+    let call = web.call();
+    web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+    web.server.engine().publish(web.now, &Change::Tools);
+    web.pull();
+    answer(&mut web, &call);
+    let methods = |x| web.reply(x).messages().iter().map(|m| m["method"].clone()).collect::<Vec<_>>();
+    assert_eq!(methods(x), ["notifications/progress".into(), serde_json::Value::Null]);
+    assert_eq!(
+        methods(news),
+        ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]
+    );
+}
+
+/// A call of a client that can be asked by a form
+fn asked(web: &mut mcp_tests::harness::Web, id: u32) -> (ExchangeId, Call) {
+    let can =
+        "\"io.modelcontextprotocol/clientCapabilities\":{\"elicitation\":{\"form\":{}}},\"progressToken\":1";
+    let body =
+        modern(id, "tools/call", ECHO).replace("\"io.modelcontextprotocol/clientCapabilities\":{}", can);
+    let x = web.post(&CALL, &body);
+    (x, web.call())
+}
+
+fn who(call: &Call) -> Asking {
+    let mut asking = Asking::new();
+    let form = ElicitParams::form("who?", ElicitSchema::default());
+    asking.ask(call, "who", InputRequest::Elicit(form)).expect_err("not yet");
+    asking
+}
+
+// covers: MRTR-032, SSE-010, HTTP-061
+#[test]
+fn what_is_needed_is_an_answer_and_the_end_of_the_stream() {
+    let mut web = web(Config::new());
+    for streams in [false, true] {
+        let (x, call) = asked(&mut web, 1);
+        let now = web.now;
+        if streams {
+            web.server.engine().progress(now, call.id(), Progress::new(1.0)).expect("open");
+            web.pull();
+        }
+        web.server.engine().ask(now, &call, &who(&call)).expect("can be asked");
+        web.pull();
+        // Whatever else is said about it comes too late.
+        assert!(web.server.engine().progress(now, call.id(), Progress::new(2.0)).is_err());
+        assert!(web.server.engine().complete(now, call.id(), &CallToolResult::text("late")).is_err());
+        web.pull();
+        let reply = web.reply(x);
+        assert!(reply.finished && reply.is_stream() == streams, "{reply:?}");
+        let messages = reply.messages();
+        assert_eq!(messages.len(), 1 + usize::from(streams));
+        assert_eq!(messages.last().map(|m| m["result"]["resultType"].clone()), Some("input_required".into()));
+        let asks = |m: &serde_json::Value| m.get("method").is_some() && m.get("id").is_some();
+        assert!(!messages.iter().any(asks), "{messages:?}");
+        assert_eq!(web.server.exchanges(), 0);
+    }
+}
+
+// covers: HTTP-026
+#[test]
+fn a_client_that_lacks_what_is_needed_is_told_in_the_status() {
+    let mut web = web(Config::new());
+    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    web.server.engine().ask(web.now, &call, &who(&call)).expect_err("it cannot be asked");
+    web.pull();
+    let reply = web.reply(x);
+    let error = &reply.message()["error"];
+    assert_eq!((reply.status, &error["code"]), (400, &(-32021).into()), "{reply:?}");
+    assert!(error["data"]["requiredCapabilities"]["elicitation"].is_object(), "{error}");
+    assert_eq!(web.server.exchanges(), 0);
+}
+
+// covers: SSE-006
 #[test]
 fn a_call_that_takes_long_is_shown_to_be_alive() {
     let mut web = web(Config::new());
@@ -254,7 +341,7 @@ fn a_subscription_is_a_stream_until_either_side_ends_it() {
     assert_eq!(web.server.exchanges(), 0);
 }
 
-// covers: LIFE-019, VER-032, ERR-006
+// covers: VER-032, VER-033, VER-036 (the second half), ERR-006
 #[test]
 fn an_older_client_at_a_modern_server_is_told_what_is_spoken() {
     let mut web = web_of(VersionSet::MODERN, Config::new());

@@ -43,7 +43,7 @@ fn send(
     x
 }
 
-// covers: HTTP-007, HTTP-079, AUTH-005
+// covers: HTTP-007, AUTH-004, AUTH-005, AUTH-020, AUTH-021, AUTH-051, AUTH-054, AUTH-070
 #[test]
 fn who_has_no_good_token_is_told_what_is_needed() {
     let mut web = web(protected());
@@ -80,7 +80,7 @@ fn who_has_no_good_token_is_told_what_is_needed() {
     assert_eq!((web.reply(x).status, web.reply(x).field("content-type")), (200, Some("application/json")));
 }
 
-// covers: SEC-005, HTTP-071, MRTR-023
+// covers: SEC-005, HTTP-071
 #[test]
 fn a_session_is_its_principals_alone() {
     let mut web = web(protected());

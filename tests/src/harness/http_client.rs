@@ -106,6 +106,7 @@ impl LoneHttp {
                     let mut body = Value::Null;
                     if !open.body.is_empty() {
                         body = self.watch.emitted(self.now, Direction::ClientToServer, &open.body);
+                        assert!(body.is_object(), "one message each (HTTP-009, HTTP-014), not {body}");
                     }
                     let fields = open.fields.iter();
                     let fields: Vec<_> = fields

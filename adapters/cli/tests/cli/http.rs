@@ -61,7 +61,7 @@ impl Drop for Serving {
     }
 }
 
-// covers: HTTP-009, HTTP-040, HTTP-047, HTTP-064, HTTPSSE-001, HTTPSSE-005
+// covers: HTTP-001, HTTPSSE-001, HTTPSSE-012
 #[test]
 fn every_command_takes_a_url() {
     let server = Serving::new(&["--everything", "--sse"]);

@@ -201,7 +201,7 @@ fn is_reserved(name: &str) -> bool {
         fields::LAST_EVENT_ID,
     ];
     let is = |other: &&str| name.eq_ignore_ascii_case(other);
-    NAMES.iter().any(is) || name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("mcp-"))
+    NAMES.iter().any(is) || fields::is_own(name)
 }
 
 /// Field names and values as text, for messages

@@ -55,8 +55,7 @@ impl Mirror {
 
     pub(super) fn read(&mut self, all: &[Field<'_>], keep_origin: bool) {
         for (name, value) in all {
-            let mcp = name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("mcp-"));
-            let slot = if mcp {
+            let slot = if fields::is_own(name) {
                 if name.eq_ignore_ascii_case(fields::PROTOCOL_VERSION) {
                     &mut self.version
                 } else if name.eq_ignore_ascii_case(fields::METHOD) {
