@@ -23,6 +23,7 @@ mod http_client_opening;
 mod http_client_session;
 mod http_connection;
 mod http_server;
+mod http_client_transcripts;
 mod inputs_client;
 mod inputs_server;
 mod known_meta;
