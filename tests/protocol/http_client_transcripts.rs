@@ -7,6 +7,7 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallOptions, Capabilities, Capability, Diagnostic, Version, VersionSet};
 use mcp_tests::harness::build::{discovery, result};
 use mcp_tests::harness::{Asked, LoneHttp, each_cut};
+use mcp_tests::schema::Direction;
 use serde_json::{Value, json};
 
 use crate::common::{client, ms};
@@ -75,7 +76,44 @@ fn header_params() {
     });
 }
 
-// covers: SSE-016, SSE-017, SSE-018, SSE-019, SSE-020, SSE-021
+// covers: HTTP-010, HTTP-012, HTTP-067, HTTP-076, VER-039
+#[test]
+fn the_version_header() {
+    let steps = flow(include_str!("../transcripts/2025-06-18-http-version-header.jsonl"));
+    each_cut(|cut| {
+        let versions = VersionSet::only(Version::V2025_06_18);
+        let mut lone = LoneHttp::new(client(versions), LoneHttp::http(), cut);
+        let asked = lone.posted("initialize");
+        same_head(&asked, &steps[0]["http"]);
+        assert_eq!(asked.body["params"], steps[0]["msg"]["params"]);
+        let answer = renamed(&steps[1], &asked);
+        lone.watch.fed(lone.now, Direction::ServerToClient, answer.to_string().as_bytes());
+        let fields = [("Content-Type", "application/json"), ("Mcp-Session-Id", "zz1")];
+        lone.answer_with(asked.id, 200, &fields, &answer.to_string());
+        lone.ready();
+        let said = lone.posted("notifications/initialized");
+        same_head(&said, &steps[2]["http"]);
+        lone.status(said.id, 202);
+        // The flow has no stream.
+        let get = lone.asked();
+        lone.status(get.id, 405);
+        let (key, asked) = lone.calls("tools/list", &json!({}), &CallOptions::new());
+        same_head(&asked, &steps[3]["http"]);
+        lone.json(asked.id, 200, &renamed(&steps[4], &asked));
+        assert_eq!(lone.done(key), Ok(steps[4]["msg"]["result"].clone()));
+        // What follows is what no client of ours sends; but it may hear of a lost session.
+        let (_, asked) = lone.calls("tools/list", &json!({}), &CallOptions::new());
+        same_head(&asked, &steps[3]["http"]);
+        lone.status(
+            asked.id,
+            u16::try_from(steps[7]["http"]["status"].as_u64().expect("a status")).expect("one"),
+        );
+        assert_eq!(lone.posted("initialize").field("Mcp-Session-Id"), None);
+        lone.transcript
+    });
+}
+
+// covers: SSE-004, SSE-019, SSE-020, SSE-021
 #[test]
 fn polling() {
     let steps = flow(include_str!("../transcripts/2025-11-25-http-sse-polling.jsonl"));
@@ -102,7 +140,7 @@ fn polling() {
     });
 }
 
-// covers: HTTP-047, HTTP-057, HTTP-062, HTTP-071, HTTP-072, HTTP-073, SSE-013, SSE-021
+// covers: HTTP-047, HTTP-062, HTTP-067, HTTP-072, SSE-021
 #[test]
 fn a_session_with_a_stream_that_drops() {
     let steps = flow(include_str!("../transcripts/2025-03-26-http-session-sse-resume.jsonl"));
@@ -192,15 +230,12 @@ fn from_the_first_question_to_http_sse() {
         // From here on as in the other flow.
         let event = |lone: &mut LoneHttp, step: &Value, asked: &Asked| {
             let kind = step["sse"]["event"].as_str().expect("a type");
-            lone.body(get.id, format!("event: {kind}\ndata: {}\n\n", renamed(step, asked)));
+            let message = renamed(step, asked).to_string();
+            lone.watch.fed(lone.now, Direction::ServerToClient, message.as_bytes());
+            lone.body(get.id, format!("event: {kind}\ndata: {message}\n\n"));
         };
         event(&mut lone, &sse[3], &asked);
         assert_eq!(lone.ready().version, Version::V2024_11_05);
-        lone.watch.fed(
-            lone.now,
-            mcp_tests::schema::Direction::ServerToClient,
-            renamed(&sse[3], &asked).to_string().as_bytes(),
-        );
         let key = lone.call("resources/list", &json!({}), &CallOptions::new());
         let said = lone.posted("notifications/initialized");
         lone.status(said.id, 202);
@@ -212,7 +247,7 @@ fn from_the_first_question_to_http_sse() {
     });
 }
 
-// covers: SUB-004, SUB-019, SSE-006, HTTP-030, HTTP-032, CANC-016
+// covers: SSE-005, HTTP-030, HTTP-032, CANC-016
 #[test]
 fn a_subscription() {
     let steps = flow(include_str!("../transcripts/2026-07-28-http-subscription.jsonl"));

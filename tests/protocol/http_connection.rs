@@ -153,6 +153,23 @@ fn however_the_input_is_cut_the_answers_come_in_its_order() {
     assert_eq!(lone.text(), text);
 }
 
+// covers: HTTP-037, HTTP-038
+#[test]
+fn white_space_around_values_and_the_case_of_names_do_not_count() {
+    let input = String::from_utf8(post(1, "one", "")).expect("text");
+    for (field, served) in [
+        ("MCP-METHOD: \t tools/call \t", true),
+        ("mcp-method:tools/call", true),
+        ("Mcp-Method: tools/ call", false),
+        ("Mcp-Method: Tools/Call", false),
+    ] {
+        let mut lone = Lone::new(Config::new());
+        lone.give(input.replace("Mcp-Method: tools/call", field).as_bytes());
+        assert_eq!(lone.text().starts_with("HTTP/1.1 200 OK"), served, "{field}: {}", lone.text());
+        assert_eq!(lone.text().contains("-32020"), !served, "{field}: {}", lone.text());
+    }
+}
+
 #[test]
 fn a_small_answer_is_one_write() {
     let mut lone = Lone::new(Config::new());

@@ -6,6 +6,7 @@ mod modern;
 mod old;
 mod replay;
 mod tokens;
+mod transcripts;
 
 use mcp_proto::http::server::Config;
 use mcp_proto::model::CallToolResult;

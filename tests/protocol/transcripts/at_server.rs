@@ -114,7 +114,12 @@ impl Replay {
 }
 
 /// Answers a call with the result that belongs to its method
-fn complete(engine: &mut Engine, now: Instant, call: &Call, result: &Value) -> Result<(), UseError> {
+pub(crate) fn complete(
+    engine: &mut Engine,
+    now: Instant,
+    call: &Call,
+    result: &Value,
+) -> Result<(), UseError> {
     typed! { call.method(), result, |typed| engine.complete(now, call.id(), typed),
         "tools/list" ListToolsResult;
         "tools/call" CallToolResult<'_>;

@@ -197,4 +197,5 @@ macro_rules! typed {
     }};
 }
 
+pub(crate) use at_server::complete;
 pub(crate) use typed;

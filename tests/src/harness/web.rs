@@ -128,6 +128,11 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("we write JSON, not {text}: {e}"))
 }
 
+/// A value without the white space around it, as every reader of heads gives it
+fn bare(value: &str) -> &[u8] {
+    value.trim_matches([' ', '\t']).as_bytes()
+}
+
 /// What a request has unless it says otherwise
 const USUAL: [(&str, &str); 3] = [
     ("host", "localhost:8080"),
@@ -157,7 +162,7 @@ impl Web {
         let given = |name: &str| fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         let usual = USUAL.iter().filter(|(n, _)| !given(n) && (method == "POST" || *n != "content-type"));
         let all: Vec<(&str, &[u8])> =
-            usual.chain(fields).filter(|(_, v)| !v.is_empty()).map(|(n, v)| (*n, v.as_bytes())).collect();
+            usual.chain(fields).filter(|(_, v)| !v.is_empty()).map(|(n, v)| (*n, bare(v))).collect();
         let session = fields
             .iter()
             .find(|(n, _)| n.eq_ignore_ascii_case("mcp-session-id"))
