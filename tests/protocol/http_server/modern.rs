@@ -295,3 +295,19 @@ fn a_slow_reader_costs_no_more_than_its_share() {
     answer(&mut web, &call);
     assert!(web.reply(x).finished);
 }
+
+#[test]
+fn a_server_that_shuts_down_ends_what_it_has_and_begins_nothing() {
+    let mut web = web(Config::new());
+    let (x, y) =
+        (web.post(&CALL, &modern(1, "tools/call", ECHO)), web.post(&CALL, &modern(2, "tools/call", ECHO)));
+    let (done, _left) = (web.call(), web.call());
+    web.server.shutdown(web.now, secs(5));
+    let refused = web.post(&CALL, &modern(3, "tools/call", ECHO));
+    assert_eq!(web.reply(refused).status, 503);
+    answer(&mut web, &done);
+    assert_eq!(web.reply(x).message()["result"]["content"][0]["text"], "done");
+    web.advance(secs(6));
+    assert_eq!(web.reply(y).message()["error"]["code"], -32603);
+    assert_eq!(web.server.exchanges(), 0);
+}
