@@ -129,7 +129,6 @@ fn conforms(leg: Leg, run: impl Fn(&Suite, Set, &[String], &Path) -> Vec<String>
 }
 
 #[test]
-#[ignore = "until mcp-probe speaks HTTP"]
 fn our_server_conforms() {
     let (hosted, url) = server();
     conforms(Leg::Server, |suite, set, _, out| {
@@ -142,7 +141,6 @@ fn our_server_conforms() {
 }
 
 #[test]
-#[ignore = "until there is a client for it"]
 fn our_client_conforms() {
     let client = client();
     conforms(Leg::Client, |suite, set, names, out| suite.run_client(set, &client, names, out));

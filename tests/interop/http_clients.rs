@@ -8,23 +8,10 @@ use crate::run::{command, say};
 use crate::their_clients::{check_session, everything, performed, used_everything};
 use crate::{LEGACY, MODERN};
 
-/// Whether our server speaks HTTP; until then one of theirs with the same tools stands in its place.
-const OURS: bool = false;
-
 /// `mcp-probe serve --http …` with further words
 fn ours(words: &[&str]) -> Hosted {
     let mut server = Command::new(probe());
     server.args(["serve", "--http", "127.0.0.1:0", "--path", "/mcp"]).args(words);
-    Hosted::start(server)
-}
-
-/// The four tools of the demonstration, in both eras
-fn demonstration() -> Hosted {
-    if OURS {
-        return ours(&[]);
-    }
-    let mut server = Command::new("node");
-    server.arg(node().join("server-v2.mjs")).args(["--http", "0"]);
     Hosted::start(server)
 }
 
@@ -44,7 +31,7 @@ fn their_clients_with_our_server_over_http() {
         return;
     }
     // One server for all of them, as it would be.
-    let server = demonstration();
+    let server = ours(&[]);
     session(&server, "client-v1.mjs", &[], "legacy", LEGACY);
     session(&server, "client-v2.mjs", &["--era", "legacy"], "legacy", LEGACY);
     session(&server, "client-v2.mjs", &["--era", "modern"], "modern", MODERN);
@@ -58,7 +45,6 @@ fn their_clients_with_our_server_over_http() {
 }
 
 #[test]
-#[ignore = "until mcp-probe speaks HTTP"]
 fn their_clients_with_our_server_over_http_and_sse() {
     if !node_ready() {
         return;
@@ -72,7 +58,6 @@ fn their_clients_with_our_server_over_http_and_sse() {
 }
 
 #[test]
-#[ignore = "until mcp-probe speaks HTTP"]
 fn their_clients_use_everything_over_http() {
     let node_ready = node_ready();
     for (client, args, era) in [

@@ -4,6 +4,7 @@ use alloc::collections::BTreeSet;
 use core::time::Duration;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
@@ -12,19 +13,33 @@ use serde_json::{Value, json};
 
 use crate::MODERN;
 use crate::hosted::{Hosted, until_noted};
-use crate::peers::{node, node_ready};
+use crate::peers::{node, node_ready, probe};
 use crate::proxy::{Proxy, nginx_ready};
 use crate::run::{DEADLINE, say};
 use crate::talk::{Pair, Sdk, Wire};
 
-/// The server that counts, with a file that it notes in what only it can see.
-///
-/// Ours in its place is `mcp-probe serve --http 127.0.0.1:0 --path /mcp`, which has the same tools; that it ends a call when
-/// its client hangs up is seen by what it does next, as one thread does all its work.
-fn counting(log: &std::path::Path) -> Command {
-    let mut command = Command::new("node");
-    command.arg(node().join("server-v2.mjs")).args(["--http", "0", "--log"]).arg(log);
-    command
+/// A server that counts: ours, and one of theirs, which shows that it is the proxy that is well set up
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counting {
+    Ours,
+    Theirs,
+}
+
+impl Counting {
+    const BOTH: [Self; 2] = [Self::Theirs, Self::Ours];
+
+    /// `log`: what theirs notes in it only it can see
+    fn start(self, log: &Path) -> Hosted {
+        let mut command = match self {
+            Self::Ours => Command::new(probe()),
+            Self::Theirs => Command::new("node"),
+        };
+        match self {
+            Self::Ours => command.args(["serve", "--http", "127.0.0.1:0"]),
+            Self::Theirs => command.arg(node().join("server-v2.mjs")).args(["--http", "0", "--log"]).arg(log),
+        };
+        Hosted::start(command)
+    }
 }
 
 /// Who stands in the conversations where ours is to be tested; see `http_talk`.
@@ -91,28 +106,36 @@ fn streams_pass_as_they_are_written() {
     if !nginx_ready() || !node_ready() {
         return;
     }
-    let log = env::temp_dir().join(format!("mcp-interop-proxy-stream-{}.log", std::process::id()));
-    let server = Hosted::start(counting(&log));
-    let proxy = Proxy::start(&[&server.url]);
-    let begun = Instant::now();
-    let mut exchange = count(&proxy.url, 5, 300);
-    assert!(exchange.head.to_lowercase().contains("content-type: text/event-stream"), "{}", exchange.head);
-    let mut arrived = Vec::new();
-    let mut last = None;
-    while let Some(message) = exchange.next() {
-        arrived.push(begun.elapsed());
-        last = Some(message);
+    for who in Counting::BOTH {
+        let log = env::temp_dir().join(format!("mcp-interop-proxy-stream-{}.log", std::process::id()));
+        let server = who.start(&log);
+        let proxy = Proxy::start(&[&server.url]);
+        let begun = Instant::now();
+        let mut exchange = count(&proxy.url, 5, 300);
+        assert!(
+            exchange.head.to_lowercase().contains("content-type: text/event-stream"),
+            "{}",
+            exchange.head
+        );
+        let mut arrived = Vec::new();
+        let mut last = None;
+        while let Some(message) = exchange.next() {
+            arrived.push(begun.elapsed());
+            last = Some(message);
+        }
+        let last = last.expect("an answer");
+        assert_eq!((arrived.len(), &last["id"]), (6, &json!(1)), "{last}");
+        // Held back, all would come at once.
+        let apart = arrived[5] - arrived[0];
+        assert!(apart > Duration::from_millis(900), "{arrived:?}");
+        // What has no length and no chunks would be held back but for this.
+        let passed = proxy.passed(1);
+        assert!(passed[0].starts_with("POST 200 no "), "{passed:?}");
+        let _ = fs::remove_file(&log);
+        say(&format!(
+            "interop, nginx, {who:?}: five events and the result of one call came over {apart:.1?}"
+        ));
     }
-    let last = last.expect("an answer");
-    assert_eq!((arrived.len(), &last["id"]), (6, &json!(1)), "{last}");
-    // Held back, all would come at once.
-    let apart = arrived[5] - arrived[0];
-    assert!(apart > Duration::from_millis(900), "{arrived:?}");
-    // What has no length and no chunks would be held back but for this.
-    let passed = proxy.passed(1);
-    assert!(passed[0].starts_with("POST 200 no "), "{passed:?}");
-    let _ = fs::remove_file(&log);
-    say(&format!("interop, nginx: five events and the result of one call came over {apart:.1?}"));
 }
 
 #[test]
@@ -120,23 +143,27 @@ fn a_client_that_hangs_up_is_noticed() {
     if !nginx_ready() || !node_ready() {
         return;
     }
-    let log = env::temp_dir().join(format!("mcp-interop-proxy-hang-up-{}.log", std::process::id()));
-    let server = Hosted::start(counting(&log));
-    let proxy = Proxy::start(&[&server.url]);
-    let mut exchange = count(&proxy.url, 1_000, 100);
-    assert_eq!(exchange.next().expect("progress")["method"], "notifications/progress");
-    let hung_up = Instant::now();
-    drop(exchange);
-    assert!(until_noted(&log, |noted| noted.contains("aborted")), "{}", server.said());
-    let noticed = hung_up.elapsed();
-    // It is free for others, long before the call would have been done.
-    let mut exchange = count(&proxy.url, 1, 1);
-    while let Some(message) = exchange.next() {
-        assert!(message.get("error").is_none(), "{message}");
+    for who in Counting::BOTH {
+        let log = env::temp_dir().join(format!("mcp-interop-proxy-hang-up-{}.log", std::process::id()));
+        let server = who.start(&log);
+        let proxy = Proxy::start(&[&server.url]);
+        let mut exchange = count(&proxy.url, 1_000, 100);
+        assert_eq!(exchange.next().expect("progress")["method"], "notifications/progress");
+        let hung_up = Instant::now();
+        drop(exchange);
+        if who == Counting::Theirs {
+            assert!(until_noted(&log, |noted| noted.contains("aborted")), "{}", server.said());
+        }
+        // It is free for others, long before the call would have been done.
+        let mut exchange = count(&proxy.url, 1, 1);
+        while let Some(message) = exchange.next() {
+            assert!(message.get("error").is_none(), "{message}");
+        }
+        let noticed = hung_up.elapsed();
+        assert!(noticed < Duration::from_secs(20), "{who:?}: {noticed:?}");
+        let _ = fs::remove_file(&log);
+        say(&format!("interop, nginx, {who:?}: a client that hung up was noticed after {noticed:.1?}"));
     }
-    assert!(hung_up.elapsed() < Duration::from_secs(20), "{:?}", hung_up.elapsed());
-    let _ = fs::remove_file(&log);
-    say(&format!("interop, nginx: a client that hung up was noticed by the server after {noticed:.1?}"));
 }
 
 #[test]
@@ -144,21 +171,23 @@ fn instances_take_turns() {
     if !nginx_ready() || !node_ready() {
         return;
     }
-    let log = env::temp_dir().join(format!("mcp-interop-proxy-turns-{}.log", std::process::id()));
-    let servers = [Hosted::start(counting(&log)), Hosted::start(counting(&log))];
-    let proxy = Proxy::start(&[&servers[0].url, &servers[1].url]);
-    for number in 0..6 {
-        let text = format!("call {number}");
-        let params = json!({"name": "echo", "arguments": {"text": text}});
-        let mut exchange = Exchange::post(&proxy.url, "tools/call", Some("echo"), params);
-        let answer = exchange.next().expect("an answer");
-        assert_eq!(answer["result"]["content"][0]["text"], text, "{answer}");
+    for who in Counting::BOTH {
+        let log = env::temp_dir().join(format!("mcp-interop-proxy-turns-{}.log", std::process::id()));
+        let servers = [who.start(&log), who.start(&log)];
+        let proxy = Proxy::start(&[&servers[0].url, &servers[1].url]);
+        for number in 0..6 {
+            let text = format!("call {number}");
+            let params = json!({"name": "echo", "arguments": {"text": text}});
+            let mut exchange = Exchange::post(&proxy.url, "tools/call", Some("echo"), params);
+            let answer = exchange.next().expect("an answer");
+            assert_eq!(answer["result"]["content"][0]["text"], text, "{answer}");
+        }
+        drop(servers);
+        let passed = proxy.passed(6);
+        let by: BTreeSet<_> = passed.iter().map(|line| line.rsplit(' ').next()).collect();
+        assert_eq!((passed.len(), by.len()), (6, 2), "{passed:?}");
+        let _ = fs::remove_file(&log);
     }
-    drop(servers);
-    let passed = proxy.passed(6);
-    let by: BTreeSet<_> = passed.iter().map(|line| line.rsplit(' ').next()).collect();
-    assert_eq!((passed.len(), by.len()), (6, 2), "{passed:?}");
-    let _ = fs::remove_file(&log);
 }
 
 #[test]

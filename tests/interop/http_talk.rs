@@ -4,7 +4,10 @@ use crate::talk::{Pair, Sdk, Wire};
 
 /// Who stands where ours is to be tested.
 ///
-/// `Sdk::Ours` as soon as `talker` takes `--http PORT [--sse]` as a server, and a URL in place of a command as a client.
+/// `Sdk::Ours` as soon as `talker` speaks HTTP. As a server it is given `--http 0`, with `--sse` for the transport of
+/// 2024-11-05 and `--secret HEX` where several instances read what one has sealed; it prints its URL on stderr and ends in
+/// good order when its input does. As a client it is given a URL in place of a command, `--sse` likewise, and
+/// `--revision R` for another than the newest of the era.
 const fn ours(era: &'static str) -> Sdk {
     match era.as_bytes() {
         b"modern" => Sdk::Typescript2,
@@ -56,6 +59,14 @@ fn our_server_asks_over_http_and_sse() {
 fn our_client_answers_over_http_and_sse() {
     for peer in PEERS_SSE {
         Pair::over(Wire::Sse, ours("legacy"), peer, "legacy").talks();
+    }
+}
+
+// `rmcp` has no way to do this to its clients; ours does it to theirs by `test_reconnection` of `serve --everything`.
+#[test]
+fn our_client_goes_on_after_a_cut() {
+    for peer in [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python] {
+        Pair::over(Wire::Http, ours("legacy"), peer, "legacy").goes_on_after_a_cut();
     }
 }
 

@@ -296,6 +296,18 @@ impl Pair {
         say(&format!("interop, {client:?} asked by {server:?}, through nginx, {era}: {count} steps"));
     }
 
+    /// Streams that are really cut, and gone on with
+    pub(crate) fn goes_on_after_a_cut(self) {
+        if !self.client.ready() || !self.server.ready() {
+            return;
+        }
+        let told = self.run("cut");
+        let count = told.check();
+        let Self { client, server, .. } = self;
+        let took = told.took();
+        say(&format!("interop, {client:?} cut off by {server:?}: {count} steps in {took:.1?}"));
+    }
+
     /// What every revision has: logs and news
     pub(crate) fn talks_a_little(self) {
         if !self.client.ready() || !self.server.ready() {

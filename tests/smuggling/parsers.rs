@@ -3,7 +3,7 @@
 //! Where one of them makes something else of an input than we do, `differences.tsv` says what, and why that is as it
 //! should be. A difference that is not listed fails the test, and so does one that has gone.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

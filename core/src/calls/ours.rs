@@ -160,15 +160,25 @@ impl<X: Side> Link<X> {
     }
 
     /// Keeps what is needed to send a request of ours again ([`kept_parts`]); how many bytes that takes
-    pub(crate) fn keep(&mut self, key: Key, written: Range<usize>, meta: Option<&RawJson>) -> usize {
+    pub(crate) fn keep(
+        &mut self,
+        key: Key,
+        method: &str,
+        written: Range<usize>,
+        meta: Option<&RawJson>,
+    ) -> usize {
         let Some(call) = self.outbound.calls.get_mut(key) else { return 0 };
         let Some(c) = self.channels.get_mut(call.channel) else { return 0 };
-        let text = c.outbox.tail().get(written).unwrap_or_default();
+        let text = match c.outbox.tail().get(written) {
+            Some(text) => Cow::Borrowed(text),
+            // Parameters that say nothing were left out.
+            None => Cow::Owned([b"\"", method.as_bytes(), b"\"", PARAMS, b"{"].concat()),
+        };
         let kept: Box<[u8]> = match meta {
-            None => text.into(),
+            None => (*text).into(),
             Some(meta) => {
                 let mut kept = Vec::with_capacity(text.len() + 1 + meta.as_bytes().len());
-                kept.extend_from_slice(text);
+                kept.extend_from_slice(&text);
                 kept.push(b'\n');
                 append_one_line(&mut kept, meta.as_bytes());
                 kept.into()

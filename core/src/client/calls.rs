@@ -48,8 +48,10 @@ impl Engine {
     /// may be lost
     pub(super) fn keep(&mut self, key: Key, method: &str, written: Range<usize>, meta: Option<&RawJson>) {
         let again = || self.exchanges && self.link.outbound.calls.get(key).is_some_and(|c| c.repeatable);
-        if (self.is_modern() && vocab::may_need_input(method)) || again() {
-            self.kept += self.link.keep(key, written, meta);
+        // What is kept is read up to the end of the method, which has no escapes.
+        let plain = || method.bytes().all(|b| b >= b' ' && !matches!(b, b'"' | b'\\'));
+        if (self.is_modern() && vocab::may_need_input(method)) || (again() && plain()) {
+            self.kept += self.link.keep(key, method, written, meta);
         }
     }
 
@@ -58,10 +60,7 @@ impl Engine {
         let Some(call) = self.link.outbound.calls.get(key) else { return };
         match (call.purpose, call.expired(self.link.now)) {
             (Purpose::Application, _) if call.parked => self.round_due(key),
-            (Purpose::Application, _) => self.overdue(key),
-            (Purpose::Round(call), Some(outcome)) => {
-                self.abandon(call, Some("no answer in time"), outcome);
-            }
+            (Purpose::Application | Purpose::Round(_), _) => self.overdue(key),
             (Purpose::Listen | Purpose::Errand, Some(outcome)) => {
                 self.link.send_cancelled(key, Some("no answer in time"));
                 self.ended(key, Err(outcome));

@@ -164,8 +164,10 @@ impl Engine {
         self.events.is_empty()
     }
 
-    /// Tells the application of something odd that the transport has seen
+    /// Tells the application of something odd that the transport has seen, as long as it is told anything
     pub(crate) fn note(&mut self, diagnostic: Diagnostic) {
-        self.diagnose(diagnostic);
+        if !self.is_closed() {
+            self.diagnose(diagnostic);
+        }
     }
 }

@@ -307,7 +307,8 @@ impl Engine {
             None => call.expired(now).ok_or_else(|| call.deadline()),
         };
         match end {
-            Ok(outcome) => self.abandon(key, Some("no answer in time"), outcome), // TIME-002, TIME-003
+            // TIME-002, TIME-003
+            Ok(outcome) => self.abandon(self.call_of(key), Some("no answer in time"), outcome),
             Err(at) => self.link.deadlines.arm(at, crate::calls::link::Timer::Out(key)),
         }
     }

@@ -336,8 +336,15 @@ impl Engine {
     /// A deadline of a call that is in some round has come
     pub(super) fn round_due(&mut self, call: Key) {
         let Some(parked) = self.link.outbound.calls.get(call) else { return };
-        if self.link.now >= parked.total_at {
+        // A legacy server may wait for something while a call is out a second time.
+        let owed = self.inputs.as_ref().map_or(Duration::ZERO, |inputs| inputs.owed.waited(self.link.now));
+        let more = if parked.total_is_set { Duration::ZERO } else { owed };
+        let total_at = parked.total_at + more;
+        if self.link.now >= total_at {
             return self.abandon(call, Some("no answer in time"), CallError::TotalTimedOut);
+        }
+        if self.link.now >= parked.total_at {
+            return self.link.deadlines.arm(total_at, Timer::Out(call));
         }
         let round = self.inputs.as_ref().and_then(|inputs| inputs.rounds.get(&call));
         match round.map(|r| &r.phase) {

@@ -102,7 +102,9 @@ pub struct AuthChallenge {
 }
 
 impl AuthChallenge {
-    pub(crate) const fn new(scheme: String) -> Self {
+    /// One without parameters
+    #[must_use]
+    pub const fn new(scheme: String) -> Self {
         Self { scheme, params: Vec::new() }
     }
 

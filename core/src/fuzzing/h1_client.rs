@@ -23,13 +23,15 @@ struct Seen {
 /// However the input is cut, the same comes of it; what is delivered is what it says; no more is kept than allowed
 pub fn h1_client(data: &[u8]) {
     let mut dice = Dice::new(data);
-    let mut limits = Limits::default();
-    limits.max_head = 16 + 2 * usize::from(dice.byte());
-    limits.max_fields = dice.below(40);
-    limits.max_body = u64::from(dice.byte());
-    limits.max_extensions = dice.below(16);
-    limits.max_interim = dice.below(4) as u8;
-    limits.max_buffered = dice.below(300);
+    let limits = Limits {
+        max_head: 16 + 2 * usize::from(dice.byte()),
+        max_fields: dice.below(40),
+        max_body: u64::from(dice.byte()),
+        max_extensions: dice.below(16),
+        max_interim: dice.below(4) as u8,
+        max_buffered: dice.below(300),
+        ..Limits::default()
+    };
     let method = ["GET", "POST", "HEAD", "DELETE"][dice.below(4)];
     let (asks, ends, hangs_up) = (dice.below(4), dice.flag(), dice.flag());
     let cuts = Cut::all(dice.byte());

@@ -36,13 +36,15 @@ struct Seen {
 /// However the input is cut, the same comes of it; what is delivered is what it says; no more is kept than allowed
 pub fn h1_server(data: &[u8]) {
     let mut dice = Dice::new(data);
-    let mut limits = Limits::default();
-    limits.max_head = 16 + 2 * usize::from(dice.byte());
-    limits.max_fields = dice.below(40);
-    limits.max_body = u64::from(dice.byte());
-    limits.max_extensions = dice.below(16);
-    limits.max_buffered = dice.below(300);
-    limits.max_drain = dice.below(64) as u64;
+    let limits = Limits {
+        max_head: 16 + 2 * usize::from(dice.byte()),
+        max_fields: dice.below(40),
+        max_body: u64::from(dice.byte()),
+        max_extensions: dice.below(16),
+        max_buffered: dice.below(300),
+        max_drain: dice.below(64) as u64,
+        ..Limits::default()
+    };
     let (kind, how) = (dice.byte(), dice.byte());
     let plan = Plan {
         at_head: kind & 1 != 0,

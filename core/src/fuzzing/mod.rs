@@ -14,6 +14,8 @@ mod h1_client;
 mod h1_server;
 #[cfg(feature = "http")]
 mod http_client_ops;
+#[cfg(feature = "http")]
+mod http_server_ops;
 mod line;
 mod model;
 mod pair_ops;
@@ -38,6 +40,8 @@ pub use h1_client::h1_client;
 pub use h1_server::h1_server;
 #[cfg(feature = "http")]
 pub use http_client_ops::http_client_ops;
+#[cfg(feature = "http")]
+pub use http_server_ops::http_server_ops;
 pub use line::line;
 pub use model::model;
 pub use pair_ops::pair_ops;

@@ -57,6 +57,18 @@ fn fields() {
 
 #[cfg(feature = "http")]
 #[test]
+fn http_server_ops() {
+    run("http_server_ops", super::http_server_ops);
+    // Long lists of operations reach what short ones do not.
+    let mut random = Random::new(5);
+    for _ in 0..300 {
+        let noise: Vec<u8> = (0..4_000).map(|_| random.next() as u8).collect();
+        super::http_server_ops(&noise);
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
 fn http_client_ops() {
     run("http_client_ops", super::http_client_ops);
     // Much of it lies behind a few right steps.

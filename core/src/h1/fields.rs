@@ -7,8 +7,8 @@ use super::error::Reason;
 use super::limits::Limits;
 use crate::head::{Field, Request, Response, is_token};
 
-/// Fields for which there is room on the stack; heads with more take the long way
-const FEW: usize = 32;
+/// Fields of a head that is read at first sight; one with more takes the long way
+const FEW: usize = 24;
 /// Fields that a head can have at all
 const MANY: usize = 128;
 
@@ -40,37 +40,70 @@ pub(super) enum Reply<R, F> {
     Final(R, Answered),
 }
 
+/// What came of a look at bytes that may hold a head
+pub(super) enum Look<R, F> {
+    /// A head of so many bytes, or what is wrong with it
+    Read(Result<(R, Asked), Wrong>, usize),
+    /// It is incomplete, too long, has many fields, or is odd in its lines
+    Unclear(F),
+}
+
+/// Reads the head of a request at the front of `bytes`, if one is there and has nothing odd about its lines
+///
+/// So a head that comes in one piece need not be searched for its end before it is read. What this leaves unclear is
+/// judged by what [`find_head`](super::inbox::Inbox::find_head) says, whatever it is; this only spares work.
+pub(super) fn look<R, F: FnOnce(Request<'_>, &Asked) -> R>(
+    bytes: &[u8],
+    limits: &Limits,
+    on_head: F,
+) -> Look<R, F> {
+    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FEW];
+    let mut parsed = httparse::Request::new(&mut []);
+    let read = parsed.parse_with_uninit_headers(bytes, &mut headers);
+    let Ok(httparse::Status::Complete(length)) = read else { return Look::Unclear(on_head) };
+    let head = bytes.get(..length).unwrap_or_default();
+    let plain = length <= limits.max_head
+        && parsed.headers.len() <= limits.max_fields
+        && head.ends_with(b"\r\n\r\n")
+        // Before a name stands a line feed, whatever stands before that.
+        && parsed.headers.iter().all(|h| head.get(place(head, h.name.as_bytes()).wrapping_sub(2)) == Some(&b'\r'));
+    if !plain {
+        return Look::Unclear(on_head);
+    }
+    Look::Read(judge::<FEW, R>(head, &parsed, limits, on_head), length)
+}
+
 /// Reads the head of a request and lends it to `on_head`, unless something is wrong with it
-#[inline]
 pub(super) fn request<R>(
     head: &[u8],
     lines: usize,
     limits: &Limits,
     on_head: impl FnOnce(Request<'_>, &Asked) -> R,
 ) -> Result<(R, Asked), Wrong> {
-    match lines.saturating_sub(1) {
-        n if n <= FEW && n <= limits.max_fields => request_of::<FEW, R>(head, limits, on_head),
-        n if n <= MANY && n <= limits.max_fields => request_of::<MANY, R>(head, limits, on_head),
-        _ => Err((Reason::TooManyFields, 0)),
+    if lines.saturating_sub(1) > limits.max_fields.min(MANY) {
+        return Err((Reason::TooManyFields, 0));
+    }
+    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MANY];
+    let mut parsed = httparse::Request::new(&mut []);
+    match parsed.parse_with_uninit_headers(head, &mut headers) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {
+            judge::<MANY, R>(head, &parsed, limits, on_head)
+        }
+        read => Err(unreadable(head, read.err(), Reason::RequestLine)),
     }
 }
 
-fn request_of<const N: usize, R>(
+/// Holds what was read of a head against the rules that `httparse` does not know
+#[inline]
+fn judge<const N: usize, R>(
     head: &[u8],
+    parsed: &httparse::Request<'_, '_>,
     limits: &Limits,
     on_head: impl FnOnce(Request<'_>, &Asked) -> R,
 ) -> Result<(R, Asked), Wrong> {
-    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; N];
-    let mut parsed = httparse::Request::new(&mut []);
-    let read = parsed.parse_with_uninit_headers(head, &mut headers);
-    let (Ok(httparse::Status::Complete(length)), Some(method), Some(target), Some(minor)) =
-        (read, parsed.method, parsed.path, parsed.version)
-    else {
-        return Err(unreadable(head, read.err(), Reason::RequestLine));
-    };
-    if length != head.len() {
+    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err((Reason::RequestLine, 0));
-    }
+    };
     let old = minor == 0;
     let mut fields: [Field<'_>; N] = [("", &[]); N];
     let facts = Facts::of(parsed.headers, &mut fields, head, old)?;
@@ -202,16 +235,18 @@ impl<'a> Facts<'a> {
         Ok(facts)
     }
 
+    #[inline]
     fn host(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if header.name.eq_ignore_ascii_case("host") {
+        if is_named(header, b"Host", b"host") {
             self.host = Some(header.value);
             self.hosts += 1;
         }
         Ok(())
     }
 
+    #[inline]
     fn expectation(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if header.name.eq_ignore_ascii_case("expect") {
+        if is_named(header, b"Expect", b"expect") {
             let known = header.value.eq_ignore_ascii_case(b"100-continue");
             self.expects_continue |= known;
             self.expects_else |= !known;
@@ -219,33 +254,41 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
+    #[inline]
     fn connection(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if header.name.eq_ignore_ascii_case("connection") {
+        // What most clients say need not be taken apart.
+        if is_named(header, b"Connection", b"connection") && header.value != b"keep-alive" {
             let mut options = header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-            self.close |= options.any(|option| option.eq_ignore_ascii_case(b"close"));
+            self.close |= options.any(|option| option.len() == 5 && option.eq_ignore_ascii_case(b"close"));
         }
         Ok(())
     }
 
     /// RFC 9112, 6.2 and 6.3: a length that is repeated or no number is not to be guessed at
+    #[inline]
     fn content_length(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if !header.name.eq_ignore_ascii_case("content-length") {
+        if !is_named(header, b"Content-Length", b"content-length") {
             return Ok(());
         }
         let digits = header.value;
-        if self.length.is_some()
-            || !(1..=19).contains(&digits.len())
-            || !digits.iter().all(u8::is_ascii_digit)
-        {
+        if self.length.is_some() || !(1..=19).contains(&digits.len()) {
             return Err(Reason::ContentLength);
         }
-        self.length = Some(digits.iter().fold(0, |n, d| n * 10 + u64::from(d - b'0')));
+        let mut length = 0;
+        for byte in digits {
+            if !byte.is_ascii_digit() {
+                return Err(Reason::ContentLength);
+            }
+            length = length * 10 + u64::from(byte - b'0');
+        }
+        self.length = Some(length);
         if self.chunked { Err(Reason::TwoLengths) } else { Ok(()) }
     }
 
     /// RFC 9112, 6.1 and 6.3
+    #[inline]
     fn transfer_encoding(&mut self, header: &httparse::Header<'a>, old: bool) -> Result<(), Reason> {
-        if !header.name.eq_ignore_ascii_case("transfer-encoding") {
+        if !is_named(header, b"Transfer-Encoding", b"transfer-encoding") {
             return Ok(());
         }
         if old || self.chunked || header.value.is_empty() {
@@ -257,6 +300,13 @@ impl<'a> Facts<'a> {
         self.chunked = true;
         if self.length.is_some() { Err(Reason::TwoLengths) } else { Ok(()) }
     }
+}
+
+/// Whether a field has this name, given in the two ways in which it is mostly written
+#[inline]
+fn is_named<const N: usize>(header: &httparse::Header<'_>, usual: &[u8; N], lower: &[u8; N]) -> bool {
+    let name = header.name.as_bytes();
+    name == usual || name == lower || name.eq_ignore_ascii_case(lower)
 }
 
 /// The path of a target (RFC 9112, 3.2), if it is a form that a server takes
@@ -293,20 +343,42 @@ pub(super) fn is_target(target: &str) -> bool {
 /// Whether it is a host with an optional port as `Host` has it (RFC 9110, 7.2): a name, an IPv4 address, or an address
 /// in brackets
 pub(super) fn is_host(host: &[u8]) -> bool {
-    let (name, port) = match host.iter().rposition(|b| matches!(b, b':' | b']')) {
-        Some(at) if host.get(at) == Some(&b':') => (host.get(..at).unwrap_or_default(), host.get(at + 1..)),
-        _ => (host, None),
-    };
-    let named = match name {
-        [b'[', address @ .., b']'] => {
-            !address.is_empty() && address.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
+    let (name, after) = match host {
+        [b'[', rest @ ..] => {
+            rest.split_at(leading(rest, |b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.')))
         }
-        _ => {
-            !name.is_empty()
-                && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'))
-        }
+        _ => host.split_at(leading(host, |b| HOST_BYTES.get(usize::from(b)) == Some(&true))),
     };
-    named && port.is_none_or(|port| (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit))
+    let port = match after {
+        [b']', port @ ..] if host.first() == Some(&b'[') => port,
+        port if host.first() != Some(&b'[') => port,
+        _ => return false,
+    };
+    !name.is_empty()
+        && match port {
+            [] => true,
+            [b':', digits @ ..] => (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit),
+            _ => false,
+        }
+}
+
+/// What the name of a host is made of
+static HOST_BYTES: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut rest: &[u8] = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+    while let [first, after @ ..] = rest {
+        let (_, slot) = bytes.split_at_mut(*first as usize);
+        if let [slot, ..] = slot {
+            *slot = true;
+        }
+        rest = after;
+    }
+    bytes
+};
+
+/// How many bytes at the front are as they should be
+fn leading(bytes: &[u8], good: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|b| !good(*b)).unwrap_or(bytes.len())
 }
 
 /// Whether a field line, without its end, is one (RFC 9112, 5)
@@ -350,5 +422,5 @@ fn is_other_version(line: &[u8], start_line: Reason) -> bool {
 
 /// Where in `head` a part of it begins
 fn place(head: &[u8], part: &[u8]) -> usize {
-    (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize).min(head.len())
+    (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize)
 }

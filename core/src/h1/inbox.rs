@@ -52,6 +52,11 @@ impl Inbox {
         self.buf.is_empty()
     }
 
+    /// Whether there is something that nobody has looked at for line ends
+    pub(super) fn is_fresh(&self) -> bool {
+        self.scanned == 0 && !self.buf.is_empty()
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buf
     }

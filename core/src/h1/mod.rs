@@ -70,13 +70,16 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Takes a head and reads it; how many fields it has, none when it was refused
-    pub fn read(&mut self, head: &[u8]) -> Option<usize> {
+    /// Keeps a head
+    pub fn keep(&mut self, head: &[u8]) {
         self.inbox.push(head);
-        let found = self.inbox.find_head(self.limits.max_head, Reason::TargetTooLong).ok()??;
-        let bytes = self.inbox.bytes().get(..found.length)?;
-        let read = fields::request(bytes, found.lines, &self.limits, |request, _| request.fields.len());
-        self.inbox.advance(found.length);
+    }
+
+    /// Reads it, as a connection does that has it in one piece; how many fields it has, none when it was refused
+    #[must_use]
+    pub fn read(&self) -> Option<usize> {
+        let look = fields::look(self.inbox.bytes(), &self.limits, |request, _| request.fields.len());
+        let fields::Look::Read(read, _) = look else { return None };
         Some(read.ok()?.0)
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::body::{Framing, Progress, Reader, Writer, append, has_framing};
 use super::error::{Fault, Reason, Refused};
-use super::fields::{self, Asked};
+use super::fields::{self, Asked, Look, Wrong};
 use super::inbox::Inbox;
 use super::keep::Keep;
 use super::limits::Limits;
@@ -257,6 +257,10 @@ impl Connection {
                     // What nobody wants to have any more is dropped.
                     Ok(Progress::Data(_)) if matches!(self.writing, Writing::Ended) => {}
                     Ok(Progress::End) if matches!(self.writing, Writing::Ended) => self.next(),
+                    Err(_) if matches!(self.writing, Writing::Ended) => {
+                        self.stop(false);
+                        return None;
+                    }
                     Ok(Progress::Data(data)) => return Some(Event::Body(data)),
                     Ok(Progress::End) => {
                         self.reading = Reading::Complete;
@@ -290,33 +294,45 @@ impl Connection {
             // Another protocol altogether, most likely: no line end needs to be waited for.
             return self.fail(self.inbox.fault(Reason::RequestLine, 0));
         }
-        let found = match self.inbox.find_head(self.limits.max_head, Reason::TargetTooLong) {
-            Ok(Some(found)) => found,
-            Ok(None) => return self.wait_for_head(),
-            Err(fault) => return self.fail(fault),
-        };
-        let head = self.inbox.bytes().get(..found.length).unwrap_or_default();
-        let read = fields::request(head, found.lines, &self.limits, |request, asked| {
+        let with_info = |request: Request<'_>, asked: &Asked| {
             let info = BodyInfo {
                 framing: asked.framing,
                 expects_continue: asked.expects_continue,
                 is_http10: asked.old,
             };
             on_head(request, &info)
-        });
-        match read {
-            Ok((r, asked)) => {
-                self.inbox.advance(found.length);
-                self.asked = asked;
-                self.last |= asked.close;
-                self.blank_skipped = false;
-                self.since = self.now;
-                self.reading = Reading::Body(Reader::new(asked.framing, &self.limits));
-                self.writing = Writing::Owed { continued: !asked.expects_continue };
-                Some(Event::Head(r))
-            }
-            Err((reason, at)) => self.fail(self.inbox.fault(reason, at)),
-        }
+        };
+        // Most heads come in one piece.
+        let with_info = match self.inbox.is_fresh() {
+            false => with_info,
+            true => match fields::look(self.inbox.bytes(), &self.limits, with_info) {
+                Look::Read(read, length) => return self.take_head(read, length),
+                Look::Unclear(with_info) => with_info,
+            },
+        };
+        let found = match self.inbox.find_head(self.limits.max_head, Reason::TargetTooLong) {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.wait_for_head(),
+            Err(fault) => return self.fail(fault),
+        };
+        let head = self.inbox.bytes().get(..found.length).unwrap_or_default();
+        let read = fields::request(head, found.lines, &self.limits, with_info);
+        self.take_head(read, found.length)
+    }
+
+    fn take_head<R>(&mut self, read: Result<(R, Asked), Wrong>, length: usize) -> Option<Event<R>> {
+        let (r, asked) = match read {
+            Ok(read) => read,
+            Err((reason, at)) => return self.fail(self.inbox.fault(reason, at)),
+        };
+        self.inbox.advance(length);
+        self.asked = asked;
+        self.last |= asked.close;
+        self.blank_skipped = false;
+        self.since = self.now;
+        self.reading = Reading::Body(Reader::new(asked.framing, &self.limits));
+        self.writing = Writing::Owed { continued: !asked.expects_continue };
+        Some(Event::Head(r))
     }
 
     fn wait_for_head<R>(&mut self) -> Option<Event<R>> {

@@ -54,11 +54,17 @@ impl Default for News {
 
 /// Requests that wait for a free place, with their ids; nothing at all most of the time
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Option<Box<(VecDeque<(RequestId, Bytes)>, Budget)>>);
+pub(super) struct Waiting(Option<Box<Crowd>>);
+
+#[derive(Debug)]
+struct Crowd {
+    queue: VecDeque<(RequestId, Bytes)>,
+    budget: Budget,
+}
 
 impl Waiting {
     pub(super) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |w| w.0.len())
+        self.0.as_ref().map_or(0, |w| w.queue.len())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -67,41 +73,41 @@ impl Waiting {
 
     /// Whether their bytes are too many for another one
     pub(super) fn is_spent(&self) -> bool {
-        self.0.as_ref().is_some_and(|w| w.1.is_spent())
+        self.0.as_ref().is_some_and(|w| w.budget.is_spent())
     }
 
     pub(super) fn has(&self, id: &RequestId) -> bool {
-        self.0.as_ref().is_some_and(|w| w.0.iter().any(|(other, _)| other == id))
+        self.0.as_ref().is_some_and(|w| w.queue.iter().any(|(other, _)| other == id))
     }
 
     /// Adds one, even beyond the budget
     pub(super) fn push(&mut self, id: RequestId, frame: Bytes, limits: &Limits) {
-        let (queue, budget) = &mut **self
-            .0
-            .get_or_insert_with(|| Box::new((VecDeque::new(), Budget::new(limits.max_waiting_bytes))));
-        budget.overdraw(frame.len());
-        queue.push_back((id, frame));
+        let crowd = self.0.get_or_insert_with(|| {
+            Box::new(Crowd { queue: VecDeque::new(), budget: Budget::new(limits.max_waiting_bytes) })
+        });
+        crowd.budget.overdraw(frame.len());
+        crowd.queue.push_back((id, frame));
     }
 
     pub(super) fn pop(&mut self) -> Option<Bytes> {
-        let (queue, budget) = &mut **self.0.as_mut()?;
-        let (_, frame) = queue.pop_front()?;
-        budget.release(frame.len());
+        let crowd = self.0.as_mut()?;
+        let (_, frame) = crowd.queue.pop_front()?;
+        crowd.budget.release(frame.len());
         Some(frame)
     }
 
     /// Takes one out; false when it is not there
     pub(super) fn remove(&mut self, id: &RequestId) -> bool {
-        let Some((queue, budget)) = self.0.as_deref_mut() else { return false };
-        let place = queue.iter().position(|(other, _)| other == id);
-        let Some((_, frame)) = place.and_then(|place| queue.remove(place)) else { return false };
-        budget.release(frame.len());
+        let Some(crowd) = self.0.as_mut() else { return false };
+        let place = crowd.queue.iter().position(|(other, _)| other == id);
+        let Some((_, frame)) = place.and_then(|place| crowd.queue.remove(place)) else { return false };
+        crowd.budget.release(frame.len());
         true
     }
 
     /// The ids of all
     pub(super) fn ids(self) -> impl Iterator<Item = RequestId> {
-        self.0.into_iter().flat_map(|w| w.0.into_iter().map(|(id, _)| id))
+        self.0.into_iter().flat_map(|w| w.queue.into_iter().map(|(id, _)| id))
     }
 }
 
@@ -119,7 +125,7 @@ impl Extra {
 
     /// Gives back what can be made again
     pub(super) fn trim(&mut self) {
-        self.waiting.0.take_if(|w| w.0.is_empty());
+        self.waiting.0.take_if(|w| w.queue.is_empty());
         self.listeners.shrink_to_fit();
     }
 }

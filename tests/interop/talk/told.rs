@@ -1,5 +1,7 @@
 //! What both sides said, against what has to come of each step
 
+use core::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Pair, Sdk, Wire, talk};
@@ -22,6 +24,10 @@ impl Told {
         let (pair, parts, done) = (self.pair, self.parts, &self.done);
         let noted: Vec<String> = self.noted.iter().map(Value::to_string).collect();
         panic!("{pair:?}, {parts}, {}: {why}: {what}\n{done}\n-- noted:\n{}", step["step"], noted.join("\n"));
+    }
+
+    pub(super) fn took(&self) -> Duration {
+        self.done.took
     }
 
     /// Compares all steps; how many there were

@@ -107,7 +107,7 @@ const step = async (name, work) => {
 };
 
 /** What `mcp-probe serve` is there for: four tools, called in all ways. */
-const demonstration = async ({ client, call, step, options, wire, alive, overHttp }) => {
+const demonstration = async ({ client, call, step, options, wire, alive, overHttp, version }) => {
     await step('list', async () => {
         const { tools } = await client.listTools(undefined, options);
         const names = tools.map((tool) => tool.name);
@@ -130,7 +130,13 @@ const demonstration = async ({ client, call, step, options, wire, alive, overHtt
 
     await step('structured', async () => {
         // After `list` the SDK checks the result against the tool's output schema by itself.
-        const { structuredContent } = await call('add', { a: 2, b: 3.5 });
+        const result = await call('add', { a: 2, b: 3.5 });
+        const { structuredContent } = result;
+        // Before 2025-06-18 there is the text alone.
+        if (version < '2025-06-18') {
+            assert(onlyText(result).includes('5.5'), `5.5 in ${JSON.stringify(result)}`);
+            return {};
+        }
         assert(Object.values(structuredContent ?? {}).includes(5.5), `5.5 in ${JSON.stringify(structuredContent)}`);
         return { structuredContent };
     });
@@ -244,7 +250,7 @@ export const run = async (peer, { refused, everything, overHttp }) => {
     const exited = new Promise((resolve) => child?.once('exit', (code, signal) => resolve({ code, signal })));
 
     if (everything === undefined) {
-        await demonstration({ client, call, step, options, wire, alive: peer.alive, overHttp });
+        await demonstration({ client, call, step, options, wire, alive: peer.alive, overHttp, version: peer.describe().version });
     } else {
         const { era } = peer.describe();
         const given = { client, call: peer.call, options, era, file: everything, report, latest: wire.latest };

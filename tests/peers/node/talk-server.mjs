@@ -5,6 +5,7 @@
 // Each tool asks what the file says, and gives back what it was told. --log appends one JSON line for each thing that
 // only the server can see. --time-out says how long a legacy client may take to answer.
 import { appendFileSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { hostV1, hostV2 } from './http.mjs';
 
 const words = process.argv.slice(2);
@@ -19,7 +20,7 @@ const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(even
 process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
 
 const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
-const names = [...Object.keys(talk.tools), 'gate', 'log', 'change'];
+const names = [...Object.keys(talk.tools), 'gate', 'log', 'change', 'cut'];
 const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
 const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
 const prompts = Object.keys(talk.prompts).map((name) => ({ name }));
@@ -118,6 +119,12 @@ if (sdk === '1') {
                 if (!what.includes(':') || subscribed.has(what)) await change(server, what);
                 return text({});
             }
+            if (name === 'cut') {
+                // Not there where the client cannot come again.
+                extra.closeSSEStream();
+                await delay(200);
+                return text({});
+            }
             if (name === 'gate') {
                 if (visited) return text({});
                 throw new types.UrlElicitationRequiredError([talk.questions.page.params]);
@@ -129,7 +136,7 @@ if (sdk === '1') {
         return server;
     };
     if (http === undefined) await build().connect(new StdioServerTransport());
-    else await hostV1(build, Number(http), { sse });
+    else await hostV1(build, Number(http), { sse, retry: 100 });
 } else {
     const { Server, UrlElicitationRequiredError, inputRequired } = await import('@modelcontextprotocol/server');
     const { StdioServerTransport, serveStdio } = await import('@modelcontextprotocol/server/stdio');
@@ -206,6 +213,11 @@ if (sdk === '1') {
                 else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);
                 return text({});
             }
+            if (name === 'cut') {
+                ctx.http.closeSSE();
+                await delay(200);
+                return text({});
+            }
             if (name === 'gate') {
                 if (visited) return text({});
                 throw new UrlElicitationRequiredError([talk.questions.page.params]);
@@ -218,7 +230,7 @@ if (sdk === '1') {
     };
     let handle;
     const onerror = (error) => log({ event: 'odd', error: error.message });
-    if (http !== undefined) handle = await hostV2(build, Number(http), { era, onerror });
+    if (http !== undefined) handle = await hostV2(build, Number(http), { era, onerror, retry: 100 });
     else if (era === 'legacy') await build().connect(new StdioServerTransport());
     else handle = serveStdio(build, { legacy: 'reject', onerror });
 }

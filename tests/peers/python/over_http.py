@@ -72,7 +72,7 @@ class _Server(uvicorn.Server):
 async def host(server: Server[Any], port: int, *, sse: bool = False, options: Any = None) -> None:
     """Serves until SIGTERM."""
     listener = socket.create_server(("127.0.0.1", port))
-    app = _sse_app(server, options) if sse else server.streamable_http_app(event_store=Events())
+    app = _sse_app(server, options) if sse else server.streamable_http_app(event_store=Events(), retry_interval=100)
     path = "/sse" if sse else "/mcp"
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)
     await _Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])

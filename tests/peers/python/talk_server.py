@@ -198,6 +198,11 @@ async def call_tool(ctx: Any, params: Any) -> Any:
         if params.name == "change":
             await change(ctx, params.arguments["what"])
             return text({})
+        if params.name == "cut":
+            # Not there where the client cannot come again.
+            await ctx.close_sse_stream()
+            await asyncio.sleep(0.2)
+            return text({})
         if params.name == "gate":
             if not visited:
                 page = types.ElicitRequestURLParams.model_validate(talk["questions"]["page"]["params"])
@@ -216,7 +221,7 @@ async def set_level(_: Any, params: Any) -> types.EmptyResult:
 
 
 async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-    names = [*talk["tools"], "gate", "log", "change"]
+    names = [*talk["tools"], "gate", "log", "change", "cut"]
     return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=SCHEMA) for name in names])
 
 

@@ -270,6 +270,7 @@ impl Client {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
         self.engine.handle_timeout(self.now);
+        self.settle();
         while let Some((at, timer)) = self.deadlines.pop_due(self.now) {
             match timer {
                 Timer::Gate => {
@@ -280,6 +281,8 @@ impl Client {
                 Timer::Exchange(key) => self.due(key, at),
             }
         }
+        // What was sent again may have no time left.
+        self.engine.handle_timeout(self.now);
         self.settle();
     }
 
@@ -493,7 +496,8 @@ impl Client {
         let all = self.exchanges.iter();
         // A notification that is on its way may be the one that stops somebody's work.
         let goes_on = |x: &Exchange| {
-            matches!(x.what, What::Message { .. } | What::Delete) || matches!(x.phase, Phase::Drained { .. })
+            (matches!(x.what, What::Message { .. }) && x.is_under_way())
+                || matches!(x.phase, Phase::Drained { .. })
         };
         let others = all.filter(|(_, x)| !goes_on(x));
         let keys: Vec<Key> = others.map(|(key, _)| key).collect();

@@ -12,7 +12,7 @@ use crate::slab::Key;
 impl Client {
     /// An exchange has led to nothing
     pub(super) fn failed(&mut self, mut x: Exchange, error: HttpError) {
-        if self.over {
+        if self.engine.is_closed() {
             return;
         }
         match &x.what {

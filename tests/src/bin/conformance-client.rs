@@ -1,0 +1,178 @@
+//! Our client as the program that the official conformance suite starts once per scenario, with the URL of its server
+//!
+//! What a scenario wants to see is in its name, which is in the environment, as is the revision to speak.
+
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+use std::env;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::ExitCode;
+
+use mcp_blocking::{Client, ClientHandler, Error};
+use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, GetPromptParams, Map, ReadResourceParams};
+use mcp_proto::{
+    CallError, Capabilities, Capability, Fault, HttpAnswer, HttpError, RpcError, UseError, Version,
+    VersionSet, client,
+};
+
+use serde_json::{Value, json};
+
+type Outcome = Result<(), Box<dyn core::error::Error>>;
+
+/// Fills forms in with what stands in them
+struct Willing;
+
+impl ClientHandler for Willing {
+    fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        let ElicitParams::Form(form) = params else { return Ok(ElicitResult::decline()) };
+        let mut content = form.requested_schema.fill_defaults(Map::new());
+        if form.requested_schema.properties.get("confirmed").is_some() {
+            content.insert("confirmed", ElicitValue::Boolean(true));
+        }
+        Ok(ElicitResult::accept(content))
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(url) = env::args().nth(1) else {
+        eprintln!("usage: conformance-client URL, as the suite starts it");
+        return ExitCode::from(2);
+    };
+    let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
+    match run(&scenario, &url) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{scenario}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn connect(url: &str) -> Result<Client, Error> {
+    let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok().and_then(|v| Version::from_name(&v));
+    let versions = version.map_or(VersionSet::ALL, |v| VersionSet::NONE.with(v));
+    let capabilities =
+        Capabilities::new().with(Capability::Elicitation).with(Capability::Sampling).with(Capability::Roots);
+    let config =
+        client::Config::new("mcp-proto-conformance", "0.1.0").versions(versions).capabilities(capabilities);
+    Client::options(config).handler(Willing).connect_url(url)
+}
+
+fn run(scenario: &str, url: &str) -> Outcome {
+    if let Some(flow) = scenario.strip_prefix("auth/") {
+        return stop_before_the_flow(flow, url);
+    }
+    let mut client = connect(url)?;
+    match scenario {
+        "tools_call" => {
+            client.list_tools()?;
+            client.call_tool("add_numbers", &json!({"a": 1, "b": 2}))?;
+        }
+        "elicitation-sep1034-client-defaults" => {
+            client.list_tools()?;
+            client.call_tool("test_client_elicitation_defaults", &json!({}))?;
+        }
+        "sse-retry" => {
+            client.call_tool("test_reconnection", &json!({}))?;
+        }
+        "json-schema-2020-12-preservation" => {
+            let tools = client.list_tools()?;
+            let tool = tools.iter().find(|t| t.name == "json_schema_2020_12_tool").ok_or("no such tool")?;
+            let schema: Value = tool.input_schema.parse()?;
+            client.call_tool("json_schema_echo", &json!({ "schema": schema }))?;
+        }
+        "sep-2322-client-request-state" => {
+            client.list_tools()?;
+            for tool in ["echo_state", "no_state", "unrelated", "no_result_type"] {
+                client.call_tool(&format!("test_mrtr_{tool}"), &json!({}))?;
+            }
+        }
+        "http-standard-headers" => {
+            for tool in client.list_tools()? {
+                client.call_tool(&tool.name, &json!({}))?;
+            }
+            for resource in client.list_resources()? {
+                client.send(&ReadResourceParams::new(resource.uri))?;
+            }
+            for prompt in client.list_prompts()? {
+                client.send(&GetPromptParams::new(prompt.name))?;
+            }
+        }
+        "http-custom-headers" => {
+            client.list_tools()?;
+            let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT")?)?;
+            for call in context["toolCalls"].as_array().ok_or("no calls")? {
+                client.call_tool(call["name"].as_str().ok_or("no name")?, &call["arguments"])?;
+            }
+        }
+        "http-invalid-tool-headers" => {
+            for tool in client.list_tools()? {
+                client.call_tool(&tool.name, &json!({"region": "x"}))?;
+            }
+        }
+        // What is there to be seen is seen in these.
+        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => match client.list_tools() {
+            // Some of these servers have nothing at all.
+            Ok(_) | Err(Error::Use(UseError::PeerLacks(_))) => {}
+            Err(error) => return Err(error.into()),
+        },
+        other => return Err(format!("there is no such scenario: {other}").into()),
+    }
+    client.close()?;
+    Ok(())
+}
+
+/// Reads what a server without a good token refers to, and finds that it is not to be trusted
+fn stop_before_the_flow(flow: &str, url: &str) -> Outcome {
+    let Err(error) = connect(url).and_then(|mut client| client.list_tools()) else {
+        return Err("nothing was asked for".into());
+    };
+    let answer = refusal(&error).ok_or_else(|| format!("no challenge: {error}"))?;
+    let challenge = answer.challenges.iter().find(|c| c.is_bearer()).ok_or("no bearer challenge")?;
+    let metadata = get(challenge.param("resource_metadata").ok_or("no metadata")?)?;
+    let resource = metadata["resource"].as_str().ok_or("no resource")?;
+    let fits = url.starts_with(resource);
+    match flow {
+        "resource-mismatch" if !fits => Ok(()),
+        "metadata-issuer-mismatch" if fits => {
+            let issuer = metadata["authorization_servers"][0].as_str().ok_or("no authorization server")?;
+            let found =
+                get(&format!("{}/.well-known/oauth-authorization-server", issuer.trim_end_matches('/')))?;
+            if found["issuer"] == issuer { Err("it is the one that was asked for".into()) } else { Ok(()) }
+        }
+        other => Err(format!("{other}: unexpected: {metadata}").into()),
+    }
+}
+
+/// The answer that an error is about
+fn refusal(error: &Error) -> Option<&HttpAnswer> {
+    let http = match error {
+        Error::Call(CallError::Http(http)) => http,
+        Error::Closed(closed) => match &closed.fault {
+            Fault::Http(http) => http,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    match &**http {
+        HttpError::Answer(answer) => Some(answer),
+        _ => None,
+    }
+}
+
+/// Reads a document by the oldest way there is: whatever comes until the connection ends
+fn get(url: &str) -> Result<Value, Box<dyn core::error::Error>> {
+    let rest = url.strip_prefix("http://").ok_or("not http")?;
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let mut stream = TcpStream::connect(authority)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {authority}\r\nAccept: application/json\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (_, body) = text.split_once("\r\n\r\n").ok_or("no response")?;
+    let document: BTreeMap<String, Value> = serde_json::from_str(body)?;
+    Ok(document.into_iter().collect::<serde_json::Map<_, _>>().into())
+}
