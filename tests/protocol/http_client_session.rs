@@ -45,7 +45,7 @@ fn is_get(asked: &Asked) -> &Asked {
     asked
 }
 
-// covers: HTTP-014, HTTP-064, HTTP-067, HTTP-076, VER-039, DEC-025
+// covers: HTTP-014, HTTP-064, HTTP-067, HTTP-076, VER-039
 #[test]
 fn requests_carry_session_and_version_as_the_revision_wants() {
     for version in LEGACY {
