@@ -86,6 +86,15 @@ fn requests_carry_session_and_version_as_the_revision_wants() {
     }
 }
 
+// covers: HTTP-068, SEC-019
+#[test]
+fn the_session_id_is_not_shown() {
+    let mut lone = lone(Chunker::Whole);
+    lone.with_stream(V, Some("s3cret"), tools());
+    let shown = format!("{:?}", lone.client);
+    assert!(!shown.contains("s3cret") && !shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
+}
+
 // covers: HTTP-066
 #[test]
 fn a_session_id_that_is_none_is_not_repeated() {
