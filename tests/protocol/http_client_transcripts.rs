@@ -7,6 +7,7 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallOptions, Capabilities, Capability, Diagnostic, Version, VersionSet};
 use mcp_tests::harness::build::{discovery, result};
 use mcp_tests::harness::{Asked, LoneHttp, each_cut};
+use mcp_tests::schema::Direction;
 use serde_json::{Value, json};
 
 use crate::common::{client, ms};
@@ -192,15 +193,12 @@ fn from_the_first_question_to_http_sse() {
         // From here on as in the other flow.
         let event = |lone: &mut LoneHttp, step: &Value, asked: &Asked| {
             let kind = step["sse"]["event"].as_str().expect("a type");
-            lone.body(get.id, format!("event: {kind}\ndata: {}\n\n", renamed(step, asked)));
+            let text = renamed(step, asked).to_string();
+            lone.watch.fed(lone.now, Direction::ServerToClient, text.as_bytes());
+            lone.body(get.id, format!("event: {kind}\ndata: {text}\n\n"));
         };
         event(&mut lone, &sse[3], &asked);
         assert_eq!(lone.ready().version, Version::V2024_11_05);
-        lone.watch.fed(
-            lone.now,
-            mcp_tests::schema::Direction::ServerToClient,
-            renamed(&sse[3], &asked).to_string().as_bytes(),
-        );
         let key = lone.call("resources/list", &json!({}), &CallOptions::new());
         let said = lone.posted("notifications/initialized");
         lone.status(said.id, 202);
