@@ -119,6 +119,7 @@
 //! | feature | default | what it turns on |
 //! |---|---|---|
 //! | `base64` | yes | results that are made of bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and pictures |
+//! | `http` | yes | [`h1`] and [`http`]; turns on `crypto` |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
 //! | `crypto` | yes | `Entropy`: session ids; [`seal`]: state that a client keeps (HMAC-SHA-256 by RustCrypto); turns on `base64` |
 

@@ -45,7 +45,7 @@ fn is_get(asked: &Asked) -> &Asked {
     asked
 }
 
-// covers: HTTP-014, HTTP-015, HTTP-067, HTTP-076, VER-039, BATCH-009 (none is sent), DEC-025
+// covers: HTTP-014, HTTP-015, HTTP-067, HTTP-076, VER-039, BATCH-009 (none is sent)
 #[test]
 fn requests_carry_session_and_version_as_the_revision_wants() {
     for version in LEGACY {
@@ -84,6 +84,15 @@ fn requests_carry_session_and_version_as_the_revision_wants() {
             assert!(lone.client.is_drained());
         }
     }
+}
+
+// covers: HTTP-068, SEC-019
+#[test]
+fn the_session_id_is_not_shown() {
+    let mut lone = lone(Chunker::Whole);
+    lone.with_stream(V, Some("s3cret"), tools());
+    let shown = format!("{:?}", lone.client);
+    assert!(!shown.contains("s3cret") && !shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
 }
 
 // covers: HTTP-066 (as the client takes it)

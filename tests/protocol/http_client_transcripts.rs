@@ -230,9 +230,9 @@ fn from_the_first_question_to_http_sse() {
         // From here on as in the other flow.
         let event = |lone: &mut LoneHttp, step: &Value, asked: &Asked| {
             let kind = step["sse"]["event"].as_str().expect("a type");
-            let message = renamed(step, asked).to_string();
-            lone.watch.fed(lone.now, Direction::ServerToClient, message.as_bytes());
-            lone.body(get.id, format!("event: {kind}\ndata: {message}\n\n"));
+            let text = renamed(step, asked).to_string();
+            lone.watch.fed(lone.now, Direction::ServerToClient, text.as_bytes());
+            lone.body(get.id, format!("event: {kind}\ndata: {text}\n\n"));
         };
         event(&mut lone, &sse[3], &asked);
         assert_eq!(lone.ready().version, Version::V2024_11_05);

@@ -21,7 +21,7 @@ use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::http::server::{Config as Http, Denial, Protected, Token};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitResult, ElicitSchema};
 use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Era, Fault, RawJson, RpcError, VersionSet, client,
+    CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet, client,
 };
 use serde_json::json;
 use support::{DEADLINE, ERAS, Notes, Tools, in_time, only, server, speaks, text};
@@ -331,28 +331,51 @@ fn tokens_are_judged_by_the_handler_and_found_by_the_client() {
 // covers: XHDR-001, XHDR-024
 #[test]
 fn what_a_tool_wants_repeated_is_held_against_the_fields() {
-    struct Region;
+    /// Wants nothing repeated once it was told so
+    struct Region(bool);
     impl Handler for Region {
         fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-            let _ = call;
+            if call.tool()?.name == "forget" {
+                self.0 = false;
+                cx.publish(&Change::Tools);
+                assert!(!cx.poll_later(None), "there is no such thing in this revision");
+            }
             cx.complete(&CallToolResult::text("here"))
         }
         fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
             let schema = r#"{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}"#;
-            tell("where", &RawJson::new(schema).unwrap());
+            if self.0 {
+                tell("where", &RawJson::new(schema).unwrap());
+            }
         }
     }
     in_time(|| {
-        let served = Served::new(Region);
-        for (field, status) in [("eu", "200"), ("us", "400")] {
+        let served = Served::new(Region(true));
+        let all =
+            [("where", "eu", "200"), ("where", "us", "400"), ("forget", "", "200"), ("where", "us", "200")];
+        for (tool, region, status) in all {
             let mut stream = served.raw();
-            let field = format!("Mcp-Param-Region: {field}\r\nConnection: close\r\n");
-            stream.write_all(&call("where", r#"{"r":"eu"}"#, &field)).unwrap();
+            let field = format!("Mcp-Param-Region: {region}\r\nConnection: close\r\n");
+            stream.write_all(&call(tool, r#"{"r":"eu"}"#, &field)).unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{tool} {region}: {answer}");
         }
         served.stop();
+        // A schema that cannot be served is said at once.
+        #[derive(Debug)]
+        struct Bad;
+        impl Handler for Bad {
+            fn call(&mut self, _: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+                Err(RpcError::method_not_found(call.method()))
+            }
+            fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+                let schema = r#"{"type":"object","properties":{"r":{"type":"object","x-mcp-header":"R"}}}"#;
+                tell("bad", &RawJson::new(schema).unwrap());
+            }
+        }
+        let error = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Bad).expect_err("refused");
+        assert!(error.to_string().contains("`bad`"), "{error}");
     });
 }
 
@@ -428,6 +451,5 @@ fn a_remembered_verdict_spares_the_question() {
         assert_eq!(text(&client.call_tool("echo", &json!({"text": "on"})).unwrap()), "on");
         client.close().unwrap();
         served.stop();
-        let _ = Fault::Closed;
     });
 }

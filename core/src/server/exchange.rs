@@ -162,6 +162,11 @@ impl Engine {
         Spare { outbox, live }
     }
 
+    /// Whether new requests are refused
+    pub(crate) const fn is_shutting_down(&self) -> bool {
+        self.shutting_down
+    }
+
     /// The session that a stream is one of
     pub(crate) fn home_of(&self, key: Key) -> Option<Key> {
         self.link.channels.get(key)?.extra.stream.home

@@ -10,7 +10,7 @@ use crate::common::secs;
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-// covers: HTTP-018, HTTP-021, HTTP-064, HTTP-066, HTTP-069, HTTP-071, HTTP-075, DEC-025
+// covers: HTTP-018, HTTP-021, HTTP-064, HTTP-066, HTTP-069, HTTP-071, HTTP-075
 #[test]
 fn a_session_lives_from_initialize_to_delete() {
     for version in LEGACY {
@@ -306,7 +306,7 @@ fn batches_are_answered_together() {
     assert_eq!(web.reply(x).status, 400);
 }
 
-// covers: HTTP-064, HTTP-074, HTTP-078, VER-036 (the first half), VER-037, DEC-027
+// covers: HTTP-064, HTTP-074, HTTP-078, VER-037, VER-036 (the first half)
 #[test]
 fn a_server_without_sessions_keeps_none() {
     let mut web = web(Config::new().sessions(false));
@@ -423,7 +423,7 @@ fn the_end_of_a_session_ends_what_it_has() {
     assert_eq!((web.server.sessions(), web.server.exchanges()), (0, 0));
 }
 
-// covers: DEC-029
+// covers: VER-040 (1)
 #[test]
 fn a_modern_request_does_not_see_the_session() {
     let mut web = web(Config::new());

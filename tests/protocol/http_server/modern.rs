@@ -38,7 +38,7 @@ fn one_object(mut web: mcp_tests::harness::Web) {
     assert_eq!(web.server.exchanges(), 0, "nothing is kept");
 }
 
-// covers: HTTP-024, HTTP-025, HTTP-027, HTTP-028, HTTP-029, HTTP-031, HTTP-036, HTTP-037, VER-035, VER-040 (1 and 3), BASE-043
+// covers: HTTP-024, HTTP-025, HTTP-027, HTTP-028, HTTP-029, HTTP-031, HTTP-036, HTTP-037, VER-035, BASE-043, VER-040 (1 and 3)
 #[test]
 fn the_order_of_checks_is_that_of_the_table() {
     let call = modern(1, "tools/call", ECHO);
@@ -146,7 +146,7 @@ fn names_may_be_encoded() {
     );
 }
 
-// covers: HTTP-017, HTTP-018, HTTP-034, DEC-020
+// covers: HTTP-017, HTTP-018, HTTP-034
 #[test]
 fn notifications_are_taken_and_responses_are_not() {
     let mut web = web(Config::new());
@@ -341,7 +341,7 @@ fn a_subscription_is_a_stream_until_either_side_ends_it() {
     assert_eq!(web.server.exchanges(), 0);
 }
 
-// covers: VER-032, VER-033, VER-036 (the second half), ERR-006
+// covers: VER-032, VER-033, ERR-006, VER-036 (the second half)
 #[test]
 fn an_older_client_at_a_modern_server_is_told_what_is_spoken() {
     let mut web = web_of(VersionSet::MODERN, Config::new());
@@ -381,4 +381,20 @@ fn a_slow_reader_costs_no_more_than_its_share() {
     assert!(web.reply(x).body.len() < (2 << 20), "{}", web.reply(x).body.len());
     answer(&mut web, &call);
     assert!(web.reply(x).finished);
+}
+
+#[test]
+fn a_server_that_shuts_down_ends_what_it_has_and_begins_nothing() {
+    let mut web = web(Config::new());
+    let (x, y) =
+        (web.post(&CALL, &modern(1, "tools/call", ECHO)), web.post(&CALL, &modern(2, "tools/call", ECHO)));
+    let (done, _left) = (web.call(), web.call());
+    web.server.shutdown(web.now, secs(5));
+    let refused = web.post(&CALL, &modern(3, "tools/call", ECHO));
+    assert_eq!(web.reply(refused).status, 503);
+    answer(&mut web, &done);
+    assert_eq!(web.reply(x).message()["result"]["content"][0]["text"], "done");
+    web.advance(secs(6));
+    assert_eq!(web.reply(y).message()["error"]["code"], -32603);
+    assert_eq!(web.server.exchanges(), 0);
 }

@@ -47,6 +47,17 @@ fn all_answers_come_on_the_stream() {
         let x = web.send("POST", wrong, &[], &legacy(4, "ping", ""));
         assert_eq!(web.reply(x).status, 404, "{wrong}");
     }
+    // Neither transport knows the other's sessions.
+    let id = target.split_once('=').expect("an id").1.to_owned();
+    for method in ["POST", "GET", "DELETE"] {
+        let x = web.send(method, "/mcp", &[("Mcp-Session-Id", &id)], &legacy(5, "ping", ""));
+        assert_eq!(web.reply(x).status, 404, "{method}");
+    }
+    let other = super::session(&mut web, "2025-11-25");
+    let x = web.send("POST", &format!("/messages?sessionId={other}"), &[], &legacy(5, "ping", ""));
+    assert_eq!(web.reply(x).status, 404);
+    web.send("DELETE", "/mcp", &[("Mcp-Session-Id", &other)], "");
+    assert!(matches!(web.event(), Some(Event::Closed { .. })));
     web.hang_up(stream);
     assert!(matches!(web.event(), Some(Event::Closed { .. })));
     let x = web.send("POST", &target, &[], &legacy(4, "ping", ""));

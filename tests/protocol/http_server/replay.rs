@@ -12,7 +12,7 @@ fn call(id: u32) -> String {
     legacy(id, "tools/call", &format!("{ECHO},\"_meta\":{{\"progressToken\":{id}}}"))
 }
 
-// covers: SSE-013, SSE-014, SSE-015, SSE-016, DEC-033
+// covers: SSE-013, SSE-014, SSE-015, SSE-016
 #[test]
 fn events_have_ids_and_a_stream_begins_with_one() {
     for (version, primed) in [("2025-03-26", false), ("2025-06-18", false), ("2025-11-25", true)] {

@@ -210,7 +210,7 @@ impl Client {
             push(fields::PROTOCOL_VERSION, peer.version.as_str().as_bytes()); // HTTP-076, VER-039
         }
         if let Some(session) = &self.session.id {
-            push(fields::SESSION_ID, session); // HTTP-067
+            push(fields::SESSION_ID, session.value()); // HTTP-067
         }
         if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_id.is_empty()) {
             push(fields::LAST_EVENT_ID, &events.last_id); // SSE-021

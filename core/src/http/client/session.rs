@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use bytes::Bytes;
 
@@ -37,9 +38,24 @@ pub(super) enum Gate {
     Renewing,
 }
 
+/// Who has it may speak in the session: never shown (HTTP-068, SEC-019)
+pub(super) struct SessionId(Box<[u8]>);
+
+impl SessionId {
+    pub(super) fn value(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionId(…)")
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Session {
-    pub(super) id: Option<Box<[u8]>>,
+    pub(super) id: Option<SessionId>,
     /// Which session that is
     pub(super) serial: u32,
     /// The `initialize` that was sent
@@ -84,7 +100,7 @@ impl Client {
         }
         let Some(id) = head::values(head.fields, fields::SESSION_ID).next() else { return };
         if !id.is_empty() && id.len() <= MAX_ID && id.iter().all(u8::is_ascii_graphic) {
-            self.session.id = Some(id.into());
+            self.session.id = Some(SessionId(id.into()));
         } else {
             self.engine.note(Diagnostic::Http("the session id that the server assigns is none".into()));
         }

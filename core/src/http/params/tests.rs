@@ -187,7 +187,7 @@ fn there_are_limits() {
     assert_eq!(values(&params, &arguments), [("Mcp-Param-Deep".to_string(), "7".to_string())]);
 }
 
-// covers: XHDR-021, XHDR-022, XHDR-023, XHDR-024, XHDR-025, XHDR-026, XHDR-027, DEC-008
+// covers: XHDR-021, XHDR-022, XHDR-023, XHDR-024, XHDR-025, XHDR-026, XHDR-027
 #[test]
 fn fields_are_held_against_the_body() {
     use MismatchReason as Why;

@@ -110,6 +110,9 @@ impl Server {
         if self.exchanges.len() > self.config.max_exchanges {
             return Err(Some(overloaded("too many exchanges are under way")));
         }
+        if self.engine.is_shutting_down() && head.method != "DELETE" {
+            return Err(Some(overloaded("the server is shutting down")));
+        }
         self.check_token(key, head)?;
         if matches!(head.method, "POST") {
             check_content_type(head)?;

@@ -4,7 +4,7 @@
 //!
 //! 1. [`open`](Server::open) with the head of the request; then [`handle_body`](Server::handle_body) while
 //!    [`wants_body`](Server::wants_body), and [`handle_end`](Server::handle_end);
-//! 2. events as with [`server::Engine`](crate::server::Engine): calls are answered at the [`engine`](Server::engine);
+//! 2. events as with [`server::Engine`]: calls are answered at the [`engine`](Server::engine);
 //! 3. [`poll_ready`](Server::poll_ready) says which exchange has something to send: its
 //!    [`response`](Server::response) once that is decided, then the bytes of its body from
 //!    [`transmit`](Server::transmit), as many as can be written, until it [is finished](Server::is_finished); then

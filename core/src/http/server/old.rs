@@ -27,7 +27,7 @@ impl Server {
         let session = self.begin_session(channel.0, principal);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {
-            record.get = Some(key);
+            (record.get, record.old) = (Some(key), true);
         }
         let mut fields = Fields::new();
         fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
@@ -50,7 +50,7 @@ impl Server {
     pub(super) fn old_post(&mut self, key: Key, frame: Bytes) {
         let Some(x) = self.exchanges.get(key) else { return };
         let session = x.session.and_then(|s| self.sessions.get(s)).filter(|s| s.principal == x.principal);
-        let Some(channel) = session.filter(|s| s.get.is_some()).map(|s| ChannelId(s.channel)) else {
+        let Some(channel) = session.filter(|s| s.old && s.get.is_some()).map(|s| ChannelId(s.channel)) else {
             return self.refuse(key, &unknown_session());
         };
         if self.engine.is_full() || self.engine.is_stalled(channel) {

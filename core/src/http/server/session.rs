@@ -30,6 +30,8 @@ pub(super) struct Session {
     pub(super) channel: Key,
     pub(super) principal: Option<Box<str>>,
     last_seen: Instant,
+    /// It is one of HTTP+SSE, which the endpoint does not know
+    pub(super) old: bool,
     /// The stream that belongs to no call, while it is open
     pub(super) get: Option<Key>,
     /// How many of its calls are under way
@@ -119,6 +121,7 @@ impl Sessions {
             channel,
             principal,
             last_seen: now,
+            old: false,
             get: None,
             calls: 0,
             streams: 0,
@@ -160,7 +163,7 @@ impl Server {
         let now = self.now;
         match self.sessions.get_mut(key) {
             // SEC-005: whoever has the id but not the token is nobody.
-            Some(session) if session.principal == principal => {
+            Some(session) if session.principal == principal && !session.old => {
                 session.last_seen = now;
                 Found::Session(key)
             }
