@@ -40,7 +40,7 @@ fn events_have_ids_and_a_stream_begins_with_one() {
     }
 }
 
-// covers: SSE-021, SSE-022, SSE-023, HTTP-051, HTTP-058
+// covers: SSE-022, SSE-023, HTTP-051
 #[test]
 fn a_stream_that_was_cut_goes_on_where_it_was() {
     // Where the client lost the connection: behind so many events.
@@ -150,7 +150,7 @@ fn coming_back_supersedes_the_connection_that_was_thought_to_live() {
     assert!(web.reply(y).finished && web.reply(x).messages().len() == 1);
 }
 
-// covers: SSE-021, SSE-022, HTTP-051
+// covers: SSE-022, HTTP-051
 #[test]
 fn the_stream_of_no_call_can_be_taken_up_as_well() {
     let mut web = web(Config::new());
@@ -171,7 +171,7 @@ fn the_stream_of_no_call_can_be_taken_up_as_well() {
     assert_eq!((web.reply(get).status, web.reply(get).messages().len()), (200, 0));
 }
 
-// covers: HTTP-059, SSE-017, SSE-018
+// covers: HTTP-058, HTTP-059, SSE-017, SSE-018
 #[test]
 fn a_call_that_takes_long_need_not_hold_a_connection() {
     let mut web = web(Config::new());

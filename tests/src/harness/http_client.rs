@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use mcp_proto::client::{self, Event, Peer};
 use mcp_proto::http::client::{Action, Challenge, Class, Client, Config, ExchangeId, Failure, Url};
+use mcp_proto::http::fields::decode_value;
 use mcp_proto::{CallError, CallKey, CallOptions, Fault, Instant, RawJson, Version, VersionSet, head};
 use serde_json::{Value, json};
 
@@ -38,6 +39,40 @@ impl Asked {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    /// What holds of every head that a client sends
+    fn check(&self) {
+        for (at, (name, value)) in self.fields.iter().enumerate() {
+            assert!(head::is_token(name.as_bytes()), "{self:?}");
+            let bare = value.trim_matches([' ', '\t']);
+            assert!(bare == value && value.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')), "{self:?}");
+            let again = self.fields.iter().skip(at + 1).any(|(n, _)| n.eq_ignore_ascii_case(name));
+            assert!(!again, "`{name}` is there twice: {self:?}");
+        }
+        let (accept, kind) = match self.method {
+            "POST" => (Some("application/json, text/event-stream"), Some("application/json")),
+            "GET" => (Some("text/event-stream"), None),
+            "DELETE" => (None, None),
+            other => panic!("no method of MCP: {other}"),
+        };
+        assert_eq!((self.field("accept"), self.field("content-type")), (accept, kind), "{self:?}");
+        assert_eq!(self.body.is_null(), self.method != "POST", "{self:?}");
+        let version = self.field("mcp-protocol-version");
+        let told = self.body.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+        if told.is_some() {
+            assert_eq!(version, told.and_then(Value::as_str), "HTTP-030: {self:?}");
+            let method = self.field("mcp-method").map(|m| decode_value(m.as_bytes()).expect("we encode it"));
+            assert_eq!(method.as_deref(), self.body["method"].as_str(), "HTTP-032: {self:?}");
+            let of_sessions = ["mcp-session-id", "last-event-id"];
+            assert!(of_sessions.iter().all(|name| self.field(name).is_none()), "{self:?}");
+        } else if version != Some("2026-07-28") {
+            let mirrors = |name: &str| {
+                let name = name.to_ascii_lowercase();
+                name == "mcp-method" || name == "mcp-name" || name.starts_with("mcp-param-")
+            };
+            assert!(!self.fields.iter().any(|(name, _)| mirrors(name)), "{self:?}");
+        }
     }
 }
 
@@ -118,14 +153,16 @@ impl LoneHttp {
                     }
                     self.transcript.sent.push(format!("{line} {body}"));
                     self.open.push(open.exchange);
-                    self.asked.push_back(Asked {
+                    let asked = Asked {
                         id: open.exchange,
                         method: open.method,
                         url: open.url,
                         fields,
                         body,
                         class: open.class,
-                    });
+                    };
+                    asked.check();
+                    self.asked.push_back(asked);
                 }
                 Some(Action::Abort { exchange }) => {
                     assert!(!self.client.is_open(exchange), "aborted and not forgotten");
