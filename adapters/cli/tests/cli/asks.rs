@@ -117,7 +117,7 @@ fn call_describes_what_is_no_text() {
 fn inspect_shows_what_there_is_to_know() {
     everything(&["inspect"]).ok().says(&[
         "capabilities  completions, logging, prompts (listChanged), resources (listChanged, subscribe), tools (listChanged)\n",
-        "tools (42)\n",
+        "tools (43)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
         "filter.countries?       array of string ",
         "cities[].population  integer ≥ 0 ",

@@ -9,7 +9,7 @@ use super::head::{Refusal, no_session, unknown_session};
 use super::replay::{self, Entry};
 use super::session::Found;
 use super::{AHEAD, Server};
-use crate::calls::inbound::CallId;
+use crate::CallId;
 use crate::frame::sse::{END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
