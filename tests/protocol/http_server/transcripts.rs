@@ -146,7 +146,7 @@ impl Play {
                 continue;
             };
             let theirs = &answers["msg"];
-            for one in theirs.as_array().unwrap_or(&vec![theirs.clone()]) {
+            for one in theirs.as_array().map_or_else(|| core::slice::from_ref(theirs), Vec::as_slice) {
                 self.answer(one);
             }
             let status = answers["http"]["status"].as_u64().or_else(|| asks["http"]["status"].as_u64());
@@ -375,7 +375,7 @@ fn a_client_that_falls_back_finds_http_sse_where_it_looks() {
         assert!(
             !play.web.reply(x).message()["error"]["code"]
                 .as_i64()
-                .is_some_and(|c| c <= -32020 && c >= -32022)
+                .is_some_and(|c| (-32022..=-32020).contains(&c))
         );
     }
     let get = play.send(&steps[2]);
