@@ -198,7 +198,8 @@ impl Pair {
         let urls: Vec<_> = servers.iter().map(|server| &*server.url).collect();
         let proxy = (self.wire == Wire::Proxy).then(|| Proxy::start(&urls));
         let mut client = self.client_command(parts, log);
-        if self.wire == Wire::Sse {
+        // Ours finds it out by itself.
+        if self.wire == Wire::Sse && self.client != Sdk::Ours {
             client.arg("--sse");
         }
         client.args(["--", proxy.as_ref().map_or(urls[0], |proxy| &*proxy.url)]);
@@ -230,8 +231,10 @@ impl Pair {
     /// Who is gone is noticed when its stream of changes is, if it had one; a question is given up when its time is up
     fn wait_for_the_vanished(self, log: &Path) {
         let noticed = until_noted(log, |noted| {
-            if self.is_modern() {
-                self.server != Sdk::Ours || noted.contains(r#""wanted":false"#)
+            if self.server == Sdk::Ours && (self.is_modern() || self.wire == Wire::Sse) {
+                noted.contains(r#""wanted":false"#)
+            } else if self.is_modern() {
+                true
             } else {
                 noted.contains("gave-up") || noted.contains("aborted")
             }
@@ -256,11 +259,6 @@ impl Pair {
 
     const fn is_modern(self) -> bool {
         matches!(self.era.as_bytes(), b"modern")
-    }
-
-    /// Whether neither side is ours
-    fn is_theirs(self) -> bool {
-        self.client != Sdk::Ours && self.server != Sdk::Ours
     }
 
     /// All parts of the conversation

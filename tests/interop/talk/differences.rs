@@ -99,6 +99,11 @@ const DIFFERENCES: &[Row] = &[
         what: "cannot",
         why: "3.8.0: the revision has no news of roots (ROOT-004)",
     },
+    Row { at: "form", ..RMCP_ASKS },
+    Row { at: "page", ..RMCP_ASKS },
+    Row { at: "sampling", ..RMCP_ASKS },
+    Row { at: "sampling with tools", ..RMCP_ASKS },
+    Row { at: "roots", ..RMCP_ASKS },
     Row { at: "page: accept", ..RMCP_CANNOT_READ },
     Row { at: "page: decline", ..RMCP_CANNOT_READ },
     Row { at: "page: cancel", ..RMCP_CANNOT_READ },
@@ -129,6 +134,12 @@ const PYTHON_ASKS: Row = Row {
     at: "",
     what: "asks",
     why: "2.3.0: the low-level server does not hold what it needs against what its client declared (MRTR-009)",
+};
+
+const RMCP_ASKS: Row = Row {
+    sdk: Sdk::Rmcp,
+    why: "3.8.0: the server does not hold what it needs against what its client declared (MRTR-009)",
+    ..PYTHON_ASKS
 };
 
 impl Pair {
