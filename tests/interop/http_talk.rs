@@ -49,7 +49,14 @@ fn our_client_answers_over_http_and_sse() {
     }
 }
 
-// `rmcp` has no way to do this to its clients; ours does it to theirs by `test_reconnection` of `serve --everything`.
+#[test]
+fn their_clients_go_on_after_a_cut() {
+    for peer in PEERS_LEGACY {
+        Pair::over(Wire::Http, peer, Sdk::Ours, "legacy").goes_on_after_a_cut();
+    }
+}
+
+// `rmcp` has no way to do this to its clients.
 #[test]
 fn our_client_goes_on_after_a_cut() {
     for peer in [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python] {

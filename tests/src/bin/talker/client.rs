@@ -49,11 +49,8 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
     let seen = Seen { notes: Arc::default(), log: given.log.clone(), wire };
     let options = Options::new(config.limits(limits)).handler(seen.clone());
     let is_url = program.starts_with("http://");
-    let client = if is_url {
-        options.connect_url(program)
-    } else {
-        options.spawn(Program::new(program).args(args))
-    };
+    let client =
+        if is_url { options.connect_url(program) } else { options.spawn(Program::new(program).args(args)) };
     let client = client.map_err(|error| error.to_string())?;
     let peer = client.peer();
     report(&json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}));

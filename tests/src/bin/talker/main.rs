@@ -56,7 +56,8 @@ impl Given {
         let talk = serde_json::from_slice(&talk).map_err(|error| error.to_string())?;
         let (versions, part) = (VersionSet::ALL, String::new());
         let (mut http, mut sse, mut secret) = (None, false, None);
-        let mut given = Self { talk, versions, log: None, time_out: None, http: None, part, server: Vec::new() };
+        let mut given =
+            Self { talk, versions, log: None, time_out: None, http: None, part, server: Vec::new() };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match &*word {

@@ -110,10 +110,11 @@ fn router(talk: &Rc<Value>, log: &Log) -> Router {
             .unwrap_or_else(|e| RpcError::internal(e.to_string())))
     });
     router.tool_with(tool("cut"), |cx, _: Value| {
-        // Not there where the client cannot come again.
-        cx.poll_later(Some(Duration::from_millis(100)));
+        if !cx.poll_later(Some(Duration::from_millis(100))) {
+            return Err(RpcError::internal("the client cannot come again"));
+        }
         cx.sleep(Duration::from_millis(200))?;
-        Ok::<_, RpcError>("{}")
+        Ok("{}")
     });
     let later = router.later();
     router.tool_with(tool("change"), move |cx, arguments: Value| {
