@@ -141,6 +141,24 @@ fn each_message_goes_out_on_the_stream_that_it_belongs_to() {
     assert!(web.reply(a).finished && web.reply(b).finished && !web.reply(get).finished);
 }
 
+// covers: ELIC-025
+#[test]
+fn the_end_of_a_page_is_told_with_the_call_or_to_the_session() {
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let x = web.post(&[named], &legacy(2, "tools/call", ECHO));
+    let call = web.call();
+    let now = web.now;
+    assert!(web.server.engine().elicitation_complete(now, call.channel(), "page"));
+    answer(&mut web, &call);
+    let said = web.reply(x).messages();
+    assert_eq!(said[0]["method"], "notifications/elicitation/complete");
+    assert_eq!((&said[0]["params"]["elicitationId"], said.len()), (&"page".into(), 2));
+    // What a call went out on is over with it.
+    assert!(!web.server.engine().elicitation_complete(now, call.channel(), "page"));
+}
+
 // covers: HTTP-057, ELIC-001, SUB-003
 #[test]
 fn questions_go_out_with_the_call_and_answers_come_in_posts_of_their_own() {
