@@ -464,7 +464,7 @@ fn a_legacy_call_that_may_be_repeated_is() {
 // ---- sessions that are lost ----------------------------------------------------------------------------------
 
 /// The client opens another session, to where its GET stream is open
-fn renews(lone: &mut LoneHttp, asked: Asked, session: &str) {
+fn renews(lone: &mut LoneHttp, asked: &Asked, session: &str) {
     assert_eq!(asked.body["method"], "initialize");
     assert_eq!((asked.field("mcp-session-id"), asked.field("mcp-protocol-version")), (None, None));
     let body = result(&asked.body, initialized(V.as_str(), tools())).to_string();
@@ -494,7 +494,7 @@ fn a_lost_session_is_made_anew_and_what_was_not_executed_is_sent_again() {
         // What is asked for meanwhile waits.
         let third = lone.call("tools/list", &json!({}), &once());
         lone.silent();
-        renews(&mut lone, init, "two");
+        renews(&mut lone, &init, "two");
         let mut asked = lone.all_asked();
         assert_eq!(asked.len(), 3, "{asked:?}");
         for a in &asked {
@@ -560,7 +560,7 @@ fn a_new_session_is_told_what_the_old_one_knew() {
     lone.status(asked.id, 404);
     let init = lone.asked();
     lone.aborted();
-    renews(&mut lone, init, "two");
+    renews(&mut lone, &init, "two");
     let methods: Vec<String> = lone.all_asked().iter().map(|a| a.body["method"].to_string()).collect();
     for method in ["\"resources/subscribe\"", "\"logging/setLevel\"", "\"tools/call\""] {
         assert!(methods.contains(&method.to_string()), "{methods:?}");
@@ -587,7 +587,7 @@ fn what_may_have_been_executed_is_not_sent_again() {
         assert_eq!(http(lone.done(running)), HttpError::SessionLost);
         let init = lone.asked();
         lone.aborted();
-        renews(&mut lone, init, "two");
+        renews(&mut lone, &init, "two");
         lone.still();
         lone.transcript
     });
@@ -602,7 +602,7 @@ fn sessions_are_not_made_without_end() {
     lone.status(asked.id, 404);
     let init = lone.asked();
     lone.aborted();
-    renews(&mut lone, init, "two");
+    renews(&mut lone, &init, "two");
     let again = lone.posted("tools/call");
     lone.status(again.id, 404);
     assert_eq!(http(lone.done(key)), HttpError::SessionLost);

@@ -2,12 +2,14 @@
 //!
 //! What a scenario wants to see is in its name, which is in the environment, as is the revision to speak.
 
-use std::collections::BTreeMap;
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
 use std::env;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use mcp_blocking::{Client, ClientHandler, Error};
 use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, GetPromptParams, Map, ReadResourceParams};
@@ -18,7 +20,7 @@ use mcp_proto::{
 
 use serde_json::{Value, json};
 
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Outcome = Result<(), Box<dyn core::error::Error>>;
 
 /// Fills forms in with what stands in them
 struct Willing;
@@ -125,9 +127,8 @@ fn run(scenario: &str, url: &str) -> Outcome {
 
 /// Reads what a server without a good token refers to, and finds that it is not to be trusted
 fn stop_before_the_flow(flow: &str, url: &str) -> Outcome {
-    let error = match connect(url).and_then(|mut client| client.list_tools()) {
-        Ok(_) => return Err("nothing was asked for".into()),
-        Err(error) => error,
+    let Err(error) = connect(url).and_then(|mut client| client.list_tools()) else {
+        return Err("nothing was asked for".into());
     };
     let answer = refusal(&error).ok_or_else(|| format!("no challenge: {error}"))?;
     let challenge = answer.challenges.iter().find(|c| c.is_bearer()).ok_or("no bearer challenge")?;
@@ -163,7 +164,7 @@ fn refusal(error: &Error) -> Option<&HttpAnswer> {
 }
 
 /// Reads a document by the oldest way there is: whatever comes until the connection ends
-fn get(url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+fn get(url: &str) -> Result<Value, Box<dyn core::error::Error>> {
     let rest = url.strip_prefix("http://").ok_or("not http")?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let mut stream = TcpStream::connect(authority)?;
