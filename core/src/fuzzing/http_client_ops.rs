@@ -192,9 +192,7 @@ impl Play {
     fn answer_input(&mut self, dice: &mut Dice<'_>) {
         let Some(id) = self.inputs.pop() else { return };
         let engine = self.client.engine();
-        if dice.flag() {
-            let _ = engine.refuse(self.now, id, &RpcError::internal("no"));
-        } else if engine.answer(self.now, id, &BTreeMap::from([("action", "decline")])).is_err() {
+        if dice.flag() || engine.answer(self.now, id, &BTreeMap::from([("action", "decline")])).is_err() {
             let _ = engine.refuse(self.now, id, &RpcError::internal("no"));
         }
     }

@@ -54,7 +54,10 @@ impl Default for News {
 
 /// Requests that wait for a free place, with their ids; nothing at all most of the time
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Option<Box<(VecDeque<(RequestId, Bytes)>, Budget)>>);
+pub(super) struct Waiting(Option<Box<(Requests, Budget)>>);
+
+/// Requests, each with its message
+type Requests = VecDeque<(RequestId, Bytes)>;
 
 impl Waiting {
     pub(super) fn len(&self) -> usize {
