@@ -42,9 +42,6 @@ impl Counting {
     }
 }
 
-/// Who stands in the conversations where ours is to be tested; see `http_talk`.
-const OURS: Sdk = Sdk::Typescript2;
-
 /// A request of the modern era, and the events or lines of its answer as they come.
 struct Exchange {
     lines: BufReader<TcpStream>,
@@ -197,9 +194,9 @@ fn whole_conversations_pass() {
     }
     // Forms in many rounds, each of which is answered by the other instance; and a session with all that it is told.
     for client in [Sdk::Typescript2, Sdk::Python] {
-        Pair::over(Wire::Proxy, client, OURS, "modern").talks_through_a_proxy();
+        Pair::over(Wire::Proxy, client, Sdk::Ours, "modern").talks_through_a_proxy();
     }
     for client in [Sdk::Typescript1, Sdk::Python] {
-        Pair::over(Wire::Proxy, client, OURS, "legacy").talks_through_a_proxy();
+        Pair::over(Wire::Proxy, client, Sdk::Ours, "legacy").talks_through_a_proxy();
     }
 }

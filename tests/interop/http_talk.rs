@@ -2,19 +2,6 @@
 
 use crate::talk::{Pair, Sdk, Wire};
 
-/// Who stands where ours is to be tested.
-///
-/// `Sdk::Ours` as soon as `talker` speaks HTTP. As a server it is given `--http 0`, with `--sse` for the transport of
-/// 2024-11-05 and `--secret HEX` where several instances read what one has sealed; it prints its URL on stderr and ends in
-/// good order when its input does. As a client it is given a URL in place of a command, `--sse` likewise, and
-/// `--revision R` for another than the newest of the era.
-const fn ours(era: &'static str) -> Sdk {
-    match era.as_bytes() {
-        b"modern" => Sdk::Typescript2,
-        _ => Sdk::Typescript1,
-    }
-}
-
 const PEERS_LEGACY: [Sdk; 4] = [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python, Sdk::Rmcp];
 const PEERS_MODERN: [Sdk; 3] = [Sdk::Typescript2, Sdk::Python, Sdk::Rmcp];
 /// Those that still have the transport of 2024-11-05 on both sides; the newer TypeScript SDK has the client alone.
@@ -23,50 +10,57 @@ const PEERS_SSE: [Sdk; 2] = [Sdk::Typescript1, Sdk::Python];
 #[test]
 fn our_server_asks_legacy_clients_over_http() {
     for peer in PEERS_LEGACY {
-        Pair::over(Wire::Http, peer, ours("legacy"), "legacy").talks();
+        Pair::over(Wire::Http, peer, Sdk::Ours, "legacy").talks();
     }
 }
 
 #[test]
 fn our_server_asks_modern_clients_over_http() {
     for peer in PEERS_MODERN {
-        Pair::over(Wire::Http, peer, ours("modern"), "modern").talks();
+        Pair::over(Wire::Http, peer, Sdk::Ours, "modern").talks();
     }
 }
 
 #[test]
 fn our_client_answers_legacy_servers_over_http() {
     for peer in PEERS_LEGACY {
-        Pair::over(Wire::Http, ours("legacy"), peer, "legacy").talks();
+        Pair::over(Wire::Http, Sdk::Ours, peer, "legacy").talks();
     }
 }
 
 #[test]
 fn our_client_answers_modern_servers_over_http() {
     for peer in PEERS_MODERN {
-        Pair::over(Wire::Http, ours("modern"), peer, "modern").talks();
+        Pair::over(Wire::Http, Sdk::Ours, peer, "modern").talks();
     }
 }
 
 #[test]
 fn our_server_asks_over_http_and_sse() {
     for peer in [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python] {
-        Pair::over(Wire::Sse, peer, ours("legacy"), "legacy").talks();
+        Pair::over(Wire::Sse, peer, Sdk::Ours, "legacy").talks();
     }
 }
 
 #[test]
 fn our_client_answers_over_http_and_sse() {
     for peer in PEERS_SSE {
-        Pair::over(Wire::Sse, ours("legacy"), peer, "legacy").talks();
+        Pair::over(Wire::Sse, Sdk::Ours, peer, "legacy").talks();
     }
 }
 
-// `rmcp` has no way to do this to its clients; ours does it to theirs by `test_reconnection` of `serve --everything`.
+#[test]
+fn their_clients_go_on_after_a_cut() {
+    for peer in PEERS_LEGACY {
+        Pair::over(Wire::Http, peer, Sdk::Ours, "legacy").goes_on_after_a_cut();
+    }
+}
+
+// `rmcp` has no way to do this to its clients.
 #[test]
 fn our_client_goes_on_after_a_cut() {
     for peer in [Sdk::Typescript1, Sdk::Typescript2, Sdk::Python] {
-        Pair::over(Wire::Http, ours("legacy"), peer, "legacy").goes_on_after_a_cut();
+        Pair::over(Wire::Http, Sdk::Ours, peer, "legacy").goes_on_after_a_cut();
     }
 }
 
@@ -74,8 +68,8 @@ fn our_client_goes_on_after_a_cut() {
 fn older_revisions_over_http() {
     for revision in ["2025-03-26", "2025-06-18"] {
         for peer in PEERS_LEGACY {
-            Pair::over(Wire::Http, peer, ours("legacy"), "legacy").at(revision).talks_a_little();
-            Pair::over(Wire::Http, ours("legacy"), peer, "legacy").at(revision).talks_a_little();
+            Pair::over(Wire::Http, peer, Sdk::Ours, "legacy").at(revision).talks_a_little();
+            Pair::over(Wire::Http, Sdk::Ours, peer, "legacy").at(revision).talks_a_little();
         }
     }
 }
@@ -83,7 +77,7 @@ fn older_revisions_over_http() {
 #[test]
 fn the_oldest_revision_over_http_and_sse() {
     for peer in PEERS_SSE {
-        Pair::over(Wire::Sse, peer, ours("legacy"), "legacy").at("2024-11-05").talks_a_little();
-        Pair::over(Wire::Sse, ours("legacy"), peer, "legacy").at("2024-11-05").talks_a_little();
+        Pair::over(Wire::Sse, peer, Sdk::Ours, "legacy").at("2024-11-05").talks_a_little();
+        Pair::over(Wire::Sse, Sdk::Ours, peer, "legacy").at("2024-11-05").talks_a_little();
     }
 }

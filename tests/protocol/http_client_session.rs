@@ -523,6 +523,36 @@ fn a_lost_session_is_made_anew_and_what_was_not_executed_is_sent_again() {
     });
 }
 
+#[test]
+fn calls_wait_until_the_server_knows_the_level_of_logging() {
+    let said = |lone: &mut LoneHttp| {
+        lone.client.engine().set_log_level(lone.now, Some(LoggingLevel::Error)).expect("logging");
+        let level = lone.posted("logging/setLevel");
+        let key = lone.call("tools/list", &json!({}), &once());
+        lone.silent();
+        (level, key)
+    };
+    let answered = |lone: &mut LoneHttp, key| {
+        let asked = lone.posted("tools/list");
+        lone.json(asked.id, 200, &result(&asked.body, json!({"tools": []})));
+        assert!(lone.done(key).is_ok());
+    };
+    // Each message goes its own way over HTTP: one that is sent later may be there first.
+    let mut lone = lone(Chunker::Whole);
+    lone.with_stream(V, Some("one"), tools());
+    let (level, key) = said(&mut lone);
+    lone.json(level.id, 200, &result(&level.body, json!({})));
+    answered(&mut lone, key);
+    // However it ends.
+    let (level, key) = said(&mut lone);
+    lone.status(level.id, 500);
+    answered(&mut lone, key);
+    // For ever it is not waited for.
+    let (_, key) = said(&mut lone);
+    lone.pass(secs(2));
+    answered(&mut lone, key);
+}
+
 // covers: HTTP-072
 #[test]
 fn a_new_session_is_told_what_the_old_one_knew() {

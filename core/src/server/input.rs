@@ -436,9 +436,12 @@ impl Engine {
     /// Tells a client that an interaction by a web page is over (2025-11-25 alone; ELIC-025, ELIC-026)
     ///
     /// `id` is the `elicitationId` of a request that this very client was sent. Other revisions have no such news: false.
+    /// Over HTTP the channel of a call is over when the call is; that of
+    /// [`SessionOpened`](super::Event::SessionOpened) stays.
     pub fn elicitation_complete(&mut self, now: Instant, channel: ChannelId, id: &str) -> bool {
         self.link.tick(now);
-        let session = self.link.channels.get(channel.0).and_then(|c| c.extra.session.as_ref());
+        let home = self.link.home(channel.0);
+        let session = self.link.channels.get(home).and_then(|c| c.extra.session.as_ref());
         if session.is_none_or(|s| s.version != Version::V2025_11_25) {
             return false;
         }

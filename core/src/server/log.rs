@@ -79,6 +79,8 @@ impl Engine {
         data: &T,
     ) -> Result<Sent, UseError> {
         self.link.tick(now);
+        // What belongs to no call goes out on the session's own stream.
+        let channel = ChannelId(self.link.home(channel.0));
         let severity = self.loggable(level)?;
         if severity < self.session_threshold(channel.0) {
             return Ok(Sent::Dropped);

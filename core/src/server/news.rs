@@ -63,6 +63,14 @@ impl Engine {
         }
     }
 
+    /// Ends every `subscriptions/listen` of all channels in good order, as [`end_subscriptions`](Self::end_subscriptions)
+    /// does those of one; over HTTP each is a channel of its own
+    pub fn end_all_subscriptions(&mut self, now: Instant) {
+        for channel in self.link.open_channels() {
+            self.end_subscriptions(now, ChannelId(channel));
+        }
+    }
+
     /// The result, and the notification that the cancellation page asks for on streams (DEC-002, SUB-021)
     fn say_farewell(&mut self, channel: Key, id: &RequestId) {
         self.link.send(channel, |out| {

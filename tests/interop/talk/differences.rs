@@ -15,7 +15,8 @@ pub(super) struct Row {
     /// subscriptions in good order only together with the connection; `asks`:
     /// the server asks for what its client did not declare; `stays asked`: the client is not told that a question is
     /// given up together with the call that it belongs to; `cannot read`: the client fails on a question; `keeps the
-    /// id`: the server's question has an id that the era does not have
+    /// id`: the server's question has an id that the era does not have; `cancels twice`: the client sends a cancellation
+    /// for what it ends by hanging up
     what: &'static str,
     pub(super) why: &'static str,
 }
@@ -91,6 +92,33 @@ const DIFFERENCES: &[Row] = &[
         why: "2.3.0: it takes back its question, or ends a subscription, on a pipe that nobody reads any more",
     },
     Row {
+        sdk: Sdk::Typescript2,
+        role: "client",
+        era: Some("modern"),
+        wire: Some(Wire::Http),
+        at: "unsubscribe",
+        what: "cancels twice",
+        why: "2.4.0: it hangs up on the subscription, and sends the cancellation that stdio has (CANC-016)",
+    },
+    Row {
+        sdk: Sdk::Rmcp,
+        role: "client",
+        era: Some("legacy"),
+        wire: Some(Wire::Http),
+        at: "given up by the client",
+        what: "stays asked",
+        why: "3.8.0: it reads no more of the stream of a call that it gives up, which is where it is told",
+    },
+    Row {
+        sdk: Sdk::Rmcp,
+        role: "client",
+        era: Some("modern"),
+        wire: None,
+        at: "given up by the client",
+        what: "stays asked",
+        why: "3.8.0: who is asked on behalf of a call is not told when that is given up",
+    },
+    Row {
         sdk: Sdk::Rmcp,
         role: "client",
         era: Some("modern"),
@@ -99,6 +127,11 @@ const DIFFERENCES: &[Row] = &[
         what: "cannot",
         why: "3.8.0: the revision has no news of roots (ROOT-004)",
     },
+    Row { at: "form", ..RMCP_ASKS },
+    Row { at: "page", ..RMCP_ASKS },
+    Row { at: "sampling", ..RMCP_ASKS },
+    Row { at: "sampling with tools", ..RMCP_ASKS },
+    Row { at: "roots", ..RMCP_ASKS },
     Row { at: "page: accept", ..RMCP_CANNOT_READ },
     Row { at: "page: decline", ..RMCP_CANNOT_READ },
     Row { at: "page: cancel", ..RMCP_CANNOT_READ },
@@ -129,6 +162,12 @@ const PYTHON_ASKS: Row = Row {
     at: "",
     what: "asks",
     why: "2.3.0: the low-level server does not hold what it needs against what its client declared (MRTR-009)",
+};
+
+const RMCP_ASKS: Row = Row {
+    sdk: Sdk::Rmcp,
+    why: "3.8.0: the server does not hold what it needs against what its client declared (MRTR-009)",
+    ..PYTHON_ASKS
 };
 
 impl Pair {

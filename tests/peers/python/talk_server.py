@@ -248,8 +248,16 @@ async def roots_changed(_: Any, __: Any) -> None:
     log(event="notification", method="notifications/roots/list_changed")
 
 
+class Telling(Server[Any]):
+    """Says that it tells of changes; over HTTP nobody is asked for the options."""
+
+    def create_initialization_options(self, *_: Any, **__: Any) -> Any:
+        told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(told)
+
+
 async def main() -> None:
-    server = Server(
+    server = Telling(
         "talk-server",
         version="2.3.0",
         on_call_tool=call_tool,
@@ -265,8 +273,7 @@ async def main() -> None:
         on_subscriptions_listen=listening,
     )
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="talk-server"))
-    told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-    options = server.create_initialization_options(told)
+    options = server.create_initialization_options()
     try:
         if given.http is not None:
             await host(server, given.http, sse=given.sse, options=options)

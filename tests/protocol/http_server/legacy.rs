@@ -150,7 +150,10 @@ fn each_message_goes_out_on_the_stream_that_it_belongs_to() {
     web.server.engine().progress(now, call_b.id(), Progress::new(1.0)).expect("open");
     web.server.engine().log(now, call_a.id(), &LoggingLevel::Info, None, "of a").expect("open");
     assert_eq!(web.server.engine().publish(now, &Change::Tools), 1);
-    web.server.engine().log_session(now, call_a.channel(), &LoggingLevel::Info, None, "of none").ok();
+    web.server
+        .engine()
+        .log_session(now, call_a.channel(), &LoggingLevel::Info, None, "of none")
+        .expect("sent");
     web.pull();
     answer(&mut web, &call_a);
     answer(&mut web, &call_b);
@@ -164,8 +167,26 @@ fn each_message_goes_out_on_the_stream_that_it_belongs_to() {
     assert_eq!(says(a)[0], "notifications/message");
     assert_eq!(says(a).last().map(String::as_str), Some("2"));
     assert_eq!(says(b), ["notifications/progress", "3"]);
-    assert_eq!(says(get), ["notifications/tools/list_changed"]);
+    assert_eq!(says(get), ["notifications/tools/list_changed", "notifications/message"]);
     assert!(web.reply(a).finished && web.reply(b).finished && !web.reply(get).finished);
+}
+
+// covers: ELIC-025
+#[test]
+fn the_end_of_a_page_is_told_with_the_call_or_to_the_session() {
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let x = web.post(&[named], &legacy(2, "tools/call", ECHO));
+    let call = web.call();
+    let now = web.now;
+    assert!(web.server.engine().elicitation_complete(now, call.channel(), "page"));
+    answer(&mut web, &call);
+    let said = web.reply(x).messages();
+    assert_eq!(said[0]["method"], "notifications/elicitation/complete");
+    assert_eq!((&said[0]["params"]["elicitationId"], said.len()), (&"page".into(), 2));
+    // What a call went out on is over with it.
+    assert!(!web.server.engine().elicitation_complete(now, call.channel(), "page"));
 }
 
 // covers: HTTP-018, HTTP-057

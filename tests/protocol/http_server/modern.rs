@@ -341,6 +341,28 @@ fn a_subscription_is_a_stream_until_either_side_ends_it() {
     assert_eq!(web.server.exchanges(), 0);
 }
 
+// covers: SUB-013, SUB-014
+#[test]
+fn all_subscriptions_can_be_ended_while_calls_go_on() {
+    let mut web = web(Config::new());
+    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
+    let listen = |id| modern(id, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let (a, b) = (web.post(&fields, &listen(1)), web.post(&fields, &listen(2)));
+    let x = web.post(&CALL, &modern(3, "tools/call", ECHO));
+    let call = web.call();
+    web.server.engine().end_all_subscriptions(web.now);
+    web.pull();
+    for (x, id) in [(a, 1), (b, 2)] {
+        let last = web.reply(x).messages().pop().expect("messages");
+        assert!(web.reply(x).finished);
+        assert_eq!((&last["id"], &last["result"]["resultType"]), (&id.into(), &"complete".into()));
+    }
+    assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 0);
+    assert!(!web.reply(x).finished);
+    answer(&mut web, &call);
+    assert!(web.reply(x).finished);
+}
+
 // covers: VER-032, VER-033, ERR-006, VER-036 (the second half)
 #[test]
 fn an_older_client_at_a_modern_server_is_told_what_is_spoken() {

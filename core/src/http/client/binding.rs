@@ -362,6 +362,7 @@ impl Client {
     /// Takes an exchange out of the table; whoever speaks HTTP is not told
     pub(super) fn remove(&mut self, key: Key) -> Option<Exchange> {
         let x = self.exchanges.remove(key)?;
+        self.ended(&x);
         if self.asked == Some(key) {
             self.asked = None;
             self.challenges.clear();
@@ -388,6 +389,7 @@ impl Client {
         };
         let taken = core::mem::replace(x, rest);
         self.arm(until, Timer::Exchange(key));
+        self.ended(&taken);
         Some(taken)
     }
 

@@ -153,7 +153,7 @@ impl Config {
         self
     }
 
-    /// How long calls wait at most for that stream to be open (default 2 s)
+    /// How long calls wait at most for that stream to be open, or for a level of logging to be set (default 2 s)
     #[must_use]
     pub const fn listen_wait(mut self, wait: Duration) -> Self {
         self.listen_wait = wait;

@@ -118,6 +118,8 @@ pub(super) enum Method {
     CallTool,
     /// `subscriptions/listen`
     Listen,
+    /// `logging/setLevel`
+    Level,
     Other,
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::binding::Client;
 use super::exchange::{Action, Exchange, ExchangeId, Method, Open, Phase, Tries, What};
+use super::session::Gate;
 use crate::head::Fields;
 use crate::http::fields;
 use crate::json::{object_members, string};
@@ -91,6 +92,7 @@ impl Client {
                     vocab::TOOLS_LIST => Method::ListTools,
                     vocab::TOOLS_CALL => Method::CallTool,
                     vocab::SUBSCRIBE => Method::Listen,
+                    vocab::SET_LEVEL => Method::Level,
                     _ => Method::Other,
                 };
                 What::Call { id, method }
@@ -105,6 +107,8 @@ impl Client {
             }
             What::Call { method: Method::Probe, .. } => self.session.probed = true,
             What::Message { initialized: true } => self.session.begin_gate(),
+            // Each message goes its own way: a call that is sent next could be there first.
+            What::Call { method: Method::Level, .. } => self.gate_for(Gate::Level),
             _ => {}
         }
         self.open(what, message, tries);

@@ -34,6 +34,8 @@ pub(super) enum Gate {
     Initialized,
     /// The GET stream is to be open first, or refused
     Listening,
+    /// The server is to know first which level of logging is wanted
+    Level,
     /// There is no session at the moment
     Renewing,
 }
@@ -131,11 +133,19 @@ impl Client {
     }
 
     /// Lets nothing go out for a while at most
-    pub(super) fn gate_for_listening(&mut self) {
+    pub(super) fn gate_for(&mut self, gate: Gate) {
         let until = self.now + self.config.listen_wait;
-        self.session.gate = Gate::Listening;
+        self.session.gate = gate;
         self.session.gate_until = Some(until);
         self.arm(until, Timer::Gate);
+    }
+
+    /// An exchange is over: what had to wait for it goes out
+    pub(super) fn ended(&mut self, x: &Exchange) {
+        let is_level = matches!(x.what, What::Call { method: Method::Level, .. });
+        if is_level && self.session.gate == Gate::Level {
+            self.open_gate();
+        }
     }
 
     // ---- loss ------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ impl Client {
         if !self.config.listen || self.session.post_to.is_some() || !self.is_legacy() {
             return self.open_gate();
         }
-        self.gate_for_listening();
+        self.gate_for(Gate::Listening);
         self.open(What::Stream, Bytes::new(), Tries::default());
     }
 

@@ -48,7 +48,10 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
     let wire = Arc::new(Lines::wire(given.log.as_deref(), "client")?);
     let seen = Seen { notes: Arc::default(), log: given.log.clone(), wire };
     let options = Options::new(config.limits(limits)).handler(seen.clone());
-    let client = options.spawn(Program::new(program).args(args)).map_err(|error| error.to_string())?;
+    let is_url = program.starts_with("http://");
+    let client =
+        if is_url { options.connect_url(program) } else { options.spawn(Program::new(program).args(args)) };
+    let client = client.map_err(|error| error.to_string())?;
     let peer = client.peer();
     report(&json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}));
     let mut session = Session { client, seen, subscription: None };
@@ -62,7 +65,8 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
     let Session { client, .. } = session;
     let ended = client.close().map_err(|error| error.to_string())?;
     let by_itself = ended.and_then(|ended| ended.status).is_some_and(|status| status.success());
-    report(&json!({"step": "end", "by-itself": by_itself}));
+    // A server that was not started here does not end with this client.
+    report(&if is_url { json!({"step": "end"}) } else { json!({"step": "end", "by-itself": by_itself}) });
     Ok(())
 }
 

@@ -11,13 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mcp_proto::tap::{self, TapRecord};
-use mcp_proto::{Limits, VersionSet};
+use mcp_proto::{Limits, Version, VersionSet};
 use serde_json::Value;
 
 const USAGE: &str = "\
 usage:
-  talker serve TALK [--era modern|legacy] [--log FILE] [--time-out MS]
-  talker client TALK --part NAME[,NAME...] --era modern|legacy [--log FILE] -- SERVER [ARGS...]
+  talker serve TALK [--era modern|legacy] [--log FILE] [--time-out MS] [--http PORT [--sse] [--secret HEX]]
+  talker client TALK --part NAME[,NAME...] --era modern|legacy [--revision R] [--log FILE] -- SERVER [ARGS...]
+  talker client ... -- URL
+
+A server with --http (0 for any port that is free) says on stderr where it listens, with --sse where the transport of
+2024-11-05 is, and ends when its input does; what one instance has sealed, another one of the same --secret can open. A
+client finds out by itself which transport is at a URL.
 
 TALK is tests/peers/talk.json. A server appends what only it can see to FILE, one JSON line each; a client reads there
 what its server saw. A client writes what came of its steps to stdout, one JSON line each. Messages are written to files
@@ -31,8 +36,17 @@ struct Given {
     versions: VersionSet,
     log: Option<PathBuf>,
     time_out: Option<u64>,
+    http: Option<Http>,
     part: String,
     server: Vec<String>,
+}
+
+/// Where a server is reached that does not serve its stdin
+struct Http {
+    port: u16,
+    /// The transport of 2024-11-05
+    sse: bool,
+    secret: Option<[u8; 32]>,
 }
 
 impl Given {
@@ -41,7 +55,9 @@ impl Given {
         let talk = fs::read(&talk).map_err(|error| format!("{talk}: {error}"))?;
         let talk = serde_json::from_slice(&talk).map_err(|error| error.to_string())?;
         let (versions, part) = (VersionSet::ALL, String::new());
-        let mut given = Self { talk, versions, log: None, time_out: None, part, server: Vec::new() };
+        let (mut http, mut sse, mut secret) = (None, false, None);
+        let mut given =
+            Self { talk, versions, log: None, time_out: None, http: None, part, server: Vec::new() };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match &*word {
@@ -52,6 +68,14 @@ impl Given {
                         other => return Err(format!("no era {other}")),
                     }
                 }
+                "--revision" => {
+                    let revision = value()?;
+                    let version = Version::from_name(&revision).ok_or("no such revision")?;
+                    given.versions = VersionSet::only(version);
+                }
+                "--http" => http = Some(value()?.parse().map_err(|_| "not a port")?),
+                "--sse" => sse = true,
+                "--secret" => secret = Some(key(&value()?)?),
                 "--log" => given.log = Some(value()?.into()),
                 "--time-out" => given.time_out = Some(value()?.parse().map_err(|_| "not a number")?),
                 "--part" => given.part = value()?,
@@ -59,8 +83,19 @@ impl Given {
                 other => return Err(format!("what is {other}?")),
             }
         }
+        given.http = http.map(|port| Http { port, sse, secret });
         Ok(given)
     }
+}
+
+/// 32 bytes in hexadecimal digits
+fn key(hex: &str) -> Result<[u8; 32], String> {
+    let pairs = hex.as_bytes().chunks(2).map(|pair| {
+        let pair = core::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    let bytes: Option<Vec<u8>> = pairs.collect();
+    bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| "not 32 bytes in hexadecimal digits".into())
 }
 
 /// Limits under which everything that passes is shown

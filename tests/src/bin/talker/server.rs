@@ -1,21 +1,29 @@
 //! The server: each tool asks what `talk.json` says, and gives back what it was told
 
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
+use std::io::{self, Write};
+use std::thread;
+use std::time::SystemTime;
 
-use mcp_blocking::{Answered, Call, Cx, Failure, Handler, Later, NoAnswer, Router, serve_stdio};
+use mcp_blocking::{
+    Answered, Call, Cx, Error, Failure, Handler, HttpServer, Later, NoAnswer, Router, serve_stdio,
+};
 use mcp_proto::model::{
     ElicitParams, ElicitResult, ElicitUrlParams, InputRequest, InputResponse, LoggingLevel, Prompt, Resource,
     Tool,
 };
 use mcp_proto::router::Kind;
-use mcp_proto::server::{Event, Notification};
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{Config, Event, Notification};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{CallError, Capability, Change, RawJson, RpcError};
+use mcp_proto::{Anchor, CallError, Capability, Change, Instant, RawJson, RpcError, http};
 use serde_json::{Map, Value, json};
 
-use crate::{Given, Lines, watched};
+use crate::{Given, Http, Lines, watched};
 
 pub(crate) fn serve(given: Given) -> Result<(), String> {
     let log = Log(Rc::new(Lines::open(given.log.as_deref())?));
@@ -27,10 +35,47 @@ pub(crate) fn serve(given: Given) -> Result<(), String> {
     }
     let config = router.config().map_err(|error| error.to_string())?;
     let config = config.versions(given.versions).limits(limits);
-    let served = serve_stdio(config, Watched { router, log: log.clone(), wire });
+    let watched = Watched { router, log: log.clone(), wire };
+    let served = match &given.http {
+        Some(http) => serve_http(http, config, watched),
+        None => serve_stdio(config, watched),
+    };
     log.note(&json!({"event": "end", "ok": served.is_ok()}));
     served.map_err(|error| error.to_string())
 }
+
+/// Until stdin ends
+fn serve_http(http: &Http, mut config: Config, watched: Watched) -> Result<(), Error> {
+    if let Some(secret) = http.secret {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        // The server's time begins when it does.
+        config = config.seal(Keys::new(secret), Anchor::new(Instant::ZERO, unix));
+    }
+    let mut paths = http::server::Config::new();
+    if http.sse {
+        paths = paths.http_sse(SSE_PATH, "/messages");
+    }
+    let path = if http.sse { SSE_PATH } else { paths.get_path() }.to_owned();
+    let mut server = HttpServer::bind(("127.0.0.1", http.port), config, paths, watched)?;
+    let address = server.address().map_err(Error::Io)?;
+    let _ = writeln!(io::stderr(), "listening at http://{address}{path}");
+    let ended = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&ended);
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        tell.store(true, Ordering::Relaxed);
+    });
+    while !ended.load(Ordering::Relaxed) {
+        server.poll(A_WHILE)?;
+    }
+    server.shutdown(A_WHILE);
+    while server.poll(A_WHILE)? {}
+    Ok(())
+}
+
+const SSE_PATH: &str = "/sse";
+/// How long it may take to notice the end of stdin, and then to say the last words
+const A_WHILE: Duration = Duration::from_millis(50);
 
 fn router(talk: &Rc<Value>, log: &Log) -> Router {
     let mut router = Router::new("talker", "1.0");
@@ -63,6 +108,13 @@ fn router(talk: &Rc<Value>, log: &Log) -> Router {
         let page: ElicitUrlParams = serde_json::from_str(&page).expect("a page");
         Err(RpcError::url_elicitation_required(vec![page])
             .unwrap_or_else(|e| RpcError::internal(e.to_string())))
+    });
+    router.tool_with(tool("cut"), |cx, _: Value| {
+        if !cx.poll_later(Some(Duration::from_millis(100))) {
+            return Err(RpcError::internal("the client cannot come again"));
+        }
+        cx.sleep(Duration::from_millis(200))?;
+        Ok("{}")
     });
     let later = router.later();
     router.tool_with(tool("change"), move |cx, arguments: Value| {
@@ -183,8 +235,8 @@ fn change(cx: &mut Cx<'_>, later: &Later, arguments: &Value) -> &'static str {
             router.core().remove(Kind::Resource, "note://new");
         }),
         "end" => {
-            let (now, channel) = (cx.now(), cx.call().channel());
-            cx.engine().end_subscriptions(now, channel);
+            let now = cx.now();
+            cx.engine().end_all_subscriptions(now);
         }
         "prompts" => _ = cx.publish(&Change::Prompts),
         uri => _ = cx.publish(&Change::Resource(uri.into())),
@@ -231,6 +283,10 @@ impl Handler for Watched {
             self.log.note(&json!({"event": "cancelled", "reason": format!("{reason:?}")}));
         }
         self.router.event(event);
+    }
+
+    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        self.router.tools(tell);
     }
 }
 
