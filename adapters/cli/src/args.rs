@@ -287,7 +287,7 @@ pub(crate) struct ServeHttp {
     /// Answer to this name, too, besides those of this machine: example.com or example.com:8080 (may be repeated)
     #[arg(long, value_name = "HOST", requires = "address")]
     pub(crate) allow_host: Vec<String>,
-    /// Let in pages of this origin, too, and let them read answers: https://app.example.com (may be repeated)
+    /// Let in pages of this origin, too, and let them read answers; it begins with its scheme (may be repeated)
     #[arg(long, value_name = "ORIGIN", requires = "address")]
     pub(crate) allow_origin: Vec<String>,
 }
