@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 use std::{fs, thread};
 
-use crate::run::DEADLINE;
+use crate::run::{DEADLINE, signal_tree};
 
 /// How long a server may take to end when it is told to.
 const END: Duration = Duration::from_secs(10);
@@ -102,18 +102,7 @@ impl Hosted {
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.child.id();
-        let mut killer = if cfg!(windows) {
-            let mut killer = Command::new("taskkill");
-            killer.args(["/F", "/T", "/PID", &pid.to_string()]);
-            killer
-        } else {
-            let mut killer = Command::new("kill");
-            killer.args([signal, "--", &format!("-{pid}")]);
-            killer
-        };
-        // Gone already is as good.
-        let _ = killer.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        signal_tree(self.child.id(), signal);
     }
 }
 

@@ -130,16 +130,21 @@ fn taken(kept: &Mutex<Vec<u8>>) -> String {
 }
 
 fn kill_tree(pid: u32) {
+    signal_tree(pid, "-KILL");
+}
+
+/// Sends a signal to a process and those that it has started; where there are no signals they are ended.
+pub(crate) fn signal_tree(pid: u32, signal: &str) {
     let mut killer = if cfg!(windows) {
         let mut killer = Command::new("taskkill");
         killer.args(["/F", "/T", "/PID", &pid.to_string()]);
         killer
     } else {
         let mut killer = Command::new("kill");
-        killer.args(["-KILL", "--", &format!("-{pid}")]);
+        killer.args([signal, "--", &format!("-{pid}")]);
         killer
     };
-    // The test fails either way; that the leftovers are gone is only tidiness.
+    // Gone already is as good.
     let _ = killer.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 

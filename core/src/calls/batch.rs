@@ -100,7 +100,7 @@ impl<X: Side> Link<X> {
         }
         let Some(batch) = self.batches.remove(key) else { return };
         if let Some(c) = self.channels.get_mut(batch.channel) {
-            c.extra.ended(batch.channel, &mut self.shared);
+            c.extra.ended(&mut self.shared);
         }
         if !batch.out.is_empty() {
             self.send(batch.channel, |out| {

@@ -262,7 +262,7 @@ impl<X: Side> Link<X> {
     pub(crate) fn sent(&mut self, channel: Key, mark: usize) {
         let Some(c) = self.channels.get_mut(channel) else { return };
         c.outbox.wrote(mark);
-        c.extra.sent(channel, &mut self.shared);
+        c.extra.sent(&mut self.shared);
         if let Some(tap) = &mut self.tap {
             let message = c.outbox.tail().get(mark..).unwrap_or_default();
             tap.record(self.now, Direction::Out, ChannelId(channel), message);

@@ -19,13 +19,13 @@ pub(crate) trait Side {
     fn begun(&mut self) {}
 
     /// … and has been answered, or will not be
-    fn ended(&mut self, _key: Key, _shared: &mut Self::Shared) {}
+    fn ended(&mut self, _shared: &mut Self::Shared) {}
 
     /// An answer was an error
     fn failed(&mut self, _code: i64) {}
 
     /// A message was appended
-    fn sent(&mut self, _key: Key, _shared: &mut Self::Shared) {}
+    fn sent(&mut self, _shared: &mut Self::Shared) {}
 }
 
 impl Side for () {

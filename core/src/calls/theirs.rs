@@ -48,7 +48,7 @@ impl<X: Side> Link<X> {
             None => self.inbound.calls.remove(key),
         };
         if let Some(c) = self.channels.get_mut(stream) {
-            c.extra.ended(stream, &mut self.shared);
+            c.extra.ended(&mut self.shared);
         }
         self.sweep();
         record

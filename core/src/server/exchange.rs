@@ -177,9 +177,4 @@ impl Engine {
         let stream = self.link.inbound.calls.get(call.0)?.channel;
         self.link.channels.get(stream)?.extra.stream.owner
     }
-
-    /// Whether a method is one that an older client opens a session with
-    pub(crate) fn is_handshake(method: &str) -> bool {
-        method == crate::vocab::INITIALIZE
-    }
 }

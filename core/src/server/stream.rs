@@ -43,9 +43,9 @@ impl Side for Extra {
         self.stream.open += 1;
     }
 
-    fn ended(&mut self, key: Key, ready: &mut Ready) {
+    fn ended(&mut self, ready: &mut Ready) {
         self.stream.open = self.stream.open.saturating_sub(1);
-        self.sent(key, ready);
+        self.sent(ready);
     }
 
     fn failed(&mut self, code: i64) {
@@ -53,7 +53,7 @@ impl Side for Extra {
         self.stream.code = i32::try_from(code).unwrap_or(-1);
     }
 
-    fn sent(&mut self, _: Key, ready: &mut Ready) {
+    fn sent(&mut self, ready: &mut Ready) {
         if let Some(owner) = self.stream.owner {
             if !core::mem::replace(&mut self.stream.marked, true) {
                 ready.0.push_back(owner);
@@ -71,7 +71,7 @@ impl Engine {
     /// Says that nothing more comes on a stream
     pub(super) fn stream_over(&mut self, key: Key) {
         if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.sent(key, &mut self.link.shared);
+            c.extra.sent(&mut self.link.shared);
         }
     }
 

@@ -43,6 +43,18 @@ const listen = async (server, port, path, closing) => {
 
 const nothing = (response, status) => response.writeHead(status).end();
 
+/** A transport of either generation that is among `sessions` for as long as its session lives. */
+const sessioned = (Transport, sessions, retry) => {
+    const transport = new Transport({
+        sessionIdGenerator: randomUUID,
+        eventStore: new Events(),
+        retryInterval: retry,
+        onsessioninitialized: (opened) => void sessions.set(opened, transport),
+        onsessionclosed: (closed) => void sessions.delete(closed),
+    });
+    return transport;
+};
+
 /**
  * Hosts servers of the first generation, one for each session.
  *
@@ -74,13 +86,7 @@ export const hostV1 = async (build, port, { sse = false, retry } = {}) => {
         let transport = sessions.get(id);
         if (transport === undefined) {
             if (id !== undefined) return nothing(response, 404);
-            transport = new StreamableHTTPServerTransport({
-                sessionIdGenerator: randomUUID,
-                eventStore: new Events(),
-                retryInterval: retry,
-                onsessioninitialized: (opened) => void sessions.set(opened, transport),
-                onsessionclosed: (closed) => void sessions.delete(closed),
-            });
+            transport = sessioned(StreamableHTTPServerTransport, sessions, retry);
             await build().connect(transport);
         }
         return transport.handleRequest(request, response);
@@ -105,13 +111,7 @@ export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
         let transport = sessions.get(id);
         if (transport === undefined) {
             if (id !== undefined) return new Response(null, { status: 404 });
-            transport = new WebStandardStreamableHTTPServerTransport({
-                sessionIdGenerator: randomUUID,
-                eventStore: new Events(),
-                retryInterval: retry,
-                onsessioninitialized: (opened) => void sessions.set(opened, transport),
-                onsessionclosed: (closed) => void sessions.delete(closed),
-            });
+            transport = sessioned(WebStandardStreamableHTTPServerTransport, sessions, retry);
             await build().connect(transport);
         }
         return transport.handleRequest(request);

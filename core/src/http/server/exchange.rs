@@ -84,8 +84,6 @@ pub(super) struct Exchange {
     pub(super) number: u32,
     /// The last event of that stream
     pub(super) event: u32,
-    /// The message was a request, and so has an answer
-    pub(super) asks: bool,
     pub(super) modern: bool,
     /// Its response gives a session's id out
     pub(super) greets: bool,
@@ -122,7 +120,6 @@ impl Exchange {
             stream: None,
             number: 0,
             event: 0,
-            asks: false,
             modern: false,
             greets: false,
             response: None,

@@ -265,10 +265,6 @@ impl Server {
                 x.session = id.and_then(|id| self.sessions.find(id));
                 self.proceed(key);
             }
-            Kind::Other if head.method == "DELETE" => {
-                x.asks = true;
-                self.proceed(key);
-            }
             _ => self.proceed(key),
         }
     }

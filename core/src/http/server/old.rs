@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::Server;
 use super::exchange::{Form, Phase};
 use super::head::{overloaded, unknown_session};
+use super::pump::stream_fields;
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
@@ -29,10 +30,6 @@ impl Server {
         if let Some(record) = self.sessions.get_mut(session) {
             (record.get, record.old) = (Some(key), true);
         }
-        let mut fields = Fields::new();
-        fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
-        fields.push(fields::CACHE_CONTROL, b"no-cache");
-        fields.push(fields::X_ACCEL_BUFFERING, b"no");
         if let Some(x) = self.exchanges.get_mut(key) {
             x.session = Some(session);
             x.stream = Some(channel.0);
@@ -41,7 +38,7 @@ impl Server {
             let head = EventHead { kind: Some("endpoint"), ..EventHead::default() };
             // A path with a line end in it is one that no request can name.
             x.out.write(|out| _ = write_event(out, &head, target.as_bytes()));
-            x.respond(200, fields, BodySize::Stream);
+            x.respond(200, stream_fields(), BodySize::Stream);
         }
         self.mark(key);
     }

@@ -11,11 +11,11 @@ use crate::head::Fields;
 use crate::http::fields;
 use crate::rpc::envelope::{self, Envelope, Malformed};
 use crate::rpc::{RpcError, code};
-use crate::server::Engine;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
+use crate::vocab;
 
 /// Where a message belongs
 #[derive(Clone, Copy)]
@@ -104,12 +104,12 @@ impl Server {
         if asks && self.engine.is_full() {
             return self.refuse(key, &overloaded("too many requests are in work"));
         }
-        let Some(stream) = self.open_stream(key, route, asks) else { return };
+        let Some(stream) = self.open_stream(key, route) else { return };
         let Some(x) = self.exchanges.get(key) else { return };
         let check = Check { mirror: &x.mirror, tools: &self.tools, served: self.engine.config().listed() };
         let why = envelope.as_ref().err().map(|rejected| rejected.why);
         self.engine.handle_on_stream(self.now, stream, frame, envelope, &check);
-        self.settle(key, stream, route, why);
+        self.settle(key, stream, route, asks, why);
     }
 
     /// BATCH-001, BATCH-004, BATCH-009, BATCH-010
@@ -141,9 +141,9 @@ impl Server {
         if self.engine.is_full() {
             return self.refuse(key, &overloaded("too many requests are in work"));
         }
-        let Some(stream) = self.open_stream(key, route, false) else { return };
+        let Some(stream) = self.open_stream(key, route) else { return };
         self.engine.handle_batch_on_stream(self.now, stream, frame);
-        self.settle(key, stream, route, None);
+        self.settle(key, stream, route, false, None);
     }
 
     /// The table of `spec-map` 3.4
@@ -156,7 +156,7 @@ impl Server {
             return Ok(Route::Alone);
         }
         let is_request = envelope.kind == envelope::Kind::Request;
-        if is_request && Engine::is_handshake(&envelope.method) {
+        if is_request && envelope.method == vocab::INITIALIZE {
             // DEC-026: the version field says nothing here.
             return Ok(if self.config.sessions { Route::Handshake } else { Route::Alone });
         }
@@ -208,7 +208,7 @@ impl Server {
     }
 
     /// Opens the stream that the answer goes out on
-    fn open_stream(&mut self, key: Key, route: Route, asks: bool) -> Option<Key> {
+    fn open_stream(&mut self, key: Key, route: Route) -> Option<Key> {
         let now = self.now;
         let principal = self.exchanges.get(key)?.principal.clone();
         let home = match route {
@@ -232,7 +232,6 @@ impl Server {
         }
         let x = self.exchanges.get_mut(key)?;
         x.stream = Some(stream);
-        x.asks = asks;
         x.modern = matches!(route, Route::Alone);
         if let Route::Session(session) = route {
             x.session = Some(session);
@@ -240,8 +239,8 @@ impl Server {
         Some(stream)
     }
 
-    /// Looks at what the engine made of a message
-    fn settle(&mut self, key: Key, stream: Key, route: Route, why: Option<Malformed>) {
+    /// Looks at what the engine made of a message, which `asks` for an answer or does not
+    fn settle(&mut self, key: Key, stream: Key, route: Route, asks: bool, why: Option<Malformed>) {
         let progress = self.engine.stream_progress(stream);
         if let Route::Handshake = route {
             self.shake(key, stream);
@@ -249,13 +248,11 @@ impl Server {
         let silent = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if progress.open {
-            x.asks = true;
             if let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) {
                 session.calls += 1;
                 x.counted = true;
             }
         } else if silent {
-            let asks = x.asks;
             x.stream = None;
             x.spare = self.engine.drop_stream(self.now, stream);
             match (why, asks) {

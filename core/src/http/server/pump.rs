@@ -87,10 +87,7 @@ impl Server {
 
     /// Makes the response a stream of events
     pub(super) fn begin_events(&mut self, key: Key) {
-        let mut fields = Fields::new();
-        fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
-        fields.push(fields::CACHE_CONTROL, b"no-cache"); // SSE-008
-        fields.push(fields::X_ACCEL_BUFFERING, b"no"); // SSE-007
+        let mut fields = stream_fields();
         self.greet(key, &mut fields);
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = Form::Events;
@@ -324,14 +321,14 @@ impl Server {
     fn hand_over(&mut self, from: Key, to: Key) {
         let Some(x) = self.exchanges.get_mut(from) else { return };
         let stream = x.stream.take();
-        let (number, event, asks, modern, session) = (x.number, x.event, x.asks, x.modern, x.session);
+        let (number, event, modern, session) = (x.number, x.event, x.modern, x.session);
         let counted = core::mem::take(&mut x.counted);
         if let Some(stream) = stream {
             self.engine.own_stream(stream, Some(to));
         }
         if let Some(x) = self.exchanges.get_mut(to) {
             x.kind = Kind::Post;
-            (x.stream, x.number, x.event, x.asks, x.modern) = (stream, number, event, asks, modern);
+            (x.stream, x.number, x.event, x.modern) = (stream, number, event, modern);
             x.form = Form::Events;
             x.session = session;
             x.counted = counted;
@@ -369,6 +366,15 @@ impl Server {
         self.refill(rest);
         true
     }
+}
+
+/// What the head of every stream of events says
+pub(super) fn stream_fields() -> Fields {
+    let mut fields = Fields::new();
+    fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
+    fields.push(fields::CACHE_CONTROL, b"no-cache"); // SSE-008
+    fields.push(fields::X_ACCEL_BUFFERING, b"no"); // SSE-007
+    fields
 }
 
 /// An event without data
