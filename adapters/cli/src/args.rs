@@ -208,7 +208,11 @@ pub(crate) struct Check {
     /// repeated)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program
+    /// Show who we are to a server over HTTP: this token goes out with each request
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) bearer: Option<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
+    /// as http://127.0.0.1:8080/mcp, which needs no -- before it
     #[arg(last = true, required_unless_present = "rules", value_name = "CMD")]
     pub(crate) server: Vec<OsString>,
 }
@@ -355,6 +359,9 @@ impl Target {
         url(&self.server)
     }
 }
+
+/// Why a token is refused that no request would carry
+pub(crate) const NO_BEARER: &str = "--bearer is for servers over HTTP: name one by its URL";
 
 /// The URL that stands where a server's command does
 pub(crate) fn url(server: &[OsString]) -> Option<&str> {

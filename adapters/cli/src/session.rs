@@ -14,7 +14,7 @@ use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, U
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
 
 use crate::answer::{Answers, Unanswered};
-use crate::args::{Answering, StderrChoice, Target};
+use crate::args::{Answering, NO_BEARER, StderrChoice, Target};
 use crate::escape;
 use crate::failure::{Asked, Failure};
 use crate::news::{Item, News};
@@ -64,7 +64,7 @@ impl Session {
         let client = match target.url() {
             Some(url) => connect(options, url, target)?,
             None if target.bearer.is_some() => {
-                return Err(Failure::usage("--bearer is for servers over HTTP: name one by its URL"));
+                return Err(Failure::usage(NO_BEARER));
             }
             None => options.spawn(program(&target.server, target.stderr, &target.env)?),
         };

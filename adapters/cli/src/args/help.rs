@@ -49,6 +49,7 @@ The exit code is 1 when there are errors, or warnings with --strict.
 
 Examples:
   mcp-probe check -- python my_server.py
+  mcp-probe check http://127.0.0.1:8080/mcp
   mcp-probe check --json --strict -- my-server | jq -r '.[].what'
   mcp-probe check --protocol-version 2025-06-18 -- my-server
   mcp-probe check --rules";

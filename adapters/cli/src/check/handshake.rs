@@ -118,7 +118,7 @@ fn understood(talk: &mut Talk<'_>, waited: Waited, wait: Duration) -> Result<Val
             None => Greeting::Missed("was answered with something that cannot be read".into()),
         },
         Waited::Silent => Greeting::Missed(format!("no answer within {} s", wait.as_secs_f64())),
-        Waited::Gone => Greeting::Missed(format!("{} instead of answering", talk.fate())),
+        Waited::Gone => Greeting::Missed(format!("{}, and no answer came", talk.fate())),
         Waited::Spoiled => Greeting::Missed("no answer in what it writes to stdout".into()),
     })
 }

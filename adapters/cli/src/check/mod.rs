@@ -4,10 +4,13 @@
 
 mod answer;
 mod entries;
+mod exchange;
 mod handshake;
 mod lists;
 mod modern;
 mod peer;
+mod process;
+mod remote;
 mod report;
 mod requests;
 mod rules;
@@ -15,12 +18,14 @@ mod schemas;
 mod stream;
 mod subscriptions;
 mod talk;
+mod transport;
 mod versions;
 
 use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::Error;
+use mcp_proto::http::client::{Credential, Url};
 use mcp_proto::{Era, Version};
 use mcp_std::child::How;
 
@@ -28,7 +33,9 @@ use crate::args;
 use crate::failure::{Asked, Exit, Failure, seconds};
 use crate::paint::Paint;
 use crate::session;
+use exchange::Site;
 use handshake::Greeting;
+use peer::Server;
 use report::Report;
 use talk::{Failed, Setup, Talk};
 
@@ -37,18 +44,13 @@ pub(crate) fn run(args: &args::Check) -> Result<(), Failure> {
         return report::print_rules(args.json);
     }
     let versions = args.revisions.set().map_err(Failure::usage)?;
-    if args::url(&args.server).is_some() {
-        return Err(Failure::usage(
-            "a server is checked on its stdin and stdout, so its command is needed, and not a URL",
-        ));
-    }
     let setup = Setup {
-        program: session::program(&args.server, args.stderr, &args.env)?,
+        server: server(args)?,
         timeout: args.timeout,
         connect_timeout: args.connect_timeout,
         trace: args.trace,
     };
-    let report = Report::default();
+    let report = setup.report();
     let outcome =
         look(&setup, &report, versions.era(Era::Legacy).newest(), versions.era(Era::Modern).newest());
     let spoken = outcome.map_err(|error| {
@@ -75,6 +77,32 @@ pub(crate) fn run(args: &args::Check) -> Result<(), Failure> {
     }
 }
 
+/// Where the server is had that the command line names
+fn server(args: &args::Check) -> Result<Server, Failure> {
+    let Some(text) = args::url(&args.server) else {
+        if args.bearer.is_some() {
+            return Err(Failure::usage(args::NO_BEARER));
+        }
+        let program = session::program(&args.server, args.stderr, &args.env)?;
+        return Ok(Server::Program(Box::new(program)));
+    };
+    let wrong =
+        |why: &dyn core::fmt::Display| Failure::usage(format!("{text} cannot be connected to: {why}"));
+    let url = Url::parse(text).map_err(|why| wrong(&why))?;
+    if url.origin().secure {
+        return Err(wrong(&"TLS is not spoken here: have a proxy on this machine do that"));
+    }
+    let token = args.bearer.as_deref();
+    let valid = token.map(Credential::bearer).transpose();
+    valid.map_err(|why| Failure::usage(format!("--bearer: {why}")))?;
+    let credential = token.map(|token| format!("Bearer {token}"));
+    let site = Site::find(url, credential, args.connect_timeout);
+    site.map(Server::Site).map_err(|error| {
+        Failure::new(Exit::Connection, format!("no connection to {text}: {error}"))
+            .hint("is the server running, and is this its host and port?")
+    })
+}
+
 /// Checks each of these revisions that the server speaks; which ones it does
 fn look(
     setup: &Setup,
@@ -86,11 +114,11 @@ fn look(
     let mut misses = Vec::new();
     let mut refusal = None;
     // What is found in an era that the server does not speak counts only when it speaks neither.
-    let unspoken = Report::default();
+    let unspoken = setup.report();
     let mut patience = setup.connect_timeout;
     let mut session = None;
     let mut broken = false;
-    let (legacy_report, modern_report) = (Report::default(), Report::default());
+    let (legacy_report, modern_report) = (setup.report(), setup.report());
     if let Some(version) = legacy {
         legacy_report.revision(Some(version));
         let begun = Instant::now();
@@ -142,7 +170,7 @@ fn look(
     if let Some(talk) = session {
         spoken.push(talk.version());
         legacy_report.revision(Some(talk.version()));
-        era(talk, legacy, dual);
+        era(talk, legacy, Other::of(dual, modern.is_some()));
         report.absorb(legacy_report);
     } else if broken {
         report.absorb(legacy_report);
@@ -154,7 +182,7 @@ fn look(
         if let Some(failed) = refusal {
             versions::refusal(&mut talk, &failed);
         }
-        era(talk, None, dual);
+        era(talk, None, Other::of(dual, legacy.is_some()));
         report.absorb(modern_report);
     } else {
         unspoken.absorb(modern_report);
@@ -166,8 +194,27 @@ fn look(
     Ok(spoken)
 }
 
+/// What is known of the era that is not the one being checked
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Other {
+    Spoken,
+    NotSpoken,
+    /// Nobody asked
+    Unknown,
+}
+
+impl Other {
+    const fn of(dual: bool, asked: bool) -> Self {
+        match (dual, asked) {
+            (true, _) => Self::Spoken,
+            (false, true) => Self::NotSpoken,
+            (false, false) => Self::Unknown,
+        }
+    }
+}
+
 /// All that is checked in one era
-fn era(mut talk: Talk<'_>, asked: Option<Version>, dual: bool) {
+fn era(mut talk: Talk<'_>, asked: Option<Version>, other: Other) {
     handshake::capabilities(&talk);
     let lists = lists::all(&mut talk);
     entries::check(&talk, &lists);
@@ -176,7 +223,10 @@ fn era(mut talk: Talk<'_>, asked: Option<Version>, dual: bool) {
     let (setup, report) = (talk.setup(), talk.report);
     let version = talk.version();
     if talk.is_modern() {
-        versions::modern(&mut talk, dual);
+        versions::modern(&mut talk, other == Other::Spoken);
+    }
+    if setup.server.is_site() && talk.is_up() {
+        transport::check(&mut talk, other == Other::NotSpoken);
     }
     match talk.close() {
         Some(ended) if ended.how != How::Exited => {

@@ -1,34 +1,33 @@
-//! A server process and the lines that go to it and come from it, whatever they are
+//! The server that is checked: a process or a site, either of which takes lines and gives some, whatever they are
 //!
 //! A client of `mcp-blocking` sends nothing that is wrong, which is just what has to be sent here.
 
 use core::time::Duration;
-use std::io::ErrorKind;
 use std::time::Instant;
 
 use mcp_blocking::Error;
+use mcp_proto::Version;
 use mcp_proto::tap::Direction;
-use mcp_std::child::{Child, ChildIo, Ended, Life, Patience, Program};
-use mcp_std::{Duplex, Interest};
+use mcp_std::child::{Ended, Patience, Program};
 
-use super::report::clip;
+use super::exchange::Site;
+use super::process::Process;
+use super::remote::Remote;
+use super::rules::Rule;
 use crate::paint::Paint;
 use crate::session;
 use crate::trace;
 
-/// A running server
-pub(super) struct Peer {
-    child: Child,
-    io: ChildIo,
-    buffer: Vec<u8>,
-    /// Where in `buffer` the next line begins
-    begin: usize,
-    /// How far in `buffer` there is no end of a line
-    searched: usize,
-    total: usize,
-    open: bool,
-    started: Instant,
-    trace: bool,
+/// Where a server is had
+pub(super) enum Server {
+    Program(Box<Program>),
+    Site(Site),
+}
+
+/// A server to talk to
+pub(super) enum Peer {
+    Process(Process),
+    Remote(Box<Remote>),
 }
 
 /// What came of waiting for a line
@@ -41,105 +40,93 @@ pub(super) enum Got {
     End(Vec<u8>),
     /// More than anybody reads
     Flood,
+    /// Something is wrong with what a message came in
+    Odd(Odd),
+}
+
+/// A finding about the transport
+pub(super) struct Odd {
+    pub(super) rule: &'static Rule,
+    pub(super) place: String,
+    pub(super) what: String,
+}
+
+impl Server {
+    /// Whether it is spoken to over HTTP
+    pub(super) const fn is_site(&self) -> bool {
+        matches!(self, Self::Site(_))
+    }
+
+    /// What its messages come out of
+    pub(super) const fn source(&self) -> &'static str {
+        if self.is_site() { "the responses" } else { "stdout" }
+    }
 }
 
 impl Peer {
-    pub(super) fn start(program: &Program, trace: bool) -> Result<Self, Error> {
-        let mut child = program.spawn()?;
-        let io = child.take_io()?;
-        Ok(Self {
-            child,
-            io,
-            buffer: Vec::new(),
-            begin: 0,
-            searched: 0,
-            total: 0,
-            open: true,
-            started: Instant::now(),
-            trace,
+    /// Starts a process, or begins a conversation in `version` with a site
+    pub(super) fn start(server: &Server, version: Version, trace: bool) -> Result<Self, Error> {
+        let shown = Shown { trace, started: Instant::now() };
+        Ok(match server {
+            Server::Program(program) => Self::Process(Process::start(program, shown)?),
+            Server::Site(site) => Self::Remote(Box::new(Remote::new(site.clone(), version, shown))),
         })
     }
 
-    /// How long ago it was started
-    pub(super) fn age(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Writes a line; false when that did not work in time
+    /// Sends a line; false when that did not work in time
     pub(super) fn send(&mut self, line: &[u8], until: Instant) -> bool {
-        self.show(Direction::Out, line);
-        let line = [line, b"\n"].concat();
-        let mut left = line.as_slice();
-        while !left.is_empty() {
-            match self.io.write(left) {
-                Ok(n) => left = &left[n..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let time = until.saturating_duration_since(Instant::now());
-                    if time.is_zero() || self.io.wait(Interest::WRITE, Some(time)).is_err() {
-                        return false;
-                    }
-                }
-                Err(_) => return false,
-            }
+        match self {
+            Self::Process(process) => process.send(line, until),
+            Self::Remote(remote) => remote.send(line, until),
         }
-        true
     }
 
     /// Waits for a line
     pub(super) fn next(&mut self, until: Instant) -> Got {
-        let mut chunk = [0; 64 * 1024];
-        loop {
-            if let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
-                let end = self.searched + at;
-                let line = self.buffer[self.begin..end].to_vec();
-                (self.begin, self.searched) = (end + 1, end + 1);
-                self.show(Direction::In, &line);
-                return Got::Line(line);
-            }
-            self.buffer.drain(..self.begin);
-            (self.begin, self.searched) = (0, self.buffer.len());
-            if self.buffer.len() > LONGEST || self.total > MOST {
-                return Got::Flood;
-            }
-            if !self.open {
-                return Got::End(core::mem::take(&mut self.buffer));
-            }
-            let time = until.saturating_duration_since(Instant::now());
-            if time.is_zero() {
-                return Got::Quiet;
-            }
-            match self.io.wait(Interest::READ, Some(time)).and_then(|_| self.io.read(&mut chunk)) {
-                Ok(n @ 1..) => {
-                    self.buffer.extend_from_slice(&chunk[..n]);
-                    self.total += n;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Ok(0) | Err(_) => self.open = false,
-            }
+        match self {
+            Self::Process(process) => process.next(until),
+            Self::Remote(remote) => remote.next(until),
         }
     }
 
-    /// How it ended, in words, when it has
+    /// What it did instead of answering, in words
     pub(super) fn fate(&mut self) -> String {
-        let mut fate = match self.child.wait_ended(Duration::from_millis(300)) {
-            Life::Ended(Some(status)) => format!("it ended ({status})"),
-            Life::Ended(None) => "it ended".into(),
-            Life::Running => "it closed its stdout".into(),
-        };
-        if let Some(line) = self.child.last_words().lines().next_back() {
-            fate += &format!(", with {:?} on stderr,", clip(line, 160));
+        match self {
+            Self::Process(process) => process.fate(),
+            Self::Remote(remote) => remote.fate(),
         }
-        fate
     }
 
-    /// Closes its stdin and sees to it that it goes
-    pub(super) fn end(self, patience: Patience) -> Ended {
-        self.child.shutdown(Some(self.io), patience)
+    /// The handshake has settled on a revision
+    pub(super) fn agreed(&mut self, version: Version) {
+        if let Self::Remote(remote) = self {
+            remote.agreed(version);
+        }
     }
 
-    fn show(&self, direction: Direction, line: &[u8]) {
+    /// Takes leave, and sees to it that a process goes; how it went
+    pub(super) fn end(self, patience: Patience) -> Option<Ended> {
+        match self {
+            Self::Process(process) => Some(process.end(patience)),
+            Self::Remote(mut remote) => {
+                remote.leave(patience.exit.min(LEAVE));
+                None
+            }
+        }
+    }
+}
+
+/// Shows what passes on stderr, if somebody wants to see it
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    trace: bool,
+    started: Instant,
+}
+
+impl Shown {
+    pub(super) fn line(self, direction: Direction, line: &[u8]) {
         if self.trace {
-            let micros = u64::try_from(self.age().as_micros()).unwrap_or(u64::MAX);
+            let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
             let text = String::from_utf8_lossy(line);
             session::say(&trace::line_of(micros, direction, &text, Paint::for_stderr()));
         }
@@ -147,6 +134,8 @@ impl Peer {
 }
 
 /// Bytes of a line that are read
-const LONGEST: usize = 16 << 20;
-/// Bytes that are read from one process
-const MOST: usize = 256 << 20;
+pub(super) const LONGEST: usize = 16 << 20;
+/// Bytes that are read from one server
+pub(super) const MOST: usize = 256 << 20;
+/// How long a site is given to end a session
+const LEAVE: Duration = Duration::from_secs(2);

@@ -13,8 +13,9 @@ use crate::output::{print, print_json};
 use crate::paint::Paint;
 
 /// Gathers findings; each step of the check adds what it sees
-#[derive(Default)]
 pub(super) struct Report {
+    /// What messages come out of
+    source: &'static str,
     findings: RefCell<Vec<Finding>>,
     /// How many findings were left out, by the name of the rule
     more: RefCell<BTreeMap<&'static str, usize>>,
@@ -51,6 +52,16 @@ pub(super) struct Counts {
 }
 
 impl Report {
+    /// Nothing yet, about a server whose messages come out of `source`
+    pub(super) const fn new(source: &'static str) -> Self {
+        Self {
+            source,
+            findings: RefCell::new(Vec::new()),
+            more: RefCell::new(BTreeMap::new()),
+            revision: Cell::new(None),
+        }
+    }
+
     /// What is found from now on is about this revision
     pub(super) fn revision(&self, version: Option<Version>) {
         self.revision.set(version);
@@ -61,6 +72,11 @@ impl Report {
         let revisions = self.revision.get().into_iter().collect();
         let (place, what) = (clip(place, PLACE), clip(&what.into(), WHAT));
         self.insert(Finding { rule, revisions, place, what });
+    }
+
+    /// Adds a finding about what came unasked
+    pub(super) fn add_said(&self, rule: &'static Rule, what: impl Into<String>) {
+        self.add(rule, self.source, what);
     }
 
     fn insert(&self, new: Finding) {

@@ -86,7 +86,7 @@ fn missing_params(talk: &mut Talk<'_>, lists: &Lists) {
         let place = format!("`{method}` without params");
         let answer = talk.request(method, Value::Null);
         match &answer {
-            Answer::Error(failed) if is(failed, -32602) => {}
+            Answer::Error(failed) if talk.is_refusal(failed, -32602) => {}
             Answer::Error(failed) => {
                 talk.report.add(rules::PARAMS_CODE, &place, format!("it got the error {}", failed.text()));
             }
@@ -289,7 +289,11 @@ fn parse_error(talk: &Talk<'_>, provoked: &Provoked, place: &str) {
         }
         _ => None,
     };
-    let odd = provoked.loose.iter().chain(answer).find(|failed| !is(failed, -32700) && !is(failed, -32600));
+    let odd = provoked
+        .loose
+        .iter()
+        .chain(answer)
+        .find(|failed| !talk.is_refusal(failed, -32700) && !is(failed, -32600));
     if let Some(failed) = odd {
         talk.report.add(rules::PARSE_ERROR, place, format!("it got the error {}", failed.text()));
     }
@@ -337,7 +341,7 @@ fn envelopes(talk: &mut Talk<'_>) {
         if matches!(&provoked.answer, Some(Answer::Result(_))) || provoked.loose_result {
             talk.report.add(rules::ENVELOPE_ACCEPTED, place, "it was answered with a result");
         } else if let Some(failed) = failed {
-            if !is(failed, code) && !is(failed, -32600) {
+            if !talk.is_refusal(failed, code) && !is(failed, -32600) {
                 talk.report.add(rules::ENVELOPE_CODE, place, format!("it got the error {}", failed.text()));
             }
         } else if !null && provoked.answer.is_none() && talk.is_up() {

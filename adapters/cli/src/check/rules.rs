@@ -112,6 +112,53 @@ rules! {
         "no processes are left behind"
         "end the processes that the server has started before it ends"
 
+    // What its messages come in over HTTP.
+    HTTP_UNANSWERED "http-unanswered" Error ["HTTP-021"]
+        "each request is answered with a message in the response to it"
+        "answer with a result or an error, also where the status says that something is wrong"
+    HTTP_CONTENT_TYPE "http-content-type" Error ["HTTP-021"]
+        "requests are answered with `application/json` or `text/event-stream`"
+        "say which of the two it is in `Content-Type`"
+    HTTP_BODY "http-body" Error ["HTTP-021" "BASE-001"]
+        "bodies and events hold one message each"
+        "write JSON-RPC 2.0 and nothing else"
+    HTTP_STATUS "http-status" Error ["HTTP-023" "HTTP-024" "HTTP-025" "HTTP-026" "HTTP-027"]
+        "results have the status 200; in the modern era -32601 has 404, and -32022, -32021 and -32020 have 400"
+        "use that status"
+    HTTP_ACCEPTED "http-accepted" Error ["HTTP-018"]
+        "a notification is accepted with 202 and an empty body"
+        "answer it so"
+    HTTP_BUFFERING "http-buffering" Warning ["SSE-007"]
+        "streams of events ask proxies not to hold them back"
+        "add `X-Accel-Buffering: no`"
+    HTTP_ORIGIN "http-origin" Error ["HTTP-003" "HTTP-004"]
+        "what a page of another origin sends is refused with 403"
+        "look at `Origin` before anything else: without that, any web page can talk to a server on its visitor's machine"
+    HTTP_GET "http-get" Error ["HTTP-049"]
+        "GET is answered with a stream of events, or with 405"
+        "answer with 405 where there is no such stream"
+    HTTP_GET_MODERN "http-get-modern" Warning ["HTTP-039"]
+        "a server of the modern era alone refuses GET with 405"
+        "answer with 405 and `Allow: POST`"
+    HTTP_SESSION_ID "http-session-id" Error ["HTTP-066"]
+        "session ids are of visible ASCII characters"
+        "write random bytes in hexadecimal digits, for instance"
+    HTTP_SESSION_UNKNOWN "http-session-unknown" Error ["HTTP-071"]
+        "requests of a session that is over, or never was, get 404"
+        "answer with 404, so that the client begins a new one"
+    HTTP_SESSION_MISSING "http-session-missing" Warning ["HTTP-069"]
+        "where there are sessions, requests without one get 400"
+        "answer with 400"
+    HTTP_DELETE "http-delete" Error ["HTTP-074" "HTTP-071"]
+        "DELETE ends a session, or is refused with 405"
+        "end it, so that what is asked in it later gets 404"
+    HTTP_VERSION "http-version" Error ["HTTP-077"]
+        "from 2025-06-18 on, an unknown revision in `MCP-Protocol-Version` is refused with 400"
+        "refuse it so"
+    HTTP_MIRROR "http-mirror" Error ["HTTP-027" "HTTP-031" "HTTP-036"]
+        "modern requests whose header differs from the body, or lacks something, are refused with 400 and -32020"
+        "compare `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` with the body"
+
     // How it introduces itself.
     INITIALIZE_RESULT "initialize-result" Error ["LIFE-003"]
         "`initialize` is answered with `protocolVersion`, `capabilities` and `serverInfo`"

@@ -1,4 +1,4 @@
-//! Lines from stdout: what they are, and whether they may be there
+//! Lines from a server: what they are, and whether they may be there
 
 use mcp_proto::{Era, RawJson, Version};
 use serde_json::Value;
@@ -40,11 +40,11 @@ pub(super) fn messages(report: &Report, version: Version, line: &[u8]) -> Vec<Me
         None => (line, false),
     };
     if marked {
-        report.add(rules::NOT_UTF8, "stdout", "a byte order mark");
+        report.add_said(rules::NOT_UTF8, "a byte order mark");
     }
     if core::str::from_utf8(line).is_err() {
         let what = format!("a line that is no UTF-8: {}", clip(&String::from_utf8_lossy(line), SHOWN));
-        report.add(rules::NOT_UTF8, "stdout", what);
+        report.add_said(rules::NOT_UTF8, what);
         return vec![Message::Nothing];
     }
     let Ok(raw) = RawJson::new(line.to_vec()) else {
@@ -54,7 +54,7 @@ pub(super) fn messages(report: &Report, version: Version, line: &[u8]) -> Vec<Me
         return vec![message(report, &raw)];
     };
     if version != Version::V2025_03_26 {
-        report.add(rules::SENT_BATCH, "stdout", format!("a batch: {}", clip(raw.as_str(), SHOWN)));
+        report.add_said(rules::SENT_BATCH, format!("a batch: {}", clip(raw.as_str(), SHOWN)));
     }
     elements.iter().map(|element| message(report, element)).collect()
 }
@@ -62,7 +62,7 @@ pub(super) fn messages(report: &Report, version: Version, line: &[u8]) -> Vec<Me
 fn noise(report: &Report, line: &[u8]) -> Message {
     if report.count(rules::NOISE) < NOISE {
         let what = format!("a line that is no message: {}", clip(&String::from_utf8_lossy(line), SHOWN));
-        report.add(rules::NOISE, "stdout", what);
+        report.add_said(rules::NOISE, what);
     }
     Message::Nothing
 }
@@ -75,7 +75,7 @@ fn message(report: &Report, raw: &RawJson) -> Message {
     }
     let malformed = |why: &str| {
         let what = format!("{why}: {}", clip(raw.as_str(), SHOWN));
-        report.add(rules::MALFORMED, "stdout", what);
+        report.add_said(rules::MALFORMED, what);
     };
     if value["jsonrpc"] != "2.0" {
         malformed("`jsonrpc` is not \"2.0\"");
@@ -167,7 +167,7 @@ pub(super) fn judge_request(report: &Report, version: Version, method: &str) {
     let modern = version.era() == Era::Modern;
     if modern || method != "ping" {
         let why = if modern { "which no server sends any more" } else { "which we did not declare" };
-        report.add(rules::SERVER_REQUEST, "stdout", format!("a request `{method}`, {why}"));
+        report.add_said(rules::SERVER_REQUEST, format!("a request `{method}`, {why}"));
     }
 }
 
@@ -195,7 +195,7 @@ pub(super) fn judge_notification(report: &Report, version: Version, capabilities
         }
         _ => return,
     };
-    report.add(rules::UNASKED_NOTIFICATION, "stdout", format!("`{method}` was sent {why}"));
+    report.add_said(rules::UNASKED_NOTIFICATION, format!("`{method}` was sent {why}"));
 }
 
 /// Lines of noise that are shown

@@ -5,22 +5,30 @@ use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::{Era, Version};
-use mcp_std::child::{Ended, Patience, Program};
+use mcp_std::child::{Ended, Patience};
 use serde_json::{Map, Value, json};
 
 pub(super) use super::answer::{Answer, Failed, Listened, Provoked, Waited};
 use super::modern;
-use super::peer::{Got, Peer};
+use super::peer::{Got, Odd, Peer, Server};
+use super::remote::Remote;
 use super::report::Report;
 use super::rules;
 use super::stream::{self, Message};
 
 /// What all conversations have in common
 pub(super) struct Setup {
-    pub(super) program: Program,
+    pub(super) server: Server,
     pub(super) timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) trace: bool,
+}
+
+impl Setup {
+    /// An empty report about the server
+    pub(super) const fn report(&self) -> Report {
+        Report::new(self.server.source())
+    }
 }
 
 /// A conversation with a server in one revision; when the process ends, the next request starts another one
@@ -57,7 +65,7 @@ impl<'a> Talk<'a> {
             report,
             version,
             capabilities: Value::Null,
-            peer: Some(Peer::start(&setup.program, setup.trace)?),
+            peer: Some(Peer::start(&setup.server, version, setup.trace)?),
             next_id: 0,
             waiting: Vec::new(),
             early: Vec::new(),
@@ -84,6 +92,26 @@ impl<'a> Talk<'a> {
         matches!(self.version.era(), Era::Modern)
     }
 
+    /// The server, if it is spoken to over HTTP
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match &self.peer {
+            Some(Peer::Remote(remote)) => Some(remote),
+            _ => None,
+        }
+    }
+
+    /// Whether an error has this code, or the one for what headers have no room for
+    pub(super) fn is_refusal(&self, failed: &Failed, code: i64) -> bool {
+        failed.code == code || (self.is_modern() && self.setup.server.is_site() && failed.code == -32020)
+    }
+
+    fn agreed(&mut self) {
+        let version = self.version;
+        if let Some(peer) = &mut self.peer {
+            peer.agreed(version);
+        }
+    }
+
     /// Whether the server is still the process that was started, or has been started anew
     pub(super) fn is_up(&self) -> bool {
         self.peer.is_some()
@@ -98,6 +126,7 @@ impl<'a> Talk<'a> {
     pub(super) fn initialized(&mut self, version: Version, capabilities: Value) {
         self.version = version;
         self.capabilities = capabilities;
+        self.agreed();
         self.notify("notifications/initialized", Value::Null);
     }
 
@@ -245,7 +274,7 @@ impl<'a> Talk<'a> {
         // What it still had to say counts.
         let _ = self.wait(None, Instant::now() + GRACE);
         let wait = self.setup.timeout.max(Duration::from_secs(2));
-        Some(self.peer.take()?.end(Patience { exit: wait, ..QUICK }))
+        self.peer.take()?.end(Patience { exit: wait, ..QUICK })
     }
 
     /// `params` with what the modern era needs; null for none
@@ -278,7 +307,7 @@ impl<'a> Talk<'a> {
     }
 
     fn reopen(&mut self) -> bool {
-        let Ok(peer) = Peer::start(&self.setup.program, self.setup.trace) else { return false };
+        let Ok(peer) = Peer::start(&self.setup.server, self.version, self.setup.trace) else { return false };
         self.peer = Some(peer);
         self.waiting.clear();
         self.early.clear();
@@ -288,6 +317,7 @@ impl<'a> Talk<'a> {
         }
         match self.initialize(self.version.as_str(), self.setup.connect_timeout) {
             Waited::Answer(Answer::Result(_)) => {
+                self.agreed();
                 self.notify("notifications/initialized", Value::Null);
                 true
             }
@@ -305,7 +335,11 @@ impl<'a> Talk<'a> {
             }
             Waited::Gone => {
                 let fate = self.fate();
-                self.report.add(rules::DIED, place, format!("{fate} instead of answering"));
+                if self.setup.server.is_site() {
+                    self.report.add(rules::HTTP_UNANSWERED, place, fate);
+                } else {
+                    self.report.add(rules::DIED, place, format!("{fate} instead of answering"));
+                }
             }
             Waited::Spoiled => {}
         }
@@ -313,7 +347,7 @@ impl<'a> Talk<'a> {
         Answer::None
     }
 
-    /// What became of the process
+    /// What it did instead of answering
     pub(super) fn fate(&mut self) -> String {
         self.peer.as_mut().map(Peer::fate).unwrap_or_default()
     }
@@ -380,13 +414,13 @@ impl<'a> Talk<'a> {
             match peer.next(until) {
                 Got::Line(line) => {
                     if line == self.last_sent && !line.is_empty() {
-                        self.report.add(rules::ECHOES, "stdout", "what was sent came back");
+                        self.report.add_said(rules::ECHOES, "what was sent came back");
                         return Waited::Spoiled;
                     }
                     self.take(&line);
                     if self.unasked > UNASKED {
                         let what = format!("more than {UNASKED} lines that nobody asked for");
-                        self.report.add(rules::FLOOD, "stdout", what);
+                        self.report.add_said(rules::FLOOD, what);
                         return Waited::Spoiled;
                     }
                 }
@@ -397,8 +431,9 @@ impl<'a> Talk<'a> {
                     }
                     return Waited::Gone;
                 }
+                Got::Odd(Odd { rule, place, what }) => self.report.add(rule, &place, what),
                 Got::Flood => {
-                    self.report.add(rules::FLOOD, "stdout", "a line without end, or more than anybody reads");
+                    self.report.add_said(rules::FLOOD, "a line without end, or more than anybody reads");
                     return Waited::Spoiled;
                 }
             }
@@ -420,14 +455,14 @@ impl<'a> Talk<'a> {
                         loose.push(failed);
                     } else {
                         let what = format!("an error for no request: {}", failed.text());
-                        self.report.add(rules::STRAY_ANSWER, "stdout", what);
+                        self.report.add_said(rules::STRAY_ANSWER, what);
                     }
                 }
                 Message::LooseResult => {
                     self.unasked += 1;
                     self.loose_results += 1;
                     if self.loose.is_none() {
-                        self.report.add(rules::STRAY_ANSWER, "stdout", "a result with null for an id");
+                        self.report.add_said(rules::STRAY_ANSWER, "a result with null for an id");
                     }
                 }
                 Message::Request { id, method } => {
@@ -465,13 +500,13 @@ impl<'a> Talk<'a> {
         let text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
         if let Some(at) = self.waiting.iter().position(|waiting| same_number(waiting, id, text)) {
             let asked = self.waiting.swap_remove(at);
-            self.report.add(rules::ID_CHANGED, "stdout", format!("the id {asked} came back as {id}"));
+            self.report.add_said(rules::ID_CHANGED, format!("the id {asked} came back as {id}"));
             self.early.push((asked, answer));
             return;
         }
         self.unasked += 1;
         let what = format!("an answer with the id {id}, which no open request has");
-        self.report.add(rules::STRAY_ANSWER, "stdout", what);
+        self.report.add_said(rules::STRAY_ANSWER, what);
     }
 }
 

@@ -186,7 +186,7 @@ fn missing_meta(talk: &mut Talk<'_>, dual: bool) {
     for (which, params, any_code) in cases {
         let place = format!("`server/discover` {which}");
         let what = match talk.request_as_is("server/discover", &params) {
-            Answer::Error(failed) if any_code || is(&failed, -32602) => continue,
+            Answer::Error(failed) if any_code || talk.is_refusal(&failed, -32602) => continue,
             Answer::Error(failed) => format!("it was answered with the error {}", failed.text()),
             Answer::Result(_) => "it was answered with a result".into(),
             Answer::None => continue,

@@ -9,14 +9,14 @@ use std::thread;
 use crate::support::{PROBE, REVISIONS, probe};
 
 /// `mcp-probe serve --http 127.0.0.1:0 ARGS` until it is dropped
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     sse: Option<String>,
 }
 
 impl Serving {
-    fn new(args: &[&str]) -> Self {
+    pub(crate) fn new(args: &[&str]) -> Self {
         Self::of(Command::new(PROBE).args(["serve", "--http", "127.0.0.1:0"]).args(args), args)
     }
 
@@ -49,7 +49,7 @@ impl Serving {
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     }
 
-    fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap_or_default()
     }
 }
@@ -139,7 +139,9 @@ fn what_is_wrong_with_a_url_is_said() {
     probe(&["ping", &refused]).code(3).complains(&[&refused, "refused", "hint:"]);
     probe(&["ping", "https://localhost/mcp"]).code(2).complains(&["TLS"]);
     probe(&["ping", "http://"]).code(2).complains(&["host"]);
-    probe(&["check", &refused]).code(2).complains(&["command"]);
+    probe(&["check", &refused]).code(3).complains(&[&refused, "refused", "hint:"]);
+    probe(&["check", "https://localhost/mcp"]).code(2).complains(&["TLS"]);
+    probe(&["check", "--bearer", "x", "--", "true"]).code(2).complains(&["--bearer"]);
     probe(&["ping", "--bearer", "x", "--", "true"]).code(2).complains(&["--bearer"]);
     probe(&["ping", "--bearer", "x y", &refused]).code(2).complains(&["--bearer"]);
     probe(&["serve", "--http", "nowhere"]).code(3).complains(&["cannot listen at nowhere", "port"]);

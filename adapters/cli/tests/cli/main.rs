@@ -7,6 +7,7 @@ mod answers;
 mod asks;
 #[cfg(unix)]
 mod check;
+mod check_http;
 mod conversations;
 mod demo;
 mod everything;
