@@ -8,6 +8,7 @@ mod exchange;
 mod handshake;
 mod lists;
 mod modern;
+mod passing;
 mod peer;
 mod process;
 mod remote;

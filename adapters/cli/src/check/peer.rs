@@ -7,16 +7,12 @@ use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::Version;
-use mcp_proto::tap::Direction;
 use mcp_std::child::{Ended, Patience, Program};
 
 use super::exchange::Site;
+use super::passing::{Got, Shown};
 use super::process::Process;
 use super::remote::Remote;
-use super::rules::Rule;
-use crate::paint::Paint;
-use crate::session;
-use crate::trace;
 
 /// Where a server is had
 pub(super) enum Server {
@@ -28,27 +24,6 @@ pub(super) enum Server {
 pub(super) enum Peer {
     Process(Process),
     Remote(Box<Remote>),
-}
-
-/// What came of waiting for a line
-pub(super) enum Got {
-    /// A line, without its end
-    Line(Vec<u8>),
-    /// Nothing in time
-    Quiet,
-    /// There is no more; what came after the last line
-    End(Vec<u8>),
-    /// More than anybody reads
-    Flood,
-    /// Something is wrong with what a message came in
-    Odd(Odd),
-}
-
-/// A finding about the transport
-pub(super) struct Odd {
-    pub(super) rule: &'static Rule,
-    pub(super) place: String,
-    pub(super) what: String,
 }
 
 impl Server {
@@ -66,7 +41,7 @@ impl Server {
 impl Peer {
     /// Starts a process, or begins a conversation in `version` with a site
     pub(super) fn start(server: &Server, version: Version, trace: bool) -> Result<Self, Error> {
-        let shown = Shown { trace, started: Instant::now() };
+        let shown = Shown::new(trace);
         Ok(match server {
             Server::Program(program) => Self::Process(Process::start(program, shown)?),
             Server::Site(site) => Self::Remote(Box::new(Remote::new(site.clone(), version, shown))),
@@ -116,26 +91,5 @@ impl Peer {
     }
 }
 
-/// Shows what passes on stderr, if somebody wants to see it
-#[derive(Clone, Copy)]
-pub(super) struct Shown {
-    trace: bool,
-    started: Instant,
-}
-
-impl Shown {
-    pub(super) fn line(self, direction: Direction, line: &[u8]) {
-        if self.trace {
-            let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-            let text = String::from_utf8_lossy(line);
-            session::say(&trace::line_of(micros, direction, &text, Paint::for_stderr()));
-        }
-    }
-}
-
-/// Bytes of a line that are read
-pub(super) const LONGEST: usize = 16 << 20;
-/// Bytes that are read from one server
-pub(super) const MOST: usize = 256 << 20;
 /// How long a site is given to end a session
 const LEAVE: Duration = Duration::from_secs(2);

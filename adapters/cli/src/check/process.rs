@@ -9,7 +9,7 @@ use mcp_proto::tap::Direction;
 use mcp_std::child::{Child, ChildIo, Ended, Life, Patience, Program};
 use mcp_std::{Duplex, Interest};
 
-use super::peer::{Got, LONGEST, MOST, Shown};
+use super::passing::{Got, LONGEST, MOST, Shown};
 use super::report::clip;
 
 /// A running server

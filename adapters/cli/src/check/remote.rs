@@ -18,7 +18,7 @@ use mcp_std::Poll;
 use serde_json::Value;
 
 use super::exchange::{self, Came, Exchange, Head, Reply, Site};
-use super::peer::{Got, LONGEST, MOST, Odd, Shown};
+use super::passing::{Got, LONGEST, MOST, Odd, Shown};
 use super::report::clip;
 use super::rules::{self, Rule};
 
@@ -259,6 +259,7 @@ impl Remote {
     }
 
     fn head(&mut self, open: &mut Open, head: Head) {
+        self.shown.line(Direction::In, head.text().as_bytes());
         if open.about.method == "initialize" && head.is_success() {
             self.session = head.get(SESSION_ID).map(str::to_owned);
             let session = self.session.as_deref().unwrap_or("x");

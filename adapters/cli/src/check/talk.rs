@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 pub(super) use super::answer::{Answer, Failed, Listened, Provoked, Waited};
 use super::modern;
-use super::peer::{Got, Odd, Peer, Server};
+use super::passing::{Got, Odd};
+use super::peer::{Peer, Server};
 use super::remote::Remote;
 use super::report::Report;
 use super::rules;
