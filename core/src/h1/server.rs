@@ -77,9 +77,9 @@ enum Reading {
     Complete,
     /// Input came that was not wanted
     Flooded,
-    /// Nothing more is read; with bytes that may still be dropped
+    /// Nothing more is taken; what comes is read and dropped for a while, or not even that
     Off {
-        linger: u64,
+        linger: bool,
     },
 }
 
@@ -138,13 +138,8 @@ impl Connection {
             return;
         }
         self.input_at = self.now;
-        match &mut self.reading {
-            Reading::Off { linger } => {
-                *linger = linger.saturating_sub(input.len() as u64);
-                return;
-            }
-            Reading::Flooded => return,
-            Reading::Head | Reading::Body(_) | Reading::Complete => {}
+        if matches!(self.reading, Reading::Off { .. } | Reading::Flooded) {
+            return;
         }
         if self.inbox.len() >= self.limits.buffered() {
             self.reading = Reading::Flooded;
@@ -342,7 +337,7 @@ impl Connection {
                 self.since = self.now;
             }
             if self.eof || self.deadline().is_some_and(|d| d <= self.now) {
-                self.reading = Reading::Off { linger: 0 };
+                self.reading = Reading::Off { linger: false };
             }
             return None;
         }
@@ -545,14 +540,14 @@ impl Connection {
 
     /// Nothing is read any more; a client that may still be sending is let finish
     fn stop(&mut self, linger: bool) {
-        self.reading = Reading::Off { linger: if linger { self.limits.max_drain } else { 0 } };
+        self.reading = Reading::Off { linger };
         self.writing = Writing::Idle;
         self.inbox.clear();
         self.since = self.now;
     }
 
     fn lingers(&self) -> bool {
-        matches!(self.reading, Reading::Off { linger: 1.. }) && self.now < self.since + self.limits.linger
+        matches!(self.reading, Reading::Off { linger: true }) && self.now < self.since + self.limits.linger
     }
 
     /// When waiting ends
@@ -564,7 +559,7 @@ impl Connection {
                 let idle = self.input_at.max(self.since) + self.limits.body_idle;
                 Some(idle.min(self.since + self.limits.body_timeout))
             }
-            (Reading::Off { linger: 1.. }, _) if !self.eof => {
+            (Reading::Off { linger: true }, _) if !self.eof => {
                 Some(self.since + self.limits.linger).filter(|_| self.lingers())
             }
             _ => None,
