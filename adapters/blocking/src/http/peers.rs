@@ -34,7 +34,7 @@ pub(super) struct Peers {
 struct Peer {
     socket: Socket,
     connection: Connection,
-    /// When something was read last
+    /// When something was read or written last
     used_at: Instant,
     /// Our direction was ended
     shut: bool,
@@ -136,6 +136,11 @@ impl Peers {
         }
     }
 
+    /// Forgets connections that are over
+    pub(super) fn sweep(&mut self) {
+        self.peers.retain(|peer| !peer.is_over());
+    }
+
     /// Waits until something can be read (if `reads`), written or accepted, or until `until`; reads what is there, and lets
     /// deadlines pass
     pub(super) fn wait(
@@ -169,7 +174,7 @@ impl Peers {
         if server.poll_timeout().is_some_and(|at| at <= self.now) {
             server.handle_timeout(self.now);
         }
-        self.peers.retain(|peer| !peer.is_over());
+        self.sweep();
         if self.accepts_at.is_some_and(|at| at <= self.now) {
             self.accepts_at = None;
         }
@@ -189,18 +194,27 @@ impl Peers {
         Some(at).filter(|at| *at > self.now)
     }
 
+    /// Where a newcomer goes: in the place of one, or beside all; none when there is no room
+    fn place(&self) -> Option<Option<usize>> {
+        if self.peers.len() < self.max {
+            return Some(None);
+        }
+        let idle =
+            |(_, peer): &(usize, &Peer)| peer.connection.is_idle() && peer.used_at + SPARED <= self.now;
+        let oldest = self.peers.iter().enumerate().filter(idle).min_by_key(|(_, peer)| peer.used_at);
+        oldest.map(|(place, _)| Some(place))
+    }
+
     /// Takes in who waits, in the place of who has not used his connection for long, if need be
     fn accept(&mut self, server: &mut Server) {
         let Some(listener) = &self.listener else { return };
         for _ in 0..BATCH {
-            if self.peers.len() >= self.max {
-                let idle = |peer: &&Peer| peer.connection.is_idle() && peer.used_at + SPARED <= self.now;
-                let oldest = self.peers.iter().filter(idle).map(|peer| peer.used_at).min();
-                let Some(oldest) = oldest else { return };
-                self.peers.retain(|peer| peer.used_at != oldest || !peer.connection.is_idle());
-            }
+            let Some(place) = self.place() else { return };
             match listener.accept() {
                 Ok(Some(socket)) => {
+                    if let Some(idle) = place {
+                        self.peers.remove(idle);
+                    }
                     let mut connection = Connection::new(self.now, self.limits.clone());
                     if self.heads {
                         connection.tap_heads();
@@ -232,6 +246,10 @@ impl Peers {
 impl Peer {
     /// Reads what is there, and lets deadlines pass
     fn turn(&mut self, now: Instant, server: &mut Server, ready: Ready, reads: bool, scratch: &mut [u8]) {
+        if ready.writable {
+            // Before its deadline is looked at: while a handler ran nobody wrote, however fast its client reads.
+            self.write(now, server);
+        }
         let due = self.connection.poll_timeout().is_some_and(|at| at <= now);
         if ready.readable && reads && self.connection.wants_input() {
             match self.socket.read(scratch) {
@@ -254,6 +272,7 @@ impl Peer {
             self.connection.handle_timeout(now);
         }
         self.connection.drive(now, server);
+        self.shut();
     }
 
     /// Writes what there is as far as it goes now; whether anything went
@@ -267,6 +286,7 @@ impl Peer {
             match self.socket.write_vectored(&parts) {
                 Ok(0) => break,
                 Ok(n) => {
+                    self.used_at = now;
                     self.connection.consume(n);
                     self.connection.drive(now, server);
                     moved = true;
@@ -275,6 +295,12 @@ impl Peer {
                 Err(_) => self.lose(now, server),
             }
         }
+        self.shut();
+        moved
+    }
+
+    /// Ends our direction once nothing more is to be written
+    fn shut(&mut self) {
         if self.connection.is_write_over() && !core::mem::replace(&mut self.shut, true) {
             if self.connection.wants_reset() {
                 // Fails when the client is gone, who then needs no sign.
@@ -283,7 +309,6 @@ impl Peer {
                 let _ = self.socket.shutdown_write();
             }
         }
-        moved
     }
 
     fn lose(&mut self, now: Instant, server: &mut Server) {

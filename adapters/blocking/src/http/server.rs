@@ -202,6 +202,7 @@ impl<H: Handler> HttpServer<H> {
         let until = until.into_iter().chain(self.gives_up).min();
         // Commands may have been given since.
         self.state.write();
+        self.state.peers.sweep();
         self.show_tap();
         if !self.state.peers.is_over() {
             self.state.wait_until(until);
@@ -213,6 +214,7 @@ impl<H: Handler> HttpServer<H> {
             self.state.peers.abandon(&mut self.state.server);
         }
         self.settle();
+        self.state.peers.sweep();
         Ok(!self.state.peers.is_over())
     }
 
@@ -227,6 +229,8 @@ impl<H: Handler> HttpServer<H> {
                     self.state.write();
                 }
                 host::handle(&mut self.state, &mut self.handler, &event);
+                // However long that took: what is written next was not waiting meanwhile.
+                self.state.peers.tick();
                 if core::mem::take(&mut self.state.tools_changed) {
                     // What cannot be used is not checked; it was told of at the start.
                     let _ = self.state.tell_tools(&mut self.handler);
@@ -247,8 +251,9 @@ impl<H: Handler> HttpServer<H> {
         let mut any = false;
         while let Some((exchange, token)) = self.state.held.pop_front() {
             any = true;
-            let (now, server) = (self.state.peers.now(), &mut self.state.server);
-            match catch(|| self.handler.token(&token)) {
+            let verdict = catch(|| self.handler.token(&token));
+            let (now, server) = (self.state.peers.tick(), &mut self.state.server);
+            match verdict {
                 Ok(Ok(principal)) => server.grant(now, exchange, &principal),
                 Ok(Err(denial)) => server.deny(now, exchange, &denial),
                 Err(_) => server.deny(now, exchange, &Denial::InvalidToken),
