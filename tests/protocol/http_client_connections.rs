@@ -490,3 +490,124 @@ fn a_reader_that_does_not_poll_lets_the_server_wait() {
     rig.event(got.on, &result(&got.body, answer()));
     assert_eq!(rig.done(key), Ok(answer()));
 }
+
+// covers: HTTP-081
+#[test]
+fn an_answer_before_the_whole_request_was_sent_ends_its_connection() {
+    let mut rig = Rig::modern(Chunker::Whole);
+    let kept = *rig.servers.keys().next().expect("a connection");
+    let arguments = json!({"text": "x".repeat(1 << 20)});
+    let key =
+        rig.client.engine().call_tool(rig.now, "wave", &arguments, &CallOptions::new()).expect("a call");
+    assert!(rig.pool.poll_event(rig.now, &mut rig.client).is_none());
+    // The server reads the head and a little more, refuses, and keeps its end open without reading on.
+    rig.servers.remove(&kept);
+    rig.pool.consume(kept, 4096);
+    rig.pool.handle_input(rig.now, kept, b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n");
+    assert!(matches!(http(rig.done(key)), HttpError::Answer(answer) if answer.status == 413));
+    assert_eq!(rig.closed, [kept]);
+    // The next call does not stand behind a body that nobody reads.
+    let key = rig.waves();
+    let got = rig.one();
+    rig.json(got.on, &result(&got.body, answer()));
+    assert_eq!(rig.done(key), Ok(answer()));
+}
+
+/// A call that stands on a kept connection, of which nothing was written yet
+fn not_written(rig: &mut Rig) -> (CallKey, ConnectionId) {
+    let kept = *rig.servers.keys().next().expect("a connection");
+    let options = CallOptions::new();
+    let key = rig.client.engine().call_tool(rig.now, "wave", &json!({}), &options).expect("a call");
+    assert!(!rig.pool.is_doubtful(kept));
+    assert!(rig.pool.poll_event(rig.now, &mut rig.client).is_none());
+    assert!(rig.pool.is_doubtful(kept) && !rig.pool.transmit(kept).is_empty());
+    rig.servers.remove(&kept);
+    (key, kept)
+}
+
+#[test]
+fn a_call_of_which_nothing_was_written_goes_out_on_another_connection() {
+    for how in ["end", "answer", "time-out", "no writing"] {
+        let mut rig = Rig::modern(Chunker::Whole);
+        let (key, kept) = not_written(&mut rig);
+        match how {
+            "end" => rig.pool.handle_eof(rig.now, kept),
+            // Whatever this answers, it is not the call.
+            "answer" => {
+                let forged =
+                    result(&json!({"id": 2}), json!({"resultType": "complete", "content": ["forged"]}));
+                let forged = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{forged}",
+                    forged.to_string().len()
+                );
+                rig.pool.handle_input(rig.now, kept, forged.as_bytes());
+            }
+            "time-out" => {
+                let late = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n";
+                rig.pool.handle_input(rig.now, kept, late);
+                rig.pool.handle_eof(rig.now, kept);
+            }
+            _ => {
+                rig.pool.handle_write_failed(kept);
+                assert!(rig.pool.transmit(kept).is_empty());
+                rig.pool.handle_eof(rig.now, kept);
+            }
+        }
+        let got = rig.one();
+        assert_ne!(got.on, kept, "{how}");
+        assert_eq!(rig.closed, [kept]);
+        rig.json(got.on, &result(&got.body, answer()));
+        assert_eq!(rig.done(key), Ok(answer()), "{how}");
+        assert!(rig.got.is_empty() && rig.events.is_empty());
+    }
+    // Some of it was: nobody knows, and it is not made twice.
+    let mut rig = Rig::modern(Chunker::Whole);
+    let (key, kept) = not_written(&mut rig);
+    rig.pool.consume(kept, 1);
+    assert!(!rig.pool.is_doubtful(kept));
+    rig.pool.handle_write_failed(kept);
+    rig.pool.handle_eof(rig.now, kept);
+    assert!(matches!(http(rig.done(key)), HttpError::Lost { .. }));
+    assert!(rig.got.is_empty());
+}
+
+#[test]
+fn what_may_be_said_twice_survives_a_kept_connection_that_is_closed() {
+    let mut rig = Rig::new(VersionSet::ALL, ConnectionLimits::default(), Chunker::Whole);
+    let probe = rig.one();
+    rig.status(probe.on, 405);
+    // The handshake, and its confirmation.
+    for method in ["initialize", "notifications/initialized"] {
+        let first = rig.one();
+        assert_eq!(first.body["method"], method);
+        rig.cuts(first.on);
+        let again = rig.one();
+        assert_ne!(again.on, first.on);
+        assert_eq!(again.body, first.body);
+        if method == "initialize" {
+            rig.json(again.on, &result(&again.body, initialized("2025-11-25", json!({"tools": {}}))));
+            assert!(matches!(rig.events.pop_front(), Some(Event::Ready(_))));
+        } else {
+            rig.status(again.on, 202);
+        }
+    }
+    let get = rig.one();
+    rig.stream(get.on);
+    let key = rig.waves();
+    let call = rig.one();
+    rig.json(call.on, &result(&call.body, json!({"content": []})));
+    assert!(rig.done(key).is_ok());
+    // An answer that a call at the server waits for.
+    rig.event(get.on, &json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}));
+    let first = rig.one();
+    assert_eq!(first.body["id"], 7);
+    rig.cuts(first.on);
+    let again = rig.one();
+    assert_eq!(again.body, first.body);
+    rig.status(again.on, 202);
+    // What the application says of its own is said once.
+    rig.client.engine().notify(rig.now, "x/y", None::<&Value>).expect("sent");
+    let told = rig.one();
+    rig.cuts(told.on);
+    assert!(rig.got.is_empty());
+}

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mcp_proto::h1::{Limits, Reason, Refused, client, server};
 use mcp_proto::head::{BodySize, Fields};
 
-use crate::drive::{NOW, later};
+use crate::drive::{self, NOW, later};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -332,8 +332,7 @@ fn an_aborted_response_is_seen_to_be_incomplete() {
         let sent = sent(&mut server);
         assert!(server.is_over());
         assert_eq!(server.wants_reset(), version == "1.0", "only a reset tells it from an end");
-        let mut client = client::Connection::new(NOW, Limits::default());
-        client.request(NOW, "GET", "/", "h", &Fields::new(), BodySize::None).expect("the request");
+        let mut client = drive::client(Limits::default(), "GET").0;
         client.handle_input(NOW, sent.as_bytes());
         client.handle_eof(NOW);
         assert_eq!((said(&mut client), said(&mut client)), ("200".into(), "[part]".into()));
@@ -452,6 +451,7 @@ fn a_client_knows_what_to_make_of_a_close() {
         let mut client = client::Connection::new(NOW, Limits::default());
         client.request(NOW, "GET", "/", "h", &Fields::new(), BodySize::None).expect("the request");
         client.end(NOW).expect("its end");
+        client.consume(usize::MAX);
         client
     };
     let mut client = asked();
@@ -476,12 +476,39 @@ fn a_client_knows_what_to_make_of_a_close() {
     client.handle_eof(NOW);
     assert_eq!((said(&mut client), client.is_over(), client.is_idle()), ("end".into(), true, false));
 
-    // One before the whole request was sent ends the connection too.
+    // One before the whole request was sent ends the connection too, whether the rest was handed over or not.
+    for whole in [false, true] {
+        let mut client = client::Connection::new(NOW, Limits::default());
+        client.request(NOW, "POST", "/", "h", &Fields::new(), BodySize::Exact(9)).expect("the request");
+        client.consume(client.unsent());
+        if whole {
+            client.body(b"012345678").expect("all of it");
+            client.end(NOW).expect("its end");
+            client.consume(4);
+        }
+        client.handle_input(NOW, b"HTTP/1.1 413 \r\nContent-Length: 0\r\n\r\n");
+        assert_eq!((said(&mut client), said(&mut client)), ("413".into(), "end".into()));
+        assert!(client.is_over() && !client.is_idle() && client.unsent() == 0, "{whole}");
+        assert_eq!(client.body(b"x"), Err(Refused::Closed));
+    }
+
+    // So does one that came when the rest could not be sent any more.
     let mut client = client::Connection::new(NOW, Limits::default());
     client.request(NOW, "POST", "/", "h", &Fields::new(), BodySize::Exact(9)).expect("the request");
+    client.consume(1);
+    client.handle_write_failed();
+    assert_eq!(client.unsent(), 0);
     client.handle_input(NOW, b"HTTP/1.1 413 \r\nContent-Length: 0\r\n\r\n");
     assert_eq!((said(&mut client), said(&mut client)), ("413".into(), "end".into()));
-    assert!(client.is_over() && client.body(b"x") == Err(Refused::Closed));
+    assert!(client.is_over());
+
+    // What comes before a byte of the request was sent answers something else.
+    let mut client = client::Connection::new(NOW, Limits::default());
+    client.request(NOW, "GET", "/", "h", &Fields::new(), BodySize::None).expect("the request");
+    client.end(NOW).expect("its end");
+    client.handle_input(NOW, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    client.consume(usize::MAX);
+    assert_eq!((said(&mut client), client.is_over()), ("Unasked".into(), true));
 
     // While nothing is asked it is over at once.
     let mut client = client::Connection::new(NOW, Limits::default());
@@ -497,6 +524,7 @@ fn bodies_of_responses_have_their_limit_too() {
         limits.max_body = 8;
         let mut client = client::Connection::new(NOW, limits);
         client.request(NOW, "GET", "/", "h", &Fields::new(), BodySize::None).expect("the request");
+        client.consume(usize::MAX);
         let body = if head.starts_with('T') { "4\r\nabcd\r\n5\r\nabcde\r\n0\r\n\r\n" } else { "abcdabcde" };
         client.handle_input(NOW, format!("HTTP/1.1 200 OK\r\n{head}\r\n{body}").as_bytes());
         let all: Vec<String> =

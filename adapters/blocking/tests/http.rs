@@ -23,7 +23,7 @@ use mcp_proto::model::{CallToolResult, ElicitParams, ElicitResult, ElicitSchema}
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet, client,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{DEADLINE, ERAS, Notes, Tools, in_time, only, server, speaks, text};
 
 /// A server in a thread
@@ -407,6 +407,62 @@ fn what_cannot_be_connected_to_says_why() {
         assert!(error.is_closed(), "{error}");
         drop(TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/mcp")));
         stranger.join().unwrap();
+    });
+}
+
+/// Reads a request; its head and body
+fn asked(stream: &mut TcpStream) -> (String, Value) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).expect("a body");
+    (head, serde_json::from_slice(&body).unwrap())
+}
+
+/// Answers a request of the modern era
+fn answers(stream: &mut TcpStream, asked: &Value) {
+    let result = match asked["method"].as_str() {
+        Some("server/discover") => json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private"}),
+        _ => json!({"resultType": "complete", "content": []}),
+    };
+    let body = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}).to_string();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ";
+    stream.write_all(format!("{head}{}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+}
+
+#[test]
+fn a_connection_that_was_closed_between_two_calls_is_not_used_again() {
+    in_time(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let (left, has_left) = mpsc::channel();
+        let server = thread::spawn(move || {
+            let mut calls = 0;
+            for stream in listener.incoming().take(4) {
+                let mut stream = stream.unwrap();
+                let (_, body) = asked(&mut stream);
+                calls += usize::from(body["method"] == "tools/call");
+                answers(&mut stream, &body);
+                // Without a word, as after a time-out of its own.
+                drop(stream);
+                left.send(()).unwrap();
+            }
+            calls
+        });
+        let mut client = Options::new(speaks(only(Era::Modern))).connect_url(&url).expect("a server");
+        for _ in 0..3 {
+            has_left.recv_timeout(DEADLINE).unwrap();
+            client.call_tool("wave", &json!({})).expect("made once, on a connection of its own");
+        }
+        client.close().unwrap();
+        assert_eq!(server.join().unwrap(), 3);
     });
 }
 

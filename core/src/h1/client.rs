@@ -46,6 +46,8 @@ pub struct Connection {
     head_only: bool,
     /// Responses 1xx so far
     interim: u8,
+    /// Bytes of the request were written
+    sent: bool,
     /// Bytes of the response have come
     received: bool,
     /// No request after this one
@@ -65,6 +67,8 @@ enum Reading {
     /// A response is to come
     Head,
     Body(Reader),
+    /// Input came before any of the request was written: whatever it answers, it is not this request
+    Early,
     /// Input came that was not wanted
     Flooded,
     Off,
@@ -83,6 +87,7 @@ impl Connection {
             writing: None,
             head_only: false,
             interim: 0,
+            sent: false,
             received: false,
             last: false,
             eof: false,
@@ -95,7 +100,10 @@ impl Connection {
     /// Takes what was read
     pub fn handle_input(&mut self, now: Instant, input: &[u8]) {
         self.pass(now);
-        if self.eof || input.is_empty() || matches!(self.reading, Reading::Off | Reading::Flooded) {
+        if self.eof
+            || input.is_empty()
+            || matches!(self.reading, Reading::Off | Reading::Early | Reading::Flooded)
+        {
             return;
         }
         self.input_at = self.now;
@@ -105,6 +113,9 @@ impl Connection {
         }
         if matches!(self.reading, Reading::Head) && self.inbox.is_empty() {
             self.since = self.now;
+            if !self.sent {
+                self.reading = Reading::Early;
+            }
         }
         self.received = true;
         self.inbox.push(input);
@@ -135,7 +146,7 @@ impl Connection {
     #[must_use]
     pub fn wants_input(&self) -> bool {
         !self.eof
-            && !matches!(self.reading, Reading::Off | Reading::Flooded)
+            && !matches!(self.reading, Reading::Off | Reading::Early | Reading::Flooded)
             && self.inbox.len() < self.limits.buffered()
     }
 
@@ -152,7 +163,17 @@ impl Connection {
 
     /// Notes that `n` bytes were written
     pub fn consume(&mut self, n: usize) {
+        self.sent |= n > 0;
         self.out.consume(n);
+    }
+
+    /// Nothing more can be written: what is left of the request is dropped
+    ///
+    /// Its response may have come all the same, or be on its way; nothing can follow it.
+    pub fn handle_write_failed(&mut self) {
+        self.out.clear();
+        self.writing = None;
+        self.last = true;
     }
 
     /// Bytes that were not written yet
@@ -204,7 +225,7 @@ impl Connection {
         self.pass(now);
         match self.reading {
             Reading::Idle if !self.eof && self.inbox.is_empty() => {}
-            Reading::Idle | Reading::Off | Reading::Flooded => return Err(Refused::Closed),
+            Reading::Idle | Reading::Off | Reading::Early | Reading::Flooded => return Err(Refused::Closed),
             Reading::Head | Reading::Body(_) => return Err(Refused::OutOfOrder),
         }
         let sendable = is_token(method.as_bytes())
@@ -240,7 +261,8 @@ impl Connection {
         });
         self.head_only = method == "HEAD";
         self.reading = Reading::Head;
-        (self.interim, self.received, self.keep) = (0, false, Keep::Since(self.now));
+        (self.interim, self.sent, self.received) = (0, false, false);
+        self.keep = Keep::Since(self.now);
         Ok(())
     }
 
@@ -307,6 +329,7 @@ impl Connection {
             Reading::Idle => self.watch(),
             Reading::Head => self.read_head(on_head),
             Reading::Body(reader) => self.read_body(reader),
+            Reading::Early => self.fail(self.inbox.fault(Reason::Unasked, 0)),
             Reading::Flooded => self.fail(self.inbox.fault_at_end(Reason::Overrun)),
             Reading::Off => None,
         }
@@ -389,7 +412,7 @@ impl Connection {
     /// The response is complete
     fn ended<R>(&mut self) -> Option<Event<R>> {
         // A server that has answered need not read the rest of the request, and then nothing can follow it.
-        if self.last || self.writing.is_some() {
+        if self.last || self.writing.is_some() || !self.out.is_empty() {
             self.stop();
         } else {
             self.reading = Reading::Idle;

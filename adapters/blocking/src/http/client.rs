@@ -38,6 +38,8 @@ pub(crate) struct Exchanges {
     clock: Clock,
     now: Instant,
     scratch: Box<[u8]>,
+    /// How long a connection may take to be made
+    connect_timeout: Duration,
     /// Why nothing can be waited for
     error: Option<io::Error>,
 }
@@ -55,8 +57,12 @@ struct Wired {
 struct Connecting {
     /// Other addresses of the same name
     rest: VecDeque<SocketAddr>,
+    /// How long each but the last may take
+    patience: Duration,
     /// When the next one is tried
     gives_up: Option<Instant>,
+    /// Which one it is, and what came of it
+    why: String,
 }
 
 impl Exchanges {
@@ -64,7 +70,9 @@ impl Exchanges {
     pub(crate) fn new(config: Config, http: Http, heads: bool) -> Self {
         let clock = Clock::start();
         let now = clock.now();
-        let mut connections = Connections::new(ConnectionLimits::default());
+        let limits = ConnectionLimits::default();
+        let connect_timeout = limits.connect_timeout;
+        let mut connections = Connections::new(limits);
         if heads {
             connections.tap_heads();
         }
@@ -80,6 +88,7 @@ impl Exchanges {
             clock,
             now,
             scratch: vec![0; SCRATCH].into(),
+            connect_timeout,
             error: None,
         }
     }
@@ -91,31 +100,37 @@ impl Exchanges {
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
             match resolve(&origin) {
-                Ok(addresses) => self.connect(id, addresses, &ErrorKind::AddrNotAvailable.into()),
-                Err(error) => self.refused(id, &error),
+                Ok(addresses) => {
+                    let tries = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+                    let patience = PER_ADDRESS.min(self.connect_timeout / tries);
+                    let none = format!("{} has no address", origin.host);
+                    self.connect(id, Connecting { rest: addresses, patience, gives_up: None, why: none });
+                }
+                Err(why) => self.refused(id, &why),
             }
         }
     }
 
     /// Begins to connect to the first address that does not refuse at once
-    fn connect(&mut self, id: ConnectionId, mut rest: VecDeque<SocketAddr>, last: &io::Error) {
-        let mut why = None;
-        while let Some(address) = rest.pop_front() {
+    fn connect(&mut self, id: ConnectionId, mut connecting: Connecting) {
+        while let Some(address) = connecting.rest.pop_front() {
             match Socket::connect(address) {
                 Ok(socket) => {
-                    let gives_up = (!rest.is_empty()).then(|| self.now + PER_ADDRESS);
-                    let connecting = Some(Connecting { rest, gives_up });
-                    self.sockets.push(Wired { id, socket, connecting });
+                    let more = !connecting.rest.is_empty();
+                    connecting.gives_up = more.then(|| self.now + connecting.patience);
+                    // For when it does not work out.
+                    connecting.why = format!("{address}");
+                    self.sockets.push(Wired { id, socket, connecting: Some(connecting) });
                     return;
                 }
-                Err(error) => why = Some(error),
+                Err(error) => connecting.why = format!("{address}: {error}"),
             }
         }
-        self.refused(id, why.as_ref().unwrap_or(last));
+        self.refused(id, &connecting.why);
     }
 
-    fn refused(&mut self, id: ConnectionId, error: &io::Error) {
-        self.connections.handle_connect_failed(self.now, id, &mut self.client, &format!("{error}"));
+    fn refused(&mut self, id: ConnectionId, why: &str) {
+        self.connections.handle_connect_failed(self.now, id, &mut self.client, why);
     }
 
     /// Finds out what came of connecting
@@ -133,29 +148,43 @@ impl Exchanges {
                 self.connections.handle_connected(self.now, wired.id);
             }
             Err(error) => {
-                let wired = self.sockets.swap_remove(at);
-                let rest = wired.connecting.map(|c| c.rest).unwrap_or_default();
-                self.connect(wired.id, rest, &error);
+                let Wired { id, connecting, .. } = self.sockets.swap_remove(at);
+                let Some(mut connecting) = connecting else { return };
+                connecting.why = format!("{}: {error}", connecting.why);
+                self.connect(id, connecting);
             }
         }
     }
 
-    fn read(&mut self, at: usize) {
-        let Some(wired) = self.sockets.get_mut(at) else { return };
+    /// Whether a request is about to be written to what has carried another one
+    fn is_doubtful(&self, at: usize) -> bool {
+        self.sockets.get(at).is_some_and(|wired| self.connections.is_doubtful(wired.id))
+    }
+
+    /// Reads once; whether anything came of it, be it the end
+    fn read(&mut self, at: usize) -> bool {
+        let Some(wired) = self.sockets.get_mut(at) else { return false };
         match wired.socket.read(&mut self.scratch) {
             Ok(n) if n > 0 => {
                 let bytes = self.scratch.get(..n).unwrap_or_default();
                 self.connections.handle_input(self.now, wired.id, bytes);
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             // A broken connection and one that ends are told apart by what is missing.
             _ => self.connections.handle_eof(self.now, wired.id),
         }
+        true
     }
 
     fn send(&mut self) -> bool {
         let mut moved = false;
-        for wired in &mut self.sockets {
+        for at in 0..self.sockets.len() {
+            // Nobody has looked at what was kept between two calls: the server may have closed it long ago.
+            if self.is_doubtful(at) && self.read(at) {
+                moved = true;
+                continue;
+            }
+            let Some(wired) = self.sockets.get_mut(at) else { break };
             while wired.connecting.is_none() && !self.connections.transmit(wired.id).is_empty() {
                 match wired.socket.write(self.connections.transmit(wired.id)) {
                     Ok(0) => break,
@@ -164,11 +193,8 @@ impl Exchanges {
                         moved = true;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(_) => {
-                        // What the server said before it left is still there to be read.
-                        let rest = self.connections.transmit(wired.id).len();
-                        self.connections.consume(wired.id, rest);
-                    }
+                    // What the server said before it left is still there to be read.
+                    Err(_) => self.connections.handle_write_failed(wired.id),
                 }
             }
         }
@@ -233,7 +259,7 @@ impl Wire for Exchanges {
             if self.sockets.get(at).is_some_and(|wired| wired.connecting.is_some()) {
                 self.connected(at, ready.writable);
             } else if ready.readable && self.connections.wants_input(id) {
-                self.read(at);
+                let _ = self.read(at);
             } else if ready.readable {
                 // Nobody asked: both directions are over.
                 self.connections.handle_eof(self.now, id);
@@ -291,14 +317,58 @@ impl Wire for Exchanges {
 }
 
 /// The addresses of an origin; the system may take a while to find them
-fn resolve(origin: &Origin) -> io::Result<VecDeque<SocketAddr>> {
+fn resolve(origin: &Origin) -> Result<VecDeque<SocketAddr>, String> {
     if origin.secure {
-        return Err(io::Error::new(ErrorKind::Unsupported, "there is no TLS here"));
+        return Err("there is no TLS here".into());
     }
-    Ok((&*origin.host, origin.port).to_socket_addrs()?.collect())
+    let found = (&*origin.host, origin.port).to_socket_addrs();
+    Ok(in_turn(found.map_err(|error| format!("no address of {}: {error}", origin.host))?))
+}
+
+/// One family of addresses after the other, beginning with the one that the system prefers: where one of them leads
+/// nowhere, the second try does not go there again (RFC 8305, 4)
+fn in_turn(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut addresses = addresses.peekable();
+    let six = addresses.peek().is_some_and(SocketAddr::is_ipv6);
+    let (mut own, mut other): (VecDeque<_>, VecDeque<_>) = addresses.partition(|a| a.is_ipv6() == six);
+    let mut all = VecDeque::new();
+    while all.len() < MAX_ADDRESSES && !(own.is_empty() && other.is_empty()) {
+        all.extend(own.pop_front());
+        all.extend(other.pop_front());
+    }
+    all
 }
 
 /// Bytes of one read
 const SCRATCH: usize = 64 << 10;
-/// How long one address of several may take to answer
+/// How long one address of several may take to answer; less where there are so many that time would run out
 const PER_ADDRESS: Duration = Duration::from_secs(2);
+/// Addresses of one name that are tried
+const MAX_ADDRESSES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_of_addresses_get_their_turn() {
+        let of = |text: &[&str]| -> Vec<SocketAddr> { text.iter().map(|a| a.parse().unwrap()).collect() };
+        let sorted = |text: &[&str]| Vec::from(in_turn(of(text).into_iter()));
+        let six = ["[::1]:1", "[::2]:1", "[::3]:1"];
+        assert_eq!(sorted(&six), of(&six));
+        assert_eq!(
+            sorted(&[&six[..], &["1.1.1.1:1", "1.1.1.2:1"]].concat()),
+            of(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"])
+        );
+        assert_eq!(sorted(&["1.1.1.1:1", "[::1]:1"]), of(&["1.1.1.1:1", "[::1]:1"]));
+        assert_eq!(sorted(&["1.1.1.1:1"; 100]).len(), MAX_ADDRESSES);
+        assert!(sorted(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_named() {
+        let origin = Origin { secure: false, host: "nowhere.invalid".into(), port: 80 };
+        let error = resolve(&origin).unwrap_err();
+        assert!(error.starts_with("no address of nowhere.invalid: "), "{error}");
+    }
+}

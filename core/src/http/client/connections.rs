@@ -250,6 +250,23 @@ impl Connections {
         }
     }
 
+    /// A connection cannot be written to any more; what the server said before it left is still to be read
+    pub fn handle_write_failed(&mut self, connection: ConnectionId) {
+        if let Some(h1) = self.h1(connection) {
+            h1.handle_write_failed();
+        }
+    }
+
+    /// Whether to read from a connection before its [`transmit`](Self::transmit) is written: it was used before, and the
+    /// server may have closed it since
+    ///
+    /// As long as nothing of a request was written, the request can go out on another connection, whatever it is.
+    #[must_use]
+    pub fn is_doubtful(&self, connection: ConnectionId) -> bool {
+        let untouched = |c: &Connection| c.used && c.carried.as_ref().is_some_and(|x| !x.written);
+        self.all.get(connection.0).is_some_and(untouched)
+    }
+
     /// All connections that are there or being made
     pub fn iter(&self) -> impl Iterator<Item = ConnectionId> {
         self.all.iter().map(|(key, _)| ConnectionId(key))
@@ -320,7 +337,8 @@ impl Connections {
                 State::Up(h1) => h1,
                 State::Connecting { until } if *until <= self.now => {
                     if let Some(exchange) = exchange {
-                        client.handle_failure(self.now, exchange, Failure::unsent("no connection in time"));
+                        let why = format!("{} did not take a connection in time", c.origin.authority());
+                        client.handle_failure(self.now, exchange, Failure::unsent(why));
                     }
                     self.drop(key);
                     return true;
@@ -391,8 +409,9 @@ impl Connections {
                 let Some(carried) = c.carried else { return };
                 // A server that has just closed what was kept alive too long: the same request on a fresh one, where
                 // that cannot make it happen twice.
-                let stale = c.used && matches!(event, Came::Closed) && !carried.answered;
-                if stale && (!carried.written || carried.open.repeatable) && client.is_open(exchange) {
+                let stale = matches!(event, Came::Closed) && carried.open.repeatable;
+                let again = c.used && !carried.answered && (!carried.written || stale);
+                if again && client.is_open(exchange) {
                     return self.queue.push_front(carried.open);
                 }
                 let why = match event {

@@ -65,6 +65,13 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Whether a message is an answer, or a notification of the protocol's own
+fn is_known(message: &[u8]) -> bool {
+    let method = Parts::of(message).method;
+    let known = [vocab::INITIALIZED, vocab::CANCELLED, vocab::PROGRESS, vocab::ROOTS_CHANGED];
+    method.is_none_or(|method| known.contains(&&*method))
+}
+
 impl Client {
     /// Sends a message of the engine's: each is a POST of its own (HTTP-009, HTTP-014, HTTP-016)
     pub(super) fn send(&mut self, message: Bytes) {
@@ -167,7 +174,13 @@ impl Client {
         let body = if with_body { x.body.clone() } else { Bytes::new() };
         let (url, class) = (x.url.clone(), x.what.class());
         let repeatable = match &x.what {
-            What::Call { method: Method::Probe | Method::ListTools, .. } | What::Tools(_) => true,
+            // A handshake that was read after all leaves a session behind that nobody uses. Whoever gets an answer or a
+            // notification of the protocol twice knows the first one.
+            What::Call { method: Method::Probe | Method::Handshake | Method::ListTools, .. }
+            | What::Renew
+            | What::Renewed
+            | What::Tools(_) => true,
+            What::Message { .. } => is_known(&x.body),
             What::Call { id, .. } => self.engine.is_repeatable(self.channel, id),
             _ => !with_body,
         };
