@@ -128,7 +128,11 @@ mod polled {
         }
 
         fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-            uninterrupted(|| on!(self, stream => stream.write_vectored(parts)))
+            match parts {
+                // One part is sent with less ado.
+                [part] => self.write(part),
+                parts => uninterrupted(|| on!(self, stream => stream.write_vectored(parts))),
+            }
         }
 
         fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {

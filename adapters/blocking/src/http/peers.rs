@@ -17,6 +17,12 @@ use mcp_std::{Clock, Duplex, Interest, Listener, Poll, Ready, Socket, Source, is
 pub(super) struct Peers {
     listener: Option<Listener>,
     peers: Vec<Peer>,
+    /// Those before this one have had their turn since the last wait
+    turn: usize,
+    /// Those with which something has happened since they were last written to
+    moved: Vec<usize>,
+    /// Some of them may be over
+    over: bool,
     pub(super) max: usize,
     pub(super) limits: Limits,
     /// Heads of requests and responses are kept
@@ -29,11 +35,23 @@ pub(super) struct Peers {
     scratch: Box<[u8]>,
 }
 
+/// What a wait found for a connection
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    ready: Ready,
+    /// Reading was wanted
+    asked: bool,
+    /// A deadline has passed
+    due: bool,
+}
+
 /// One connection
 #[derive(Debug)]
 struct Peer {
     socket: Socket,
     connection: Connection,
+    /// What the last wait found and was not acted on yet
+    found: Found,
     /// When something was read or written last
     used_at: Instant,
     /// Our direction was ended
@@ -51,6 +69,9 @@ impl Peers {
         Self {
             listener: Some(listener),
             peers: Vec::new(),
+            turn: 0,
+            moved: Vec::new(),
+            over: false,
             max: 64,
             limits,
             heads: false,
@@ -96,6 +117,7 @@ impl Peers {
             peer.connection.close(self.now);
             peer.connection.drive(self.now, server);
         }
+        self.moved.extend(0..self.peers.len());
     }
 
     /// Ends all connections, whatever is under way
@@ -104,17 +126,28 @@ impl Peers {
         for mut peer in self.peers.drain(..) {
             peer.connection.abandon(self.now, server);
         }
+        self.moved.clear();
     }
 
     pub(super) fn poll_head(&mut self) -> Option<HeadRecord> {
+        if !self.heads {
+            return None;
+        }
         self.peers.iter_mut().find_map(|peer| peer.connection.poll_head())
     }
 
     /// Moves what the server has to say on one exchange, or wants to hear, to its connection
     pub(super) fn drive(&mut self, server: &mut Server, exchange: ExchangeId) {
-        let has_it = |peer: &&mut Peer| peer.connection.exchange() == Some(exchange);
-        if let Some(peer) = self.peers.iter_mut().find(has_it) {
+        let has_it = |peer: &Peer| peer.connection.exchange() == Some(exchange);
+        // Most likely it is that of whoever had his turn just now.
+        let last = self.turn.saturating_sub(1);
+        let place = match self.peers.get(last) {
+            Some(peer) if has_it(peer) => Some(last),
+            _ => self.peers.iter().position(has_it),
+        };
+        if let Some((place, peer)) = place.and_then(|place| Some((place, self.peers.get_mut(place)?))) {
             peer.connection.drive(self.now, server);
+            self.moved.push(place);
         }
     }
 
@@ -125,24 +158,29 @@ impl Peers {
             while let Some(exchange) = server.poll_ready(self.now) {
                 self.drive(server, exchange);
             }
-            let mut again = false;
-            for peer in &mut self.peers {
-                again |= peer.write(self.now, server);
+            let Some(place) = self.moved.pop() else { break };
+            if let Some(peer) = self.peers.get_mut(place) {
+                moved |= peer.write(self.now, server);
+                self.over |= peer.is_over();
             }
-            if !again {
-                return moved;
-            }
-            moved = true;
         }
+        if core::mem::take(&mut self.over) {
+            self.sweep();
+        }
+        moved
     }
 
     /// Forgets connections that are over
-    pub(super) fn sweep(&mut self) {
+    fn sweep(&mut self) {
         self.peers.retain(|peer| !peer.is_over());
+        // They stand elsewhere now.
+        self.turn = 0;
+        self.moved.clear();
+        self.moved.extend(0..self.peers.len());
     }
 
-    /// Waits until something can be read (if `reads`), written or accepted, or until `until`; reads what is there, and lets
-    /// deadlines pass
+    /// Waits until something can be read (if `reads`), written or accepted, or until `until`; then each has its
+    /// [turn](Self::next), and deadlines of the server pass
     pub(super) fn wait(
         &mut self,
         server: &mut Server,
@@ -168,20 +206,37 @@ impl Peers {
             (Some(_), Some((first, rest))) => (first.readable, rest),
             _ => (false, found),
         };
+        let late = own.is_some_and(|at| at <= self.now);
         for (peer, ready) in self.peers.iter_mut().zip(found) {
-            peer.turn(self.now, server, *ready, reads, &mut self.scratch);
+            let due = late && peer.connection.poll_timeout().is_some_and(|at| at <= self.now);
+            peer.found = Found { ready: *ready, asked: reads && peer.connection.wants_input(), due };
         }
+        self.turn = 0;
         if server.poll_timeout().is_some_and(|at| at <= self.now) {
             server.handle_timeout(self.now);
         }
-        self.sweep();
         if self.accepts_at.is_some_and(|at| at <= self.now) {
             self.accepts_at = None;
         }
         if newcomers {
-            self.accept(server);
+            self.accept();
         }
         Ok(())
+    }
+
+    /// Gives the next one its turn for whom the last wait found something: reads what is there (if `reads`), and lets its
+    /// deadline pass; false when all have had theirs
+    pub(super) fn next(&mut self, server: &mut Server, reads: bool) -> bool {
+        while let Some(peer) = self.peers.get_mut(self.turn) {
+            self.turn += 1;
+            let found = core::mem::take(&mut peer.found);
+            if found.due || !found.ready.is_empty() {
+                peer.turn(self.now, server, found, reads, &mut self.scratch);
+                self.moved.push(self.turn - 1);
+                return true;
+            }
+        }
+        false
     }
 
     /// When there may be room for another connection; none when there is
@@ -189,47 +244,40 @@ impl Peers {
         if self.peers.len() < self.max {
             return None;
         }
-        let idle = self.peers.iter().filter(|peer| peer.connection.is_idle());
-        let at = idle.map(|peer| peer.used_at + SPARED).min().unwrap_or(Instant::FAR);
+        let at = self.peers.iter().filter_map(Peer::spare_at).min().unwrap_or(Instant::FAR);
         Some(at).filter(|at| *at > self.now)
     }
 
-    /// Where a newcomer goes: in the place of one, or beside all; none when there is no room
-    fn place(&self) -> Option<Option<usize>> {
+    /// Where a newcomer goes: to the place of one who is idle, or behind all; none when there is no room
+    fn place(&self) -> Option<usize> {
         if self.peers.len() < self.max {
-            return Some(None);
+            return Some(self.peers.len());
         }
-        let idle =
-            |(_, peer): &(usize, &Peer)| peer.connection.is_idle() && peer.used_at + SPARED <= self.now;
+        let idle = |(_, peer): &(usize, &Peer)| peer.spare_at().is_some_and(|at| at <= self.now);
         let oldest = self.peers.iter().enumerate().filter(idle).min_by_key(|(_, peer)| peer.used_at);
-        oldest.map(|(place, _)| Some(place))
+        oldest.map(|(place, _)| place)
     }
 
     /// Takes in who waits, in the place of who has not used his connection for long, if need be
-    fn accept(&mut self, server: &mut Server) {
+    fn accept(&mut self) {
         let Some(listener) = &self.listener else { return };
         for _ in 0..BATCH {
             let Some(place) = self.place() else { return };
             match listener.accept() {
                 Ok(Some(socket)) => {
-                    if let Some(idle) = place {
-                        self.peers.remove(idle);
-                    }
                     let mut connection = Connection::new(self.now, self.limits.clone());
                     if self.heads {
                         connection.tap_heads();
                     }
-                    let (shut, broken) = (false, false);
-                    let mut peer = Peer { socket, connection, used_at: self.now, shut, broken };
                     // Most clients have sent their request by now.
-                    peer.turn(
-                        self.now,
-                        server,
-                        Ready { readable: true, writable: false },
-                        true,
-                        &mut self.scratch,
-                    );
-                    self.peers.push(peer);
+                    let found =
+                        Found { ready: Ready { readable: true, writable: false }, asked: true, due: false };
+                    let (used_at, shut, broken) = (self.now, false, false);
+                    let peer = Peer { socket, connection, found, used_at, shut, broken };
+                    match self.peers.get_mut(place) {
+                        Some(idle) => *idle = peer,
+                        None => self.peers.push(peer),
+                    }
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -244,13 +292,27 @@ impl Peers {
 }
 
 impl Peer {
-    /// Reads what is there, and lets deadlines pass
-    fn turn(&mut self, now: Instant, server: &mut Server, ready: Ready, reads: bool, scratch: &mut [u8]) {
+    /// When it may give way to another one; none while it is in use
+    fn spare_at(&self) -> Option<Instant> {
+        let unused = self.connection.is_idle() && self.found.ready.is_empty();
+        unused.then(|| self.used_at + SPARED)
+    }
+
+    /// Writes and reads what can be, and lets its deadline pass
+    fn turn(&mut self, now: Instant, server: &mut Server, found: Found, reads: bool, scratch: &mut [u8]) {
+        let ready = found.ready;
+        if self.is_over() {
+            return;
+        }
         if ready.writable {
             // Before its deadline is looked at: while a handler ran nobody wrote, however fast its client reads.
             self.write(now, server);
         }
-        let due = self.connection.poll_timeout().is_some_and(|at| at <= now);
+        if ready.readable && !found.asked {
+            // Nobody asked: both directions are over.
+            return self.lose(now, server);
+        }
+        let due = found.due && self.connection.poll_timeout().is_some_and(|at| at <= now);
         if ready.readable && reads && self.connection.wants_input() {
             match self.socket.read(scratch) {
                 Ok(0) => self.connection.handle_eof(now),
@@ -262,9 +324,6 @@ impl Peer {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => return self.lose(now, server),
             }
-        } else if ready.readable {
-            // Nobody asked: both directions are over.
-            return self.lose(now, server);
         } else if !due {
             return;
         }
@@ -280,10 +339,12 @@ impl Peer {
         let mut moved = false;
         while !self.broken && !self.connection.transmit().is_empty() {
             let mut parts = [IoSlice::new(&[]); 8];
+            let mut filled = 0;
             for (part, bytes) in parts.iter_mut().zip(self.connection.segments()) {
                 *part = IoSlice::new(bytes);
+                filled += 1;
             }
-            match self.socket.write_vectored(&parts) {
+            match self.socket.write_vectored(parts.get(..filled).unwrap_or(&parts)) {
                 Ok(0) => break,
                 Ok(n) => {
                     self.used_at = now;

@@ -202,7 +202,6 @@ impl<H: Handler> HttpServer<H> {
         let until = until.into_iter().chain(self.gives_up).min();
         // Commands may have been given since.
         self.state.write();
-        self.state.peers.sweep();
         self.show_tap();
         if !self.state.peers.is_over() {
             self.state.wait_until(until);
@@ -213,8 +212,11 @@ impl<H: Handler> HttpServer<H> {
         if self.gives_up.is_some_and(|at| at <= self.state.peers.now()) {
             self.state.peers.abandon(&mut self.state.server);
         }
+        // One after the other, so that nobody's answer waits for what others want.
         self.settle();
-        self.state.peers.sweep();
+        while self.state.next_peer() {
+            self.settle();
+        }
         Ok(!self.state.peers.is_over())
     }
 
@@ -304,12 +306,33 @@ impl State {
         }
     }
 
+    /// Whether more is taken in
+    fn reads(&mut self) -> bool {
+        !self.backlog.is_full(self.server.engine().config().get_limits())
+    }
+
     fn wait_until(&mut self, until: Option<Instant>) {
-        let congested = self.backlog.is_full(self.server.engine().config().get_limits());
-        if let Err(error) = self.peers.wait(&mut self.server, !congested, until) {
+        let reads = self.reads();
+        if let Err(error) = self.peers.wait(&mut self.server, reads, until) {
             self.error.get_or_insert(error);
             self.peers.tick();
         }
+    }
+
+    /// Gives the next one its turn for whom there is something; false when there is nobody
+    fn next_peer(&mut self) -> bool {
+        let reads = self.reads();
+        self.peers.next(&mut self.server, reads)
+    }
+
+    /// Gives all of them their turn, and writes what comes of it; whether there were any
+    fn each_peer(&mut self) -> bool {
+        let mut any = false;
+        while self.next_peer() {
+            any = true;
+            self.write();
+        }
+        any
     }
 
     /// Tells the server which arguments of tools are repeated in header fields
@@ -357,7 +380,11 @@ impl Host for State {
     }
 
     fn wait(&mut self, until: Instant) {
+        // Those are first whose turn had not come when the handler began; then it is only seen what there is besides.
+        let left = self.each_peer();
+        let until = if left { self.peers.now() } else { until };
         self.wait_until(Some(until));
+        self.each_peer();
     }
 
     fn publish(&mut self, change: &Change) -> usize {
