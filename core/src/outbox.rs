@@ -20,13 +20,20 @@ const SLACK: usize = 4 << 10;
 const KEEP: usize = 64 << 10;
 
 /// A queue of outgoing bytes with a cursor for short writes
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Outbox {
     front: VecDeque<Bytes>,
     tail: Vec<u8>,
     head: usize,
     len: usize,
     consumed: u64,
+}
+
+/// What is in it may be secret (SEC-019)
+impl core::fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Outbox").field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 impl Outbox {
@@ -117,7 +124,8 @@ impl Outbox {
     pub fn pop_message(&mut self) -> Option<Bytes> {
         let length = self.message_len()?;
         let message = match self.front.front_mut() {
-            Some(first) if first.len() > length => first.slice(..length),
+            // A small one is copied: it may be kept, and would keep all that stands beside it.
+            Some(first) if first.len() > length && length >= SEGMENT => first.slice(..length),
             _ => {
                 let mut whole = BytesMut::with_capacity(length);
                 for s in self.segments() {
@@ -301,6 +309,19 @@ mod tests {
 
         assert_eq!(o.pop_message().as_deref(), Some(&b"three"[..]));
         assert!(o.is_empty());
+    }
+
+    #[test]
+    fn a_small_message_keeps_nothing_else_alive() {
+        let mut o = Outbox::default();
+        append(&mut o, b"small\n");
+        append(&mut o, &[b'x'; 4 * SEGMENT]);
+        append(&mut o, b"\n");
+        o.push_bytes(&Bytes::from(vec![b'x'; SEGMENT]));
+        let all = o.transmit().as_ptr_range();
+        let (small, large) = (o.pop_message().expect("a message"), o.pop_message().expect("another"));
+        assert!(!all.contains(&small.as_ptr()) && all.contains(&large.as_ptr()));
+        assert_eq!((&*small, large.len()), (&b"small"[..], 4 * SEGMENT));
     }
 
     #[cfg(feature = "http")]

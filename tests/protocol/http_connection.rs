@@ -325,6 +325,36 @@ fn nothing_is_asked_for_while_a_token_is_judged() {
     assert!(lone.text().starts_with("HTTP/1.1 401 "), "{}", lone.text());
 }
 
+#[test]
+fn a_slow_judgement_is_not_held_against_the_body() {
+    let http = || Config::new().protected(Protected::new("https://example.com/.well-known/x"));
+    for expects in ["", "Expect: 100-continue\r\n"] {
+        let input = post(1, "one", &format!("Authorization: Bearer good\r\n{expects}"));
+        let head = input.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
+        let mut lone = Lone::new(http());
+        lone.connection.handle_input(lone.now, &input[..head]);
+        lone.connection.drive(lone.now, &mut lone.server);
+        lone.now = lone.now + Duration::from_secs(1_000);
+        lone.turn();
+        assert!(!lone.text().contains("408"), "{}", lone.text());
+        lone.give(&input[head..]);
+        assert!(lone.text().contains("HTTP/1.1 200 OK"), "{}", lone.text());
+    }
+}
+
+// covers: SEC-019
+#[test]
+fn a_connection_does_not_show_what_came() {
+    let input = post(1, "one", "Authorization: Bearer secret\r\nMcp-Session-Id: secret\r\n");
+    for cut in 0..input.len() {
+        let mut lone = Lone::new(Config::new());
+        (lone.answers, lone.takes) = (false, false);
+        lone.give(&input[..cut]);
+        let shown = format!("{:?}{:?}", lone.connection, lone.server);
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}
+
 // covers: SEC-019
 #[test]
 fn heads_are_seen_without_their_secrets() {

@@ -13,7 +13,7 @@ use super::error::{Fault, Reason};
 /// A buffer of this size is worth the trouble of using it from its beginning again
 const KEEP: usize = 256 << 10;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Inbox {
     buf: BytesMut,
     /// `buf[..scanned]` was searched for line ends
@@ -33,6 +33,16 @@ pub(super) struct Inbox {
 pub(super) struct Found {
     pub(super) length: usize,
     pub(super) lines: usize,
+}
+
+/// There are tokens and ids of sessions in it (SEC-019)
+impl core::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Inbox")
+            .field("len", &self.buf.len())
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Inbox {

@@ -504,6 +504,15 @@ impl Connection {
         }
     }
 
+    /// Begins the time of a body anew: it was not asked for, nor read, until now
+    #[cfg(feature = "http")]
+    pub(crate) fn restart_body(&mut self, now: Instant) {
+        self.pass(now);
+        if matches!(self.reading, Reading::Body(_)) {
+            self.since = self.now;
+        }
+    }
+
     /// Ends the connection: at once when no exchange is open, otherwise after it
     pub fn close(&mut self, now: Instant) {
         self.pass(now);

@@ -234,7 +234,12 @@ impl Connection {
     /// Takes the next event; whether there was one
     fn receive(&mut self, now: Instant, server: &mut Server) -> bool {
         // While a token is being judged the body is not read, nor is it asked for.
-        self.held = self.exchange.is_some_and(|open| is_held(&open, server));
+        let was_held =
+            core::mem::replace(&mut self.held, self.exchange.is_some_and(|open| is_held(&open, server)));
+        if was_held && !self.held {
+            // That took the application's time, not the client's.
+            self.h1.restart_body(now);
+        }
         // And who does not read answers gets no further ones.
         if self.waits() {
             return false;

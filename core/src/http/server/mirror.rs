@@ -30,7 +30,7 @@ enum Once {
 }
 
 /// The fields that are looked at once the body is there, copied into one text
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Mirror {
     text: String,
     version: Once,
@@ -41,6 +41,13 @@ pub(super) struct Mirror {
     origin: Once,
     /// `Mcp-Param-*`: where their names and their values stand
     params: Vec<((u32, u32), (u32, u32))>,
+}
+
+/// The id of a session is in it (SEC-019)
+impl core::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Mirror").field("len", &self.text.len()).finish_non_exhaustive()
+    }
 }
 
 impl Mirror {
