@@ -5,6 +5,7 @@ mod legacy;
 mod modern;
 mod old;
 mod replay;
+mod sessions;
 mod tokens;
 mod transcripts;
 

@@ -65,6 +65,27 @@ fn all_answers_come_on_the_stream() {
     assert_eq!((web.server.sessions(), web.server.exchanges()), (0, 0));
 }
 
+// covers: HTTPSSE-003, CANC-001
+#[test]
+fn what_frees_a_place_is_taken_when_there_is_none() {
+    let limits = crate::common::limits(|limits| limits.max_live_calls = 1);
+    let config = crate::common::server(mcp_proto::VersionSet::ALL).limits(limits);
+    let mut web = mcp_tests::harness::Web::new(config, Config::new().http_sse(PATHS.0, PATHS.1));
+    let stream = web.send("GET", "/sse", &[], "");
+    let target = web.reply(stream).events()[0].data.clone();
+    web.send("POST", &target, &[], &initialize("2024-11-05"));
+    web.send("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    assert!(matches!(web.event(), Some(Event::SessionOpened { .. })));
+    web.send("POST", &target, &[], &legacy(2, "tools/call", ECHO));
+    web.call();
+    let x = web.send("POST", &target, &[], &legacy(3, "tools/call", ECHO));
+    assert_eq!(web.reply(x).status, 503);
+    let cancel = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":2}}";
+    let x = web.send("POST", &target, &[], cancel);
+    assert_eq!(web.reply(x).status, 202);
+    assert!(matches!(web.event(), Some(Event::Cancelled { .. })));
+}
+
 // covers: HTTPSSE-005, HTTPSSE-011, HTTP-003
 #[test]
 fn it_is_off_unless_it_is_wanted_and_as_careful() {

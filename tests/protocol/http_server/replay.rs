@@ -150,6 +150,78 @@ fn coming_back_supersedes_the_connection_that_was_thought_to_live() {
     assert!(web.reply(y).finished && web.reply(x).messages().len() == 1);
 }
 
+/// Has what there is to send made, and takes none of it
+fn make(web: &mut mcp_tests::harness::Web) {
+    web.pulls = false;
+    while web.server.poll_ready(web.now).is_some() {}
+    web.pulls = true;
+}
+
+// covers: HTTP-055, HTTP-056, SSE-022
+#[test]
+fn what_was_not_taken_goes_out_where_the_stream_was_taken_up_and_only_there() {
+    for answered in [false, true] {
+        let mut web = web(Config::new());
+        let id = session(&mut web, "2025-11-25");
+        let named = ("Mcp-Session-Id", &*id);
+        let x = web.post(&[named], &call(2));
+        let a = web.call();
+        web.server.engine().progress(web.now, a.id(), Progress::new(1.0)).expect("open");
+        web.pull();
+        web.server.engine().progress(web.now, a.id(), Progress::new(2.0)).expect("open");
+        if answered {
+            web.pulls = false;
+            answer(&mut web, &a);
+        }
+        make(&mut web);
+        let y = web.send("GET", "/mcp", &[named, ("Last-Event-ID", "1-1")], "");
+        if !answered {
+            answer(&mut web, &a);
+        }
+        assert_eq!((web.reply(x).messages().len(), web.reply(y).messages().len()), (1, 2), "{answered}");
+        assert!(web.reply(x).finished && web.reply(y).finished);
+        assert_eq!(web.server.exchanges(), 0);
+    }
+    // The same for the stream of no call.
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let x = web.send("GET", "/mcp", &[named], "");
+    web.server.engine().publish(web.now, &Change::Tools);
+    make(&mut web);
+    let y = web.send("GET", "/mcp", &[named, ("Last-Event-ID", "0-0")], "");
+    assert_eq!((web.reply(x).messages().len(), web.reply(y).messages().len()), (0, 1));
+    assert!(web.reply(x).finished && !web.reply(y).finished);
+    // Who begins anew does not say what he has seen: then it stays where it was.
+    web.server.engine().publish(web.now, &Change::Tools);
+    make(&mut web);
+    let z = web.send("GET", "/mcp", &[named], "");
+    assert_eq!((web.reply(y).messages().len(), web.reply(z).messages().len()), (2, 0));
+}
+
+// covers: SSE-022, SEC-018
+#[test]
+fn a_message_beyond_the_budget_takes_nothing_else_away() {
+    let mut web = web(Config::new().replay_bytes(4_000));
+    let id = session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let (x, y) = (web.post(&[named], &call(2)), web.post(&[named], &call(3)));
+    let (a, b) = (web.call(), web.call());
+    for call in [&a, &b] {
+        web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+    }
+    web.pull();
+    let large = mcp_proto::model::CallToolResult::text("x".repeat(5_000));
+    web.server.engine().complete(web.now, b.id(), &large).expect("open");
+    web.pull();
+    assert_eq!(web.reply(y).messages().len(), 2);
+    web.hang_up(x);
+    let again = web.send("GET", "/mcp", &[named, ("Last-Event-ID", "1-0")], "");
+    assert_eq!((web.reply(again).status, web.reply(again).messages().len()), (200, 1));
+    let again = web.send("GET", "/mcp", &[named, ("Last-Event-ID", "2-1")], "");
+    assert_eq!(web.reply(again).status, 400, "it is gone, and that is said");
+}
+
 // covers: SSE-022, HTTP-051
 #[test]
 fn the_stream_of_no_call_can_be_taken_up_as_well() {

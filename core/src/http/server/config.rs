@@ -151,7 +151,9 @@ impl Config {
 
     /// Bytes of events kept per session for clients that come back (default 64 KiB; 0: streams cannot be resumed)
     ///
-    /// Reached: the oldest are forgotten, and asking for what came after them is answered with 400 (SSE-024).
+    /// Reached: the oldest are forgotten, and asking for what came after them is answered with 400 (SSE-024). A message
+    /// that is longer than all of it is not kept: a server that has clients [come back for
+    /// answers](super::Server::poll_later) gives room for the longest of them.
     #[must_use]
     pub const fn replay_bytes(mut self, bytes: usize) -> Self {
         self.replay_bytes = bytes;
@@ -179,7 +181,8 @@ impl Config {
         self
     }
 
-    /// How long a session may be idle (default 30 min); then it is forgotten, and its id is answered with 404
+    /// How long a session may be idle, without requests, calls and streams (default 30 min); then it is forgotten, and
+    /// its id is answered with 404
     #[must_use]
     pub const fn session_idle(mut self, idle: Duration) -> Self {
         self.session_idle = idle;
@@ -196,7 +199,8 @@ impl Config {
 
     /// Sessions in all (default 100,000), and of one principal (default 10,000)
     ///
-    /// Reached: the oldest session whose handshake was not finished gives way, or else 503.
+    /// Reached: the oldest session whose handshake was not finished gives way, of the principal's own where those are too
+    /// many; or else 503.
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize, per_principal: usize) -> Self {
         self.max_sessions = sessions;

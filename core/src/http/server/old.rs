@@ -11,6 +11,7 @@ use super::pump::stream_fields;
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
+use crate::rpc::envelope::Kind;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 
@@ -50,7 +51,9 @@ impl Server {
         let Some(channel) = session.filter(|s| s.old && s.get.is_some()).map(|s| ChannelId(s.channel)) else {
             return self.refuse(key, &unknown_session());
         };
-        if self.engine.is_full() || self.engine.is_stalled(channel) {
+        // What frees a place, or answers a question, is taken even if there is none.
+        let asks = self.engine.parse(&frame).is_ok_and(|envelope| envelope.kind == Kind::Request);
+        if (asks && self.engine.is_full()) || self.engine.is_stalled(channel) {
             return self.refuse(key, &overloaded("too many requests are in work"));
         }
         if let Some(x) = self.exchanges.get_mut(key) {

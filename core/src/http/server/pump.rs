@@ -158,8 +158,13 @@ impl Server {
         let counted = core::mem::take(&mut x.counted);
         if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
             session.calls = session.calls.saturating_sub(u32::from(counted));
-            if session.get == Some(key) {
+            let listened = session.get == Some(key);
+            if listened {
                 session.get = None;
+            }
+            if counted || listened {
+                // It was in use until now, however long ago its request came.
+                session.last_seen = self.now;
             }
         }
         match (stream, kind) {
@@ -248,6 +253,9 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.session = Some(session);
         x.number = number;
+        if from.is_some() {
+            self.take_back(session, number);
+        }
         if number == 0 {
             self.open_standalone(key, session);
         } else {
@@ -272,6 +280,19 @@ impl Server {
             Some(log) => log.after(number, event, newest),
             // Nothing was sent yet but the id to come back with.
             None => (newest == Some(event)).then(Vec::new),
+        }
+    }
+
+    /// Drops what was made of a stream for a connection and not taken: it stands in the log, and goes out on the
+    /// connection that takes the stream up, not on both (HTTP-055)
+    fn take_back(&mut self, session: Key, number: u32) {
+        let is_it = |x: &Exchange| x.session == Some(session) && x.number == number && x.form == Form::Events;
+        let all: Vec<Key> = self.exchanges.iter().filter(|(_, x)| is_it(x)).map(|(key, _)| key).collect();
+        for key in all {
+            if let Some(x) = self.exchanges.get_mut(key) {
+                x.out.clear();
+            }
+            self.mark(key);
         }
     }
 
@@ -305,7 +326,6 @@ impl Server {
         match holder {
             Some(holder) => {
                 self.hand_over(holder, key);
-                // What was made and not taken stands in the log.
                 self.finish(holder);
                 self.begin_events(key);
             }
@@ -338,8 +358,9 @@ impl Server {
     /// Ends the connection of a call and has its client come back for the rest, if it can (2025-11-25; HTTP-059,
     /// SSE-017, SSE-018)
     ///
-    /// For calls that take long: nothing is lost, and no connection is held meanwhile. False where the client's revision
-    /// has no such thing: then the stream stays as it is.
+    /// For calls that take long: no connection is held meanwhile, and what is sent is kept for the client, the answer
+    /// included, as far as [`Config::replay_bytes`](super::Config::replay_bytes) reaches. False where the client's
+    /// revision has no such thing: then the stream stays as it is.
     pub fn poll_later(&mut self, now: Instant, call: CallId, retry: Option<Duration>) -> bool {
         self.tick(now);
         let Some(key) = self.engine.owner_of(call) else { return false };

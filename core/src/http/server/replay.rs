@@ -35,15 +35,17 @@ impl Entry {
 
 impl Log {
     /// Adds an event, and forgets the oldest that are too many then
+    ///
+    /// One that is longer than all of the budget is not kept, so that the others are.
     pub(super) fn push(&mut self, entry: Entry, budget: usize) {
+        if entry.cost() > budget {
+            return;
+        }
         self.bytes += entry.cost();
         self.entries.push_back(entry);
         while self.bytes > budget {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes -= oldest.cost();
-        }
-        if self.entries.is_empty() {
-            self.entries = VecDeque::new();
         }
     }
 
@@ -77,6 +79,7 @@ pub(super) fn parse(text: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     fn entry(stream: u32, event: u32, last: bool) -> Entry {
         Entry { stream, event, last, text: Bytes::from_static(b"0123456789") }
@@ -109,8 +112,13 @@ mod tests {
         assert_eq!(events(log.after(1, 1, Some(3))), Some([2, 3].into()));
         assert_eq!(events(log.after(1, 0, Some(3))), None, "one of them is forgotten");
         assert_eq!(events(log.after(2, 0, None)), None);
-        log.push(entry(1, 4, false), 0);
-        assert!(log.entries.is_empty() && log.bytes == 0);
+        // What does not fit at all leaves a gap in its stream, and the others alone.
+        log.push(entry(3, 1, false), 2 * (10 + OVERHEAD));
+        log.push(Entry { text: vec![b'x'; 200].into(), ..entry(3, 2, false) }, 2 * (10 + OVERHEAD));
+        assert_eq!(events(log.after(3, 0, Some(2))), None, "the second one is not there");
+        assert_eq!(events(log.after(3, 2, Some(2))), Some([].into()));
+        assert_eq!(events(log.after(1, 2, Some(3))), Some([3].into()));
+        assert_eq!(log.bytes, 2 * (10 + OVERHEAD));
     }
 
     // covers: SSE-015

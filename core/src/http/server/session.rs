@@ -25,11 +25,12 @@ const ID: usize = PLACE + SECRET;
 /// A session of a legacy client
 #[derive(Debug)]
 pub(super) struct Session {
-    secret: [u8; SECRET],
+    secret: Secret,
     /// The engine's channel: its ids, its peer, and what belongs to no call
     pub(super) channel: Key,
     pub(super) principal: Option<Box<str>>,
-    last_seen: Instant,
+    /// When it was used last: when a request came, or a call or its stream ended
+    pub(super) last_seen: Instant,
     /// It is one of HTTP+SSE, which the endpoint does not know
     pub(super) old: bool,
     /// The stream that belongs to no call, while it is open
@@ -44,6 +45,15 @@ pub(super) struct Session {
     pub(super) log: Option<Box<Log>>,
 }
 
+/// Shown by nothing (SEC-019)
+struct Secret([u8; SECRET]);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
 /// What a request says about its session
 pub(super) enum Found {
     Session(Key),
@@ -55,10 +65,18 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Sessions {
     table: Slab<Session>,
+    /// All of them whose handshake may not be done, oldest first
+    young: VecDeque<Key>,
+    /// What each principal has
+    shares: BTreeMap<Box<str>, Share>,
+}
+
+/// The sessions of a principal
+#[derive(Debug, Default)]
+struct Share {
+    count: usize,
     /// Those whose handshake may not be done, oldest first
     young: VecDeque<Key>,
-    /// How many each principal has
-    shares: BTreeMap<Box<str>, usize>,
 }
 
 impl Default for Sessions {
@@ -87,7 +105,7 @@ impl Sessions {
         let (place, secret) = bytes.get(..length)?.split_first_chunk::<PLACE>()?;
         let [a, b, c] = *place;
         let key = self.table.at(u32::from_be_bytes([0, a, b, c]))?;
-        let known = &self.table.get(key)?.secret;
+        let known = &self.table.get(key)?.secret.0;
         bool::from(known.as_slice().ct_eq(secret)).then_some(key)
     }
 
@@ -99,7 +117,7 @@ impl Sessions {
         {
             let [_, a, b, c] = key.slot.to_be_bytes();
             *place = [a, b, c];
-            secret.copy_from_slice(&session.secret);
+            secret.copy_from_slice(&session.secret.0);
         }
         URL_SAFE_NO_PAD.encode(bytes)
     }
@@ -113,13 +131,10 @@ impl Sessions {
     ) -> Key {
         let mut secret = [0; SECRET];
         entropy.fill(&mut secret);
-        if let Some(principal) = &principal {
-            *self.shares.entry(principal.clone()).or_default() += 1;
-        }
         let key = self.table.insert(Session {
-            secret,
+            secret: Secret(secret),
             channel,
-            principal,
+            principal: principal.clone(),
             last_seen: now,
             old: false,
             get: None,
@@ -128,25 +143,39 @@ impl Sessions {
             event: 0,
             log: None,
         });
-        self.young.push_back(key);
+        if let Some(principal) = principal {
+            let share = self.shares.entry(principal).or_default();
+            share.count += 1;
+            note_young(&mut share.young, key, share.count, &self.table);
+        }
+        note_young(&mut self.young, key, self.table.len(), &self.table);
         key
     }
 
     fn remove(&mut self, key: Key) -> Option<Session> {
         let session = self.table.remove(key)?;
         if let Some(principal) = &session.principal {
-            if let Some(count) = self.shares.get_mut(principal) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(share) = self.shares.get_mut(principal) {
+                share.count -= 1;
+                if share.count == 0 {
                     self.shares.remove(principal);
                 }
             }
         }
         if self.table.len() == 0 {
-            self.young.clear();
+            self.young = VecDeque::new();
         }
         Some(session)
     }
+}
+
+/// Queues a young session, and forgets those that are gone once they are more than the `count` that there are: however
+/// many come and go, one that stays young at the front does not make the queue grow
+fn note_young(queue: &mut VecDeque<Key>, key: Key, count: usize, table: &Slab<Session>) {
+    if queue.len() >= 2 * count + 16 {
+        queue.retain(|key| table.get(*key).is_some());
+    }
+    queue.push_back(key);
 }
 
 impl Server {
@@ -173,9 +202,15 @@ impl Server {
 
     /// Whether there is room for one more session; one whose handshake was never finished gives way (design, 14)
     pub(super) fn room_for_session(&mut self, principal: Option<&str>) -> bool {
-        let share = principal.and_then(|p| self.sessions.shares.get(p)).copied().unwrap_or_default();
-        if share >= self.config.max_sessions_per_principal {
-            return false;
+        // Who has too many gives up one of his own.
+        while let Some(share) = principal.and_then(|p| self.sessions.shares.get_mut(p)) {
+            if share.count < self.config.max_sessions_per_principal {
+                break;
+            }
+            let Some(oldest) = share.young.pop_front() else { return false };
+            if self.is_young(oldest) {
+                self.end_session(oldest);
+            }
         }
         let most = self.config.max_sessions.min((1 << 24) - 1);
         while self.sessions.len() >= most {
@@ -242,6 +277,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     // covers: HTTP-065, HTTP-066, SEC-005
     #[test]
@@ -269,6 +305,38 @@ mod tests {
         sessions.insert(Instant::ZERO, channel, None, &mut entropy);
         assert_eq!(sessions.find(&id), None, "its place in the table is another's now");
         assert_eq!(sessions.find(""), None);
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn sessions_that_come_and_go_leave_nothing_behind() {
+        let mut entropy = Entropy::new([7; 32], 0);
+        let mut sessions = Sessions::default();
+        let channel = Key { slot: 0, generation: 0 };
+        let mut insert = |sessions: &mut Sessions| {
+            sessions.insert(Instant::ZERO, channel, Some("somebody".into()), &mut entropy)
+        };
+        let stays = insert(&mut sessions);
+        for _ in 0..10_000 {
+            let goes = insert(&mut sessions);
+            assert!(sessions.remove(goes).is_some());
+        }
+        assert!(sessions.young.len() < 100, "{}", sessions.young.len());
+        assert!(sessions.shares.values().all(|share| share.young.len() < 100 && share.count == 1));
+        assert_eq!(sessions.young.front(), Some(&stays), "it is still the oldest");
+        assert!(sessions.remove(stays).is_some());
+        assert!(sessions.young.capacity() == 0 && sessions.shares.is_empty());
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn a_session_does_not_show_what_its_id_is_made_of() {
+        let mut entropy = Entropy::new([7; 32], 0);
+        let mut sessions = Sessions::default();
+        let channel = Key { slot: 0, generation: 0 };
+        let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy);
+        let secret = format!("{:?}", sessions.get(key).expect("there").secret.0);
+        assert!(!format!("{sessions:?}").contains(&secret));
     }
 
     #[test]
