@@ -6,6 +6,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+#[cfg(feature = "http")]
+pub(crate) use http::quoted;
 pub use http::{AuthChallenge, HttpAnswer, HttpError};
 
 use crate::json::EncodeError;

@@ -410,6 +410,7 @@ fn the_stream_is_opened_again_while_that_brings_something() {
             lone.body(again.id, format!("id: p{}\ndata:\n\n", round + 1));
             lone.end(again.id);
         }
+        assert!(matches!(lone.diagnosed(), Diagnostic::Http(_)), "it is told once");
         lone.pass(secs(1_000));
         lone.still();
         lone.waves(&once());
@@ -436,6 +437,7 @@ fn a_stream_that_lives_long_may_be_quiet() {
     );
     let get = lone.with_stream(V, None, tools());
     lone.breaks(get);
+    assert!(matches!(lone.diagnosed(), Diagnostic::Http(_)));
     lone.pass(secs(100));
     lone.still();
 }
@@ -624,6 +626,7 @@ fn sessions_are_not_made_without_end() {
         lone.status(asked.id, 404);
         let init = lone.posted("initialize");
         lone.status(init.id, status);
+        assert!(matches!(lone.diagnosed(), Diagnostic::Http(_)));
         assert_eq!(http(lone.done(key)), HttpError::SessionLost);
         assert!(matches!(lone.closed(), Fault::Http(_)));
         lone.silent();

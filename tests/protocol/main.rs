@@ -21,6 +21,7 @@ mod http_client_connections;
 mod http_client_headers;
 mod http_client_opening;
 mod http_client_session;
+mod http_client_strays;
 mod http_client_transcripts;
 mod http_connection;
 mod http_server;

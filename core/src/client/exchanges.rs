@@ -1,6 +1,7 @@
 //! What a transport that gives each message an exchange of its own tells the engine: how a request of ours fared.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use crate::calls::outbound::{Match, Outbound, Purpose};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
+use crate::json::object_members;
 use crate::rpc::RequestId;
 use crate::slab::Key;
 use crate::tap::ChannelId;
@@ -51,6 +53,11 @@ impl Engine {
     /// Takes note of a message that was too long to keep
     pub(crate) fn take_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
         self.handle_oversize(now, channel, oversize);
+    }
+
+    /// How many requests of ours have no answer yet
+    pub(crate) const fn open_requests(&self) -> usize {
+        self.link.outbound.calls.len()
     }
 
     /// Whether a request of ours has no answer yet
@@ -147,6 +154,25 @@ impl Engine {
             if self.link.drop_call(key).is_some() {
                 self.request_over(key);
             }
+        }
+        let Some(outbox) = self.main.and_then(|m| self.link.channels.get_mut(m)).map(|c| &mut c.outbox)
+        else {
+            return;
+        };
+        // Nor is what was answered and has not gone out: its id may mean something else in the next session.
+        let mut kept = Vec::new();
+        while let Some(message) = outbox.pop_message() {
+            let mut asks = false;
+            if message.first() == Some(&b'{') {
+                object_members(&message, |name, _| asks |= name == b"method");
+            }
+            if asks {
+                kept.push(message);
+            }
+        }
+        for message in kept {
+            outbox.push(&message);
+            outbox.push(b"\n");
         }
     }
 

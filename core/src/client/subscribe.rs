@@ -322,6 +322,8 @@ impl Engine {
     }
 
     /// Tells a legacy server once more which resources are followed: it has forgotten
+    ///
+    /// Subscriptions are acknowledged anew: news may have been lost in between.
     #[cfg(feature = "http")]
     pub(super) fn follow_again(&mut self, main: Key) {
         let followed = self.news.iter().flat_map(|n| n.subscriptions.followed.keys());
@@ -336,6 +338,10 @@ impl Engine {
                 followed.asked = Some(asked);
             }
         }
+        for sub in self.news.iter_mut().flat_map(|n| n.subscriptions.all.values_mut()) {
+            sub.acknowledged = false;
+        }
+        self.acknowledge_followers();
     }
 
     /// Takes note of a cancellation that names a request of ours; false when it names none that can be cancelled

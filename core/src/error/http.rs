@@ -1,5 +1,6 @@
 //! What can go wrong with one HTTP exchange.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,7 +37,7 @@ pub enum HttpError {
     },
     /// The server points somewhere else, and going there is not safe
     #[error("the server redirects (HTTP status {status}) to {}, which is not followed",
-        if .to.is_empty() { "nowhere" } else { .to })]
+        if .to.is_empty() { Cow::Borrowed("nowhere") } else { quoted(.to) })]
     Redirected {
         /// The status
         status: u16,
@@ -70,26 +71,62 @@ impl fmt::Display for HttpAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HTTP status {}", self.status)?;
         match &self.content_type {
-            Some(kind) => write!(f, " with a body of type `{}`", clip(kind))?,
+            Some(kind) => write!(f, " with a body of type `{}`", quoted(clip(kind).as_ref()))?,
+            None if self.error.is_some() || !self.body.is_empty() => {
+                f.write_str(" with a body of no type")?
+            }
             None => f.write_str(" without a body")?,
         }
         if (200..300).contains(&self.status) {
             f.write_str(", which is no MCP message")?;
         }
-        if let Some(error) = &self.error {
-            write!(f, ": {error}")?;
+        match &self.error {
+            Some(error) => write!(f, ": {} (code {})", quoted(&error.message), error.code)?,
+            None if self.is_text() => write!(f, ": {}", quoted(self.body.trim()))?,
+            None => {}
         }
         if let Some(after) = self.retry_after {
             write!(f, "; try again in {} s", after.as_secs())?;
         }
         if let Some(challenge) = self.challenges.first() {
-            write!(f, "; it asks for `{}` authorization", clip(&challenge.scheme))?;
+            write!(f, "; it asks for `{}` authorization", quoted(clip(&challenge.scheme).as_ref()))?;
         }
         Ok(())
     }
 }
 
+impl HttpAnswer {
+    /// Whether the body is written for people, and short, as some servers say what is wrong; a page is neither
+    fn is_text(&self) -> bool {
+        let kind = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();
+        let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|k| k.eq_ignore_ascii_case(name));
+        (is(b"text/plain") || is(b"application/json")) && !self.body.trim().is_empty()
+    }
+}
+
 impl core::error::Error for HttpAnswer {}
+
+/// The beginning of something that a peer sent, fit to be shown on one line
+pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
+    const MOST: usize = 256;
+    let plain = |c: char| matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
+    if text.len() <= MOST && text.chars().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for (at, c) in text.chars().enumerate() {
+        if at >= MOST {
+            shown.push('…');
+            break;
+        }
+        if plain(c) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_debug());
+        }
+    }
+    Cow::Owned(shown)
+}
 
 /// One challenge of a `WWW-Authenticate` field (RFC 9110, 11.6.1)
 #[derive(Clone, Debug, PartialEq, Eq)]

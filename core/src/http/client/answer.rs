@@ -15,13 +15,16 @@ use crate::error::{CallError, HttpAnswer, HttpError};
 use crate::head;
 use crate::http::fields;
 use crate::rpc::envelope::{self, Kind};
-use crate::rpc::{RequestId, RpcError, code};
+use crate::rpc::{RpcError, code};
 use crate::slab::Key;
 
 /// How often a redirect is followed for one request
 const MAX_REDIRECTS: u8 = 3;
 /// A body that is no message is read so far, for the error in it
 const MAX_ERROR: usize = 64 << 10;
+/// Answers to the first questions that are kept for the error
+const MAX_ATTEMPTS: usize = 8;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What kind of body a head announces
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,14 +60,10 @@ fn answer(head: &head::Response<'_>) -> HttpAnswer {
     }
 }
 
-/// The error that a message carries, and whose it is
-fn error_in(message: &Bytes, limits: &crate::Limits) -> Option<(Option<RequestId>, RpcError)> {
+/// The error that a message carries
+fn error_in(message: &Bytes, limits: &crate::Limits) -> Option<RpcError> {
     let envelope = envelope::parse(message, limits, None).ok()?;
-    if envelope.kind != Kind::Response {
-        return None;
-    }
-    let error = envelope.outcome(message).err()?;
-    Some((envelope.id, error))
+    (envelope.kind == Kind::Response).then(|| envelope.outcome(message).err())?
 }
 
 impl HttpError {
@@ -75,6 +74,23 @@ impl HttpError {
             // Who answers with an error of the protocol has done its work.
             Self::Answer(a) => a.error.is_none() && matches!(a.status, 408 | 429 | 500 | 502..=504),
             _ => false,
+        }
+    }
+
+    /// Whether it is certain that the server has done nothing with the request
+    pub(super) const fn is_untaken(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Answer(a) => matches!(a.status, 429 | 503),
+            _ => false,
+        }
+    }
+
+    /// How long the server wants to be left alone
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Answer(answer) => answer.retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
         }
     }
 }
@@ -114,7 +130,7 @@ impl Client {
         match &x.what {
             What::Message { .. } | What::Renewed if success => {
                 if let Some(x) = self.conclude(key) {
-                    self.accepted(&x);
+                    self.told(&x);
                 }
             }
             // The answer comes on the stream (HTTPSSE-007).
@@ -258,7 +274,10 @@ impl Client {
         let Phase::Body(gathered) = core::mem::replace(&mut x.phase, Phase::Sent) else { return };
         let Gathered { mut answer, json, body } = *gathered;
         let success = answer.status < 300;
-        let body = Bytes::from(body);
+        let mut body = Bytes::from(body);
+        if let Some(rest) = body.strip_prefix(BYTE_ORDER_MARK) {
+            body = body.slice_ref(rest);
+        }
         if json && success && !body.is_empty() {
             return self.answered(x, answer.status, body);
         }
@@ -266,11 +285,9 @@ impl Client {
             return self.failed(x, HttpError::Unanswered { status: answer.status });
         }
         let limits = self.engine.config().get_limits();
-        if json {
-            if let Some((id, error)) = error_in(&body, limits) {
-                let others = id.is_some_and(|id| x.what.request().is_some_and(|own| *own != id));
-                answer.error = Some(error).filter(|_| !others);
-            }
+        if !success {
+            // Whatever type and id it has: some servers name another one, or none, when they refuse a request.
+            answer.error = error_in(&body, limits);
         }
         if answer.error.is_none() {
             let kept = body.get(..limits.max_noise).unwrap_or(&body);
@@ -288,9 +305,10 @@ impl Client {
     /// A JSON body that was sent as a success
     fn answered(&mut self, x: Exchange, status: u16, body: Bytes) {
         match &x.what {
-            What::Call { id, method } => {
+            What::Call { id, .. } | What::Resume { id } => {
                 self.note_attempt(&x.what, &body);
-                let body = if *method == Method::ListTools { self.learn(body) } else { body };
+                let lists = matches!(x.what, What::Call { method: Method::ListTools, .. });
+                let body = if lists { self.learn(body) } else { body };
                 self.session.renewals = 0;
                 self.engine.take_message(self.now, self.channel, body, Some(id));
                 if self.engine.waits_for(self.channel, id) {
@@ -308,8 +326,13 @@ impl Client {
         if !matches!(what, What::Call { method: Method::Probe | Method::Handshake, .. }) {
             return;
         }
-        if let Some((_, error)) = error_in(body, self.engine.config().get_limits()) {
-            self.attempts.push(alloc::format!("{}: {error}", super::opening::name(what)));
+        if self.attempts.len() >= MAX_ATTEMPTS {
+            return;
+        }
+        if let Some(error) = error_in(body, self.engine.config().get_limits()) {
+            let said = crate::error::quoted(&error.message);
+            let what = super::opening::name(what);
+            self.attempts.push(alloc::format!("{what}: {said} (code {})", error.code));
         }
     }
 

@@ -17,6 +17,7 @@ use crate::client::{self, Engine, Event};
 use crate::deadlines::Deadlines;
 use crate::error::{HttpError, UseError};
 use crate::head;
+use crate::outbox::Outbox;
 use crate::rpc::RequestId;
 use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
@@ -81,6 +82,8 @@ pub struct Client {
     pub(super) attempts: Vec<String>,
     /// What was tried for requests that are sent again under these ids
     pub(super) carried: Vec<(RequestId, Tries)>,
+    /// Requests that had ended before they were sent, and were not
+    pub(super) unsent: Vec<RequestId>,
     /// Everything was given up
     pub(super) over: bool,
 }
@@ -107,6 +110,7 @@ impl Client {
             asked: None,
             attempts: Vec::new(),
             carried: Vec::new(),
+            unsent: Vec::new(),
             over: false,
             config,
         }
@@ -124,7 +128,10 @@ impl Client {
         self.tick(now);
         self.settle();
         while self.actions.is_empty() && self.session.gate == Gate::Open && !self.is_busy() {
-            let message = self.engine.outbox(self.channel).and_then(|outbox| outbox.pop_message())?;
+            let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else {
+                self.unsent.clear();
+                return None;
+            };
             if !self.over {
                 self.send(message);
             }
@@ -319,11 +326,11 @@ impl Client {
             }
             Phase::Waiting(then) => {
                 let Some(x) = self.remove(key) else { return };
-                let gone = x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id));
                 match then {
-                    _ if gone => {}
+                    _ if self.is_gone(&x) => {}
                     Then::Reconnect => self.reconnect(x),
                     Then::Repeat => self.repeat(&x),
+                    Then::Again => self.resend(x),
                 }
             }
             Phase::Sent | Phase::Events | Phase::Body(_) => {
@@ -375,6 +382,9 @@ impl Client {
     pub(super) fn conclude(&mut self, key: Key) -> Option<Exchange> {
         let until = self.now + self.config.close_wait;
         let x = self.exchanges.get_mut(key)?;
+        if matches!(x.phase, Phase::Drained { .. }) {
+            return None;
+        }
         if !x.is_under_way() {
             return self.remove(key);
         }
@@ -405,6 +415,11 @@ impl Client {
             }
         }
         Some(x)
+    }
+
+    /// Whether nobody waits for the answer to its request any more
+    pub(super) fn is_gone(&self, x: &Exchange) -> bool {
+        x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id))
     }
 
     /// The exchange on which a request of the engine's is, or waits to be
@@ -489,6 +504,14 @@ impl Client {
     pub(super) fn settle(&mut self) {
         if self.over || !self.engine.is_closed() {
             return;
+        }
+        // What was said before the end still goes out, the answers that the server waits for above all; requests ended.
+        let renewing = self.session.gate == Gate::Renewing;
+        for _ in 0..MAX_MESSAGES {
+            let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else { break };
+            if self.engine.peer().is_some() && !renewing {
+                self.send(message);
+            }
         }
         self.over = true;
         self.session.gate = Gate::Open;

@@ -235,6 +235,8 @@ pub(super) enum Then {
     Reconnect,
     /// The request under a new id
     Repeat,
+    /// The same message, of which nothing was taken
+    Again,
 }
 
 /// A body, and what its head said
@@ -259,14 +261,28 @@ pub(super) struct Events {
     /// Where to go on
     pub(super) last_id: Box<[u8]>,
     recent: VecDeque<Box<[u8]>>,
+    /// What came before the connection broke may be coming again
+    replayed: bool,
     pub(super) retry: Option<Duration>,
-    pub(super) opened: Instant,
-    /// It has brought a message since
-    pub(super) productive: bool,
+    /// It has been open
+    pub(super) was_open: bool,
+    /// When it was opened, until its end was looked at
+    opened: Option<Instant>,
+    /// What it has brought since
+    pub(super) brought: Brought,
     /// It has brought an id since
     advanced: bool,
     /// Connections in a row that brought nothing
     failures: u32,
+}
+
+/// What a connection was good for
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Brought {
+    Nothing,
+    /// That a subscription begins
+    Acknowledgment,
+    News,
 }
 
 impl Events {
@@ -277,9 +293,11 @@ impl Events {
             ended: None,
             last_id: Box::default(),
             recent: VecDeque::new(),
+            replayed: false,
             retry: None,
-            opened: Instant::ZERO,
-            productive: false,
+            was_open: false,
+            opened: None,
+            brought: Brought::Nothing,
             advanced: false,
             failures: 0,
         }
@@ -289,8 +307,10 @@ impl Events {
     pub(super) fn reopen(&mut self, now: Instant, max: usize) {
         self.decoder = SseDecoder::new(max);
         self.ended = None;
-        self.opened = now;
-        self.productive = false;
+        self.replayed = self.was_open;
+        self.was_open = true;
+        self.opened = Some(now);
+        self.brought = Brought::Nothing;
         self.advanced = false;
     }
 
@@ -308,6 +328,8 @@ impl Events {
     }
 
     /// Whether an event that was just taken out came before; `before` is the id that the decoder knew then
+    ///
+    /// Only what comes first on another connection can be that: nothing is lost to a server that uses an id twice.
     pub(super) fn is_known(&mut self, before: &[u8]) -> bool {
         let id = self.decoder.last_event_id();
         // Without an id of its own an event is always new.
@@ -315,8 +337,9 @@ impl Events {
             return false;
         }
         if self.recent.iter().any(|known| **known == *id) {
-            return true;
+            return self.replayed;
         }
+        self.replayed = false;
         if self.recent.len() >= RECENT {
             self.recent.pop_front();
         }
@@ -324,13 +347,22 @@ impl Events {
         false
     }
 
+    /// What the connection that has ended was good for; one that was open for long counts as one that brought news
+    ///
+    /// Each is looked at once: those that are not made after it are good for nothing.
+    pub(super) fn good_for(&mut self, now: Instant, policy: &Reconnect) -> Brought {
+        let lived = self.opened.take().map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let brought = core::mem::replace(&mut self.brought, Brought::Nothing);
+        if lived >= policy.most { Brought::News } else { brought }
+    }
+
     /// How long to wait before the stream is opened again; none when it was tried often enough
     ///
     /// `polled`: the server may end the stream on purpose again and again, and something else bounds how long that goes
     /// on; then an id is something, too (SSE-017).
     pub(super) fn pause(&mut self, now: Instant, policy: &Reconnect, polled: bool) -> Option<Duration> {
-        let lived = now.saturating_duration_since(self.opened);
-        if self.productive || lived >= policy.most || (polled && self.advanced) {
+        let advanced = core::mem::take(&mut self.advanced);
+        if self.good_for(now, policy) == Brought::News || (polled && advanced) {
             self.failures = 0;
         }
         if self.failures >= policy.tries {

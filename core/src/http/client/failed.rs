@@ -1,9 +1,7 @@
 //! Exchanges that led to nothing: what is tried again, and what a call ends with.
 
-use core::time::Duration;
-
 use super::binding::Client;
-use super::exchange::{Exchange, Method, Phase, Then, Tries, What, back_off};
+use super::exchange::{Brought, Exchange, Method, Phase, Then, Tries, What, back_off};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, HttpError};
 use crate::rpc::RequestId;
@@ -25,17 +23,21 @@ impl Client {
                     return;
                 }
                 let again = *method == Method::Listen || self.engine.is_repeatable(self.channel, &id);
-                if x.events.as_ref().is_some_and(|e| e.productive) {
-                    x.tries.repeats = 0;
-                }
                 let policy = &self.config.reconnect;
+                if *method == Method::Listen {
+                    let good_for = x.events.as_mut().map(|e| e.good_for(self.now, policy));
+                    match good_for.unwrap_or(Brought::Nothing) {
+                        Brought::News => x.tries.repeats = 0,
+                        // Where nothing happens nothing is told; it is asked for ever, and ever less often.
+                        Brought::Acknowledgment => {
+                            x.tries.repeats = x.tries.repeats.min(policy.tries.saturating_sub(1));
+                        }
+                        Brought::Nothing => {}
+                    }
+                }
                 if again && error.is_transient() && x.tries.repeats < policy.tries {
                     // SUB-016, HTTP-044
-                    let asked = match &error {
-                        HttpError::Answer(answer) => answer.retry_after.unwrap_or_default(),
-                        _ => Duration::ZERO,
-                    };
-                    let until = self.now + back_off(policy, x.tries.repeats).max(asked);
+                    let until = self.now + back_off(policy, x.tries.repeats).max(error.retry_after());
                     self.park(Exchange { phase: Phase::Waiting(Then::Repeat), due: Some(until), ..x });
                     return;
                 }
@@ -43,7 +45,10 @@ impl Client {
             }
             What::Resume { id } => {
                 let id = id.clone();
-                if error.is_transient() && self.pause(&mut x, false) {
+                if x.session != self.session.serial {
+                    return self.lost(x, &id, HttpError::SessionLost);
+                }
+                if error.is_transient() && self.pause(&mut x, false, error.retry_after()) {
                     self.park(x);
                     return;
                 }
@@ -51,15 +56,24 @@ impl Client {
                     HttpError::Lost { why: alloc::format!("it cannot be gone on with: {error}").into() };
                 self.lost(x, &id, lost);
             }
-            What::Message { initialized } => {
+            What::Message { .. } | What::Renewed => {
+                let policy = &self.config.reconnect;
+                if error.is_untaken() && x.tries.repeats < policy.tries {
+                    let until = self.now + back_off(policy, x.tries.repeats).max(error.retry_after());
+                    x.tries.repeats += 1;
+                    self.park(Exchange { phase: Phase::Waiting(Then::Again), due: Some(until), ..x });
+                    return;
+                }
                 let note = alloc::format!("a message was not accepted: {error}");
                 self.engine.note(Diagnostic::Http(note));
-                if *initialized {
-                    self.listen();
-                }
+                self.told(&x);
             }
             What::Stream => self.not_listening(x, &error),
-            What::Renew | What::Renewed => self.renewal_failed(),
+            What::Renew => {
+                let note = alloc::format!("there is no other session to be had: {error}");
+                self.engine.note(Diagnostic::Http(note));
+                self.renewal_failed();
+            }
             What::Tools(_) => self.not_refreshed(x),
             What::Delete => {}
         }

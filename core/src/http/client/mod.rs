@@ -18,9 +18,11 @@
 //!   stream is there, was refused, or [`Config::listen_wait`] is over, so that a server that asks something during a call
 //!   can; never opens it while a call is pending for the first time. Goes on with a stream that broke after an event with
 //!   an id. Makes a new session once when the old one is gone: calls that were refused for it are sent again, since they
-//!   were not executed.
+//!   were not executed. What the old one asked is answered to nobody, and subscriptions are acknowledged anew.
 //! - **Modern**: mirrors what the headers have to say, `x-mcp-header` included; a call that is cancelled is an exchange
 //!   that is aborted; a subscription whose exchange breaks is asked for again, and acknowledged again.
+//! - A call that is cancelled or overdue before it went out is never sent. A notification or an answer that the server
+//!   certainly did not take (no connection, 429, 503) is sent again.
 //! - A call whose answer is lost ends with [`HttpError::Lost`](crate::HttpError), unless
 //!   [`CallOptions::repeatable`](crate::CallOptions) says that it may be made twice.
 

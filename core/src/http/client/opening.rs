@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::binding::Client;
 use super::exchange::{Exchange, Method, Tries, What};
 use crate::client::is_modern_error;
-use crate::error::{CallError, Fault, HttpError};
+use crate::error::{CallError, Fault, HttpError, quoted};
 use crate::slab::Key;
 use crate::version::Version;
 use crate::vocab;
@@ -108,13 +108,20 @@ impl Client {
         let same = resolved.as_ref().is_some_and(|url| url.origin() == self.config.endpoint.origin());
         match (resolved, self.session.handshake.clone()) {
             (Some(url), Some((body, id))) if same => {
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    x.due = None;
+                }
                 self.session.post_to = Some(Arc::new(url));
                 let what = What::Call { id, method: Method::Handshake };
                 self.open(what, body, Tries::default());
             }
             (other, _) => {
                 let why = match other {
-                    Some(url) => format!("its endpoint is at another origin, {}", url.origin()), // HTTPSSE-008
+                    // HTTPSSE-008
+                    Some(url) => {
+                        let origin = format!("{}", url.origin());
+                        format!("its endpoint is at another origin, {}", quoted(&origin))
+                    }
                     None => "its first event names no endpoint".into(),
                 };
                 self.abort(key);

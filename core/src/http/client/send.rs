@@ -79,8 +79,14 @@ impl Client {
         let method = parts.method.as_deref().unwrap_or_default();
         let mut cancelled = None;
         if let (vocab::CANCELLED, Some(id)) = (method, &parts.cancels) {
+            if let Some(at) = self.unsent.iter().position(|unsent| unsent == id) {
+                self.unsent.swap_remove(at);
+                return;
+            }
             cancelled = self.exchange_of(id).or_else(|| self.refresh_of(id));
-            if self.is_modern() {
+            let held = |x: &Exchange| matches!(x.phase, Phase::Held { .. });
+            let refused = cancelled.and_then(|key| self.exchanges.get(key)).is_some_and(held);
+            if self.is_modern() || refused {
                 // CANC-016: the end of the exchange says it all.
                 if let Some(key) = cancelled {
                     self.abort(key);
@@ -108,6 +114,10 @@ impl Client {
         let carried = what.request().and_then(|id| self.carried.iter().position(|(other, _)| other == id));
         let tries = carried.map(|at| self.carried.swap_remove(at).1).unwrap_or_default();
         drop(parts);
+        if let Some(id) = what.request().filter(|id| !self.engine.waits_for(self.channel, id)) {
+            // Cancelled or overdue before it went out: it is never to be executed.
+            return self.unsent.push(id.clone());
+        }
         match &what {
             What::Call { method: Method::Handshake, id } => {
                 self.session.handshake = Some((message.clone(), id.clone()));
@@ -150,8 +160,19 @@ impl Client {
         });
     }
 
-    /// The same request once more
+    /// The same request once more, if anybody still waits for it
     pub(super) fn resend(&mut self, x: Exchange) {
+        if self.is_gone(&x) {
+            // What was refused was not executed; there is nothing to be cancelled.
+            if let What::Call { id, .. } = x.what {
+                self.unsent.push(id);
+            }
+            return;
+        }
+        // What was said in another session has no meaning in this one.
+        if matches!(x.what, What::Message { .. }) && x.session != self.session.serial {
+            return;
+        }
         self.dispatch(Exchange { phase: Phase::Sent, ..x });
     }
 
@@ -163,6 +184,8 @@ impl Client {
                 Some(self.now + self.engine.config().get_limits().call_timeout)
             }
             What::Delete => Some(self.now + self.config.close_wait),
+            // A server that speaks so says at once where to.
+            What::Sse => Some(self.now + self.engine.config().get_limits().init_timeout / 2),
             _ => None,
         };
         let (method, with_body) = match x.what {

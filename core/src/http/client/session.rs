@@ -70,6 +70,8 @@ pub(super) struct Session {
     pub(super) post_to: Option<Arc<Url>>,
     /// Sessions in a row that nothing was answered in
     pub(super) renewals: u32,
+    /// When the last of them was lost
+    renewed: Instant,
     /// Requests that were refused for the old session, to be sent in the new one
     waiting: Vec<Exchange>,
 }
@@ -108,8 +110,8 @@ impl Client {
         }
     }
 
-    /// A notification or a response was accepted
-    pub(super) fn accepted(&mut self, x: &Exchange) {
+    /// A notification or a response was accepted, or never will be
+    pub(super) fn told(&mut self, x: &Exchange) {
         match x.what {
             What::Message { initialized: true } => self.listen(),
             What::Renewed => {
@@ -125,10 +127,7 @@ impl Client {
         self.session.gate = Gate::Open;
         self.session.gate_until = None;
         for x in core::mem::take(&mut self.session.waiting) {
-            let gone = x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id));
-            if !gone {
-                self.resend(x);
-            }
+            self.resend(x);
         }
     }
 
@@ -159,7 +158,7 @@ impl Client {
             && match x.what {
                 What::Call { method, .. } => method != Method::Handshake,
                 What::Message { .. } | What::Resume { .. } | What::Renewed => true,
-                What::Stream => x.events.is_some(),
+                What::Stream => x.events.as_ref().is_some_and(|e| e.was_open),
                 _ => false,
             }
     }
@@ -168,7 +167,8 @@ impl Client {
     pub(super) fn session_gone(&mut self, key: Key) {
         let Some(mut x) = self.conclude(key) else { return };
         let current = x.session == self.session.serial;
-        if current && self.session.renewals > 0 {
+        let lasted = self.now.saturating_duration_since(self.session.renewed);
+        if current && self.session.renewals > 0 && lasted < self.config.reconnect.most {
             // The new one did not last until its first answer.
             if let Some(id) = x.what.request() {
                 self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
@@ -182,10 +182,10 @@ impl Client {
             What::Call { .. } if x.tries.sessions == 0 => {
                 x.tries.sessions += 1;
                 x.phase = Phase::Sent;
-                if self.session.gate == Gate::Renewing {
-                    self.session.waiting.push(x);
-                } else {
+                if self.session.gate == Gate::Open {
                     self.resend(x);
+                } else {
+                    self.session.waiting.push(x);
                 }
             }
             What::Call { id, .. } | What::Resume { id } => {
@@ -203,6 +203,7 @@ impl Client {
         self.session.id = None;
         self.session.serial += 1;
         self.session.renewals += 1;
+        self.session.renewed = self.now;
         self.session.gate = Gate::Renewing;
         self.session.gate_until = None;
         self.engine.session_lost(self.now);
@@ -235,6 +236,9 @@ impl Client {
         }
         let same = self.engine.peer().is_some_and(|p| version.as_deref() == Some(p.version.as_str()));
         if !same {
+            let note =
+                "there is no other session to be had: the server's answer is none of the same revision";
+            self.engine.note(Diagnostic::Http(note.into()));
             return self.renewal_failed();
         }
         let mut message = Vec::new();

@@ -32,13 +32,19 @@ impl Client {
         if self.session.gate == Gate::Listening {
             self.open_gate();
         }
+        let was_open = x.events.as_ref().is_some_and(|e| e.was_open);
         let conflict = matches!(error, HttpError::Answer(answer) if answer.status == 409);
-        if error.is_transient() || (conflict && x.events.is_some()) {
+        let again = error.is_transient() || (conflict && was_open);
+        if again {
             let max = self.max_frame();
-            x.events.get_or_insert_with(|| Events::new(max).into()).opened = self.now;
-            if self.pause(&mut x, false) {
+            x.events.get_or_insert_with(|| Events::new(max).into());
+            if self.pause(&mut x, false, error.retry_after()) {
                 self.park(x);
+                return;
             }
+        }
+        if again || was_open {
+            self.not_opened_again(error);
         }
     }
 
