@@ -183,9 +183,17 @@ fn a_legacy_session_asks_too() {
 #[test]
 fn fields_of_the_application_are_looked_at() {
     let config = || Config::new(ENDPOINT).expect("a URL");
-    for name in
-        ["Host", "content-length", "Transfer-Encoding", "accept", "Content-Type", "MCP-Anything", "TE"]
-    {
+    for name in [
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "accept",
+        "Content-Type",
+        "MCP-Anything",
+        "TE",
+        "accept-encoding",
+        "Range",
+    ] {
         assert_eq!(config().field(name, b"x").err(), Some(BadField::Reserved), "{name}");
     }
     for name in ["", "a b", "a:"] {
@@ -202,4 +210,27 @@ fn fields_of_the_application_are_looked_at() {
     let mut lone = LoneHttp::new(client(VersionSet::ALL), config, Chunker::Whole);
     let probe = lone.posted("server/discover");
     assert_eq!((probe.field("x-tide"), probe.field("authorization")), (Some("high"), Some("Basic s3cret")));
+}
+
+// covers: SEC-019
+#[test]
+fn a_redirect_is_told_without_its_query_and_gets_no_credential() {
+    let config = LoneHttp::http().credential(token("s3cret"));
+    for (status, location, told) in [
+        (302, "/login?next=s3cret", "http://tide.example:3000/login?…,"),
+        (307, "https://tide.example/mcp", "https://tide.example/mcp,"),
+        (308, "//evil.example/mcp?x=s3cret#s3cret", "http://evil.example/mcp?…,"),
+        (307, "http://tide.example:3001/mcp", "http://tide.example:3001/mcp,"),
+        (301, "", "http://tide.example:3000/mcp,"),
+        (303, "http://a b/", "nowhere,"),
+    ] {
+        let mut lone = LoneHttp::new(client(VersionSet::MODERN), config.clone(), Chunker::Whole);
+        lone.with_modern(json!({"tools": {}}));
+        let (key, asked) = lone.waves(&CallOptions::new());
+        assert_eq!(asked.field("Authorization"), Some("Bearer s3cret"));
+        lone.answer_with(asked.id, status, &[("Location", location)], "");
+        let error = lone.done(key).expect_err("not followed").to_string();
+        assert!(error.contains(told) && !error.contains("s3cret"), "{error}");
+        lone.still();
+    }
 }

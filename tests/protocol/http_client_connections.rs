@@ -9,7 +9,7 @@ use mcp_proto::h1::{self, server};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::{Client, Config, ConnectionId, ConnectionLimits, Connections};
 use mcp_proto::{CallError, CallKey, CallOptions, Fault, HttpError, Instant, Version, VersionSet};
-use mcp_tests::harness::build::{discovery, initialized, note, result};
+use mcp_tests::harness::build::{discovery, error, initialized, note, result};
 use mcp_tests::harness::{Chunker, Cutter, ENDPOINT, each_cut, say_client};
 use serde_json::{Value, json};
 
@@ -609,5 +609,24 @@ fn what_may_be_said_twice_survives_a_kept_connection_that_is_closed() {
     rig.client.engine().notify(rig.now, "x/y", None::<&Value>).expect("sent");
     let told = rig.one();
     rig.cuts(told.on);
+    assert!(rig.got.is_empty());
+}
+
+// covers: XHDR-029
+#[test]
+fn a_call_that_names_no_tool_ends_with_its_refusal() {
+    let mut rig = Rig::modern(Chunker::Whole);
+    let nameless = json!({"arguments": {}});
+    let options = CallOptions::new();
+    let key = rig.client.engine().call(rig.now, "tools/call", &nameless, &options).expect("a call");
+    let got = rig.one();
+    let text = error(&got.body, -32020, "Mcp-Name is missing", Value::Null).to_string();
+    let (now, mut fields) = (rig.now, Fields::new());
+    fields.push("Content-Type", b"application/json");
+    let server = rig.server(got.on);
+    server.respond(now, 400, &fields, BodySize::Exact(text.len() as u64)).expect("a response");
+    server.body(text.as_bytes()).expect("a body");
+    server.end(now).expect("an end");
+    assert!(matches!(rig.done(key), Err(CallError::Rpc(e)) if e.code == -32020));
     assert!(rig.got.is_empty());
 }

@@ -294,3 +294,72 @@ fn a_list_that_does_not_help_leaves_the_call_with_its_refusal() {
         lone.still();
     }
 }
+
+// covers: XHDR-029, XHDR-011, XHDR-012
+#[test]
+fn a_tool_that_cannot_be_called_is_looked_up_and_not_called_again() {
+    let schema = json!({"region": text("Region")});
+    for how in ["gone", "null", "invalid"] {
+        let mut lone = modern(Chunker::Whole);
+        lists(&mut lone, None, &page(&[("tide", schema.clone())], None), false);
+        let arguments = json!({"region": "us-west1"});
+        let key = lone.client.engine().call_tool(lone.now, "tide", &arguments, &once()).expect("a call");
+        let asked = lone.posted("tools/call");
+        assert_eq!(params(&asked), [("Mcp-Param-Region", "us-west1")]);
+        lone.json(asked.id, 400, &mismatch(&asked));
+        let list = lone.posted("tools/list");
+        assert!(list.body["id"].as_i64().is_some_and(|id| id < 0), "no other request has it: {}", list.body);
+        let mut found = page(&[("other", json!({}))], None);
+        match how {
+            "gone" => {}
+            // No cursor, so there is no other page.
+            "null" => found["nextCursor"] = Value::Null,
+            _ => found = page(&[("tide", json!({"region": text("no token")}))], Some("2")),
+        }
+        lone.json(list.id, 200, &result(&list.body, found));
+        let odd = lone.odd();
+        assert!(matches!(lone.done(key), Err(CallError::Rpc(e)) if e.code == -32020), "{how}");
+        let told = odd.iter().any(|d| matches!(d, Diagnostic::InvalidTool { name, .. } if name == "tide"));
+        assert_eq!(told, how == "invalid", "{odd:?}");
+        lone.still();
+        // What it wanted before is not sent any more.
+        let key = lone.client.engine().call_tool(lone.now, "tide", &arguments, &once()).expect("a call");
+        let asked = lone.posted("tools/call");
+        assert!(params(&asked).is_empty(), "{how}");
+        lone.json(asked.id, 200, &result(&asked.body, answer()));
+        assert!(lone.done(key).is_ok());
+    }
+}
+
+// covers: HTTP-081
+#[test]
+fn what_is_too_long_for_the_server_is_said() {
+    for (status, told) in [(413, "the request is too long"), (431, "head of the request is too long")] {
+        let mut lone = modern(Chunker::Whole);
+        lists(&mut lone, None, &page(&[("tide", json!({"region": text("Region")}))], None), false);
+        let arguments = json!({"region": "x".repeat(100_000)});
+        let key = lone.client.engine().call_tool(lone.now, "tide", &arguments, &once()).expect("a call");
+        let asked = lone.posted("tools/call");
+        lone.answer(asked.id, status, "text/html", "<h1>no</h1>");
+        let error = lone.done(key).expect_err("refused");
+        assert!(error.to_string().contains(told), "{error}");
+        lone.still();
+    }
+}
+
+// covers: SEC-018
+#[test]
+fn a_name_beyond_all_measure_is_not_remembered() {
+    let mut lone = modern(Chunker::Whole);
+    let names = ["x".repeat(1024), "x".repeat(1025)];
+    let schema = json!({"region": text("Region")});
+    lists(&mut lone, None, &page(&names.each_ref().map(|n| (&**n, schema.clone())), None), false);
+    for name in &names {
+        let arguments = json!({"region": "eu"});
+        let key = lone.client.engine().call_tool(lone.now, name, &arguments, &once()).expect("a call");
+        let asked = lone.posted("tools/call");
+        assert_eq!(params(&asked).len(), usize::from(name.len() == 1024));
+        lone.json(asked.id, 200, &result(&asked.body, answer()));
+        assert!(lone.done(key).is_ok());
+    }
+}

@@ -33,7 +33,7 @@ pub enum Error {
     BadResult(Box<BadResult>),
     /// A URL that cannot be connected to; nothing was sent
     Url {
-        /// The URL
+        /// The URL, without user name, password and query
         url: String,
         /// What is wrong with it, and what to do
         why: String,
@@ -107,7 +107,7 @@ impl Error {
     /// A URL that cannot be connected to
     #[cfg(feature = "http")]
     pub(crate) fn url(url: &str, why: &dyn fmt::Display) -> Self {
-        Self::Url { url: url.into(), why: alloc::format!("{why}") }
+        Self::Url { url: mcp_proto::http::client::Url::shown(url), why: alloc::format!("{why}") }
     }
 
     /// Whether the connection is over: a new one is needed to go on

@@ -387,11 +387,18 @@ fn what_cannot_be_connected_to_says_why() {
         for url in ["localhost:80", "ftp://localhost/", "http://", ""] {
             assert!(matches!(Client::connect_url(url), Err(Error::Url { .. })), "{url}");
         }
+        // What is said of a URL holds none of the secrets in it.
+        for url in ["http://me:s3cret@h/", "http://h:x/?key=s3cret", "https://h/?key=s3cret"] {
+            let error = Client::connect_url(url).expect_err("refused");
+            assert!(matches!(error, Error::Url { .. }));
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+        }
         // Nobody listens where somebody has just done so.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let url = format!("http://{free}/mcp");
         let error = Client::connect_url(&url).expect_err("nobody there");
         assert!(matches!(&error, Error::Closed(closed) if closed.url.as_deref() == Some(&*url)), "{error:?}");
+        assert!(error.to_string().contains(&format!("{free}: ")), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
         // Somebody who does not speak HTTP at all.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -41,7 +41,7 @@ pub enum HttpError {
     Redirected {
         /// The status
         status: u16,
-        /// The origin that it points to
+        /// The URL that it points to, without its query; empty where that is none
         to: String,
     },
     /// The session has ended at the server, and the request with it
@@ -84,6 +84,13 @@ impl fmt::Display for HttpAnswer {
             Some(error) => write!(f, ": {} (code {})", quoted(&error.message), error.code)?,
             None if self.is_text() => write!(f, ": {}", quoted(self.body.trim()))?,
             None => {}
+        }
+        match self.status {
+            413 => f.write_str(": the request is too long for it")?,
+            431 => f.write_str(
+                ": the head of the request is too long for it, where arguments are repeated that a tool wants there",
+            )?,
+            _ => {}
         }
         if let Some(after) = self.retry_after {
             write!(f, "; try again in {} s", after.as_secs())?;

@@ -64,13 +64,20 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 /// The parameter of a target that names a session of HTTP+SSE (HTTPSSE-009)
 pub(crate) const OLD_SESSION: &str = "sessionId";
-/// Whose values are never shown (SEC-019)
-pub(crate) const SECRET: [&str; 5] =
-    [AUTHORIZATION, SESSION_ID, "Cookie", "Set-Cookie", "Proxy-Authorization"];
 /// What pages of another origin may send (CORS), besides what tools want repeated …
 pub(crate) const SENT_BY_PAGES: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
 /// … and what they may read
 pub(crate) const READ_BY_PAGES: &str = "Mcp-Session-Id, WWW-Authenticate";
+
+/// Whether the value of a field is never shown: it opens doors, or is called as if it did (SEC-019)
+pub(crate) fn is_secret(name: &str) -> bool {
+    const PARTS: [&str; 6] = ["auth", "cookie", "session", "token", "secret", "key"];
+    // What is asked for is no secret.
+    const ASKED: [&str; 2] = [WWW_AUTHENTICATE, "Proxy-Authenticate"];
+    let has =
+        |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_ignore_ascii_case(part.as_bytes()));
+    PARTS.iter().any(has) && !ASKED.iter().any(|asked| name.eq_ignore_ascii_case(asked))
+}
 
 /// Whether a field is one of MCP's own, be it known or not
 pub(crate) fn is_own(name: &str) -> bool {

@@ -48,6 +48,8 @@ impl HeaderParams {
     pub const MAX: usize = 64;
     /// Bytes of the name that one may be given
     pub const MAX_NAME: usize = 128;
+    /// Bytes of all names of properties that lead to one tool's annotations, each path counted for itself
+    pub const MAX_PATHS: usize = 16 << 10;
 
     /// What an `inputSchema` asks for
     ///
@@ -56,15 +58,16 @@ impl HeaderParams {
     ///
     /// # Errors
     ///
-    /// Where an annotation breaks one of the rules XHDR-003 to XHDR-010, or there are more than [`MAX`](Self::MAX): the
-    /// tool is not to be offered over HTTP (XHDR-011).
+    /// Where an annotation breaks one of the rules XHDR-003 to XHDR-010, or there are more than [`MAX`](Self::MAX) or they
+    /// stand deeper than [`MAX_PATHS`](Self::MAX_PATHS): the tool is not to be offered over HTTP (XHDR-011).
     pub fn of(schema: &RawJson) -> Result<Self, BadAnnotation> {
         let text = schema.as_bytes();
         // A name may be spelt with escapes, but hardly any is.
         if memmem::find(text, ANNOTATION).is_none() && memmem::find(text, b"\\u").is_none() {
             return Ok(Self::default());
         }
-        let mut search = Search { text, at: String::new(), path: Vec::new(), params: Vec::new(), bad: None };
+        let mut search =
+            Search { text, at: String::new(), path: Vec::new(), params: Vec::new(), paths: 0, bad: None };
         let scanned = search.schema(&mut Scanner::trusted(text), true);
         if let Some(bad) = search.bad {
             return Err(bad);
@@ -280,6 +283,8 @@ struct Search<'a> {
     /// The names of the properties that lead here
     path: Vec<Box<str>>,
     params: Vec<Param>,
+    /// Bytes of names in the paths of those
+    paths: usize,
     bad: Option<BadAnnotation>,
 }
 
@@ -384,6 +389,11 @@ impl<'a> Search<'a> {
         if self.params.len() >= HeaderParams::MAX {
             return Err(BadReason::Many);
         }
+        // Paths share what leads to them in the schema, and not here.
+        self.paths += self.path.iter().map(|name| name.len()).sum::<usize>();
+        if self.paths > HeaderParams::MAX_PATHS {
+            return Err(BadReason::Deep);
+        }
         self.params.push(Param { path: self.path.as_slice().into(), name });
         Ok(())
     }
@@ -425,6 +435,9 @@ pub enum BadReason {
     /// There are more than [`HeaderParams::MAX`]
     #[error("is one too many")]
     Many,
+    /// The names that lead to it and to the others are longer than [`HeaderParams::MAX_PATHS`] in all
+    #[error("stands too deep, behind names that are too long")]
+    Deep,
     /// An object of the schema names a member twice
     #[error("cannot be judged: a member is named twice")]
     Schema,

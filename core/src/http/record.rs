@@ -35,11 +35,10 @@ impl HeadRecord {
         let _ = write!(text, "{} {}", head.method, cut(path));
         for (n, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
             text.push(if n == 0 { '?' } else { '&' });
+            // Sessions of HTTP+SSE are there, and keys of those who know no better place for them.
             match pair.split_once('=') {
-                Some((name, _)) if name == fields::OLD_SESSION => {
-                    let _ = write!(text, "{name}={REPLACEMENT}");
-                }
-                _ => text.push_str(cut(pair)),
+                Some((name, _)) => _ = write!(text, "{}={REPLACEMENT}", cut(name)),
+                None => text.push_str(REPLACEMENT),
             }
         }
         Self::with_fields(at, direction, text, head.fields.iter().copied())
@@ -63,9 +62,16 @@ impl HeadRecord {
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
     ) -> Self {
         for (name, value) in fields {
-            let secret = fields::SECRET.iter().any(|secret| name.eq_ignore_ascii_case(secret));
             let value = String::from_utf8_lossy(value);
-            let _ = write!(text, "\n{name}: {}", if secret { REPLACEMENT } else { cut(&value) });
+            let shown = match () {
+                () if fields::is_secret(name) => REPLACEMENT,
+                // What follows the path may be anything.
+                () if name.eq_ignore_ascii_case(fields::LOCATION) => {
+                    cut(value.split(['?', '#']).next().unwrap_or_default())
+                }
+                () => cut(&value),
+            };
+            let _ = write!(text, "\n{name}: {shown}");
         }
         Self { at, direction, text }
     }
@@ -89,21 +95,30 @@ mod tests {
     // covers: SEC-019
     #[test]
     fn secrets_are_not_shown() {
-        let fields: [(&str, &[u8]); 4] = [
+        let fields: [(&str, &[u8]); 10] = [
             ("AUTHORIZATION", b"Bearer abc"),
             ("mcp-Session-Id", b"abc"),
             ("Accept", b"x/y"),
             ("Cookie", b"abc"),
+            ("X-Api-Key", b"abc"),
+            ("apikey", b"abc"),
+            ("X-Auth-Token", b"abc"),
+            ("Client-SECRET", b"abc"),
+            ("location", b"/login?state=abc"),
+            ("WWW-Authenticate", b"Bearer scope=x"),
         ];
-        let head = Request { method: "POST", target: "/m?a=b&sessionId=abc&c", fields: &fields };
+        let head = Request { method: "POST", target: "/m?key=abc&sessionId=abc&abc", fields: &fields };
         let record = HeadRecord::request(Instant::ZERO, Direction::In, &head);
         assert!(!record.text.contains("abc"), "{}", record.text);
         assert!(
-            record.text.starts_with("POST /m?a=b&sessionId=[redacted]&c\nAUTHORIZATION: [redacted]\n"),
+            record.text.starts_with(
+                "POST /m?key=[redacted]&sessionId=[redacted]&[redacted]\nAUTHORIZATION: [redacted]\n"
+            ),
             "{}",
             record.text
         );
-        assert!(record.text.contains("\nAccept: x/y"));
+        assert!(record.text.contains("\nAccept: x/y") && record.text.contains("\nlocation: /login\n"));
+        assert!(record.text.ends_with("WWW-Authenticate: Bearer scope=x"), "what is asked for is no secret");
         let answer = HeadRecord::response(Instant::ZERO, Direction::Out, 200, fields.into_iter());
         assert!(answer.text.starts_with("200\n") && !answer.text.contains("abc"));
     }

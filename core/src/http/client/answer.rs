@@ -181,7 +181,7 @@ impl Client {
                 self.resend(x);
             }
             to => {
-                let to = to.map(|to| alloc::format!("{}", to.origin())).unwrap_or_default();
+                let to = to.map(|to| alloc::format!("{to:?}")).unwrap_or_default();
                 self.failed(x, HttpError::Redirected { status: head.status, to });
             }
         }
@@ -295,9 +295,9 @@ impl Client {
         }
         // XHDR-029
         let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
-        if mismatch && matches!(x.what, What::Call { method: Method::CallTool, .. }) && x.tries.refreshes == 0
-        {
-            return self.refresh(&x, body);
+        let first = matches!(x.what, What::Call { method: Method::CallTool, .. }) && x.tries.refreshes == 0;
+        if mismatch && first && self.refresh(&x, body) {
+            return;
         }
         self.failed(x, HttpError::Answer(answer));
     }

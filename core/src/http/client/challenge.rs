@@ -19,8 +19,9 @@ const MAX_FIELD: usize = 8 << 10;
 pub(super) fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
     let mut found = Vec::new();
     for value in values {
-        if let Some(text) = core::str::from_utf8(value).ok().filter(|t| t.len() <= MAX_FIELD) {
-            read(text, &mut found);
+        if value.len() <= MAX_FIELD {
+            // Texts for people may be written in whatever was usual where the server is from.
+            read(&String::from_utf8_lossy(value), &mut found);
         }
     }
     found
@@ -200,6 +201,10 @@ mod tests {
         let fields = [&b"Basic realm=a"[..], b"Bearer scope=b"];
         assert_eq!(parse(fields.into_iter()).len(), 2);
         assert_eq!(parse([b"A,".repeat(100).as_slice()].into_iter()).len(), MAX_CHALLENGES);
+        let foreign =
+            parse([&b"Bearer realm=\"caf\xe9\", scope=\"a\", Basic realm=\xe9, Digest"[..]].into_iter());
+        assert_eq!((foreign.len(), foreign[0].param("scope")), (2, Some("a")));
+        assert!(parse(["Bearer ".repeat(2_000).as_bytes()].into_iter()).is_empty());
         let many: String = (0..100).map(|i| format!("p{i}=1,")).collect();
         assert_eq!(parse([format!("B {many}").as_bytes()].into_iter())[0].params.len(), MAX_PARAMS);
     }

@@ -184,7 +184,7 @@ impl Config {
 
 /// Fields that are not for the application
 fn is_reserved(name: &str) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 16] = [
         "host",
         "connection",
         "keep-alive",
@@ -196,6 +196,9 @@ fn is_reserved(name: &str) -> bool {
         "trailer",
         "upgrade",
         "expect",
+        // No answer is unpacked here, and none is wanted in parts.
+        "accept-encoding",
+        "range",
         fields::ACCEPT,
         fields::CONTENT_TYPE,
         fields::LAST_EVENT_ID,

@@ -22,11 +22,15 @@ use crate::vocab;
 
 /// How many pages are looked through for one tool
 const MAX_PAGES: u32 = 64;
+/// Longest name of a tool that is remembered, in bytes; the protocol advises 128
+const MAX_NAME: usize = 1 << 10;
 
 /// The tools that ask for header fields, by name
 #[derive(Debug, Default)]
 pub(super) struct Tools {
     known: BTreeMap<Box<str>, HeaderParams>,
+    /// Lists that were asked for to look a tool up
+    asked: i64,
 }
 
 impl Tools {
@@ -44,7 +48,8 @@ impl Tools {
         match HeaderParams::of(schema) {
             Ok(params) if params.is_empty() => drop(self.known.remove(name)),
             Ok(params) => {
-                if self.known.len() < max || self.known.contains_key(name) {
+                let fits = self.known.len() < max && name.len() <= MAX_NAME;
+                if fits || self.known.contains_key(name) {
                     self.known.insert(name.into(), params);
                 }
             }
@@ -81,7 +86,8 @@ fn list(message: &Bytes) -> Option<List<'_>> {
     });
     object_members(result?, |name, value| match name {
         b"tools" => text = Some(value),
-        b"nextCursor" => next = Some(value),
+        // Anything else is no cursor, `null` for one.
+        b"nextCursor" => next = Some(value).filter(|v| v.first() == Some(&b'"')),
         _ => {}
     });
     let text = text.filter(|t| t.first() == Some(&b'['))?;
@@ -144,20 +150,23 @@ impl Client {
         out.into()
     }
 
-    /// Looks a tool up whose call was refused for its header fields (XHDR-029)
-    pub(super) fn refresh(&mut self, x: &Exchange, answer: Bytes) {
+    /// Looks a tool up whose call was refused for its header fields (XHDR-029); false for a call that names none
+    pub(super) fn refresh(&mut self, x: &Exchange, answer: Bytes) -> bool {
         let (Some(call), Some(tool)) = (x.what.request().cloned(), Parts::of(&x.body).name.map(Box::from))
         else {
-            return;
+            return false;
         };
         let tries = Tries { refreshes: 1, ..x.tries };
         self.ask_for_tools(Refresh { call, tool, answer, tries, pages: 0 }, None);
+        true
     }
 
     fn ask_for_tools(&mut self, refresh: Refresh, cursor: Option<&[u8]>) {
         let mut body = Vec::new();
         let version = Version::V2026_07_28;
-        encode::request_head(&mut body, 1, vocab::TOOLS_LIST);
+        // The engine's ids are numbers from 1 on.
+        self.tools.asked += 1;
+        encode::request_head(&mut body, -self.tools.asked, vocab::TOOLS_LIST);
         body.extend_from_slice(b",\"params\":{");
         if let Some(cursor) = cursor {
             write_str(&mut body, "cursor");
@@ -180,17 +189,28 @@ impl Client {
             return self.not_refreshed(x);
         }
         let Some(found) = list(message) else { return self.not_refreshed(x) };
+        let mut there = None;
         for tool in &found.tools {
-            // What is wrong with it is told when the application lists it.
-            let _ = self.tools.note(&tool.name, &tool.schema, self.config.max_tools);
+            let noted = self.tools.note(&tool.name, &tool.schema, self.config.max_tools);
+            if tool.name == *refresh.tool {
+                there = Some(noted);
+            }
         }
-        let there = found.tools.iter().any(|t| t.name == *refresh.tool);
-        match found.next.filter(|_| !there && refresh.pages + 1 < MAX_PAGES) {
-            Some(cursor) => {
+        match (there, found.next.filter(|_| refresh.pages + 1 < MAX_PAGES)) {
+            (None, Some(cursor)) => {
                 let next = Refresh { pages: refresh.pages + 1, ..*refresh };
                 self.ask_for_tools(next, Some(cursor));
             }
-            None => match self.engine.repeat_request(self.now, self.channel, &refresh.call) {
+            // It is gone: the same call would be refused for the same reason.
+            (None, None) => {
+                self.tools.known.remove(&*refresh.tool);
+                self.not_refreshed(x);
+            }
+            (Some(Err(why)), _) => {
+                self.engine.note(Diagnostic::InvalidTool { name: refresh.tool.into(), why });
+                self.not_refreshed(x);
+            }
+            (Some(Ok(())), _) => match self.engine.repeat_request(self.now, self.channel, &refresh.call) {
                 Some(again) => self.carried.push((again, refresh.tries)),
                 None => self.not_refreshed(Exchange { phase: Phase::Sent, ..x }),
             },

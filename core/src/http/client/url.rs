@@ -2,9 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::Ipv6Addr;
+use core::str::FromStr;
 
 use crate::uri::{self, BRACKET, HASH, PERCENT, QUERY, SEGMENT, SLASH};
 
@@ -101,10 +103,8 @@ impl Url {
         let (host, port) = match authority.strip_prefix('[') {
             Some(address) => {
                 let (address, port) = address.split_once(']').ok_or(UrlError::Host)?;
-                let fits = |b: u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
-                if !address.contains(':') || !address.bytes().all(fits) {
-                    return Err(UrlError::Host);
-                }
+                // Written in one way only, so that origins can be compared.
+                let address = Ipv6Addr::from_str(address).map_err(|_| UrlError::Host)?.to_string();
                 match port.strip_prefix(':') {
                     Some(port) => (address, Some(port)),
                     None if port.is_empty() => (address, None),
@@ -117,7 +117,7 @@ impl Url {
                 if host.is_empty() || !host.bytes().all(fits) {
                     return Err(UrlError::Host);
                 }
-                (host, port)
+                (host.to_ascii_lowercase(), port)
             }
         };
         let port = match port.filter(|p| !p.is_empty()) {
@@ -133,7 +133,7 @@ impl Url {
             }
             Some(_) => return Err(UrlError::Port),
         };
-        let origin = Origin { secure, host: host.to_ascii_lowercase().into(), port };
+        let origin = Origin { secure, host: host.into(), port };
         Ok(Self { origin, target: target(rest)? })
     }
 
@@ -163,6 +163,24 @@ impl Url {
             }
         };
         Ok(Self { origin: self.origin.clone(), target: target(&text)? })
+    }
+
+    /// A text that may be a URL, as it may be shown: without user name and password, and without what follows the path
+    /// (SEC-019)
+    ///
+    /// ```
+    /// use mcp_proto::http::client::Url;
+    /// assert_eq!(Url::shown("http://me:secret@host/mcp?key=secret"), "http://…@host/mcp?…");
+    /// ```
+    #[must_use]
+    pub fn shown(text: &str) -> String {
+        let start = text.find("://").map_or(0, |at| at + 3);
+        let (scheme, rest) = text.split_at_checked(start).unwrap_or(("", text));
+        // A password may hold what ends an authority: everything before the last `@` may be one.
+        let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
+        let end = rest.find(['?', '#']).unwrap_or(rest.len());
+        let (path, more) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        format!("{scheme}{user}{path}{}", if more.is_empty() { "" } else { "?…" })
     }
 
     /// Where it leads
@@ -236,7 +254,6 @@ fn check(part: &str, classes: u8) -> Result<(), UrlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
     fn shown(text: &str) -> Result<String, UrlError> {
         Url::parse(text).map(|u| format!("{} {}", u.origin(), u.target()))
@@ -250,6 +267,9 @@ mod tests {
             ("https://a.example:443", "https://a.example /"),
             ("https://a:80?x#y", "https://a:80 /?x"),
             ("http://[::1]:3000/mcp", "http://[::1]:3000 /mcp"),
+            ("http://[0:0:0:0:0:0:0:1]", "http://[::1] /"),
+            ("http://[FE80::A:0:1]:80", "http://[fe80::a:0:1] /"),
+            ("http://[::ffff:127.0.0.1]", "http://[::ffff:127.0.0.1] /"),
             ("http://127.0.0.1:1/a/./b/../c/..", "http://127.0.0.1:1 /a/"),
             ("http://a/../../x%2F?q=[1]", "http://a /x%2F?q=[1]"),
             ("http://a:/x", "http://a /x"),
@@ -265,6 +285,15 @@ mod tests {
             ("http://a b", UrlError::Host),
             ("http://[::1", UrlError::Host),
             ("http://[::1]x", UrlError::Host),
+            ("http://[::::]", UrlError::Host),
+            ("http://[1:2:3]", UrlError::Host),
+            ("http://[.:]", UrlError::Host),
+            ("http://[::1%25lo]", UrlError::Host),
+            ("http://[127.0.0.1]", UrlError::Host),
+            ("http://a%2f@b", UrlError::UserInfo),
+            ("http://a\\@b", UrlError::UserInfo),
+            ("http://a\\b", UrlError::Host),
+            ("http://a%62", UrlError::Host),
             ("http://\u{e9}", UrlError::Host),
             ("http://u:p@a", UrlError::UserInfo),
             ("http://a:0", UrlError::Port),
@@ -296,6 +325,23 @@ mod tests {
         }
         assert_eq!(base.resolve("javascript:x"), Err(UrlError::Scheme));
         assert_eq!(base.resolve("/a b"), Err(UrlError::Path));
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn secrets_in_what_is_no_url_are_not_shown() {
+        for (text, expected) in [
+            ("http://h/a", "http://h/a"),
+            ("http://u:s3cret@h:1/a", "http://…@h:1/a"),
+            ("http://u:s3/?#c@ret@h/?s3cret", "http://…@h/?…"),
+            ("http://h/a#s3cret", "http://h/a?…"),
+            ("u:s3cret@h", "…@h"),
+            ("", ""),
+            ("://", "://"),
+            ("h", "h"),
+        ] {
+            assert_eq!(Url::shown(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -276,3 +276,20 @@ fn what_a_client_writes_a_server_accepts() {
         assert_eq!(params.check(arguments.as_bytes(), &fields), Ok(()), "{arguments} {written:?}");
     }
 }
+
+// covers: SEC-018
+#[test]
+fn paths_take_no_more_than_their_share() {
+    // All of them stand behind one long name.
+    let deep = |length: usize, n: usize| {
+        let inner: String =
+            (0..n).map(|i| format!(r#""{i:02}":{{"type":"string","x-mcp-header":"H{i}"}},"#)).collect();
+        let inner = inner.trim_end_matches(',');
+        of(&format!(r#"{{"properties":{{"{}":{{"properties":{{{inner}}}}}}}}}"#, "x".repeat(length)))
+    };
+    let most = HeaderParams::MAX_PATHS / 32 - 2;
+    assert_eq!(deep(most, 32).expect("just so").names().count(), 32);
+    let bad = deep(most + 1, 32).expect_err("too much");
+    assert_eq!(bad.why, BadReason::Deep);
+    assert!(bad.to_string().ends_with("stands too deep, behind names that are too long"));
+}
