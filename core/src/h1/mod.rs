@@ -27,6 +27,7 @@
 //! client.body(b"hello").unwrap();
 //! client.end(now).unwrap();
 //! server.handle_input(now, client.transmit());
+//! client.consume(client.transmit().len());
 //!
 //! let mut body = Vec::new();
 //! while let Some(event) = server.poll_event(now, |request, _| request.target.to_owned()) {
