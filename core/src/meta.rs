@@ -17,6 +17,8 @@ pub(crate) mod after_prefix {
     pub(crate) const CLIENT_CAPABILITIES: &[u8] = b"clientCapabilities";
     pub(crate) const CLIENT_INFO: &[u8] = b"clientInfo";
     pub(crate) const LOG_LEVEL: &[u8] = b"logLevel";
+    /// Those of tasks in 2025-11-25
+    pub(crate) const OLDER: [&[u8]; 2] = [b"related-task", b"model-immediate-response"];
 }
 
 /// Whether an application may put a value under `key`

@@ -367,7 +367,8 @@ impl<X: Side> Link<X> {
     ) -> (Diagnostic, Option<Ended>) {
         let Rejected { why, id, asks, answers, notifies } = rejected;
         // Something that answers a request of ours must not leave that waiting.
-        let ended = match id.as_ref().filter(|_| answers).map(|i| self.match_answer(channel, i)) {
+        let home = self.home(channel);
+        let ended = match id.as_ref().filter(|_| answers).map(|i| self.match_answer(home, i)) {
             Some(Match::Live(key)) => {
                 let outcome = match why {
                     Malformed::TooLong { limit } => CallError::TooLarge { limit },

@@ -46,7 +46,7 @@ pub(crate) struct Meta {
     pub(crate) info: Span,
     pub(crate) log_level: Span,
     pub(crate) token: Span,
-    /// Some member starts with `io.modelcontextprotocol/`
+    /// Some member starts with `io.modelcontextprotocol/`, and is none that older revisions have too
     pub(crate) reserved: bool,
 }
 
@@ -361,7 +361,6 @@ fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
         let value = s.value()?;
         let name = name.bytes();
         if let Some(key) = name.strip_prefix(PREFIX.as_bytes()) {
-            meta.reserved = true;
             match key {
                 after_prefix::PROTOCOL_VERSION => meta.version = value,
                 after_prefix::CLIENT_CAPABILITIES => meta.capabilities = value,
@@ -369,6 +368,7 @@ fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
                 after_prefix::LOG_LEVEL => meta.log_level = value,
                 _ => {}
             }
+            meta.reserved |= !after_prefix::OLDER.contains(&key);
         } else if &*name == PROGRESS_TOKEN.as_bytes() {
             meta.token = value;
         }

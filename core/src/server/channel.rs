@@ -136,6 +136,8 @@ pub(super) struct Session {
     pub(super) version: Version,
     /// `notifications/initialized` has come
     pub(super) initialized: bool,
+    /// It is over with the one request that it was made for
+    pub(super) passing: bool,
     /// `clientInfo`, and behind it the capabilities
     text: Box<[u8]>,
     info: u32,
@@ -150,6 +152,7 @@ impl Session {
         Self {
             version,
             initialized: false,
+            passing: false,
             text: [info, capabilities].concat().into(),
             info: u32::try_from(info.len()).unwrap_or(u32::MAX),
             threshold: log::ALL,

@@ -124,7 +124,7 @@ impl Engine {
     pub(crate) fn end_input(&mut self, now: Instant, channel: Key, fault: &Fault, grace: Duration) {
         self.link.tick(now);
         if self.link.end_input(channel, fault.clone(), grace) {
-            self.fail_parked(channel);
+            self.fail_parked(channel, "the input ended before the answers came");
             // Nobody is left to answer our own requests.
             for key in self.link.ours(channel) {
                 self.finish_out(key, Err(CallError::Closed(fault.clone())));
@@ -357,6 +357,9 @@ impl Engine {
         if !session.initialized && method != vocab::PING {
             return Err(UseError::NotReady);
         }
+        if c.outbox.len() >= limits.outbox_mark {
+            return Err(UseError::Full("outbox_mark"));
+        }
         if method != vocab::PING && vocab::request(method).is_some() {
             return Err(UseError::NotYours(method.into()));
         }
@@ -455,6 +458,7 @@ impl Engine {
         if !c.closed && c.live.is_empty() && c.extra.waiting.is_empty() {
             c.closed = true;
             let fault = Fault::clone(fault);
+            self.stream_over(channel);
             self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
         }
     }

@@ -9,10 +9,12 @@ use super::engine::Engine;
 use super::event::{CancelReason, Event};
 use super::receive::Source;
 use super::said::Said;
+use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::error::Fault;
 use crate::outbox::Outbox;
-use crate::rpc::envelope::{Envelope, Rejected};
+use crate::rpc::RequestId;
+use crate::rpc::envelope::{Envelope, Kind, Rejected};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -23,6 +25,8 @@ use crate::version::Version;
 pub(crate) struct Progress {
     /// Something will still be sent
     pub(crate) open: bool,
+    /// Nothing can be sent on its channel any more
+    pub(crate) closed: bool,
     /// The request was refused before anybody worked on it
     pub(crate) refused: bool,
     /// The last answer was this error
@@ -78,12 +82,12 @@ impl Engine {
 
     /// How far a stream has come
     pub(crate) fn stream_progress(&self, key: Key) -> Progress {
-        let over = Progress { open: false, refused: false, code: None };
+        let over = Progress { open: false, closed: true, refused: false, code: None };
         self.link.channels.get(key).map_or(over, |c| {
             let stream = &c.extra.stream;
             let open = stream.open > 0 || !c.extra.listeners.is_empty();
             let code = (stream.code != 0).then_some(i64::from(stream.code));
-            Progress { open, refused: stream.refused, code }
+            Progress { open, closed: c.closed, refused: stream.refused, code }
         })
     }
 
@@ -121,7 +125,7 @@ impl Engine {
     pub(crate) fn presume_session(&mut self, key: Key, version: Version) {
         if let Some(c) = self.link.channels.get_mut(key) {
             let session = c.extra.session.insert(alloc::boxed::Box::new(Session::new(version, b"", b"{}")));
-            session.initialized = true;
+            (session.initialized, session.passing) = (true, true);
         }
     }
 
@@ -153,13 +157,52 @@ impl Engine {
             for request in self.link.ours(key) {
                 self.finish_out(request, Err(crate::error::CallError::Closed(Fault::Eof)));
             }
-            self.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
+            // The end of a request that stood alone is told with its call, and that of a session is told once.
+            let told = self.is_exchange(key) || self.link.channels.get(key).is_none_or(|c| c.closed);
+            if !told {
+                self.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
+            }
         }
         let Some(c) = self.link.channels.remove(key) else { return Spare::default() };
         let (mut outbox, mut live) = (c.outbox, c.live);
         outbox.clear_for_use();
         live.clear();
         Spare { outbox, live }
+    }
+
+    /// Notes that nobody can have what is sent on a stream from now on, nor what was sent before if `nothing` of it has
+    /// left
+    ///
+    /// Its calls go on (HTTP-062), but nothing can be asked for them any more.
+    pub(crate) fn deafen(&mut self, now: Instant, key: Key, nothing: bool) {
+        self.link.tick(now);
+        let Some(c) = self.link.channels.get_mut(key) else { return };
+        c.extra.stream.deaf = true;
+        if nothing {
+            self.fail_parked(key, "the client went away before it was asked");
+        }
+    }
+
+    /// Whether more is waiting for the application than it should be
+    pub(crate) fn is_behind(&self) -> bool {
+        self.events.len() >= self.link.limits.max_events
+    }
+
+    /// Looks through a batch before anything of it is done: whether it has requests, and whether one of them repeats an
+    /// id that is in work on `home`, or in the batch
+    ///
+    /// One that is no batch has none; what is wrong with it is told when it is taken.
+    pub(crate) fn survey(&self, home: Option<Key>, frame: &Bytes) -> (bool, bool) {
+        let members = batch::members(frame, &self.link.limits).unwrap_or_default();
+        let mut ids: Vec<RequestId> = members.iter().filter_map(|member| self.request_id(member)).collect();
+        ids.sort_unstable();
+        let twice = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
+        let in_work = |id| home.is_some_and(|home| self.in_flight(home, id));
+        (!ids.is_empty(), twice || ids.iter().any(in_work))
+    }
+
+    fn request_id(&self, member: &Bytes) -> Option<RequestId> {
+        self.parse(member).ok().filter(|envelope| envelope.kind == Kind::Request)?.id
     }
 
     /// Whether new requests are refused

@@ -41,6 +41,12 @@ impl Engine {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
+            vocab::RESOURCES_SUBSCRIBE | vocab::RESOURCES_UNSUBSCRIBE
+                if self.session(home).is_some_and(|s| s.passing) =>
+            {
+                // Nothing would be left of it, nor anybody to tell.
+                Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")))
+            }
             vocab::RESOURCES_SUBSCRIBE => self.follow(home, text, true),
             vocab::RESOURCES_UNSUBSCRIBE => self.follow(home, text, false),
             vocab::SET_LEVEL => self.set_level(home, text),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::engine::Engine;
 use super::event::{Call, Event};
-use crate::calls::inbound::{Answer, CallId, Parked};
+use crate::calls::inbound::{Answer, CallId, InCall, Parked};
 use crate::calls::ours::Ask;
 use crate::calls::outbound::{CallOptions, OutCall, Purpose};
 use crate::error::{CallError, UseError};
@@ -41,6 +41,9 @@ pub(super) struct Round {
     /// What was asked in the round before, where that is known
     pub(super) asked: Option<Vec<Box<str>>>,
 }
+
+/// The part that one of many sessions may have of what is kept for calls that wait
+const SHARE: usize = 4;
 
 /// Stands in a sealed state for the answer to what was asked; no JSON text is empty
 #[cfg(feature = "crypto")]
@@ -298,16 +301,30 @@ impl Engine {
     /// Sends the requests, and keeps the call until they have ended
     fn park(&mut self, call: &Call, requests: &InputRequests<'_>, state: &[u8]) -> Result<(), UseError> {
         let limits = alloc::sync::Arc::clone(&self.link.limits);
+        let channel = call.channel.0;
         if self.link.outbound.calls.len() + requests.len() > limits.pending() {
             return Err(UseError::Full("max_pending_calls"));
         }
-        if self.parked_bytes() >= limits.max_kept_bytes {
+        if self.parked_bytes(None) >= limits.max_kept_bytes {
             return Err(UseError::Full("max_kept_bytes"));
         }
-        let channel = call.channel.0;
+        let home = self.link.home(channel);
+        if home != channel {
+            // One of many sessions: what its client leaves unanswered must not keep the others from being asked.
+            let ours = self.link.outbound.calls.iter().filter(|(_, c)| self.link.home(c.channel) == home);
+            if ours.count() + requests.len() > (limits.pending() / SHARE).max(limits.max_inputs) {
+                return Err(UseError::Full("max_pending_calls"));
+            }
+            let kept = self.parked_bytes(Some(home));
+            if kept.saturating_add(call.frame.len()).saturating_add(state.len())
+                > limits.max_kept_bytes / SHARE
+            {
+                return Err(UseError::Full("max_kept_bytes"));
+            }
+        }
         let c = self.link.channels.get(channel).ok_or(UseError::Stale)?;
-        let home = self.link.channels.get(self.link.home(channel)).ok_or(UseError::Stale)?;
-        if c.ended.is_some() || c.closed || home.ended.is_some() {
+        let home = self.link.channels.get(home).ok_or(UseError::Stale)?;
+        if c.ended.is_some() || c.closed || home.ended.is_some() || c.extra.stream.deaf {
             return Err(UseError::Closed); // nobody is left to answer
         }
         let table = shape::table(call.version);
@@ -361,10 +378,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Bytes that are kept of all parked calls
-    fn parked_bytes(&self) -> usize {
-        let parked = self.link.inbound.calls.iter().filter_map(|(_, call)| call.parked.as_deref());
-        parked.map(Parked::bytes).sum()
+    /// Bytes that are kept of all parked calls, or of those of a session
+    fn parked_bytes(&self, home: Option<Key>) -> usize {
+        let calls = self.link.inbound.calls.iter().map(|(_, call)| call);
+        let counts = |call: &&InCall| home.is_none_or(|home| self.link.home(call.channel) == home);
+        calls.filter(counts).filter_map(|call| call.parked.as_deref()).map(Parked::bytes).sum()
     }
 
     /// A request for the sake of a parked call has ended
@@ -374,7 +392,7 @@ impl Engine {
         let limit = self.link.limits.max_kept_bytes;
         let most = limit.saturating_add(self.link.limits.frame());
         let outcome = match outcome {
-            Ok(result) if self.parked_bytes().saturating_add(result.as_bytes().len()) > most => {
+            Ok(result) if self.parked_bytes(None).saturating_add(result.as_bytes().len()) > most => {
                 Err(CallError::TooLarge { limit })
             }
             outcome => outcome,
@@ -422,20 +440,25 @@ impl Engine {
         true
     }
 
-    /// Calls of a channel that wait for answers which cannot come any more
-    pub(super) fn fail_parked(&mut self, channel: Key) {
-        let Some(c) = self.link.channels.get(channel) else { return };
-        let is_parked = |key: &Key| self.link.inbound.calls.get(*key).is_some_and(|c| c.parked.is_some());
+    /// Calls of a channel, or of all streams whose home that is, that wait for answers which cannot come any more
+    pub(super) fn fail_parked(&mut self, channel: Key, why: &'static str) {
+        let home = self.link.home(channel);
+        let Some(c) = self.link.channels.get(home) else { return };
+        let is_parked = |key: &Key| {
+            let call = self.link.inbound.calls.get(*key);
+            call.is_some_and(|c| c.parked.is_some() && (channel == home || c.channel == channel))
+        };
         let parked: Vec<Key> = c.live.iter().copied().filter(is_parked).collect();
         for key in parked {
             self.unpark(key, "the call is over");
-            self.link.fail(key, &RpcError::internal("the input ended before the answers came"));
+            self.link.fail(key, &RpcError::internal(why));
         }
     }
 
     /// Tells a client that an interaction by a web page is over (2025-11-25 alone; ELIC-025, ELIC-026)
     ///
     /// `id` is the `elicitationId` of a request that this very client was sent. Other revisions have no such news: false.
+    /// So it is while [`Limits::outbox_mark`](crate::Limits::outbox_mark) bytes wait that the client has not fetched.
     /// Over HTTP the channel of a call is over when the call is; that of
     /// [`SessionOpened`](super::Event::SessionOpened) stays.
     pub fn elicitation_complete(&mut self, now: Instant, channel: ChannelId, id: &str) -> bool {
@@ -443,6 +466,10 @@ impl Engine {
         let home = self.link.home(channel.0);
         let session = self.link.channels.get(home).and_then(|c| c.extra.session.as_ref());
         if session.is_none_or(|s| s.version != Version::V2025_11_25) {
+            return false;
+        }
+        let mark = self.link.limits.outbox_mark;
+        if self.link.channels.get(channel.0).is_none_or(|c| c.outbox.len() >= mark) {
             return false;
         }
         self.link.send(channel.0, |out| {

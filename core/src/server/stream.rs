@@ -22,6 +22,8 @@ pub(super) struct Stream {
     pub(super) open: u32,
     /// It stands in the queue of those with something to send
     pub(super) marked: bool,
+    /// Its client cannot have what is sent from now on
+    pub(super) deaf: bool,
     /// The request was refused before anybody worked on it
     pub(super) refused: bool,
     /// The code of the last answer that was an error; 0 when none was

@@ -1,6 +1,7 @@
 //! The server over HTTP, exchange by exchange.
 
 mod door;
+mod kept;
 mod legacy;
 mod modern;
 mod old;

@@ -111,7 +111,7 @@ impl Server {
             return Err(Some(overloaded("too many exchanges are under way")));
         }
         if self.engine.is_shutting_down() && head.method != "DELETE" {
-            return Err(Some(overloaded("the server is shutting down")));
+            return Err(Some(shutting_down()));
         }
         self.check_token(key, head)?;
         if matches!(head.method, "POST") {
@@ -342,6 +342,10 @@ pub(super) fn unknown_session() -> Refusal {
 
 pub(super) fn overloaded(why: &'static str) -> Refusal {
     Refusal { status: 503, error: RpcError::internal(why) }
+}
+
+pub(super) fn shutting_down() -> Refusal {
+    overloaded("the server is shutting down")
 }
 
 pub(super) fn too_long(limit: u64) -> Refusal {

@@ -39,6 +39,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use self::exchange::{Exchange, Kind, Parts};
+use self::head::shutting_down;
 use self::session::Sessions;
 use super::params::HeaderParams;
 use crate::entropy::Entropy;
@@ -250,10 +251,13 @@ impl Server {
         self.engine.shutdown(self.now, grace);
         let streams: alloc::vec::Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in streams {
-            if self.exchanges.get(key).is_some_and(|x| x.kind != Kind::Post) {
-                self.finish(key);
-            } else {
-                self.mark(key);
+            let Some(x) = self.exchanges.get(key) else { continue };
+            match x.kind {
+                // Who ends a session may.
+                Kind::Other => {}
+                _ if x.response.is_none() && x.stream.is_none() => self.refuse(key, &shutting_down()),
+                Kind::Get => self.finish(key),
+                _ => self.mark(key),
             }
         }
     }

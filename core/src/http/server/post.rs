@@ -75,6 +75,9 @@ impl Server {
             None => frame,
         };
         match frame.iter().find(|b| !b.is_ascii_whitespace()) {
+            _ if self.engine.is_behind() => {
+                self.refuse(key, &overloaded("too much waits for the application"));
+            }
             None => {
                 let error = RpcError::new(code::PARSE_ERROR, "the body is empty");
                 self.refuse(key, &Refusal { status: 400, error });
@@ -89,8 +92,11 @@ impl Server {
         let envelope = self.engine.parse(frame);
         let route = match &envelope {
             Ok(envelope) => self.route(key, envelope),
-            // Whose it is cannot be told; it is answered for what it is.
-            Err(_) => Ok(Route::Alone),
+            // Whose it is nothing but the session can tell; it is answered for what it is.
+            Err(_) => Ok(match self.find_session(key) {
+                Found::Session(session) => Route::Session(session),
+                _ => Route::Alone,
+            }),
         };
         let route = match route {
             Ok(route) => route,
@@ -101,8 +107,8 @@ impl Server {
         if answers && matches!(route, Route::Alone | Route::Presumed(_)) {
             return self.refuse(key, &Refusal::new(400, "nothing was asked that this could answer")); // HTTP-017
         }
-        if asks && self.engine.is_full() {
-            return self.refuse(key, &overloaded("too many requests are in work"));
+        if let Err(refusal) = if asks { self.check_room(route) } else { Ok(()) } {
+            return self.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
         let Some(x) = self.exchanges.get(key) else { return };
@@ -138,8 +144,17 @@ impl Server {
             Ok(_) if version != Some(batches) => return self.refuse(key, &no_batches()),
             Ok(route) => route,
         };
-        if self.engine.is_full() {
-            return self.refuse(key, &overloaded("too many requests are in work"));
+        let home = match route {
+            Route::Session(session) => self.sessions.get(session).map(|s| s.channel),
+            _ => None,
+        };
+        let (asks, repeats) = self.engine.survey(home, frame);
+        if repeats {
+            // Its other members are not done either: who reads the answer would miss one.
+            return self.refuse(key, &repeated_id());
+        }
+        if let Err(refusal) = if asks { self.check_room(route) } else { Ok(()) } {
+            return self.refuse(key, &refusal);
         }
         let Some(stream) = self.open_stream(key, route) else { return };
         self.engine.handle_batch_on_stream(self.now, stream, frame);
@@ -168,16 +183,23 @@ impl Server {
         match self.find_session(key) {
             Found::Session(session) => {
                 self.check_version(key, session)?;
-                let calls = self.sessions.get(session).map_or(0, |s| s.calls as usize);
-                if is_request && calls >= self.config.max_streams_per_session {
-                    return Err(overloaded("too many calls of this session are under way"));
-                }
                 Ok(Route::Session(session))
             }
             Found::Unknown if self.config.sessions => Err(unknown_session()),
             Found::Missing if self.config.sessions => Err(no_session()),
             _ => self.presumed(key).map(Route::Presumed),
         }
+    }
+
+    /// Whether there is room for what asks for an answer
+    fn check_room(&self, route: Route) -> Result<(), Refusal> {
+        if let Route::Session(session) = route {
+            let calls = self.sessions.get(session).map_or(0, |s| s.calls as usize);
+            if calls >= self.config.max_streams_per_session {
+                return Err(overloaded("too many calls of this session are under way"));
+            }
+        }
+        if self.engine.is_full() { Err(overloaded("too many requests are in work")) } else { Ok(()) }
     }
 
     /// HTTP-077: what a request says about the revision of its session
@@ -261,7 +283,7 @@ impl Server {
                     self.refuse(key, &Refusal { status: 400, error });
                 }
                 // An answer to the second would be taken for one to the first, were it not for the stream.
-                (None, true) => self.refuse(key, &Refusal::new(400, "a request with this id is under way")),
+                (None, true) => self.refuse(key, &repeated_id()),
                 (None, false) => self.answer_empty(key, 202, Fields::new()), // HTTP-018
             }
             return;
@@ -287,6 +309,10 @@ impl Server {
 
 fn unsupported() -> Refusal {
     Refusal::new(400, alloc::format!("`{}` names no revision that is served here", fields::PROTOCOL_VERSION))
+}
+
+fn repeated_id() -> Refusal {
+    Refusal::new(400, "a request with this id is under way")
 }
 
 fn no_batches() -> Refusal {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::exchange::{Exchange, Form, Kind, Parts, Phase};
-use super::head::{Refusal, no_session, unknown_session};
+use super::head::{Refusal, no_session, overloaded, unknown_session};
 use super::replay::{self, Entry};
 use super::session::Found;
 use super::{AHEAD, Server};
@@ -38,7 +38,11 @@ impl Server {
             if one {
                 return self.answer_json(key, stream, progress);
             }
-            if empty && progress.open {
+            if empty {
+                // Cancelled before there was anything to say: nobody is invited to come back for more.
+                if !progress.open {
+                    self.finish(key);
+                }
                 return;
             }
             if x.gone {
@@ -50,8 +54,12 @@ impl Server {
         }
         self.move_events(key, stream);
         let drained = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
-        let is_post = self.exchanges.get(key).is_some_and(|x| x.kind == Kind::Post);
-        if is_post && !progress.open && drained {
+        let over = match self.exchanges.get(key).map(|x| x.kind) {
+            Some(Kind::Post) => !progress.open,
+            Some(Kind::Old) => progress.closed,
+            _ => false,
+        };
+        if over && drained {
             self.finish(key);
         } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
             if let Some(x) = self.exchanges.get_mut(key) {
@@ -65,6 +73,11 @@ impl Server {
     fn answer_json(&mut self, key: Key, stream: Key, progress: Progress) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = Form::Whole;
+        if x.greets && x.session.is_none_or(|session| self.sessions.get(session).is_none()) {
+            // It gave way before its client knew of it.
+            self.refuse(key, &overloaded("too many sessions"));
+            return self.finish(key);
+        }
         if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
             outbox.move_message(&mut x.out);
         }
@@ -191,7 +204,13 @@ impl Server {
         x.out.clear();
         let lives_on = x.kind == Kind::Post && x.stream.is_some() && !x.done && !x.modern;
         if lives_on {
-            // HTTP-062: its messages are kept for a client that comes back.
+            // HTTP-062: its messages are kept for a client that comes back, if it has something to come back with.
+            let (nothing, stream) = (x.form == Form::Undecided, x.stream);
+            if nothing || x.session.is_none() || self.config.replay_bytes == 0 {
+                if let Some(stream) = stream {
+                    self.engine.deafen(self.now, stream, nothing);
+                }
+            }
             return self.refill(key);
         }
         if x.kind == Kind::Old {
