@@ -14,10 +14,10 @@ use std::thread;
 use std::time::Instant;
 
 use mcp_blocking::{Answered, Call, Cx, Handler, HttpServer};
-use mcp_proto::RpcError;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
+use mcp_proto::{Change, RawJson, RpcError};
 use support::{DEADLINE, Tools, in_time, server};
 
 /// Runs `client` against a server, which is shut down when it returns
@@ -283,5 +283,42 @@ fn a_server_with_nothing_to_do_sleeps() {
         let count = wakes(&mut server, Duration::from_secs(3));
         assert!(count <= 4, "woke up {count} times with an idle session and connections");
         drop((first, partial, closed, last));
+    });
+}
+
+/// Panics when it is asked for its tools once more
+struct Forgetful(u32);
+
+impl Handler for Forgetful {
+    fn call(&mut self, cx: &mut Cx<'_>, _: &Call) -> Result<Answered, RpcError> {
+        cx.publish(&Change::Tools);
+        cx.complete(&CallToolResult::text("told"))
+    }
+
+    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        self.0 += 1;
+        assert!(self.0 < 2, "on purpose");
+        let schema = r#"{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}"#;
+        tell("where", &RawJson::new(schema).unwrap());
+    }
+}
+
+#[test]
+fn a_panic_while_tools_are_told_ends_nothing_else() {
+    against(
+        Http::new(),
+        Forgetful(0),
+        |server| server,
+        |address| {
+            for (tool, status) in [("any", "200"), ("any", "200"), ("where", "400")] {
+                let mut stream = connect(address);
+                stream.write_all(&post(tool, r#"{"r":"eu"}"#)).unwrap();
+                assert!(answer(&mut stream).starts_with(&format!("HTTP/1.1 {status} ")), "{tool}");
+            }
+        },
+    );
+    in_time(|| {
+        let error = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Forgetful(1)).map(drop);
+        assert!(error.is_err_and(|error| error.to_string().contains("on purpose")));
     });
 }

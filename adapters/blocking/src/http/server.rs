@@ -1,7 +1,7 @@
 //! Serving HTTP: one loop for all connections and their streams
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -75,7 +75,7 @@ impl<H: Handler> HttpServer<H> {
     /// # Errors
     ///
     /// [`Error::Io`] when the address cannot be had, there is no source of randomness, a tool's schema asks for header
-    /// fields that cannot be, or the platform has no `poll(2)`.
+    /// fields that cannot be, [`Handler::tools`] panics, or the platform has no `poll(2)`.
     pub fn bind(
         address: impl ToSocketAddrs,
         config: Config,
@@ -339,14 +339,22 @@ impl State {
     fn tell_tools(&mut self, handler: &mut impl Handler) -> Result<(), Error> {
         let mut gone = core::mem::take(&mut self.told);
         let mut refused = None;
-        handler.tools(&mut |name, schema| {
-            gone.retain(|other| other != name);
-            self.told.push(name.into());
-            if let Err(why) = self.server.tool_schema(name, schema) {
-                let why = alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
-                refused.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
-            }
+        let told = catch(|| {
+            handler.tools(&mut |name, schema| {
+                gone.retain(|other| other != name);
+                self.told.push(name.into());
+                if let Err(why) = self.server.tool_schema(name, schema) {
+                    let why =
+                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
+                    refused.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
+                }
+            })
         });
+        if let Err(panic) = told {
+            // What it had before stays known, so that it can be told of no more later.
+            self.told.append(&mut gone);
+            refused.get_or_insert_with(|| io::Error::other(panic.to_string()));
+        }
         if let Ok(nothing) = RawJson::new("{}") {
             gone.iter().for_each(|name| _ = self.server.tool_schema(name, &nothing));
         }
