@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 pub type Field<'a> = (&'a str, &'a [u8]);
 
 /// The head of a request that was received
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// `POST`, `GET`, …
     pub method: &'a str,
@@ -19,12 +19,39 @@ pub struct Request<'a> {
 }
 
 /// The head of a response that was received
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Response<'a> {
     /// 100 to 599
     pub status: u16,
     /// In the order in which they came
     pub fields: &'a [Field<'a>],
+}
+
+/// Shows no values of fields, nor what follows a question mark: they may be secrets (SEC-019)
+impl core::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let path = self.target.split('?').next().unwrap_or_default();
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("path", &path)
+            .field("fields", &Names(self.fields))
+            .finish()
+    }
+}
+
+/// Shows no values of fields: they may be secrets (SEC-019)
+impl core::fmt::Debug for Response<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).field("fields", &Names(self.fields)).finish()
+    }
+}
+
+struct Names<'a>(&'a [Field<'a>]);
+
+impl core::fmt::Debug for Names<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 /// How the body of a message that we send is delimited
@@ -123,6 +150,18 @@ pub fn values<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // covers: SEC-019
+    #[test]
+    fn heads_show_no_values() {
+        let fields: [Field<'_>; 1] = [("Authorization", b"Bearer hush")];
+        let request = Request { method: "POST", target: "/messages?sessionId=hush", fields: &fields };
+        let response = Response { status: 200, fields: &fields };
+        let shown = alloc::format!("{request:?} {response:?}");
+        assert!(!shown.contains("hush") && shown.contains("Authorization") && shown.contains("/messages"));
+        // Nor as bytes.
+        assert!(!shown.contains("104, 117"), "{shown}");
+    }
 
     #[test]
     fn nothing_breaks_out_of_a_line() {

@@ -7,6 +7,7 @@ use mcp_proto::http::server::{Config, Connection, Event, Protected, Server};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Event as Told;
 use mcp_proto::{Capabilities, Capability, Entropy, Instant, Progress, VersionSet, h1, server};
+use mcp_tests::harness::Rng;
 
 /// A server with one connection
 struct Lone {
@@ -386,4 +387,87 @@ fn a_connection_ends_when_its_last_answer_is_written() {
     idle.connection.close(idle.now);
     idle.turn();
     assert!(idle.connection.is_over());
+}
+
+/// Each deadline is later than the one before it: a loop that sleeps until the next one does not spin
+#[test]
+fn no_deadline_is_told_again_once_it_has_passed() {
+    let chunked = post(1, "one", "").to_vec();
+    let chunked = String::from_utf8(chunked).expect("text").replace("Content-Length: ", "X: ");
+    let chunked = chunked.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n");
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+    let initialize = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{initialize}",
+        initialize.len()
+    );
+    let inputs = [
+        post(1, "one", ""),
+        post(2, "two", "Expect: 100-continue\r\n"),
+        post(3, "three", "Connection: close\r\n"),
+        chunked.into_bytes(),
+        initialize.into_bytes(),
+        b"GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n".to_vec(),
+        b"GET /sse HTTP/1.0\r\nHost: localhost\r\nAccept: */*\r\n\r\n".to_vec(),
+        b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n".to_vec(),
+        b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n".to_vec(),
+        b"\r\n".to_vec(),
+        b"nonsense".to_vec(),
+        vec![b'x'; 1_000],
+    ];
+    let http = || Config::new().http_sse("/sse", "/messages").session_idle(Duration::from_secs(90));
+    for seed in 0..1_500 {
+        let mut rng = Rng::new(seed);
+        let mut lone = Lone::new(http());
+        for step in 0..40 {
+            match rng.below(12) {
+                0..=3 => {
+                    let input = rng.pick(&inputs);
+                    let (from, to) = match rng.below(3) {
+                        0 => (0, input.len()),
+                        1 => (0, rng.below(input.len())),
+                        _ => (rng.below(input.len()), input.len()),
+                    };
+                    lone.give(&input[from..to]);
+                }
+                4 => lone.takes = rng.below(3) > 0,
+                5 => lone.answers = rng.below(3) > 0,
+                6 => {
+                    if let Some(call) = lone.calls.pop() {
+                        let now = lone.now;
+                        let _ = lone.server.engine().complete(
+                            now,
+                            call.id(),
+                            &CallToolResult::text("x".repeat(100_000)),
+                        );
+                        lone.turn();
+                    }
+                }
+                7 if rng.below(4) == 0 => {
+                    lone.connection.handle_eof(lone.now);
+                    lone.turn();
+                }
+                8 if rng.below(4) == 0 => {
+                    lone.connection.close(lone.now);
+                    lone.turn();
+                }
+                _ => {
+                    let deadlines = [lone.connection.poll_timeout(), lone.server.poll_timeout()];
+                    let Some(next) = deadlines.into_iter().flatten().min() else { continue };
+                    lone.now = lone.now.max(next);
+                    lone.pass(Duration::ZERO);
+                    if lone.connection.is_over() {
+                        break;
+                    }
+                    let deadlines = [lone.connection.poll_timeout(), lone.server.poll_timeout()];
+                    let next = deadlines.into_iter().flatten().min();
+                    assert!(
+                        next.is_none_or(|at| at > lone.now),
+                        "seed {seed}, step {step}: {:?}",
+                        lone.connection
+                    );
+                }
+            }
+        }
+    }
 }

@@ -66,6 +66,13 @@ fn what_a_request_says_about_the_revision_is_looked_at() {
         let x =
             web.post(&[("Mcp-Session-Id", &id), ("MCP-Protocol-Version", header)], &legacy(2, "ping", ""));
         assert_eq!(web.reply(x).status, status, "{version} {header:?}");
+        // Streams begin and sessions end by the same rule.
+        for method in ["GET", "DELETE"] {
+            let fields = [("Mcp-Session-Id", &*id), ("MCP-Protocol-Version", header)];
+            let x = web.send(method, "/mcp", &fields, "");
+            assert_eq!(web.reply(x).status == 400, status == 400, "{method} {version} {header:?}");
+        }
+        assert_eq!(web.server.sessions(), usize::from(status == 400));
     }
     // On `initialize` it says nothing (DEC-026).
     let mut web = web(Config::new());

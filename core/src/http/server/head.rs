@@ -287,10 +287,13 @@ impl Server {
     /// DELETE: the client is done with its session (HTTP-073, HTTP-075)
     fn delete(&mut self, key: Key) {
         match self.find_session(key) {
-            Found::Session(session) => {
-                self.end_session(session);
-                self.answer_empty(key, 204, Fields::new());
-            }
+            Found::Session(session) => match self.check_version(key, session) {
+                Ok(()) => {
+                    self.end_session(session);
+                    self.answer_empty(key, 204, Fields::new());
+                }
+                Err(refusal) => self.refuse(key, &refusal),
+            },
             Found::Missing => self.refuse(key, &no_session()),
             Found::Unknown => self.refuse(key, &unknown_session()),
         }
