@@ -6,6 +6,7 @@ mod legacy;
 mod modern;
 mod old;
 mod replay;
+mod seams;
 mod sessions;
 mod tokens;
 mod transcripts;
