@@ -209,6 +209,9 @@ pub(crate) struct Check {
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
     /// Show who we are to a server over HTTP: this token goes out with each request
+    ///
+    /// What stands on a command line can be seen by others on this machine: env:NAME takes the token from a variable of
+    /// the environment, @PATH out of a file.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) bearer: Option<String>,
     /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
@@ -335,6 +338,9 @@ pub(crate) struct Target {
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
     /// Show who we are to a server over HTTP: this token goes out with each request
+    ///
+    /// What stands on a command line can be seen by others on this machine: env:NAME takes the token from a variable of
+    /// the environment, @PATH out of a file.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) bearer: Option<String>,
     /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
@@ -373,7 +379,9 @@ pub(crate) fn url(server: &[OsString]) -> Option<&str> {
 
 /// Whether a word can only be a URL to connect to
 fn is_url(word: &str) -> bool {
-    word.starts_with("http://") || word.starts_with("https://")
+    let begins =
+        |scheme: &str| word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    begins("http://") || begins("https://")
 }
 
 /// The command line with a URL where a server's command goes

@@ -1,9 +1,10 @@
 //! From the command line to a connection
 
 use core::time::Duration;
-use std::env;
+use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use mcp_blocking::{Client, ClientHandler, Error, Options};
 use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
@@ -54,6 +55,7 @@ impl Session {
         let news = News::default();
         let notes = Notes {
             trace: target.trace,
+            hides: !target.hide.is_empty(),
             paint: Paint::for_stderr(),
             noise: Few(NOISE),
             level: target.log.clone(),
@@ -101,15 +103,39 @@ impl Session {
 /// Connects to a server over HTTP
 fn connect(mut options: Options, url: &str, target: &Target) -> Result<Result<Client, Error>, Failure> {
     let http = http::client::Config::new(url);
-    let mut http = http.map_err(|why| Failure::usage(format!("{url} cannot be connected to: {why}")))?;
-    if let Some(token) = &target.bearer {
-        let credential = http::client::Credential::bearer(token);
+    let shown = http::client::Url::shown(url);
+    let mut http = http.map_err(|why| Failure::usage(format!("{shown} cannot be connected to: {why}")))?;
+    if let Some(bearer) = &target.bearer {
+        let credential = http::client::Credential::bearer(&token(bearer)?);
         http = http.credential(credential.map_err(|why| Failure::usage(format!("--bearer: {why}")))?);
     }
     if target.trace {
         options = options.tap_heads();
     }
     Ok(options.connect_http(http))
+}
+
+/// The token that `--bearer` says, or says where to find; no message holds it (SEC-019)
+pub(crate) fn token(bearer: &str) -> Result<String, Failure> {
+    let found = if let Some(name) = bearer.strip_prefix("env:") {
+        env::var(name).map_err(|error| format!("the variable {name}: {}", absent(&error)))
+    } else if let Some(path) = bearer.strip_prefix('@') {
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_TOKEN).read_to_string(&mut text));
+        read.map(|_| text).map_err(|error| format!("the file {path}: {error}"))
+    } else {
+        return Ok(bearer.to_owned());
+    };
+    let token = found.map_err(|why| Failure::usage(format!("--bearer: {why}")))?;
+    Ok(token.trim().to_owned())
+}
+
+/// Why a variable has no text; what it holds instead is not told
+const fn absent(error: &VarError) -> &'static str {
+    match error {
+        VarError::NotPresent => "there is none of that name",
+        VarError::NotUnicode(_) => "it holds no text",
+    }
 }
 
 /// What a client of ours is
@@ -186,6 +212,8 @@ fn own(program: &OsStr) -> OsString {
 /// Tells a person what the server does beside answering
 struct Notes {
     trace: bool,
+    /// Members of messages are hidden
+    hides: bool,
     paint: Paint,
     noise: Few,
     /// Which log messages are shown
@@ -248,7 +276,7 @@ impl ClientHandler for Notes {
     }
 
     fn head(&mut self, record: &HeadRecord) {
-        say(&trace::head(record, self.paint));
+        say(&trace::head(record, self.hides, self.paint));
     }
 }
 
@@ -275,6 +303,8 @@ impl Few {
     }
 }
 
+/// Bytes of a file with a token that are read
+const MAX_TOKEN: u64 = 64 << 10;
 /// Lines of noise that are shown
 const NOISE: u32 = 3;
 /// Enough for a server that ends as it should, short enough for a person who waits

@@ -2,6 +2,7 @@
 
 use mcp_proto::RawJson;
 use mcp_proto::http::HeadRecord;
+use mcp_proto::http::fields::{NAME, PARAM_PREFIX};
 use mcp_proto::tap::{Direction, TapRecord};
 
 use crate::escape;
@@ -22,10 +23,24 @@ pub(crate) fn short_line(record: &TapRecord, paint: Paint, width: usize) -> Stri
     show(record, paint, &cut(text, width))
 }
 
-/// A head of HTTP on one line: when, which way, and its lines
-pub(crate) fn head(record: &HeadRecord, paint: Paint) -> String {
-    let text = record.text.replace('\n', " · ");
-    line_of(record.at.as_micros(), record.direction, &text, paint)
+/// A head of HTTP on one line: when, which way, and its lines; `hides` says that members of messages are hidden, which
+/// a head repeats
+pub(crate) fn head(record: &HeadRecord, hides: bool, paint: Paint) -> String {
+    let text = if hides { without_members(&record.text) } else { record.text.clone() };
+    line_of(record.at.as_micros(), record.direction, &text.replace('\n', " · "), paint)
+}
+
+/// The lines of a head with nothing in them that is a member of the message behind it, but for its method
+fn without_members(head: &str) -> String {
+    let mut shown = Vec::new();
+    for line in head.lines() {
+        let name = line.split(':').next().unwrap_or_default();
+        let is_param =
+            name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX));
+        let hidden = is_param || name.eq_ignore_ascii_case(NAME);
+        shown.push(if hidden { format!("{name}: [redacted]") } else { line.to_owned() });
+    }
+    shown.join("\n")
 }
 
 fn show(record: &TapRecord, paint: Paint, text: &str) -> String {
@@ -90,6 +105,15 @@ mod tests {
         for (message, want) in cases {
             assert_eq!(brief(&RawJson::new(message).expect("JSON"), true), want);
         }
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn what_is_hidden_in_messages_is_hidden_in_heads() {
+        let head = "POST /mcp\nMcp-Method: tools/call\nmcp-name: x\nMcp-Param-Password: hunter2\nA: b";
+        let want =
+            "POST /mcp\nMcp-Method: tools/call\nmcp-name: [redacted]\nMcp-Param-Password: [redacted]\nA: b";
+        assert_eq!(without_members(head), want);
     }
 
     #[test]

@@ -12,11 +12,12 @@ use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 
 use mcp_proto::client::Input;
+use mcp_proto::http::client::Url;
 use mcp_proto::model::{InputRequest, InputResponse, ListRootsResult};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
-use crate::args::Answering;
+use crate::args::{self, Answering};
 use crate::escape;
 use crate::failure::{Exit, Failure};
 use dialogue::Dialogue;
@@ -172,7 +173,7 @@ fn question(input: &Input) -> String {
 /// What a server is called by who started it
 fn name(server: &[OsString]) -> String {
     let words: Vec<_> = server.iter().map(|word| word.to_string_lossy()).collect();
-    let name = words.join(" ");
+    let name = args::url(server).map_or_else(|| words.join(" "), Url::shown);
     let short: String = name.chars().take(NAME).collect();
     let more = if short.len() < name.len() { " …" } else { "" };
     format!("{}{more}", escape::line(&short))

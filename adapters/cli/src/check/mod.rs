@@ -87,19 +87,20 @@ fn server(args: &args::Check) -> Result<Server, Failure> {
         let program = session::program(&args.server, args.stderr, &args.env)?;
         return Ok(Server::Program(Box::new(program)));
     };
+    let shown = Url::shown(text);
     let wrong =
-        |why: &dyn core::fmt::Display| Failure::usage(format!("{text} cannot be connected to: {why}"));
+        |why: &dyn core::fmt::Display| Failure::usage(format!("{shown} cannot be connected to: {why}"));
     let url = Url::parse(text).map_err(|why| wrong(&why))?;
     if url.origin().secure {
         return Err(wrong(&"TLS is not spoken here: have a proxy on this machine do that"));
     }
-    let token = args.bearer.as_deref();
-    let valid = token.map(Credential::bearer).transpose();
+    let token = args.bearer.as_deref().map(session::token).transpose()?;
+    let valid = token.as_deref().map(Credential::bearer).transpose();
     valid.map_err(|why| Failure::usage(format!("--bearer: {why}")))?;
     let credential = token.map(|token| format!("Bearer {token}"));
     let site = Site::find(url, credential, args.connect_timeout);
     site.map(Server::Site).map_err(|error| {
-        Failure::new(Exit::Connection, format!("no connection to {text}: {error}"))
+        Failure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
             .hint("is the server running, and is this its host and port?")
     })
 }

@@ -42,7 +42,8 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
     for member in &args.hide {
         config = config.hide_in_tap(member);
     }
-    let watched = Watched { router, paint: Paint::for_stderr(), oddities: Few(20) };
+    let hides = !args.hide.is_empty();
+    let watched = Watched { router, hides, paint: Paint::for_stderr(), oddities: Few(20) };
     if let Some(address) = &args.http.address {
         return http::run(&args.http, address, args.trace, config, watched, clock.as_ref());
     }
@@ -94,6 +95,8 @@ fn other_era(versions: VersionSet) -> VersionSet {
 /// A router, and what is seen of it on stderr
 struct Watched {
     router: Router,
+    /// Members of messages are hidden
+    hides: bool,
     paint: Paint,
     oddities: Few,
 }
@@ -127,7 +130,7 @@ impl Handler for Watched {
     }
 
     fn head(&mut self, record: &HeadRecord) {
-        session::say(&trace::head(record, self.paint));
+        session::say(&trace::head(record, self.hides, self.paint));
     }
 
     fn token(&mut self, token: &Token) -> Result<String, Denial> {

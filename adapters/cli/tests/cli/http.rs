@@ -1,12 +1,14 @@
 //! Over HTTP: our server, our client, and what is no MCP server
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::thread;
 
-use crate::support::{PROBE, REVISIONS, probe};
+use crate::support::{PROBE, REVISIONS, probe, run};
 
 /// `mcp-probe serve --http 127.0.0.1:0 ARGS` until it is dropped
 pub(crate) struct Serving {
@@ -105,6 +107,83 @@ fn the_trace_shows_heads_without_their_secrets() {
         if era == "legacy" {
             done.complains(&["Mcp-Session-Id: [redacted]", "→ DELETE /mcp"]);
         }
+    }
+}
+
+/// A server that lets nobody in, and what `Authorization` it was shown last
+fn gate() -> (String, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    let seen = Arc::new(Mutex::new(String::new()));
+    let told = Arc::clone(&seen);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut head = [0; 8192];
+            let n = stream.read(&mut head).unwrap_or_default();
+            let text = String::from_utf8_lossy(&head[..n]).into_owned();
+            let shown =
+                text.lines().find_map(|line| line.strip_prefix("Authorization: ")).unwrap_or_default();
+            shown.clone_into(&mut told.lock().expect("no panic"));
+            let _ = stream.write_all(b"HTTP/1.1 401 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    (url, seen)
+}
+
+// covers: AUTH-006, SEC-019
+#[test]
+fn a_token_need_not_stand_on_the_command_line() {
+    let (url, seen) = gate();
+    let file = std::env::temp_dir().join(format!("mcp-probe-token-{}", std::process::id()));
+    std::fs::write(&file, "from-a-file\n").expect("a file");
+    let from_file = format!("@{}", file.display());
+    let environment = [("PROBE_TOKEN", "from-a-variable")];
+    for (bearer, want) in
+        [("plain", "plain"), ("env:PROBE_TOKEN", "from-a-variable"), (&from_file, "from-a-file")]
+    {
+        let done = run(&["ping", "--bearer", bearer, "--trace", &url], &environment).code(3);
+        done.complains(&["401", "Authorization: [redacted]"]);
+        assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));
+        run(&["check", "--timeout", "1s", "--bearer", bearer, &url], &environment);
+        assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));
+    }
+    std::fs::write(&file, "two words").expect("a file");
+    for (bearer, what) in [
+        ("env:PROBE_NONE", "the variable PROBE_NONE"),
+        ("@/nowhere/token", "the file /nowhere/token"),
+        ("env:PROBE_ODD", "characters"),
+        (&from_file, "characters"),
+    ] {
+        let done = run(&["ping", "--bearer", bearer, &url], &[("PROBE_ODD", "s3cret s3cret")]).code(2);
+        let done = done.complains(&["--bearer", what]);
+        assert!(!done.stderr.contains("s3cret") && !done.stderr.contains("two words"), "{done}");
+    }
+    std::fs::remove_file(file).expect("it was there");
+}
+
+// covers: SEC-019
+#[test]
+fn what_is_said_of_a_url_holds_none_of_its_secrets() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    for (url, code) in [
+        (&*format!("http://{free}/mcp?key=s3cret"), 3),
+        ("http://me:s3cret@localhost/mcp", 2),
+        ("https://localhost/mcp?key=s3cret", 2),
+        ("http://localhost:x/mcp?key=s3cret", 2),
+        ("HTTP://me:s3cret@localhost/", 2),
+    ] {
+        for command in [&["ping", "--trace"][..], &["check"], &["call", "x"]] {
+            let done = probe(&[command, &[url]].concat()).code(code);
+            assert!(!done.stderr.contains("s3cret"), "{done}");
+        }
+    }
+    let server = Serving::new(&[]);
+    let url = server.url.replace("http://", "HTTP://") + "?key=s3cret";
+    for era in ["legacy", "modern"] {
+        let done = probe(&["inspect", "--era", era, "--trace", &url]).ok();
+        let done = done.complains(&["POST /mcp?key=[redacted]"]);
+        assert!(!done.stderr.contains("s3cret") && !done.stdout.contains("s3cret"), "{done}");
     }
 }
 
