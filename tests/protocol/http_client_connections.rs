@@ -630,3 +630,23 @@ fn a_call_that_names_no_tool_ends_with_its_refusal() {
     assert!(matches!(rig.done(key), Err(CallError::Rpc(e)) if e.code == -32020));
     assert!(rig.got.is_empty());
 }
+
+#[test]
+fn a_stream_leaves_room_for_calls_however_few_connections_there_may_be() {
+    for most in [0, 1, 2] {
+        let mut limits = ConnectionLimits::default();
+        limits.max_connections = most;
+        let mut rig = Rig::new(VersionSet::LEGACY, limits, Chunker::Whole);
+        let init = rig.one();
+        rig.json(init.on, &result(&init.body, initialized("2025-11-25", json!({"tools": {}}))));
+        assert!(matches!(rig.events.pop_front(), Some(Event::Ready(_))));
+        let said = rig.one();
+        rig.status(said.on, 202);
+        let get = rig.one();
+        rig.stream(get.on);
+        let key = rig.waves();
+        let call = rig.one();
+        rig.json(call.on, &result(&call.body, json!({"content": []})));
+        assert!(rig.done(key).is_ok(), "{most}");
+    }
+}

@@ -262,6 +262,8 @@ impl ClientHandler for Notes {
                     escape::line(line)
                 ));
             }
+            // Whoever misses it has to know (XHDR-012).
+            Diagnostic::InvalidTool { .. } => self.noise.note(&diagnostic.to_string()),
             other if self.trace => note(&format!("the server did something odd: {other}")),
             _ => {}
         }

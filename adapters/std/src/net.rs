@@ -77,8 +77,7 @@ impl Socket {
     /// What the operating system says, as far as it knows at once.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket: OwnedFd = rustix::net::socket(family, SocketType::STREAM, None)?;
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        let socket = tcp_socket(family)?;
         // Makes it non-blocking.
         let connecting = Self::tcp(socket.into())?;
         match rustix::net::connect(&connecting, &address) {
@@ -107,6 +106,20 @@ impl Socket {
     pub fn reset_when_dropped(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
+}
+
+/// A socket that no child of ours inherits
+#[cfg(not(target_vendor = "apple"))]
+fn tcp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, rustix::net::SocketFlags::CLOEXEC, None)?)
+}
+
+/// A socket that no child of ours inherits, unless it is started between these two calls
+#[cfg(target_vendor = "apple")]
+fn tcp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
 }
 
 /// What is waited for among others

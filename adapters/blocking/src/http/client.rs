@@ -99,7 +99,10 @@ impl Exchanges {
             self.sockets.retain(|wired| wired.id != id);
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
-            match resolve(&origin) {
+            let found = resolve(&origin);
+            // That may have taken a while.
+            self.tick();
+            match found {
                 Ok(addresses) => {
                     let tries = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
                     let patience = PER_ADDRESS.min(self.connect_timeout / tries);
@@ -250,7 +253,11 @@ impl Wire for Exchanges {
         let mut all = core::mem::take(&mut self.found);
         match self.poll.wait(sources, timeout) {
             Ok(found) => all.extend(self.sockets.iter().map(|wired| wired.id).zip(found.iter().copied())),
-            Err(error) => _ = self.error.get_or_insert(error),
+            Err(error) => {
+                self.error.get_or_insert(error);
+                // Or it would be tried again and again.
+                self.client.close(self.now);
+            }
         }
         self.now = self.clock.now();
         for (id, ready) in all.drain(..) {

@@ -110,6 +110,37 @@ fn the_trace_shows_heads_without_their_secrets() {
     }
 }
 
+// covers: XHDR-012
+#[test]
+fn a_tool_that_is_left_out_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = [0; 8192];
+            let n = stream.read(&mut request).unwrap_or_default();
+            let request = String::from_utf8_lossy(&request[..n]).into_owned();
+            let result = if request.contains("server/discover") {
+                r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}"#
+            } else {
+                r#""tools":[{"name":"good","inputSchema":{"type":"object"}},{"name":"mislabelled",
+                    "inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}}]"#
+            };
+            let id = request.rsplit("\"id\":").next().and_then(|rest| rest.split([',', '}']).next());
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{},"result":{{"resultType":"complete","ttlMs":0,"cacheScope":"private",{result}}}}}"#,
+                id.unwrap_or("0")
+            );
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let done = probe(&["inspect", &url]).ok().says(&["good"]);
+    assert!(!done.stdout.contains("mislabelled"), "{done}");
+    done.complains(&["note:", "`mislabelled`", "x-mcp-header", "no token"]);
+}
+
 /// A server that lets nobody in, and what `Authorization` it was shown last
 fn gate() -> (String, Arc<Mutex<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

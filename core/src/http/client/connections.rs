@@ -39,7 +39,7 @@ crate::slab::key! {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// Connections at once (default 32, small 4); half of them may be streams. Two more are kept back for messages that
+    /// Connections at once (default 32, small 4, at least 2); half of them may be streams. Two more are kept back for messages that
     /// other exchanges may wait for. Reached: exchanges wait for a connection.
     pub max_connections: usize,
     /// Time for a connection to be made (default 10 s)
@@ -464,13 +464,13 @@ impl Connections {
 
     /// Whether another connection may be made for an exchange of this class
     fn has_room(&self, class: Class) -> bool {
-        let max = self.limits.max_connections.max(1);
+        let max = self.limits.max_connections.max(2);
         let is_stream = |c: &&Connection| c.carried.as_ref().is_some_and(|x| x.open.class == Class::Stream);
         let streams = self.all.iter().map(|(_, c)| c).filter(is_stream).count();
         match class {
             Class::Message => self.all.len() < max + RESERVED,
             Class::Request => self.all.len() < max,
-            Class::Stream => self.all.len() < max && streams < max.div_ceil(2),
+            Class::Stream => self.all.len() < max && streams < max / 2,
         }
     }
 
