@@ -56,12 +56,14 @@ pub struct Limits {
     pub max_waiting_bytes: usize,
     /// Events that the application has not taken (default 1,024, small 32)
     ///
-    /// Reached: the engine says that it is stalled. On a byte stream one message is decoded per event that is asked
+    /// Reached: the engine says that it is stalled, and a server over HTTP answers 503. On a byte stream one message is decoded per event that is asked
     /// for, so it is never near.
     pub max_events: usize,
     /// Our requests that have no answer yet, per engine (default 1,024, small 8; at most 32,768)
     ///
-    /// Reached: [`UseError::Full`](crate::UseError).
+    /// At a server over HTTP one session may have a quarter of them for what its calls need, [`max_inputs`](Self::max_inputs)
+    /// at the least, whatever that is: what its client leaves unanswered does not keep others from being asked. Reached:
+    /// [`UseError::Full`](crate::UseError).
     pub max_pending_calls: u32,
     /// Bytes of requests kept until the connection is ready (default 1 MiB, small 8 KiB)
     ///
@@ -74,7 +76,8 @@ pub struct Limits {
     /// [`CallError::BadInputRequest`](crate::CallError) for a call that was made. At a server this bounds, for all legacy
     /// clients together, the calls that wait for answers and the answers that have come: further questions are refused
     /// ([`UseError::Full`](crate::UseError)), and an answer that would go beyond by more than a frame counts as
-    /// [`CallError::TooLarge`](crate::CallError).
+    /// [`CallError::TooLarge`](crate::CallError). Over HTTP a call waits only if its session keeps no more than a quarter
+    /// of it then.
     pub max_kept_bytes: usize,
     /// Output bytes above which the peer is taken to be slow (default 1 MiB, small 8 KiB)
     ///

@@ -35,6 +35,7 @@ names! {
     ALLOW "Allow"
     AUTHORIZATION "Authorization"
     CACHE_CONTROL "Cache-Control"
+    CONTENT_ENCODING "Content-Encoding"
     CONTENT_TYPE "Content-Type"
     HOST "Host"
     LOCATION "Location"

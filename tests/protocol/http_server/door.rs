@@ -187,3 +187,137 @@ fn too_many_exchanges_are_sent_away() {
     answer(&mut web, &call);
     assert_eq!(web.reply(x).status, 200);
 }
+
+// covers: HTTP-003, HTTP-004
+#[test]
+fn a_page_that_is_not_let_in_does_not_read_why() {
+    let mut web = web(Config::new().allow_origin("https://app.example.com").cors(true));
+    for fields in [
+        &[("Origin", "https://evil.example")][..],
+        &[("Origin", "null")],
+        &[("Origin", "https://app.example.com"), ("Host", "evil.example")],
+        &[("Origin", "https://app.example.com"), ("origin", "https://evil.example")],
+    ] {
+        for method in ["POST", "GET", "OPTIONS"] {
+            let x = web.send(method, "/mcp", fields, "");
+            let reply = web.reply(x);
+            assert_eq!(reply.status, 403, "{method} {fields:?}");
+            assert_eq!(reply.field("access-control-allow-origin"), None, "{method} {fields:?}");
+        }
+    }
+    // What is kept of an answer that named no origin is not what a page may be shown.
+    let x = web.send("GET", "/elsewhere", &[], "");
+    let reply = web.reply(x);
+    assert_eq!((reply.field("vary"), reply.field("access-control-allow-origin")), (Some("Origin"), None));
+    assert_eq!(reply.field("cache-control"), Some("no-store"));
+}
+
+// covers: HTTP-008
+#[test]
+fn who_looks_at_no_host_needs_none() {
+    let mut web = web(Config::new().dangerously_allow_any_origin_and_host());
+    for fields in [&[("Host", "")][..], &[("Host", "a"), ("host", "b")], &[("Origin", "\u{e4}")]] {
+        let fields: Vec<_> = CALL.iter().chain(fields).copied().collect();
+        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+        let call = web.call();
+        answer(&mut web, &call);
+        assert_eq!(web.reply(x).status, 200, "{fields:?}");
+    }
+}
+
+// covers: HTTP-077, HTTP-073
+#[test]
+fn what_is_said_about_the_revision_is_looked_at_wherever_it_is_said() {
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-11-25");
+    let wrong = [("Mcp-Session-Id", &*id), ("MCP-Protocol-Version", "1999-01-01")];
+    for method in ["GET", "DELETE"] {
+        let x = web.send(method, "/mcp", &wrong, "");
+        assert_eq!(web.reply(x).status, 400, "{method}");
+    }
+    assert_eq!(web.server.sessions(), 1);
+}
+
+// covers: HTTP-011
+#[test]
+fn the_most_special_entry_of_accept_decides() {
+    let mut web = web(Config::new());
+    for (accept, status) in [
+        ("*/*, application/json;q=0", 406),
+        ("text/event-stream ; q=0.000, text/*, application/json", 406),
+        ("*/*;q=0, application/json, text/event-stream", 200),
+        ("application/*;q=0, */*", 406),
+        ("application/json;v=1;q=0.001, text/event-stream;q=1", 200),
+        ("application/json;q=0, application/json, text/*", 200),
+    ] {
+        let fields: Vec<_> = CALL.into_iter().chain([("Accept", accept)]).collect();
+        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+        if status == 200 {
+            let call = web.call();
+            answer(&mut web, &call);
+        }
+        assert_eq!(web.reply(x).status, status, "{accept:?}");
+    }
+    // On several lines it is one list.
+    let lines: Vec<_> =
+        CALL.into_iter().chain([("Accept", "application/json"), ("accept", "text/event-stream")]).collect();
+    let x = web.post(&lines, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).status, 200);
+}
+
+// covers: HTTP-029, HTTP-013
+#[test]
+fn the_head_is_judged_in_order() {
+    let config = crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 300));
+    let mut web = mcp_tests::harness::Web::new(config, Config::new());
+    let long = " ".repeat(301);
+    for (fields, status) in [
+        (&[("Content-Type", "text/plain"), ("Accept", "text/html")][..], 415),
+        (&[("Content-Encoding", "gzip"), ("Accept", "text/html")], 415),
+        (&[("Accept", "text/html")], 406),
+        (&[("Content-Encoding", "identity")], 413),
+    ] {
+        let x = web.post(fields, &long);
+        assert_eq!(web.reply(x).status, status, "{fields:?}");
+    }
+}
+
+// covers: SEC-018
+#[test]
+fn streams_without_an_end_leave_room_for_calls() {
+    let mut web = web(Config::new().max_exchanges(8).http_sse("/sse", "/messages"));
+    let id = session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let listen = modern(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
+    let first = web.send("GET", "/mcp", &[named], "");
+    let open: Vec<_> = (0..4).map(|_| web.post(&fields, &listen)).collect();
+    let old = web.send("GET", "/sse", &[], "");
+    for x in open.iter().chain([&first, &old]) {
+        assert_eq!(web.reply(*x).status, 200);
+    }
+    let other = session(&mut web, "2025-11-25");
+    for x in [
+        web.post(&fields, &listen),
+        web.send("GET", "/sse", &[], ""),
+        web.send("GET", "/mcp", &[("Mcp-Session-Id", &other)], ""),
+    ] {
+        assert_eq!(web.reply(x).status, 503);
+    }
+    // Who comes back takes the place that it had.
+    let again = web.send("GET", "/mcp", &[named], "");
+    assert!(web.reply(again).status == 200 && web.reply(first).finished);
+    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).status, 200);
+    web.hang_up(open[0]);
+    let x = web.send("GET", "/mcp", &[("Mcp-Session-Id", &other)], "");
+    assert_eq!(web.reply(x).status, 200);
+    // None of those that were refused has left anything.
+    web.hang_up(x);
+    let x = web.post(&fields, &listen);
+    assert_eq!(web.reply(x).status, 200);
+}

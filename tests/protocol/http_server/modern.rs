@@ -420,3 +420,49 @@ fn a_server_that_shuts_down_ends_what_it_has_and_begins_nothing() {
     assert_eq!(web.reply(y).message()["error"]["code"], -32603);
     assert_eq!(web.server.exchanges(), 0);
 }
+
+// covers: XHDR-027
+#[test]
+fn what_is_said_twice_is_refused_wherever_it_is_said() {
+    let mut web = web(Config::new());
+    for field in ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Unknown"] {
+        let fields = [
+            CALL[0],
+            ("Mcp-Method", "tools/list"),
+            ("Mcp-Name", "x"),
+            ("mcp-param-unknown", "1"),
+            (field, if field == "MCP-Protocol-Version" { CALL[0].1 } else { "tools/list" }),
+        ];
+        let x = web.post(&fields, &modern(1, "tools/list", ""));
+        let error = &web.reply(x).message()["error"];
+        assert_eq!((web.reply(x).status, &error["code"]), (400, &(-32020).into()), "{field}");
+        assert!(error["message"].as_str().is_some_and(|m| m.to_lowercase().contains(&field.to_lowercase())));
+    }
+    assert!(web.event().is_none());
+}
+
+// covers: HTTP-031, HTTP-034, HTTP-036
+#[test]
+fn what_is_said_about_a_notification_has_to_be_right() {
+    let notification = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1,\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}}}";
+    let mut web = web(Config::new());
+    for (fields, status) in [
+        (&[][..], 202),
+        (&[("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "notifications/cancelled")], 202),
+        (&[("MCP-Protocol-Version", "2025-11-25")], 400),
+        (&[("Mcp-Method", "tools/call")], 400),
+        (&[("Mcp-Method", "notifications/cancelled"), ("mcp-method", "notifications/cancelled")], 400),
+    ] {
+        let x = web.post(fields, notification);
+        let reply = web.reply(x);
+        assert_eq!(reply.status, status, "{fields:?}");
+        if status == 400 {
+            let message = reply.message();
+            assert_eq!((&message["error"]["code"], message.get("id")), (&(-32020).into(), None));
+        }
+        while let Some(event) = web.event() {
+            assert!(status == 202 && matches!(event, Event::Diagnostic { .. }), "{event:?}");
+        }
+    }
+    assert_eq!(web.server.exchanges(), 0);
+}

@@ -118,3 +118,55 @@ fn a_client_that_leaves_before_the_verdict_is_no_trouble() {
     web.server.deny(web.now, x, &Denial::InvalidToken);
     assert_eq!(web.server.exchanges(), 0);
 }
+
+// covers: HTTP-029, AUTH-020
+#[test]
+fn who_it_is_comes_before_what_is_wrong() {
+    let mut web = web(protected());
+    for (wrong, status) in [(("Content-Type", "text/plain"), 415), (("Accept", "text/html"), 406)] {
+        let fields: Vec<_> = CALL.into_iter().chain([("Authorization", "Bearer a"), wrong]).collect();
+        let x = send(&mut web, &fields, &modern(1, "tools/call", ECHO), Err(Denial::InvalidToken));
+        assert_eq!(web.reply(x).status, 401, "{wrong:?}");
+        let x = send(&mut web, &fields, &modern(1, "tools/call", ECHO), Ok("alice"));
+        assert_eq!(web.reply(x).status, status, "{wrong:?}");
+        assert!(web.event().is_none());
+    }
+    assert_eq!(web.server.exchanges(), 0);
+}
+
+// covers: AUTH-004, HTTP-080
+#[test]
+fn pages_may_read_where_tokens_come_from() {
+    let path = "/.well-known/oauth-protected-resource/mcp";
+    let mut web = web(protected().allow_origin("https://app.example.com").cors(true));
+    let origin = ("Origin", "https://app.example.com");
+    let x = web.send("OPTIONS", path, &[origin], "");
+    let reply = web.reply(x);
+    assert_eq!((reply.status, reply.field("access-control-allow-origin")), (204, Some(origin.1)));
+    let x = web.send("GET", path, &[origin], "");
+    assert_eq!(web.reply(x).field("access-control-allow-origin"), Some(origin.1));
+    for method in ["PUT", "POST", "DELETE"] {
+        let x = web.send(method, path, &[], "");
+        assert_eq!((web.reply(x).status, web.reply(x).field("allow")), (405, Some("GET")), "{method}");
+    }
+}
+
+#[test]
+fn a_verdict_that_comes_while_the_server_shuts_down_ends_a_session_all_the_same() {
+    let mut web = web(protected());
+    let alice = ("Authorization", "Bearer alice");
+    let x = send(&mut web, &[alice], &initialize("2025-11-25"), Ok("alice"));
+    let id = web.reply(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = ("Mcp-Session-Id", &*id);
+    let held = ["DELETE", "GET"].map(|method| web.send(method, "/mcp", &[alice, named], ""));
+    for _ in held {
+        assert!(matches!(web.server.poll_event(web.now), Some(Event::Token { .. })));
+    }
+    web.server.shutdown(web.now, crate::common::secs(1));
+    for x in held {
+        web.server.grant(web.now, x, "alice");
+    }
+    web.pull();
+    assert_eq!((web.reply(held[0]).status, web.reply(held[1]).status), (204, 503));
+    assert_eq!(web.server.sessions(), 0);
+}

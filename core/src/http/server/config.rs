@@ -122,7 +122,7 @@ impl Config {
         self
     }
 
-    /// Looks at neither `Origin` nor `Host`
+    /// Looks at neither `Origin` nor `Host`, which then need not be there
     ///
     /// Right only where something in front of the server does. Without it any web page that a user of this machine
     /// visits can talk to the server (DNS rebinding).
@@ -142,7 +142,7 @@ impl Config {
     /// Whether legacy clients get sessions (default yes)
     ///
     /// Without them every legacy request stands alone: no news, no questions to the client, no levels of logging
-    /// (HTTP-064, DEC-027).
+    /// (HTTP-064, DEC-027). `resources/subscribe` and `resources/unsubscribe` are unknown methods then.
     #[must_use]
     pub const fn sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
@@ -191,6 +191,15 @@ impl Config {
 
     /// Exchanges that are under way at a time, those of clients that went away and may come back included (default
     /// 4,096). Reached: 503.
+    ///
+    /// Three quarters of them may be streams that have no end of their own: subscriptions, those of GET, and those of
+    /// HTTP+SSE. Reached: 503 for one more of these.
+    ///
+    /// What one can cost at the most is a body of [`Limits::max_frame`](crate::Limits::max_frame), later its answer, or
+    /// [`Limits::outbox_mark`](crate::Limits::outbox_mark) of what its client has not fetched; a subscription also
+    /// [`Limits::max_followed`](crate::Limits::max_followed) URIs of [`Limits::max_uri`](crate::Limits::max_uri) bytes,
+    /// together no longer than its request. A server for everybody lowers these until their product with the number of
+    /// exchanges (or of connections, where that is lower) is memory that it has.
     #[must_use]
     pub const fn max_exchanges(mut self, exchanges: usize) -> Self {
         self.max_exchanges = exchanges;
@@ -201,6 +210,15 @@ impl Config {
     ///
     /// Reached: the oldest session whose handshake was not finished gives way, of the principal's own where those are too
     /// many; or else 503.
+    ///
+    /// What one can cost at the most: [`replay_bytes`](Self::replay_bytes), [`Limits::outbox_mark`] of what was said to it
+    /// while it had no stream open, [`Limits::max_peer_info`], and [`Limits::max_followed`] URIs of [`Limits::max_uri`]
+    /// bytes.
+    ///
+    /// [`Limits::outbox_mark`]: crate::Limits::outbox_mark
+    /// [`Limits::max_peer_info`]: crate::Limits::max_peer_info
+    /// [`Limits::max_followed`]: crate::Limits::max_followed
+    /// [`Limits::max_uri`]: crate::Limits::max_uri
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize, per_principal: usize) -> Self {
         self.max_sessions = sessions;
@@ -208,7 +226,7 @@ impl Config {
         self
     }
 
-    /// Calls of one session that are under way at a time (default 64). Reached: 503.
+    /// Calls of one session that are under way at a time, a batch counting as one (default 64). Reached: 503.
     #[must_use]
     pub const fn max_streams_per_session(mut self, streams: usize) -> Self {
         self.max_streams_per_session = streams;

@@ -5,6 +5,7 @@ use alloc::string::String;
 
 use bytes::{Bytes, BytesMut};
 
+use super::head::Objection;
 use super::mirror::Mirror;
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
@@ -72,6 +73,12 @@ pub(super) struct Exchange {
     pub(super) phase: Phase,
     pub(super) form: Form,
     pub(super) mirror: Mirror,
+    /// What it is refused for once it is known who it is from
+    pub(super) objection: Option<Objection>,
+    /// Answers may be read by pages of some origins
+    pub(super) cors: bool,
+    /// It is a stream without an end of its own
+    pub(super) standing: bool,
     pub(super) body: Body,
     /// All of the body has come
     pub(super) complete: bool,
@@ -113,6 +120,9 @@ impl Exchange {
             phase: Phase::Body,
             form: Form::Undecided,
             mirror: Mirror::new(parts.text),
+            objection: None,
+            cors: false,
+            standing: false,
             body: Body::None,
             complete: false,
             principal: None,
@@ -141,9 +151,12 @@ impl Exchange {
 
     /// Decides the response; the fields that every response has are added
     pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
+        if self.cors {
+            // Also where none was named: what is kept of it must not be shown to a page.
+            fields.push(fields::VARY, b"Origin");
+        }
         if let Some(origin) = self.mirror.cors() {
             fields.push(fields::ALLOW_ORIGIN, origin.as_bytes());
-            fields.push(fields::VARY, b"Origin");
             fields.push(fields::EXPOSE_HEADERS, fields::READ_BY_PAGES.as_bytes());
         }
         self.response = Some(Response { status, fields, size });

@@ -8,6 +8,7 @@ use super::session::Found;
 use super::{Event, Server, Token, split_target};
 use crate::head::{BodySize, Fields, Request, values};
 use crate::http::fields;
+use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
 use crate::time::Instant;
@@ -44,11 +45,18 @@ impl Server {
         let (path, query) = split_target(head.target);
         let kind = self.kind(head.method, path);
         let mut exchange = Exchange::new(kind, self.now, &mut self.spare);
-        exchange.mirror.read(head.fields, self.config.cors);
+        let stranger = self.check_host(head).err();
+        // A page that is not let in does not get to read that either.
+        exchange.mirror.read(head.fields, self.config.cors && stranger.is_none());
+        exchange.cors = self.config.cors;
         let key = self.exchanges.insert(exchange);
         self.begin_ticking();
-        match self.admit(key, head, path, length) {
-            Ok(()) => self.enter(key, head, query),
+        let admitted = match stranger {
+            Some(refusal) => Err(Some(refusal)),
+            None => self.admit(key, head, path),
+        };
+        match admitted {
+            Ok(()) => self.enter(key, head, query, length),
             Err(Some(refusal)) => self.refuse(key, &refusal),
             Err(None) => {}
         }
@@ -68,25 +76,10 @@ impl Server {
     }
 
     /// Whether the request may come in at all; an error without a refusal is one that was answered
-    fn admit(
-        &mut self,
-        key: Key,
-        head: &Request<'_>,
-        path: &str,
-        length: Option<u64>,
-    ) -> Result<(), Option<Refusal>> {
-        self.check_host(head)?;
+    fn admit(&mut self, key: Key, head: &Request<'_>, path: &str) -> Result<(), Option<Refusal>> {
         let allowed = self.methods(path);
         if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
             self.preflight(key);
-            return Err(None);
-        }
-        let serves_metadata = |s: &Self| {
-            let document = s.config.protected.as_ref().and_then(|p| p.metadata.as_ref());
-            document.filter(|(at, _)| at == path).map(|(_, document)| document.clone())
-        };
-        if let Some(document) = serves_metadata(self).filter(|_| head.method == "GET") {
-            self.answer_whole(key, 200, document.as_bytes(), Fields::new());
             return Err(None);
         }
         let Some(allowed) = allowed else {
@@ -107,34 +100,38 @@ impl Server {
             self.refuse_with(key, &Refusal::new(405, why), fields);
             return Err(None);
         }
+        if let Some(document) = self.metadata(path).cloned() {
+            self.answer_whole(key, 200, document.as_bytes(), Fields::new());
+            return Err(None);
+        }
         if self.exchanges.len() > self.config.max_exchanges {
             return Err(Some(overloaded("too many exchanges are under way")));
         }
         if self.engine.is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
-        self.check_token(key, head)?;
-        if matches!(head.method, "POST") {
-            check_content_type(head)?;
-            // HTTP-081
-            let limit = self.engine.config().get_limits().frame() as u64;
-            if length.is_some_and(|length| length > limit) {
-                return Err(Some(too_long(limit)));
-            }
-        }
-        Ok(())
+        self.check_token(key, head)
+    }
+
+    /// The document that is served at a path
+    fn metadata(&self, path: &str) -> Option<&RawJson> {
+        let (at, document) = self.config.protected.as_ref()?.metadata.as_ref()?;
+        (at == path).then_some(document)
     }
 
     /// HTTP-003, HTTP-004, HTTP-008: before anything else, so that a page learns nothing
-    fn check_host(&self, head: &Request<'_>) -> Result<(), Option<Refusal>> {
+    fn check_host(&self, head: &Request<'_>) -> Result<(), Refusal> {
+        if self.config.any_origin_and_host {
+            return Ok(());
+        }
         let mut hosts = values(head.fields, fields::HOST);
         let host = hosts.next().map(core::str::from_utf8);
         if hosts.next().is_some() || !matches!(host, Some(Ok(host)) if self.config.is_host(host)) {
-            return Err(Some(Refusal::new(403, "the host is not one that this server answers to")));
+            return Err(Refusal::new(403, "the host is not one that this server answers to"));
         }
         for origin in values(head.fields, fields::ORIGIN) {
             if !core::str::from_utf8(origin).is_ok_and(|origin| self.config.is_origin(origin)) {
-                return Err(Some(Refusal::new(403, "pages of this origin are not let in")));
+                return Err(Refusal::new(403, "pages of this origin are not let in"));
             }
         }
         Ok(())
@@ -149,7 +146,7 @@ impl Server {
         match &self.config.old_paths {
             Some((stream, _)) if stream == path => Some("GET"),
             Some((_, post)) if post == path => Some("POST"),
-            _ => None,
+            _ => self.metadata(path).map(|_| "GET"),
         }
     }
 
@@ -248,25 +245,16 @@ impl Server {
     // ---- beyond the door -------------------------------------------------------------------------------------
 
     /// What is left of the head's part: streams begin, POSTs wait for their bodies
-    fn enter(&mut self, key: Key, head: &Request<'_>, query: &str) {
+    fn enter(&mut self, key: Key, head: &Request<'_>, query: &str, length: Option<u64>) {
+        let limit = self.engine.config().get_limits().frame() as u64;
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let accepted = accepts(head);
-        match x.kind {
-            Kind::Post if !(accepted.json && accepted.events) => {
-                let why = "`Accept` must list application/json and text/event-stream"; // HTTP-011
-                self.refuse(key, &Refusal::new(406, why));
-            }
-            Kind::Get | Kind::Old if !accepted.events => {
-                self.refuse(key, &Refusal::new(406, "`Accept` must list text/event-stream")); // HTTP-048
-            }
-            Kind::OldPost => {
-                // The session of these is named by the target.
-                let id = super::query(query, fields::OLD_SESSION);
-                x.session = id.and_then(|id| self.sessions.find(id));
-                self.proceed(key);
-            }
-            _ => self.proceed(key),
+        x.objection = objection(x.kind, head, length.filter(|length| *length > limit));
+        if x.kind == Kind::OldPost {
+            // The session of these is named by the target.
+            let id = super::query(query, fields::OLD_SESSION);
+            x.session = id.and_then(|id| self.sessions.find(id));
         }
+        self.proceed(key);
     }
 
     /// Goes on with an exchange that is let in
@@ -275,11 +263,19 @@ impl Server {
         else {
             return;
         };
+        if let Some(objection) = x.objection {
+            let limit = self.engine.config().get_limits().frame() as u64;
+            return self.refuse(key, &objection.refusal(limit));
+        }
         match x.kind {
             Kind::Post | Kind::OldPost if x.complete => self.post(key),
             Kind::Post | Kind::OldPost => {}
             Kind::Get => self.open_get(key),
-            Kind::Old => self.open_old(key),
+            Kind::Old => {
+                if self.stand(key) {
+                    self.open_old(key);
+                }
+            }
             Kind::Other => self.delete(key),
         }
     }
@@ -309,6 +305,8 @@ impl Server {
         if refusal.status == 503 {
             fields.push(fields::RETRY_AFTER, b"1"); // design, 14
         }
+        // Some of them may be kept by default (RFC 9110, 15.1), and the path is the same for everybody.
+        fields.push(fields::CACHE_CONTROL, b"no-store");
         let mut body = alloc::vec::Vec::new();
         encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
         body.pop();
@@ -355,25 +353,72 @@ pub(super) fn too_long(limit: u64) -> Refusal {
     Refusal::new(413, format!("the body is longer than {limit} bytes"))
 }
 
-/// HTTP-013
-fn check_content_type(head: &Request<'_>) -> Result<(), Option<Refusal>> {
-    let mut types = values(head.fields, fields::CONTENT_TYPE);
-    let first = types.next().and_then(|v| v.split(|b| *b == b';').next());
-    let is_json = first.is_some_and(|v| v.trim_ascii().eq_ignore_ascii_case(fields::JSON.as_bytes()));
-    if is_json && types.next().is_none() {
-        Ok(())
-    } else {
-        Err(Some(Refusal::new(415, "`Content-Type` must be application/json")))
+/// Something in the head that rules a request out, whoever it is from
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Objection {
+    Type,
+    Coding,
+    Accept,
+    AcceptEvents,
+    Length,
+}
+
+impl Objection {
+    fn refusal(self, limit: u64) -> Refusal {
+        match self {
+            Self::Type => Refusal::new(415, "`Content-Type` must be application/json"), // HTTP-013
+            Self::Coding => Refusal::new(415, "`Content-Encoding` must be none"),
+            Self::Accept => {
+                Refusal::new(406, "`Accept` must list application/json and text/event-stream") // HTTP-011
+            }
+            Self::AcceptEvents => Refusal::new(406, "`Accept` must list text/event-stream"), // HTTP-048
+            Self::Length => too_long(limit),                                                 // HTTP-081
+        }
     }
 }
 
-#[derive(Default)]
-struct Accepted {
-    json: bool,
-    events: bool,
+/// What is wrong with a head beyond the door, in the order of HTTP-029; `too_long` is there if the body is
+fn objection(kind: Kind, head: &Request<'_>, too_long: Option<u64>) -> Option<Objection> {
+    let posts = matches!(kind, Kind::Post | Kind::OldPost);
+    let accepted = accepts(head);
+    let coded = |coding: &[u8]| !coding.trim_ascii().eq_ignore_ascii_case(b"identity");
+    let all = [
+        (posts && !is_json(head), Objection::Type),
+        (posts && values(head.fields, fields::CONTENT_ENCODING).any(coded), Objection::Coding),
+        (kind == Kind::Post && !(accepted.json() && accepted.events()), Objection::Accept),
+        (matches!(kind, Kind::Get | Kind::Old) && !accepted.events(), Objection::AcceptEvents),
+        (posts && too_long.is_some(), Objection::Length),
+    ];
+    all.into_iter().find_map(|(wrong, objection)| wrong.then_some(objection))
 }
 
-/// What `Accept` lists; wildcards count, and a weight of nothing does not (HTTP-010, HTTP-011)
+/// HTTP-013
+fn is_json(head: &Request<'_>) -> bool {
+    let mut types = values(head.fields, fields::CONTENT_TYPE);
+    let first = types.next().and_then(|v| v.split(|b| *b == b';').next());
+    let is_json = first.is_some_and(|v| v.trim_ascii().eq_ignore_ascii_case(fields::JSON.as_bytes()));
+    is_json && types.next().is_none()
+}
+
+/// For each of our types: how special the entry was that spoke about it last, and whether it wants it
+#[derive(Default)]
+struct Accepted {
+    json: (u8, bool),
+    events: (u8, bool),
+}
+
+impl Accepted {
+    const fn json(&self) -> bool {
+        self.json.1
+    }
+
+    const fn events(&self) -> bool {
+        self.events.1
+    }
+}
+
+/// What `Accept` lists; wildcards count, a weight of nothing does not, and the most special entry decides (HTTP-010,
+/// HTTP-011; RFC 9110, 12.5.1)
 fn accepts(head: &Request<'_>) -> Accepted {
     let mut accepted = Accepted::default();
     for value in values(head.fields, fields::ACCEPT) {
@@ -384,12 +429,25 @@ fn accepts(head: &Request<'_>) -> Accepted {
                 let weight = p.strip_prefix(b"q=").or_else(|| p.strip_prefix(b"Q="));
                 weight.is_some_and(|w| !w.is_empty() && w.iter().all(|b| matches!(b, b'0' | b'.')))
             });
-            if refused {
-                continue;
-            }
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
-            accepted.json |= is(fields::JSON) || is("application/*") || is("*/*");
-            accepted.events |= is(fields::EVENT_STREAM) || is("text/*") || is("*/*");
+            let note = |said: &mut (u8, bool), special: u8| {
+                if special > said.0 {
+                    *said = (special, !refused);
+                } else if special == said.0 {
+                    said.1 |= !refused;
+                }
+            };
+            match () {
+                () if is(fields::JSON) => note(&mut accepted.json, 3),
+                () if is("application/*") => note(&mut accepted.json, 2),
+                () if is(fields::EVENT_STREAM) => note(&mut accepted.events, 3),
+                () if is("text/*") => note(&mut accepted.events, 2),
+                () if is("*/*") => {
+                    note(&mut accepted.json, 1);
+                    note(&mut accepted.events, 1);
+                }
+                () => {}
+            }
         }
     }
     accepted

@@ -123,6 +123,37 @@ impl Mirror {
         self.once(self.version)
     }
 
+    /// A field of MCP's own that is there several times, or that cannot be read (XHDR-027)
+    fn repeated(&self) -> Option<&str> {
+        let once = [
+            (self.version, fields::PROTOCOL_VERSION),
+            (self.method, fields::METHOD),
+            (self.name, fields::NAME),
+        ];
+        let once = once.into_iter().find(|(field, _)| *field == Once::Unreadable).map(|(_, name)| name);
+        once.or_else(|| {
+            let mut names = self.params.iter().filter_map(|(name, _)| self.at(*name)).enumerate();
+            names.find_map(|(n, name)| {
+                let mut before = self.params.iter().take(n).filter_map(|(other, _)| self.at(*other));
+                before.any(|other| other.eq_ignore_ascii_case(name)).then_some(name)
+            })
+        })
+    }
+
+    /// Holds a notification against what is said about it: nothing has to be, but what is has to be right (HTTP-031,
+    /// HTTP-034, HTTP-036)
+    pub(super) fn check_notification(&self, version: Option<&str>, method: &str) -> Result<(), RpcError> {
+        let fields =
+            [(self.version, fields::PROTOCOL_VERSION, version), (self.method, fields::METHOD, Some(method))];
+        for (field, name, of_body) in fields {
+            let said = self.once(field).map_err(|()| Check::repeated(name))?;
+            if said.zip(of_body).is_some_and(|(said, of_body)| said != of_body) {
+                return Err(mismatch(format!("`{name}` is not what the message says")));
+            }
+        }
+        Ok(())
+    }
+
     /// The origin whose pages may read the answer
     pub(super) fn cors(&self) -> Option<&str> {
         self.once(self.origin).ok().flatten()
@@ -204,6 +235,9 @@ impl Said for Check<'_> {
         params: &Params,
     ) -> Result<(), RpcError> {
         let required = version.era() == Era::Modern;
+        if let Some(field) = self.mirror.repeated().filter(|_| required) {
+            return Err(Self::repeated(field));
+        }
         if required && self.mirror.version() == Ok(None) {
             return Err(mismatch(format!("`{}` is missing", fields::PROTOCOL_VERSION))); // HTTP-036
         }

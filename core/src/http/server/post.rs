@@ -9,6 +9,7 @@ use super::mirror::Check;
 use super::session::Found;
 use crate::head::Fields;
 use crate::http::fields;
+use crate::json::string;
 use crate::rpc::envelope::{self, Envelope, Malformed};
 use crate::rpc::{RpcError, code};
 use crate::slab::Key;
@@ -110,12 +111,30 @@ impl Server {
         if let Err(refusal) = if asks { self.check_room(route) } else { Ok(()) } {
             return self.refuse(key, &refusal);
         }
+        let listens = asks && envelope.as_ref().is_ok_and(|e| e.method == vocab::SUBSCRIBE);
+        if listens && !self.stand(key) {
+            return;
+        }
+        if let (Ok(envelope), Route::Alone) = (&envelope, route) {
+            if let Err(error) = self.check_notification(key, frame, envelope) {
+                return self.refuse(key, &Refusal { status: 400, error });
+            }
+        }
         let Some(stream) = self.open_stream(key, route) else { return };
         let Some(x) = self.exchanges.get(key) else { return };
         let check = Check { mirror: &x.mirror, tools: &self.tools, served: self.engine.config().listed() };
         let why = envelope.as_ref().err().map(|rejected| rejected.why);
         self.engine.handle_on_stream(self.now, stream, frame, envelope, &check);
         self.settle(key, stream, route, asks, why);
+    }
+
+    fn check_notification(&self, key: Key, frame: &Bytes, envelope: &Envelope<'_>) -> Result<(), RpcError> {
+        let Some(x) = self.exchanges.get(key).filter(|_| envelope.kind == envelope::Kind::Notification)
+        else {
+            return Ok(());
+        };
+        let version = envelope.params.meta.version.of(frame).and_then(string);
+        x.mirror.check_notification(version.as_deref(), &envelope.method)
     }
 
     /// BATCH-001, BATCH-004, BATCH-009, BATCH-010

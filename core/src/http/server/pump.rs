@@ -269,7 +269,13 @@ impl Server {
                 None => return self.refuse(key, &no_event()),
             },
         };
+        // One that takes the place of another takes its room as well.
+        let takes_over = self.sessions.get(session).is_some_and(|s| s.get.is_some());
+        if number == 0 && !takes_over && !self.stand(key) {
+            return;
+        }
         let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.standing = number == 0;
         x.session = Some(session);
         x.number = number;
         if from.is_some() {
@@ -315,13 +321,28 @@ impl Server {
         }
     }
 
+    /// Whether there is room for one more stream that has no end of its own, which this is then; refused if not
+    ///
+    /// A quarter of all exchanges is left to those that end.
+    pub(super) fn stand(&mut self, key: Key) -> bool {
+        let most = self.config.max_exchanges - self.config.max_exchanges / 4;
+        if self.exchanges.iter().filter(|(_, x)| x.standing).count() >= most {
+            self.refuse(key, &overloaded("too many streams are open"));
+            return false;
+        }
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.standing = true;
+        }
+        true
+    }
+
     /// The stream of no call; one that is open already gives way: it may be that of a connection that died unseen
     fn open_standalone(&mut self, key: Key, session: Key) {
         let Some(record) = self.sessions.get_mut(session) else { return };
         let (channel, event) = (record.channel, record.event);
         if let Some(old) = record.get.replace(key) {
             if let Some(x) = self.exchanges.get_mut(old) {
-                x.stream = None;
+                (x.stream, x.standing) = (None, false);
             }
             self.finish(old);
             if let Some(record) = self.sessions.get_mut(session) {
