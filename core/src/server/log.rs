@@ -23,6 +23,9 @@ pub(crate) type Threshold = u8;
 pub(crate) const ALL: Threshold = 0;
 pub(crate) const NONE: Threshold = u8::MAX;
 
+/// Bytes that wait for a session to open its stream
+const UNHEARD: usize = 4 << 10;
+
 /// The log messages of a session that belong to no call
 #[derive(Debug)]
 pub(super) struct SessionLog {
@@ -68,8 +71,8 @@ impl Engine {
 
     /// Logs something that belongs to no call, to the session of a channel
     ///
-    /// Only legacy sessions take such messages; without one it is dropped (LOG-009, LOG-016). Otherwise as
-    /// [`log`](Self::log).
+    /// Only legacy sessions take such messages; without one it is dropped (LOG-009, LOG-016), and so it is over HTTP where
+    /// the session has no stream open and 4 KiB wait for that. Otherwise as [`log`](Self::log).
     pub fn log_session<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -91,6 +94,9 @@ impl Engine {
         let Some(c) = self.link.channels.get_mut(channel.0).filter(|c| !c.closed) else {
             return Err(UseError::Closed);
         };
+        if c.extra.stream.is_unheard() && c.outbox.len() + message.len() > UNHEARD {
+            return Ok(Sent::Dropped);
+        }
         let Some(session) = c.extra.session.as_mut() else { return Ok(Sent::Dropped) };
         let log = session.log.get_or_insert_with(|| {
             let bucket = Bucket::new(now, limits.progress_burst, limits.progress_rate);
@@ -119,12 +125,14 @@ impl Engine {
     pub(super) fn release_log(&mut self, channel: Key) {
         let (now, mark) = (self.link.now, self.link.limits.outbox_mark);
         let Some(c) = self.link.channels.get_mut(channel) else { return };
-        let full = c.outbox.len() >= mark;
+        let (waiting, unheard) = (c.outbox.len(), c.extra.stream.is_unheard());
         let Some(log) = c.extra.session.as_mut().and_then(|s| s.log.as_mut()) else { return };
-        if log.held.is_none() {
+        let Some(held) = &log.held else { return };
+        if unheard && waiting + held.len() > UNHEARD {
+            log.held = None;
             return;
         }
-        if full || !log.bucket.take(now) {
+        if waiting >= mark || !log.bucket.take(now) {
             self.hold_log(channel);
         } else if let Some(message) = log.held.take() {
             self.link.send(channel, |out| out.extend_from_slice(&message));

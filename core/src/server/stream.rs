@@ -18,6 +18,8 @@ pub(super) struct Stream {
     pub(super) home: Option<Key>,
     /// Whoever wants to know when there is something to send
     pub(super) owner: Option<Key>,
+    /// A session whose own messages go out on a stream that it may or may not have
+    pub(super) apart: bool,
     /// Answers that are still to come
     pub(super) open: u32,
     /// It stands in the queue of those with something to send
@@ -33,6 +35,13 @@ pub(super) struct Stream {
 /// The streams with something to send, by owner
 #[derive(Debug, Default)]
 pub(crate) struct Ready(pub(super) VecDeque<Key>);
+
+impl Stream {
+    /// Whether nobody reads it, perhaps ever: most clients never open the stream of their session
+    pub(super) const fn is_unheard(&self) -> bool {
+        self.apart && self.owner.is_none()
+    }
+}
 
 impl Side for Extra {
     type Shared = Ready;
@@ -68,6 +77,14 @@ impl Engine {
     /// Whether a channel carries one exchange
     pub(super) fn is_exchange(&self, key: Key) -> bool {
         self.link.channels.get(key).is_some_and(|c| c.extra.stream.owner.is_some())
+    }
+
+    /// Says that a session's own messages go out on a stream of its own, if its client opens one
+    #[cfg(feature = "http")]
+    pub(crate) fn set_apart(&mut self, key: Key) {
+        if let Some(c) = self.link.channels.get_mut(key) {
+            c.extra.stream.apart = true;
+        }
     }
 
     /// Says that nothing more comes on a stream

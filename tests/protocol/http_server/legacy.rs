@@ -2,11 +2,11 @@
 
 use mcp_proto::http::server::Config;
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
-use mcp_proto::server::{Asking, Event};
+use mcp_proto::server::{Asking, Call, Event};
 use mcp_proto::{Change, Progress, RpcError, Version, VersionSet};
 
 use super::{ECHO, answer, initialize, legacy, session, web, web_of};
-use crate::common::secs;
+use crate::common::{ms, secs};
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -141,6 +141,47 @@ fn what_cannot_be_accepted_is_refused_with_an_error_that_has_no_id() {
             assert_ne!(message["error"]["code"], -32601, "{message}");
         }
     }
+}
+
+// covers: SEC-018, LOG-016
+#[test]
+fn what_is_logged_to_nobody_is_not_kept() {
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    web.post(&[named], &legacy(2, "tools/call", ECHO));
+    let call = web.call();
+    let text = "x".repeat(1_000);
+    let log = |web: &mut mcp_tests::harness::Web, call: &Call| {
+        let now = web.now;
+        web.server.engine().log_session(now, call.channel(), &LoggingLevel::Info, None, &text).expect("open")
+    };
+    for _ in 0..2_000 {
+        log(&mut web, &call);
+        log(&mut web, &call);
+        web.advance(ms(100));
+    }
+    answer(&mut web, &call);
+    web.advance(secs(5));
+    // Nor does anybody wake up to look after it.
+    let until = web.now + secs(100);
+    let mut wakes = 0;
+    while let Some(at) = web.server.poll_timeout().filter(|at| *at <= until) {
+        (web.now, wakes) = (at, wakes + 1);
+        web.server.handle_timeout(at);
+    }
+    assert!(wakes < 10, "woke up {wakes} times");
+    let get = web.send("GET", "/mcp", &[named], "");
+    let waited = web.reply(get).messages().len();
+    assert!((1..=4).contains(&waited), "{waited}");
+    // From now on somebody listens.
+    web.post(&[named], &legacy(3, "tools/call", ECHO));
+    let call = web.call();
+    for _ in 0..20 {
+        log(&mut web, &call);
+        web.advance(ms(100));
+    }
+    assert_eq!(web.reply(get).messages().len(), waited + 20);
 }
 
 // covers: HTTP-050, HTTP-051, HTTP-054, HTTP-055, HTTP-056, HTTP-057, HTTP-060, HTTP-061

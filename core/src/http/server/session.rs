@@ -236,6 +236,7 @@ impl Server {
 
     pub(super) fn begin_session(&mut self, channel: Key, principal: Option<Box<str>>) -> Key {
         self.begin_ticking();
+        self.engine.set_apart(channel);
         self.sessions.insert(self.now, channel, principal, &mut self.entropy)
     }
 
