@@ -138,6 +138,48 @@ fn a_call_that_is_cancelled_while_it_is_held_is_not_told_of() {
     lone.client.engine().cancel(lone.now, key, None).expect("a call");
     assert_eq!(lone.done(key), Err(CallError::Cancelled));
     lone.still();
+    // Nor while it is on its way again.
+    let (key, asked) = lone.waves(&once());
+    lone.status(asked.id, 401);
+    let challenge = lone.challenged();
+    let token = mcp_proto::http::client::Credential::bearer("x").expect("a token");
+    lone.client.authorize(lone.now, challenge.exchange, token).expect("it was asked");
+    lone.client.engine().cancel(lone.now, key, None).expect("a call");
+    assert_eq!(lone.done(key), Err(CallError::Cancelled));
+    lone.still();
+}
+
+// covers: MRTR-013, TIME-006, HTTP-088
+#[test]
+fn a_repeat_that_is_held_has_the_time_of_its_call() {
+    for how in ["a round", "lost"] {
+        let config = LoneHttp::http().asks_for_credentials(true);
+        let mut lone = LoneHttp::new(client(VersionSet::MODERN), config, Chunker::Whole);
+        lone.with_modern(json!({"tools": {}}));
+        let (key, asked) = lone.waves(&once().repeatable());
+        if how == "lost" {
+            lone.breaks(asked.id);
+            lone.pass(secs(1));
+        } else {
+            let needs = json!({"resultType": "input_required", "requestState": "x"});
+            lone.json(asked.id, 200, &result(&asked.body, needs));
+        }
+        let again = lone.posted("tools/call");
+        lone.status(again.id, 401);
+        let challenge = lone.challenged();
+        // People take their time.
+        lone.pass(secs(1_800));
+        lone.still();
+        let token = mcp_proto::http::client::Credential::bearer("x").expect("a token");
+        lone.client.authorize(lone.now, challenge.exchange, token).expect("it was asked");
+        lone.posted("tools/call");
+        // What was left of it is left.
+        lone.pass(secs(59));
+        lone.still();
+        lone.pass(secs(1));
+        assert_eq!(lone.done(key), Err(CallError::TimedOut), "{how}");
+        lone.aborted();
+    }
 }
 
 // ---- going on with streams -----------------------------------------------------------------------------------
@@ -480,6 +522,28 @@ fn a_call_that_is_refused_late_waits_for_the_stream_too() {
     assert_eq!(lone.all_asked().len(), 2);
 }
 
+// covers: HTTP-072
+#[test]
+fn what_the_application_says_is_said_in_the_new_session() {
+    let mut lone = lone(Chunker::Whole);
+    let get = lone.with_stream(V, Some("one"), can());
+    lone.client.engine().notify(lone.now, "x/y", None::<&Value>).expect("a notification");
+    let said = lone.posted("x/y");
+    // What belongs to the old session is not.
+    lone.event(get, "", &legacy(0, "ping", Value::Null));
+    let pong = lone.asked();
+    lone.status(said.id, 404);
+    let init = lone.asked();
+    lone.aborted();
+    lone.status(pong.id, 404);
+    let get = renews(&mut lone, &init, "two");
+    lone.stream(get.id);
+    let again = lone.posted("x/y");
+    assert_eq!(again.field("mcp-session-id"), Some("two"));
+    lone.status(again.id, 202);
+    lone.still();
+}
+
 // covers: HTTP-072, SUB-015
 #[test]
 fn a_subscription_in_a_new_session_is_acknowledged_anew() {
@@ -710,6 +774,37 @@ fn a_stream_that_names_no_endpoint_is_not_waited_for_without_saying_what_was_tri
     lone.status(said.id, 202);
     lone.pass(secs(1_000));
     lone.still();
+}
+
+// covers: HTTPSSE-004, HTTPSSE-007
+#[test]
+fn what_becomes_of_a_post_that_was_answered_on_the_stream_is_of_no_interest() {
+    for how in ["202", "404", "500", "breaks", "unreachable"] {
+        let mut lone = lone(Chunker::Whole);
+        for method in ["server/discover", "initialize"] {
+            let asked = lone.posted(method);
+            lone.status(asked.id, 404);
+        }
+        let get = lone.asked();
+        lone.stream(get.id);
+        lone.body(get.id, "event: endpoint\ndata: /messages\n\n");
+        let ends = |lone: &mut LoneHttp, x| match how {
+            "breaks" => lone.breaks(x),
+            "unreachable" => lone.unreachable(x),
+            status => lone.status(x, status.parse().expect("a number")),
+        };
+        let asked = lone.posted("initialize");
+        lone.event(get.id, "", &result(&asked.body, initialized("2024-11-05", can())));
+        lone.ready();
+        let said = lone.posted("notifications/initialized");
+        ends(&mut lone, asked.id);
+        lone.status(said.id, 202);
+        let (key, asked) = lone.waves(&once());
+        lone.event(get.id, "", &result(&asked.body, answer()));
+        assert_eq!(lone.done(key), Ok(answer()));
+        ends(&mut lone, asked.id);
+        lone.still();
+    }
 }
 
 // covers: SEC-018 (the errors that are kept for people), VER-031

@@ -17,6 +17,7 @@ mod flow;
 mod hostile;
 mod http_client_calls;
 mod http_client_challenges;
+mod http_client_chance;
 mod http_client_connections;
 mod http_client_headers;
 mod http_client_opening;

@@ -51,6 +51,8 @@ pub enum Event {
     /// call that was refused with -32042 may succeed now (ELIC-028)
     ElicitationComplete(String),
     /// The server has acknowledged a subscription: it is told of changes from now on
+    ///
+    /// Told again when it had to be asked for anew, over HTTP: news may have been lost in between.
     Subscribed {
         /// Which one
         key: SubscriptionKey,

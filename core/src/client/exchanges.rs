@@ -113,8 +113,20 @@ impl Engine {
         }
         let time = self.link.limits.input_timeout;
         call.idle_at = self.link.now + time;
-        if !call.total_is_set {
-            call.total_at = call.total_at + time;
+        self.shift_total(key, |total_at| total_at + time);
+    }
+
+    /// Moves the end of a request, and of the call that it repeats, unless that was set
+    fn shift_total(&mut self, key: Key, shift: impl Fn(Instant) -> Instant) {
+        let call = self.call_of(key);
+        let both = [Some(key), Some(call).filter(|call| *call != key)];
+        for key in both.into_iter().flatten() {
+            let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
+            if !call.total_is_set {
+                call.total_at = shift(call.total_at);
+            }
+            let deadline = call.deadline();
+            self.link.deadlines.arm(deadline, Timer::Out(key));
         }
     }
 
@@ -133,11 +145,8 @@ impl Engine {
             return self.arm_opening(self.link.limits.init_timeout);
         }
         call.idle_at = self.link.now + call.timeout;
-        if !call.total_is_set {
-            call.total_at = call.total_at - self.link.limits.input_timeout + held;
-        }
-        let deadline = call.deadline();
-        self.link.deadlines.arm(deadline, Timer::Out(key));
+        let time = self.link.limits.input_timeout;
+        self.shift_total(key, |total_at| total_at - time + held);
     }
 
     /// Ends the connection for a reason of the transport's

@@ -127,16 +127,27 @@ impl Client {
     pub fn poll_exchange(&mut self, now: Instant) -> Option<Action> {
         self.tick(now);
         self.settle();
-        while self.actions.is_empty() && self.session.gate == Gate::Open && !self.is_busy() {
-            let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else {
-                self.unsent.clear();
-                return None;
-            };
-            if !self.over {
-                self.send(message);
+        loop {
+            while self.actions.is_empty() && self.session.gate == Gate::Open && !self.is_busy() {
+                let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else {
+                    self.unsent.clear();
+                    return None;
+                };
+                if !self.over {
+                    self.send(message);
+                }
+            }
+            match self.actions.pop_front()? {
+                Action::Open(open)
+                    if self.exchanges.get(open.exchange.0).is_some_and(|x| self.is_gone(x)) =>
+                {
+                    if let Some(x) = self.remove(open.exchange.0) {
+                        self.unsent(x);
+                    }
+                }
+                action => return Some(action),
             }
         }
-        self.actions.pop_front()
     }
 
     /// Whether so many messages wait for being accepted that no more go out
@@ -420,6 +431,14 @@ impl Client {
     /// Whether nobody waits for the answer to its request any more
     pub(super) fn is_gone(&self, x: &Exchange) -> bool {
         x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id))
+    }
+
+    /// Takes note of an exchange for a request that ended before it went out, or went out again: what was refused before
+    /// was not executed, and nothing is to be cancelled
+    pub(super) fn unsent(&mut self, x: Exchange) {
+        if let What::Call { id, .. } = x.what {
+            self.unsent.push(id);
+        }
     }
 
     /// The exchange on which a request of the engine's is, or waits to be

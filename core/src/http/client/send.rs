@@ -163,11 +163,7 @@ impl Client {
     /// The same request once more, if anybody still waits for it
     pub(super) fn resend(&mut self, x: Exchange) {
         if self.is_gone(&x) {
-            // What was refused was not executed; there is nothing to be cancelled.
-            if let What::Call { id, .. } = x.what {
-                self.unsent.push(id);
-            }
-            return;
+            return self.unsent(x);
         }
         // What was said in another session has no meaning in this one.
         if matches!(x.what, What::Message { .. }) && x.session != self.session.serial {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::binding::{Client, Timer};
 use super::exchange::{Exchange, Method, Phase, Then, Tries, What};
+use super::send::Parts;
 use super::url::Url;
 use crate::diagnostic::Diagnostic;
 use crate::error::{Fault, HttpError};
@@ -76,6 +77,12 @@ pub(super) struct Session {
     waiting: Vec<Exchange>,
 }
 
+/// Whether a message is a notification of the application's own, which no session is about
+fn is_applications(message: &[u8]) -> bool {
+    let parts = Parts::of(message);
+    parts.id.is_none() && parts.method.is_some_and(|method| !vocab::is_spec_notification(&method))
+}
+
 impl Session {
     pub(super) fn begin_gate(&mut self) {
         self.gate = Gate::Initialized;
@@ -131,6 +138,15 @@ impl Client {
         }
     }
 
+    /// Sends something again as soon as anything may go out
+    fn once_open(&mut self, x: Exchange) {
+        if self.session.gate == Gate::Open {
+            self.resend(x);
+        } else {
+            self.session.waiting.push(x);
+        }
+    }
+
     /// Lets nothing go out for a while at most
     pub(super) fn gate_for(&mut self, gate: Gate) {
         let until = self.now + self.config.listen_wait;
@@ -181,18 +197,18 @@ impl Client {
         match &x.what {
             What::Call { .. } if x.tries.sessions == 0 => {
                 x.tries.sessions += 1;
-                x.phase = Phase::Sent;
-                if self.session.gate == Gate::Open {
-                    self.resend(x);
-                } else {
-                    self.session.waiting.push(x);
-                }
+                self.once_open(x);
             }
             What::Call { id, .. } | What::Resume { id } => {
                 let id = id.clone();
                 self.lost(x, &id, HttpError::SessionLost);
             }
-            // What was to be said was about the old session.
+            What::Message { .. } if x.tries.sessions == 0 && is_applications(&x.body) => {
+                x.tries.sessions += 1;
+                x.session = self.session.serial;
+                self.once_open(x);
+            }
+            // What else was to be said was about the old session.
             _ => {}
         }
     }
