@@ -400,6 +400,9 @@ fn what_cannot_be_connected_to_says_why() {
         assert!(matches!(&error, Error::Closed(closed) if closed.url.as_deref() == Some(&*url)), "{error:?}");
         assert!(error.to_string().contains(&format!("{free}: ")), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
+        // Nor is a name waited for that nobody has.
+        let error = Client::connect_url("http://a..b/mcp").expect_err("no such name");
+        assert!(error.is_closed() && error.to_string().contains("no address of a..b: "), "{error}");
         // Somebody who does not speak HTTP at all.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());

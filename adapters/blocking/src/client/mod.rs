@@ -89,8 +89,8 @@ impl Client {
     /// Finds out which revision and which of the transports over HTTP the server speaks. [`options`](Self::options) has
     /// callbacks, tokens ([`Options::connect_http`]) and the rest.
     ///
-    /// Connections are made when they are needed: looking up a name may take as long as the system takes for it, and
-    /// nothing else moves meanwhile. `localhost` is tried with both families of addresses.
+    /// Connections are made when they are needed: looking up a name may take 10 s, and nothing else moves meanwhile.
+    /// Where a name has several addresses they are tried in turn, one family after the other.
     ///
     /// # Errors
     ///

@@ -6,10 +6,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
+use std::sync::mpsc;
+use std::thread;
 
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
@@ -93,13 +95,14 @@ impl Exchanges {
         }
     }
 
-    /// Makes and closes the connections that are asked for
-    fn arrange(&mut self) {
+    /// Makes and closes the connections that are asked for; whether one could not even be begun
+    fn arrange(&mut self) -> bool {
+        let mut failed = false;
         while let Some(id) = self.connections.poll_close() {
             self.sockets.retain(|wired| wired.id != id);
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
-            let found = resolve(&origin);
+            let found = resolve(&origin, self.connect_timeout);
             // That may have taken a while.
             self.tick();
             match found {
@@ -107,15 +110,20 @@ impl Exchanges {
                     let tries = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
                     let patience = PER_ADDRESS.min(self.connect_timeout / tries);
                     let none = format!("{} has no address", origin.host);
-                    self.connect(id, Connecting { rest: addresses, patience, gives_up: None, why: none });
+                    failed |= !self
+                        .connect(id, Connecting { rest: addresses, patience, gives_up: None, why: none });
                 }
-                Err(why) => self.refused(id, &why),
+                Err(why) => {
+                    self.refused(id, &why);
+                    failed = true;
+                }
             }
         }
+        failed
     }
 
-    /// Begins to connect to the first address that does not refuse at once
-    fn connect(&mut self, id: ConnectionId, mut connecting: Connecting) {
+    /// Begins to connect to the first address that does not refuse at once; false when there is none
+    fn connect(&mut self, id: ConnectionId, mut connecting: Connecting) -> bool {
         while let Some(address) = connecting.rest.pop_front() {
             match Socket::connect(address) {
                 Ok(socket) => {
@@ -124,12 +132,13 @@ impl Exchanges {
                     // For when it does not work out.
                     connecting.why = format!("{address}");
                     self.sockets.push(Wired { id, socket, connecting: Some(connecting) });
-                    return;
+                    return true;
                 }
                 Err(error) => connecting.why = format!("{address}: {error}"),
             }
         }
         self.refused(id, &connecting.why);
+        false
     }
 
     fn refused(&mut self, id: ConnectionId, why: &str) {
@@ -154,7 +163,7 @@ impl Exchanges {
                 let Wired { id, connecting, .. } = self.sockets.swap_remove(at);
                 let Some(mut connecting) = connecting else { return };
                 connecting.why = format!("{}: {error}", connecting.why);
-                self.connect(id, connecting);
+                let _ = self.connect(id, connecting);
             }
         }
     }
@@ -179,12 +188,13 @@ impl Exchanges {
         true
     }
 
-    fn send(&mut self) -> bool {
-        let mut moved = false;
+    /// Writes as far as it goes now: whether anything went, and whether a kept connection proved to be closed
+    fn send(&mut self) -> (bool, bool) {
+        let (mut moved, mut closed) = (false, false);
         for at in 0..self.sockets.len() {
             // Nobody has looked at what was kept between two calls: the server may have closed it long ago.
             if self.is_doubtful(at) && self.read(at) {
-                moved = true;
+                closed = true;
                 continue;
             }
             let Some(wired) = self.sockets.get_mut(at) else { break };
@@ -201,7 +211,7 @@ impl Exchanges {
                 }
             }
         }
-        moved
+        (moved, closed)
     }
 }
 
@@ -224,12 +234,20 @@ impl Wire for Exchanges {
     }
 
     fn write(&mut self) -> bool {
-        // Exchanges get their connections here; an event on the way is kept for who asks for events.
-        if self.event.is_none() {
-            self.event = self.connections.poll_event(self.now, &mut self.client);
+        let mut any = false;
+        loop {
+            // Exchanges get their connections here; an event on the way is kept for who asks for events.
+            if self.event.is_none() {
+                self.event = self.connections.poll_event(self.now, &mut self.client);
+            }
+            let failed = self.arrange();
+            let (moved, closed) = self.send();
+            any |= moved;
+            // What failed at once may be an event, and nothing would end the wait for it.
+            if self.event.is_some() || !(failed || closed) {
+                return any;
+            }
         }
-        self.arrange();
-        self.send()
     }
 
     fn wait(&mut self, until: Option<Instant>) {
@@ -323,13 +341,26 @@ impl Wire for Exchanges {
     }
 }
 
-/// The addresses of an origin; the system may take a while to find them
-fn resolve(origin: &Origin) -> Result<VecDeque<SocketAddr>, String> {
+/// The addresses of an origin; the system may take a while to find them, and no longer than `patience`
+fn resolve(origin: &Origin, patience: Duration) -> Result<VecDeque<SocketAddr>, String> {
     if origin.secure {
         return Err("there is no TLS here".into());
     }
-    let found = (&*origin.host, origin.port).to_socket_addrs();
-    Ok(in_turn(found.map_err(|error| format!("no address of {}: {error}", origin.host))?))
+    let (host, port) = (origin.host.clone(), origin.port);
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(VecDeque::from([SocketAddr::new(address, port)]));
+    }
+    // The system cannot be told to hurry: what it finds too late is found for nobody.
+    let (found, addresses) = mpsc::channel();
+    let look = thread::Builder::new().name("mcp-lookup".into());
+    let look = look.spawn(move || {
+        let _ = found.send((&*host, port).to_socket_addrs().map(in_turn));
+    });
+    let outcome = look.and_then(|_| match addresses.recv_timeout(patience) {
+        Ok(outcome) => outcome,
+        Err(_) => Err(ErrorKind::TimedOut.into()),
+    });
+    outcome.map_err(|error| format!("no address of {}: {error}", origin.host))
 }
 
 /// One family of addresses after the other, beginning with the one that the system prefers: where one of them leads
@@ -374,8 +405,15 @@ mod tests {
 
     #[test]
     fn a_name_without_an_address_is_named() {
-        let origin = Origin { secure: false, host: "nowhere.invalid".into(), port: 80 };
-        let error = resolve(&origin).unwrap_err();
-        assert!(error.starts_with("no address of nowhere.invalid: "), "{error}");
+        let of = |host: &str| Origin { secure: false, host: host.into(), port: 80 };
+        let resolve = |host| resolve(&of(host), Duration::from_secs(60));
+        // No resolver asks anybody for this.
+        let error = resolve("a..b").unwrap_err();
+        assert!(error.starts_with("no address of a..b: "), "{error}");
+        for host in ["127.0.0.1", "::1"] {
+            let address: IpAddr = host.parse().unwrap();
+            assert_eq!(Vec::from(resolve(host).unwrap()), [SocketAddr::new(address, 80)]);
+        }
+        assert!(resolve("localhost").unwrap().iter().all(|address| address.ip().is_loopback()));
     }
 }
