@@ -347,6 +347,28 @@ fn what_is_too_long_for_the_server_is_said() {
     }
 }
 
+// covers: HTTP-082
+#[test]
+fn what_is_packed_is_not_read() {
+    for (encoding, told) in [("gzip", true), ("br, gzip", true), ("identity", false), ("", false)] {
+        for kind in ["application/json", "text/event-stream"] {
+            let mut lone = modern(Chunker::Whole);
+            let (key, asked) = lone.waves(&once());
+            let message = result(&asked.body, answer());
+            let text =
+                if kind.starts_with('t') { format!("data: {message}\n\n") } else { message.to_string() };
+            lone.answer_with(asked.id, 200, &[("Content-Type", kind), ("content-encoding", encoding)], &text);
+            match lone.done(key) {
+                Ok(_) => assert!(!told, "{encoding} {kind}"),
+                Err(error) => {
+                    assert!(told && error.to_string().contains(&format!("packed with `{encoding}`")))
+                }
+            }
+            lone.still();
+        }
+    }
+}
+
 // covers: SEC-018
 #[test]
 fn a_name_beyond_all_measure_is_not_remembered() {

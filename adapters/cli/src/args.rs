@@ -317,7 +317,7 @@ pub(crate) struct Target {
     /// Longest wait for one answer, such as 2s, 500ms or 0.5; progress starts it anew
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Longest wait for the server to start and to agree on a revision
+    /// Longest wait for the server to start and to agree on a revision; over HTTP for each answer on the way there
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
     /// Show what the server logs on stderr, from this level on: debug, info, notice, warning, error, critical, alert,

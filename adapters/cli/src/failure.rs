@@ -144,7 +144,8 @@ impl Failure {
     fn of_connection(closed: &Closed, asked: &Asked) -> Self {
         let mut message = connection(closed);
         if let (Some(noise), false) = (&closed.noise, closed.was_ready) {
-            let _ = write!(message, "; the first line on its stdout was {noise:?}");
+            let what = if closed.url.is_some() { "it sent" } else { "the first line on its stdout was" };
+            let _ = write!(message, "; {what} {noise:?}");
         }
         let mut failure = Self::new(Exit::Connection, message);
         if !asked.stderr_shown {

@@ -43,6 +43,12 @@ impl Session {
             stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
         let mut config = config(versions, target.timeout, target.connect_timeout, target.trace);
+        if target.url().is_some() {
+            // Silence is no reason to ask anything else over HTTP.
+            let mut limits = config.get_limits().clone();
+            (limits.probe_timeout, limits.init_timeout) = (target.connect_timeout, target.connect_timeout);
+            config = config.limits(limits);
+        }
         for member in &target.hide {
             config = config.hide_in_tap(member);
         }
@@ -55,6 +61,7 @@ impl Session {
         let news = News::default();
         let notes = Notes {
             trace: target.trace,
+            remote: target.url().is_some(),
             hides: !target.hide.is_empty(),
             paint: Paint::for_stderr(),
             noise: Few(NOISE),
@@ -212,6 +219,8 @@ fn own(program: &OsStr) -> OsString {
 /// Tells a person what the server does beside answering
 struct Notes {
     trace: bool,
+    /// The server is reached over HTTP
+    remote: bool,
     /// Members of messages are hidden
     hides: bool,
     paint: Paint,
@@ -257,10 +266,8 @@ impl ClientHandler for Notes {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
-                self.noise.note(&format!(
-                    "a line on the server's stdout is no message: {}{more}",
-                    escape::line(line)
-                ));
+                let what = if self.remote { "what the server sent" } else { "a line on the server's stdout" };
+                self.noise.note(&format!("{what} is no message: {}{more}", escape::line(line)));
             }
             // Whoever misses it has to know (XHDR-012).
             Diagnostic::InvalidTool { .. } => self.noise.note(&diagnostic.to_string()),

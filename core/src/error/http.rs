@@ -57,6 +57,8 @@ pub struct HttpAnswer {
     pub status: u16,
     /// `Content-Type`, as it came
     pub content_type: Option<String>,
+    /// `Content-Encoding`, where there is one: such a body cannot be read
+    pub content_encoding: Option<String>,
     /// The beginning of the body, where it is text: untrusted, and perhaps not fit to be shown as it is
     pub body: String,
     /// The error in the body, where there is one
@@ -76,6 +78,9 @@ impl fmt::Display for HttpAnswer {
                 f.write_str(" with a body of no type")?
             }
             None => f.write_str(" without a body")?,
+        }
+        if let Some(encoding) = &self.content_encoding {
+            write!(f, " that is packed with `{}`", quoted(clip(encoding).as_ref()))?;
         }
         if (200..300).contains(&self.status) {
             f.write_str(", which is no MCP message")?;

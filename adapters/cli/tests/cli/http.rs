@@ -110,6 +110,24 @@ fn the_trace_shows_heads_without_their_secrets() {
     }
 }
 
+#[test]
+fn a_server_that_takes_its_time_to_answer_is_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 8192]);
+            // More than half of what it is given.
+            thread::sleep(Duration::from_millis(2_500));
+            let _ = stream.write_all(b"HTTP/1.1 418 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    probe(&["ping", "--era", "modern", "--connect-timeout", "4s", &url]).code(3).complains(&["418"]);
+    let done = probe(&["ping", "--connect-timeout", "500ms", &url]).code(3);
+    done.complains(&["said nothing", "--connect-timeout (now 0.5s)"]);
+}
+
 // covers: XHDR-012
 #[test]
 fn a_tool_that_is_left_out_is_named() {

@@ -35,6 +35,10 @@ enum Media {
 }
 
 fn media(head: &head::Response<'_>) -> Media {
+    if encoding(head).is_some() {
+        // Nothing is unpacked here, and nobody was asked to pack anything.
+        return Media::Other;
+    }
     let value = head::values(head.fields, fields::CONTENT_TYPE).next().unwrap_or_default();
     let kind = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     match () {
@@ -42,6 +46,12 @@ fn media(head: &head::Response<'_>) -> Media {
         () if kind.eq_ignore_ascii_case(super::EVENT_STREAM.as_bytes()) => Media::Events,
         () => Media::Other,
     }
+}
+
+/// How a body is packed, if it is
+fn encoding<'a>(head: &head::Response<'a>) -> Option<&'a [u8]> {
+    let mut all = head::values(head.fields, fields::CONTENT_ENCODING);
+    all.find(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity"))
 }
 
 fn answer(head: &head::Response<'_>) -> HttpAnswer {
@@ -53,6 +63,7 @@ fn answer(head: &head::Response<'_>) -> HttpAnswer {
     HttpAnswer {
         status: head.status,
         content_type: one(fields::CONTENT_TYPE).map(text),
+        content_encoding: encoding(head).map(text),
         body: String::new(),
         error: None,
         retry_after: one(fields::RETRY_AFTER).and_then(seconds).map(Duration::from_secs),
