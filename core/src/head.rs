@@ -135,11 +135,24 @@ impl core::fmt::Debug for Fields {
 /// Whether `text` is a token (RFC 9110, 5.6.2)
 #[must_use]
 pub fn is_token(text: &[u8]) -> bool {
-    !text.is_empty()
-        && text.iter().all(|b| {
-            matches!(b, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
-                || b.is_ascii_alphanumeric()
-        })
+    !text.is_empty() && text.iter().all(|b| TOKEN_BYTES.get(usize::from(*b)) == Some(&true))
+}
+
+static TOKEN_BYTES: [bool; 256] =
+    set_of(b"!#$%&'*+-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ^_`abcdefghijklmnopqrstuvwxyz|~");
+
+/// Which bytes are among `members`
+pub(crate) const fn set_of(members: &[u8]) -> [bool; 256] {
+    let mut bytes = [false; 256];
+    let mut rest = members;
+    while let [first, after @ ..] = rest {
+        let (_, slot) = bytes.split_at_mut(*first as usize);
+        if let [slot, ..] = slot {
+            *slot = true;
+        }
+        rest = after;
+    }
+    bytes
 }
 
 /// The values of all fields called `name`, in whatever case it is written (HTTP-037)

@@ -70,7 +70,7 @@ impl Site {
     /// Opens a session; its id
     fn session(&mut self) -> String {
         let answer = String::from_utf8(self.exchange(&post("", INITIALIZE)).to_vec()).expect("text");
-        let (_, rest) = answer.split_once("mcp-session-id: ").expect("a session");
+        let (_, rest) = answer.split_once("Mcp-Session-Id: ").expect("a session");
         let id = rest.split_once("\r\n").expect("a line").0.to_owned();
         let field = format!("Mcp-Session-Id: {id}\r\n");
         let taken = self.exchange(&post(&field, INITIALIZED));

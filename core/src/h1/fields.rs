@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use super::body::Framing;
 use super::error::Reason;
 use super::limits::Limits;
-use crate::head::{Field, Request, Response, is_token};
+use crate::head::{Field, Request, Response, is_token, set_of};
 
 /// Fields of a head that is read at first sight; one with more takes the long way
 const FEW: usize = 24;
@@ -363,18 +363,8 @@ pub(super) fn is_host(host: &[u8]) -> bool {
 }
 
 /// What the name of a host is made of
-static HOST_BYTES: [bool; 256] = {
-    let mut bytes = [false; 256];
-    let mut rest: &[u8] = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
-    while let [first, after @ ..] = rest {
-        let (_, slot) = bytes.split_at_mut(*first as usize);
-        if let [slot, ..] = slot {
-            *slot = true;
-        }
-        rest = after;
-    }
-    bytes
-};
+static HOST_BYTES: [bool; 256] =
+    set_of(b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~");
 
 /// How many bytes at the front are as they should be
 fn leading(bytes: &[u8], good: impl Fn(u8) -> bool) -> usize {
