@@ -235,6 +235,9 @@ impl Engine {
         let rule = vocab::request(method);
         let modern = self.modern(source, frame, params, meta_known)?;
         let version = match modern {
+            Modern::Version(_) if source.batch.is_some() => {
+                return Err(RpcError::invalid_request("its revision has no batches")); // BATCH-004
+            }
             Modern::Version(version) => version,
             Modern::No => self.legacy(source, rule, frame, params)?,
         };

@@ -16,6 +16,9 @@ fn a_page_of_elsewhere_is_turned_away_before_anything_else() {
         (("Origin", "https://app.example.com.evil.example"), 403),
         (("Origin", "null"), 403),
         (("Host", "mcp.example.com"), 200),
+        (("Host", "mcp.example.com:443"), 200),
+        (("Host", "mcp.example.com:8443"), 403),
+        (("Host", "mcp.example.com:80:443"), 403),
         (("Host", "127.0.0.1:8080"), 200),
         (("Host", "evil.example:8080"), 403),
     ];

@@ -3,7 +3,7 @@
 use mcp_proto::http::server::Config;
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest};
 use mcp_proto::server::{Asking, Call, Event};
-use mcp_proto::{CallError, CallOptions, Capabilities, Capability, UseError, VersionSet};
+use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Fault, UseError, VersionSet};
 use mcp_tests::harness::Web;
 
 use super::{CALL, ECHO, answer, initialize, legacy, modern, session, web};
@@ -391,4 +391,60 @@ fn a_server_that_shuts_down_refuses_what_has_not_come_whole() {
     web.server.handle_body(web.now, x, body.into());
     web.server.handle_end(web.now, x);
     assert!(web.event().is_none());
+}
+
+// covers: BATCH-004
+#[test]
+fn what_is_modern_is_no_member_of_a_batch() {
+    let mut web = web(Config::new());
+    let id = session(&mut web, "2025-03-26");
+    let named = ("Mcp-Session-Id", &*id);
+    let listen = modern(2, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let call = modern(3, "tools/call", ECHO);
+    let x = web.post(&[named], &format!("[{listen},{call},{}]", legacy(4, "ping", "")));
+    let reply = web.reply(x);
+    assert!(reply.finished, "{reply:?}");
+    let message = reply.message();
+    let codes: Vec<_> = (0..3).map(|n| message[n]["error"]["code"].as_i64()).collect();
+    assert_eq!(codes, [Some(-32600), Some(-32600), None], "{message}");
+    assert!(web.event().is_none());
+    assert_eq!(web.server.exchanges(), 0);
+}
+
+// covers: HTTP-070, HTTP-071, SSE-027
+#[test]
+fn the_application_may_end_a_session() {
+    let mut web = web(Config::new());
+    let x = web.post(&[], &initialize("2025-11-25"));
+    let id = web.reply(x).field("mcp-session-id").expect("a session").to_owned();
+    let named = ("Mcp-Session-Id", &*id);
+    web.post(&[named], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    let Some(Event::SessionOpened { channel, .. }) = web.event() else { panic!("no session") };
+    let get = web.send("GET", "/mcp", &[named], "");
+    let x = web.post(&[named], &legacy(2, "tools/call", ECHO));
+    web.call();
+    let now = web.now;
+    web.server.engine().close_channel(now, channel, &Fault::Closed);
+    web.pull();
+    assert!(web.reply(get).finished && web.reply(x).finished);
+    assert!(matches!(web.event(), Some(Event::Cancelled { .. })));
+    assert!(matches!(web.event(), Some(Event::Closed { .. })));
+    for (method, body) in [("POST", legacy(3, "ping", "")), ("GET", String::new()), ("DELETE", String::new())]
+    {
+        let x = web.send(method, "/mcp", &[named], &body);
+        assert_eq!(web.reply(x).status, 404, "{method}");
+    }
+    assert!(web.event().is_none(), "its end was told");
+    assert_eq!((web.server.sessions(), web.server.exchanges()), (0, 0));
+}
+
+// covers: SEC-018
+#[test]
+fn a_session_that_nobody_knows_of_is_none() {
+    let mut web = web(Config::new());
+    web.pulls = false;
+    let x = web.post(&[], &initialize("2025-11-25"));
+    assert_eq!(web.server.sessions(), 1);
+    web.hang_up(x);
+    assert_eq!((web.server.sessions(), web.server.exchanges()), (0, 0));
 }

@@ -115,7 +115,7 @@ impl Config {
         self
     }
 
-    /// Answers to a name besides those of this machine: `mcp.example.com`, with its port if it is not the usual one
+    /// Answers to a name besides those of this machine: `mcp.example.com`, with its port if it is neither 80 nor 443
     #[must_use]
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
@@ -258,7 +258,10 @@ impl Config {
     pub(super) fn is_host(&self, host: &str) -> bool {
         self.any_origin_and_host
             || is_loopback(without_port(host))
-            || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+            || self.hosts.iter().any(|known| {
+                let bare = host.strip_suffix(":443").or_else(|| host.strip_suffix(":80"));
+                known.eq_ignore_ascii_case(host) || bare.is_some_and(|bare| known.eq_ignore_ascii_case(bare))
+            })
     }
 
     /// Whether pages of an origin are let in

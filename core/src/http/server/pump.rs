@@ -56,7 +56,7 @@ impl Server {
         let drained = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let over = match self.exchanges.get(key).map(|x| x.kind) {
             Some(Kind::Post) => !progress.open,
-            Some(Kind::Old) => progress.closed,
+            Some(Kind::Get | Kind::Old) => progress.closed,
             _ => false,
         };
         if over && drained {
@@ -202,6 +202,11 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.gone = true;
         x.out.clear();
+        if let Some(session) = x.session.filter(|_| x.greets && x.response.is_none()) {
+            // Nobody will ever know its id.
+            self.end_session(session);
+        }
+        let Some(x) = self.exchanges.get_mut(key) else { return };
         let lives_on = x.kind == Kind::Post && x.stream.is_some() && !x.done && !x.modern;
         if lives_on {
             // HTTP-062: its messages are kept for a client that comes back, if it has something to come back with.

@@ -193,6 +193,11 @@ impl Server {
         match self.sessions.get_mut(key) {
             // SEC-005: whoever has the id but not the token is nobody.
             Some(session) if session.principal == principal && !session.old => {
+                if !self.engine.is_shutting_down() && self.engine.stream_progress(session.channel).closed {
+                    // The application has closed its channel (HTTP-070).
+                    self.end_session(key);
+                    return Found::Unknown;
+                }
                 session.last_seen = now;
                 Found::Session(key)
             }
