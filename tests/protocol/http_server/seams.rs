@@ -189,5 +189,17 @@ fn however_streams_are_cut_each_message_comes_once() {
             }
             assert_eq!((talk.calls[n].3.answers, talk.calls[n].3.over), (1, true), "{context}: {n}");
         }
+        // Nothing is left of it.
+        (0..talk.calls.len()).map(Some).chain([None]).for_each(|which| talk.leave(which, true));
+        talk.left.iter().for_each(|(x, _)| talk.web.server.handle_gone(talk.web.now, *x));
+        talk.web.send("DELETE", "/mcp", &[("Mcp-Session-Id", &talk.id)], "");
+        let server = &mut talk.web.server;
+        assert_eq!(
+            (server.exchanges(), server.sessions(), server.engine().live_calls()),
+            (0, 0, 0),
+            "{context}"
+        );
+        talk.web.advance(ms(10_000));
+        assert_eq!(talk.web.server.poll_timeout(), None, "{context}");
     }
 }
