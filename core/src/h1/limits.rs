@@ -39,8 +39,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// A connection's time without a request, at a client without a new one (default 60 s). Reached: it is closed.
     pub keep_alive: Duration,
-    /// How long what a client still sends is read and dropped after a response that it may not have waited for (default
-    /// 2 s), so that it gets to read that response (RFC 9112, 9.6)
+    /// How long more is waited for, read and dropped from a client that may not have waited for its response (default 2 s,
+    /// and ten times that in all), so that it gets to read that response (RFC 9112, 9.6)
     pub linger: Duration,
     /// Quiet time after which empty buffers are given back (default 1 s)
     pub idle_trim: Duration,

@@ -556,7 +556,13 @@ impl Connection {
     }
 
     fn lingers(&self) -> bool {
-        matches!(self.reading, Reading::Off { linger: true }) && self.now < self.since + self.limits.linger
+        matches!(self.reading, Reading::Off { linger: true }) && self.now < self.linger_until()
+    }
+
+    /// When a client that goes on sending has had time enough: it may be far from the end of what it sends
+    fn linger_until(&self) -> Instant {
+        let (pause, all) = (self.limits.linger, self.limits.linger.saturating_mul(10));
+        (self.input_at.max(self.since) + pause).min(self.since + all)
     }
 
     /// When waiting ends
@@ -569,7 +575,7 @@ impl Connection {
                 Some(idle.min(self.since + self.limits.body_timeout))
             }
             (Reading::Off { linger: true }, _) if !self.eof => {
-                Some(self.since + self.limits.linger).filter(|_| self.lingers())
+                Some(self.linger_until()).filter(|_| self.lingers())
             }
             _ => None,
         }
