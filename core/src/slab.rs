@@ -115,6 +115,12 @@ impl<T> Slab<T> {
         })
     }
 
+    /// Values that there is memory for
+    #[cfg(all(test, feature = "http"))]
+    pub(crate) fn room(&self) -> usize {
+        self.slots.capacity()
+    }
+
     /// Gives the memory back when nothing is stored
     pub(crate) fn trim(&mut self) {
         if self.len == 0 && !self.slots.is_empty() {

@@ -312,6 +312,7 @@ impl Server {
         let busy = self.exchanges.len() > 0;
         if !busy {
             self.spare = Parts::default();
+            self.exchanges.trim();
         }
         let idle = self.sessions.len() > 0;
         self.tick = match (busy, idle) {

@@ -277,6 +277,8 @@ impl Server {
         for key in expired {
             self.end_session(key);
         }
+        // After a crowd has left.
+        self.sessions.table.trim();
     }
 }
 
@@ -332,6 +334,37 @@ mod tests {
         assert_eq!(sessions.young.front(), Some(&stays), "it is still the oldest");
         assert!(sessions.remove(stays).is_some());
         assert!(sessions.young.capacity() == 0 && sessions.shares.is_empty());
+        // Nor does the table, and who comes next is not taken for who was there.
+        let stale: Vec<Key> = (0..100).map(|_| insert(&mut sessions)).collect();
+        stale.iter().for_each(|key| _ = sessions.remove(*key));
+        sessions.table.trim();
+        assert_eq!(sessions.table.room(), 0);
+        let next = insert(&mut sessions);
+        assert!(stale.iter().all(|key| *key != next && sessions.get(*key).is_none()));
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn a_server_that_was_crowded_gives_its_tables_back() {
+        use crate::head::Request;
+        let (engine, http) = (crate::server::Config::new("x", "1"), crate::http::server::Config::new());
+        let mut server = Server::new(engine.into(), http.into(), Entropy::new([7; 32], 0));
+        let mut now = Instant::ZERO;
+        for _ in 0..200 {
+            let head = Request { method: "GET", target: "/mcp", fields: &[("Host", b"localhost")] };
+            server.open(now, &head, None);
+            let channel = server.engine.open_channel(now);
+            server.begin_session(channel.0, None);
+        }
+        while let Some(exchange) = server.poll_ready(now) {
+            server.release(now, exchange);
+        }
+        assert!(server.exchanges.room() >= 200 && server.sessions.table.room() >= 200);
+        while let Some(at) = server.poll_timeout() {
+            now = at;
+            server.handle_timeout(now);
+        }
+        assert_eq!((server.exchanges.room(), server.sessions.table.room()), (0, 0));
     }
 
     // covers: SEC-019
