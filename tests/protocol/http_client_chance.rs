@@ -51,6 +51,8 @@ struct World {
     inputs: Vec<Asked>,
     serial: u64,
     closed: bool,
+    /// Calls have no time-outs
+    patient: bool,
     log: Vec<String>,
 }
 
@@ -69,8 +71,10 @@ impl World {
         }
         let http = LoneHttp::http().asks_for_credentials(rng.chance(50)).listen(rng.chance(80));
         let client = Client::new(Arc::new(config), Arc::new(http), Instant::ZERO);
+        let patient = rng.chance(50);
         Self {
             rng,
+            patient,
             now: Instant::ZERO,
             client,
             open: BTreeMap::new(),
@@ -152,7 +156,9 @@ impl World {
                 let repeatable = self.rng.chance(25);
                 let mut options = CallOptions::new();
                 options.repeatable = repeatable;
-                if self.rng.chance(30) {
+                if self.patient {
+                    options = options.timeout(secs(1_000_000)).total(secs(1_000_000));
+                } else if self.rng.chance(30) {
                     options = options.timeout(ms(1 + self.rng.next() % 20_000));
                 }
                 let params = json!({"name": "wave", "arguments": {"mark": self.serial}});
@@ -364,8 +370,28 @@ fn run(world: &mut World) {
         }
     }
     world.pump();
-    // The server falls silent: everything ends by itself.
-    world.pass(secs(3 * 3_600));
+    if world.patient {
+        // The server goes away: everything ends, and no clock is needed for it.
+        for _ in 0..40 {
+            if let Some(exchange) = world.challenge.take() {
+                let _ = world.client.refuse(world.now, exchange);
+            }
+            for (x, open) in core::mem::take(&mut world.open) {
+                let failure =
+                    if open.at == At::Asked { Failure::unsent("no") } else { Failure::broken("no") };
+                world.log.push(format!("{} gone {x:?} {failure:?}", world.now));
+                let made = mark(&open.body).and_then(|mark| world.made.get_mut(&mark));
+                if let Some(made) = made.filter(|_| !failure.sent) {
+                    made.ran = false;
+                }
+                world.client.handle_failure(world.now, x, failure);
+            }
+            world.pass(secs(60));
+        }
+    } else {
+        // The server falls silent: everything ends by itself.
+        world.pass(secs(3 * 3_600));
+    }
     assert!(world.calls.is_empty(), "calls without an end: {:?}", world.calls);
     let left = world.open.values().filter(|o| o.body["method"] == "tools/call").count();
     assert_eq!(left, 0, "exchanges of calls that have ended");

@@ -17,7 +17,7 @@ use crate::calls::ours::Ask;
 use crate::calls::outbound::{CallOptions, Match, OutCall, Purpose};
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
-use crate::error::{CallError, UseError};
+use crate::error::{CallError, HttpError, UseError};
 use crate::json::{Serializer, object_members};
 use crate::meta;
 use crate::model::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
@@ -410,8 +410,11 @@ impl Engine {
         self.link.outbound.calls.remove(key);
         self.link.sweep();
         let refused = outcome.is_err();
-        if let Err(CallError::Rpc(error)) = outcome {
-            self.diagnose(Diagnostic::PeerError(error));
+        match outcome {
+            // What is followed is asked for again in the next session.
+            Err(CallError::Http(error)) if *error == HttpError::SessionLost => return,
+            Err(CallError::Rpc(error)) => self.diagnose(Diagnostic::PeerError(error)),
+            _ => {}
         }
         let Some(subs) = self.news.as_mut().map(|n| &mut n.subscriptions) else { return };
         let Some((uri, followed)) = subs.followed.iter_mut().find(|(_, f)| f.asked == Some(key)) else {

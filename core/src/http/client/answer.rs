@@ -88,6 +88,11 @@ impl HttpError {
         }
     }
 
+    /// Whether the server holds on to a stream that broke, as it does until it sees that
+    pub(super) const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Answer(answer) if answer.status == 409)
+    }
+
     /// Whether it is certain that the server has done nothing with the request
     pub(super) const fn is_untaken(&self) -> bool {
         match self {

@@ -48,7 +48,8 @@ impl Client {
                 if x.session != self.session.serial {
                     return self.lost(x, &id, HttpError::SessionLost);
                 }
-                if error.is_transient() && self.pause(&mut x, false, error.retry_after()) {
+                let again = error.is_transient() || error.is_conflict();
+                if again && self.pause(&mut x, false, error.retry_after()) {
                     self.park(x);
                     return;
                 }
