@@ -280,7 +280,10 @@ fn a_server_that_has_not_seen_that_a_stream_broke_is_asked_again() {
 #[test]
 fn who_is_asked_to_wait_waits_and_a_refusal_is_the_end() {
     let mut lone = lone(Chunker::Whole);
-    let get = lone.with_stream(V, None, can());
+    let get = lone.with_stream(V, None, json!({"tools": {"listChanged": true}}));
+    let filter = SubscriptionFilter::new().tools_list_changed(true);
+    let followed = lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
+    assert!(matches!(lone.next_event(), Event::Subscribed { key, .. } if key == followed));
     lone.breaks(get);
     lone.pass(secs(1));
     let get = lone.asked();
@@ -290,6 +293,13 @@ fn who_is_asked_to_wait_waits_and_a_refusal_is_the_end() {
     lone.pass(ms(1));
     let get = lone.asked();
     lone.status(get.id, 405);
+    // Whoever waits for changes is told, and not left to wait.
+    match lone.next_event() {
+        Event::SubscriptionEnded { key, error: Some(error), .. } => {
+            assert!(key == followed && error.to_string().contains("405"), "{error}");
+        }
+        other => panic!("the end of the subscription, not {other:?}"),
+    }
     let text = told(lone.diagnosed());
     assert!(text.contains("405"), "{text}");
     lone.pass(secs(1_000));

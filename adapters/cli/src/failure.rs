@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use mcp_blocking::{Closed, Error};
-use mcp_proto::{CallError, Fault, RpcError, UseError};
+use mcp_proto::{CallError, Fault, HttpError, RpcError, UseError};
 
 use crate::escape;
 use crate::paint::Paint;
@@ -134,10 +134,22 @@ impl Failure {
                 "--total sets the time in all, which is 10 minutes otherwise, or --timeout if that is longer",
             ),
             CallError::Rpc(error) => Self::failed(format!("the server answered with {}", answer(error))),
+            CallError::Http(error) => Self::of_exchange(error),
             CallError::Closed(fault) => {
                 Self::new(Exit::Connection, format!("the connection ended before the answer came: {fault}"))
             }
             other => Self::failed(other.to_string()),
+        }
+    }
+
+    /// Of one exchange over HTTP
+    fn of_exchange(error: &HttpError) -> Self {
+        match error {
+            HttpError::Unreachable { .. } | HttpError::Lost { .. } | HttpError::SessionLost => {
+                Self::new(Exit::Connection, error.to_string())
+            }
+            _ if is_locked(error) => Self::failed(error.to_string()).hint(TOKEN),
+            _ => Self::failed(error.to_string()),
         }
     }
 
@@ -161,6 +173,7 @@ impl Failure {
                 "is there an MCP server at this URL? If it is only slow, raise --connect-timeout (now {})",
                 seconds(asked.connect_timeout)
             )),
+            Fault::Http(error) if is_locked(error) => Some(TOKEN.into()),
             _ if closed.url.is_some() => {
                 Some("is this the URL of an MCP server, its path included? --trace shows what it answers".into())
             }
@@ -254,6 +267,13 @@ pub(crate) fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
+/// Whether the server wants to know who asks
+fn is_locked(error: &HttpError) -> bool {
+    matches!(error, HttpError::Answer(answer) if answer.status == 401)
+}
+
+/// What to do where a server wants to know who asks
+const TOKEN: &str = "--bearer shows a token: env:NAME takes it from a variable, @PATH out of a file";
 /// Lines of stderr that are shown at most
 const SHOWN: usize = 20;
 /// Characters of an error's details that are shown at most

@@ -129,8 +129,11 @@ impl Listener<'_> {
         };
         self.say(&format!("ended      {text}"), || json!({ "ended": word }))?;
         match end {
-            End::Lost(Error::Call(error)) if !matches!(error, CallError::Closed(_)) => {
+            End::Lost(Error::Call(CallError::Rpc(error))) => {
                 Err(Failure::failed(format!("the subscription is lost: {error}")))
+            }
+            End::Lost(error @ Error::Call(CallError::Http(_))) => {
+                Err(self.session.failure(&error).while_doing("the subscription is lost"))
             }
             End::Lost(error) => Err(self.session.failure(&error)),
             _ => Ok(()),

@@ -71,6 +71,12 @@ impl Engine {
         call.and_then(|key| self.link.outbound.calls.get(key)).is_some_and(|c| c.repeatable)
     }
 
+    /// What a server says unasked will not come any more: who waits for changes waits in vain
+    pub(crate) fn unasked_lost(&mut self, now: Instant, error: &CallError) {
+        self.link.tick(now);
+        self.end_subscriptions(error);
+    }
+
     /// A request of ours will have no answer
     pub(crate) fn fail_request(
         &mut self,

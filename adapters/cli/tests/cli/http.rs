@@ -128,6 +128,17 @@ fn a_server_that_takes_its_time_to_answer_is_waited_for() {
     done.complains(&["said nothing", "--connect-timeout (now 0.5s)"]);
 }
 
+#[test]
+fn a_server_that_dies_in_a_call_is_a_lost_connection() {
+    let mut server = Serving::new(&[]);
+    let url = server.url.clone();
+    let count = ["call", "count", "--args", r#"{"to":100,"delay_ms":100}"#, "--era", "modern"];
+    let call = thread::spawn(move || probe(&[&count[..], &[&url]].concat()));
+    thread::sleep(Duration::from_millis(1_500));
+    server.child.kill().expect("it runs");
+    call.join().expect("no panic").code(3).complains(&["the answer was lost"]);
+}
+
 // covers: XHDR-012
 #[test]
 fn a_tool_that_is_left_out_is_named() {
@@ -192,7 +203,7 @@ fn a_token_need_not_stand_on_the_command_line() {
         [("plain", "plain"), ("env:PROBE_TOKEN", "from-a-variable"), (&from_file, "from-a-file")]
     {
         let done = run(&["ping", "--bearer", bearer, "--trace", &url], &environment).code(3);
-        done.complains(&["401", "Authorization: [redacted]"]);
+        done.complains(&["401", "Authorization: [redacted]", "hint: --bearer"]);
         assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));
         run(&["check", "--timeout", "1s", "--bearer", bearer, &url], &environment);
         assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));

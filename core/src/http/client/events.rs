@@ -203,9 +203,10 @@ impl Client {
         }
     }
 
-    /// Says that nothing unasked will come any more
+    /// Says that nothing unasked will come any more, and ends the subscriptions that wait for it
     pub(super) fn not_opened_again(&mut self, why: &dyn fmt::Display) {
         let note = format!("the stream on which the server speaks unasked is not opened again: {why}");
+        self.engine.unasked_lost(self.now, &HttpError::Lost { why: note.as_str().into() }.into());
         self.engine.note(Diagnostic::Http(note));
     }
 
