@@ -188,10 +188,10 @@ fn a_connection_is_spared_for_a_moment_after_its_answer() {
 fn a_slow_handler_is_not_held_against_those_who_read() {
     let hasty = |server: HttpServer<_>| {
         let mut limits = Limits::default();
-        limits.body_idle = Duration::from_millis(500);
+        limits.body_idle = Duration::from_secs(1);
         server.connection_limits(limits)
     };
-    against(Http::new(), Slow(Duration::from_millis(1_500)), hasty, |address| {
+    against(Http::new(), Slow(Duration::from_millis(2_500)), hasty, |address| {
         let mut reader = connect(address);
         reader.write_all(&post("big", "{}")).unwrap();
         // It has begun to come, and does not fit into the socket's buffers.
