@@ -276,6 +276,50 @@ fn a_server_that_has_not_seen_that_a_stream_broke_is_asked_again() {
     assert_eq!(lone.done(key), Ok(answer()));
 }
 
+// covers: SSE-021, HTTP-044
+#[test]
+fn an_error_in_the_body_of_a_passing_trouble_changes_nothing() {
+    let trouble = |status: u16, asked: &Asked, lone: &mut LoneHttp| {
+        let body = error(&json!({"id": null}), -32603, "in a moment", Value::Null).to_string();
+        lone.answer(asked.id, status, JSON, &body);
+    };
+    for status in [408, 429, 500, 502, 503, 504] {
+        let mut lone = lone(Chunker::Whole);
+        let get = lone.with_stream(V, None, can());
+        lone.breaks(get);
+        lone.pass(secs(1));
+        let get = lone.asked();
+        trouble(status, &get, &mut lone);
+        lone.pass(secs(2));
+        let get = lone.asked();
+        lone.stream(get.id);
+        let (key, asked) = lone.waves(&once());
+        lone.stream(asked.id);
+        lone.body(asked.id, "id: 1\ndata:\n\n");
+        lone.breaks(asked.id);
+        lone.pass(secs(1));
+        let get = lone.asked();
+        trouble(status, &get, &mut lone);
+        lone.pass(secs(2));
+        let get = lone.asked();
+        lone.stream(get.id);
+        lone.event(get.id, "2", &result(&asked.body, answer()));
+        assert_eq!(lone.done(key), Ok(answer()));
+        // A call, too, where that says that it was not made; otherwise the error is its outcome.
+        let (key, asked) = lone.waves(&once().repeatable());
+        trouble(status, &asked, &mut lone);
+        if matches!(status, 408 | 429 | 503) {
+            lone.pass(secs(1));
+            let again = lone.posted("tools/call");
+            lone.json(again.id, 200, &result(&again.body, answer()));
+            assert_eq!(lone.done(key), Ok(answer()));
+        } else {
+            assert!(matches!(lone.done(key), Err(CallError::Rpc(e)) if e.code == -32603));
+        }
+        lone.still();
+    }
+}
+
 // covers: SSE-026, HTTP-049 (405 to one that was open)
 #[test]
 fn who_is_asked_to_wait_waits_and_a_refusal_is_the_end() {

@@ -82,15 +82,25 @@ impl HttpError {
     pub(super) const fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Lost { .. } => true,
-            // Who answers with an error of the protocol has done its work.
-            Self::Answer(a) => a.error.is_none() && matches!(a.status, 408 | 429 | 500 | 502..=504),
+            Self::Answer(a) => match a.status {
+                408 | 429 | 503 => true,
+                // Who answers with an error of the protocol has done its work.
+                500 | 502 | 504 => a.error.is_none(),
+                _ => false,
+            },
             _ => false,
         }
     }
 
-    /// Whether the server holds on to a stream that broke, as it does until it sees that
-    pub(super) const fn is_conflict(&self) -> bool {
-        matches!(self, Self::Answer(answer) if answer.status == 409)
+    /// Whether a stream that could not be opened may be asked for again a little later; `again`: it was open before
+    pub(super) const fn passes(&self, again: bool) -> bool {
+        match self {
+            // A server that has not seen yet that it broke.
+            Self::Answer(a) if a.status == 409 => again,
+            // Nothing was done, whatever is said of it.
+            Self::Answer(a) => matches!(a.status, 408 | 429 | 500 | 502..=504),
+            _ => self.is_transient(),
+        }
     }
 
     /// Whether it is certain that the server has done nothing with the request

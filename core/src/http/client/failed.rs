@@ -48,8 +48,7 @@ impl Client {
                 if x.session != self.session.serial {
                     return self.lost(x, &id, HttpError::SessionLost);
                 }
-                let again = error.is_transient() || error.is_conflict();
-                if again && self.pause(&mut x, false, error.retry_after()) {
+                if error.passes(true) && self.pause(&mut x, false, error.retry_after()) {
                     self.park(x);
                     return;
                 }

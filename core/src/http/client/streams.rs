@@ -33,7 +33,7 @@ impl Client {
             self.open_gate();
         }
         let was_open = x.events.as_ref().is_some_and(|e| e.was_open);
-        let again = error.is_transient() || (error.is_conflict() && was_open);
+        let again = error.passes(was_open);
         if again {
             let max = self.max_frame();
             x.events.get_or_insert_with(|| Events::new(max).into());
