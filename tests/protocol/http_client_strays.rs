@@ -781,6 +781,37 @@ fn a_message_that_the_server_did_not_take_is_sent_again() {
     });
 }
 
+// covers: HTTP-019, SEC-018
+#[test]
+fn messages_that_wait_to_be_taken_hold_nothing_up() {
+    let mut lone = lone(Chunker::Whole);
+    let get = lone.with_stream(V, Some("s"), can());
+    for id in 0..200 {
+        lone.event(get, "", &legacy(id, "ping", Value::Null));
+        let pong = lone.asked();
+        assert_eq!(pong.body["id"], id);
+        let wait: &[(&str, &str)] = if id % 2 == 0 { &[] } else { &[("Retry-After", "999999999")] };
+        lone.answer_with(pong.id, 503, wait, "");
+    }
+    // Those that would have to wait for long, and those that are too many, are given up.
+    assert_eq!(lone.odd().len(), 200 - 64);
+    let (key, asked) = lone.waves(&once());
+    lone.json(asked.id, 200, &result(&asked.body, answer()));
+    assert_eq!(lone.done(key), Ok(answer()));
+    for id in 0..200 {
+        let ping = legacy(id, "ping", Value::Null).to_string();
+        lone.watch.fed(lone.now, mcp_tests::schema::Direction::ServerToClient, ping.as_bytes());
+    }
+    lone.pass(secs(1));
+    let again = lone.all_asked();
+    assert_eq!(again.len(), 64);
+    for asked in again {
+        lone.status(asked.id, 202);
+    }
+    lone.pass(secs(1_000));
+    lone.still();
+}
+
 // covers: CANC-003, HTTP-014
 #[test]
 fn what_was_said_before_the_end_still_goes_out() {

@@ -26,7 +26,7 @@ use crate::time::Instant;
 /// Bytes of an answer that nobody waits for which are read to keep its connection
 pub(super) const DRAIN: usize = 64 << 10;
 
-/// Notifications and responses that are on their way at once
+/// Notifications and responses that are on their way at once, and those that wait to be sent again
 const MAX_MESSAGES: usize = 64;
 
 /// What a deadline is for
@@ -152,9 +152,19 @@ impl Client {
 
     /// Whether so many messages wait for being accepted that no more go out
     fn is_busy(&self) -> bool {
-        let is_message = |(_, x): &(Key, &Exchange)| x.what.class() == Class::Message;
-        self.exchanges.len() >= MAX_MESSAGES
-            && self.exchanges.iter().filter(is_message).count() >= MAX_MESSAGES
+        self.exchanges.len() >= MAX_MESSAGES && self.messages(false) >= MAX_MESSAGES
+    }
+
+    /// Whether so many messages were not taken, and wait to be sent again, that no more of them do
+    pub(super) fn is_full(&self) -> bool {
+        self.messages(true) >= MAX_MESSAGES
+    }
+
+    fn messages(&self, waiting: bool) -> usize {
+        let is_one = |(_, x): &(Key, &Exchange)| {
+            x.what.class() == Class::Message && matches!(x.phase, Phase::Waiting(_)) == waiting
+        };
+        self.exchanges.iter().filter(is_one).count()
     }
 
     /// Whether an exchange is open: something of it may still be told

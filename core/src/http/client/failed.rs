@@ -58,7 +58,8 @@ impl Client {
             }
             What::Message { .. } | What::Renewed => {
                 let policy = &self.config.reconnect;
-                if error.is_untaken() && x.tries.repeats < policy.tries {
+                let waits = x.tries.repeats < policy.tries && error.retry_after() <= policy.most;
+                if error.is_untaken() && waits && !self.is_full() {
                     let until = self.now + back_off(policy, x.tries.repeats).max(error.retry_after());
                     x.tries.repeats += 1;
                     self.park(Exchange { phase: Phase::Waiting(Then::Again), due: Some(until), ..x });
