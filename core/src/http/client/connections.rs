@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -21,7 +22,7 @@ use bytes::Bytes;
 
 use super::binding::Client;
 use super::exchange::{Action, Class, ExchangeId, Failure, Open};
-use super::url::Origin;
+use super::url::{Origin, Url};
 use crate::client::Event;
 use crate::h1;
 use crate::head::{BodySize, Request};
@@ -427,9 +428,19 @@ impl Connections {
     fn share(&mut self) -> bool {
         let mut moved = false;
         let mut at = 0;
+        // For whom there is none: those behind them need not be looked at as closely, and they may be many.
+        let mut without: Vec<(Class, Arc<Url>)> = Vec::new();
         while let Some(open) = self.queue.get(at) {
+            let same = |(class, url): &(Class, Arc<Url>)| {
+                *class == open.class && (Arc::ptr_eq(url, &open.url) || url.origin() == open.url.origin())
+            };
+            if without.iter().any(same) {
+                at += 1;
+                continue;
+            }
             let idle = self.idle(open.url.origin());
             if idle.is_none() && !self.has_room(open.class) {
+                without.push((open.class, Arc::clone(&open.url)));
                 at += 1;
                 continue;
             }
