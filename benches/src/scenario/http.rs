@@ -139,7 +139,7 @@ impl Scenario for HttpCall {
 /// Per legacy session in which one call was made; with its GET stream open or not
 #[must_use]
 pub fn sessions(streams: bool, n: usize) -> Held {
-    let http = Config::new().max_sessions(n + 10, n + 10).max_exchanges(n + 10);
+    let http = Config::new().max_sessions(n + 10, n + 10).max_exchanges(2 * n + 10);
     let mut site = Site::new();
     site.server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
     let mut request = Request::new(Era::Legacy, TEXT);

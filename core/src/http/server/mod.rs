@@ -91,6 +91,8 @@ pub struct Server {
     config: Arc<Config>,
     entropy: Entropy,
     exchanges: Slab<Exchange>,
+    /// How many of them are streams without an end of their own
+    standing: usize,
     sessions: Sessions,
     /// Exchanges that have something to send, each once
     ready: VecDeque<Key>,
@@ -118,6 +120,7 @@ impl Server {
             config: http,
             entropy,
             exchanges: Slab::new(),
+            standing: 0,
             sessions: Sessions::default(),
             ready: VecDeque::new(),
             events: VecDeque::new(),

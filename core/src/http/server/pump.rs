@@ -158,6 +158,7 @@ impl Server {
 
     /// Nothing more comes on an exchange: what it holds of the engine is given back
     pub(super) fn finish(&mut self, key: Key) {
+        self.set_standing(key, false);
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.done = true;
         if x.response.is_none() && !x.gone {
@@ -279,8 +280,8 @@ impl Server {
         if number == 0 && !takes_over && !self.stand(key) {
             return;
         }
+        self.set_standing(key, number == 0);
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        x.standing = number == 0;
         x.session = Some(session);
         x.number = number;
         if from.is_some() {
@@ -331,14 +332,21 @@ impl Server {
     /// A quarter of all exchanges is left to those that end.
     pub(super) fn stand(&mut self, key: Key) -> bool {
         let most = self.config.max_exchanges - self.config.max_exchanges / 4;
-        if self.exchanges.iter().filter(|(_, x)| x.standing).count() >= most {
+        if self.standing >= most {
             self.refuse(key, &overloaded("too many streams are open"));
             return false;
         }
-        if let Some(x) = self.exchanges.get_mut(key) {
-            x.standing = true;
-        }
+        self.set_standing(key, true);
         true
+    }
+
+    fn set_standing(&mut self, key: Key, stands: bool) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        match (core::mem::replace(&mut x.standing, stands), stands) {
+            (false, true) => self.standing += 1,
+            (true, false) => self.standing -= 1,
+            _ => {}
+        }
     }
 
     /// The stream of no call; one that is open already gives way: it may be that of a connection that died unseen
@@ -347,7 +355,7 @@ impl Server {
         let (channel, event) = (record.channel, record.event);
         if let Some(old) = record.get.replace(key) {
             if let Some(x) = self.exchanges.get_mut(old) {
-                (x.stream, x.standing) = (None, false);
+                x.stream = None;
             }
             self.finish(old);
             if let Some(record) = self.sessions.get_mut(session) {
