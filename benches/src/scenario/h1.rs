@@ -1,32 +1,40 @@
 //! HTTP/1.1: a head, a request that is read and answered, a request that is made and whose answer is read.
 
+use alloc::sync::Arc;
 use core::hint::black_box;
 
-use mcp_proto::Instant;
 use mcp_proto::bench::Heads;
 use mcp_proto::h1::{Limits, client, server};
 use mcp_proto::head::{BodySize, Fields};
+use mcp_proto::http::server as http;
+use mcp_proto::{Entropy, Instant};
 
+use super::server::config;
 use super::{STEP, Scenario, pass};
 
 /// A head as a client of MCP sends it: 435 bytes, 11 fields
-const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8801\r\nUser-Agent: example-client/1.0.0\r\n\
+pub(super) const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8801\r\nUser-Agent: example-client/1.0.0\r\n\
     Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: 366\r\n\
     MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\nAuthorization: Bearer \
     eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlc2lnbmF0dXJlc2lnbmF0dXJl\r\n\
     Accept-Encoding: gzip, deflate, br\r\nConnection: keep-alive\r\n\r\n";
+/// The same as a page of this machine sends it: nothing in it that the door does not look at but the usual four
+pub(super) const FROM_PAGE: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8801\r\nUser-Agent: \
+    example-client/1.0.0\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+    Content-Length: 366\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n\
+    Origin: http://localhost:3000\r\nAccept-Encoding: gzip, deflate, br\r\nConnection: keep-alive\r\n\r\n";
 const BODY: [u8; 366] = [b'x'; 366];
 const ANSWER: [u8; 150] = [b'y'; 150];
 
 /// `httparse` alone
 #[derive(Debug)]
-pub struct FloorHead;
+pub struct FloorHead(pub(super) &'static str);
 
 impl Scenario for FloorHead {
     fn op(&mut self) {
         let mut fields = [httparse::EMPTY_HEADER; 32];
         let mut request = httparse::Request::new(&mut fields);
-        let read = request.parse(black_box(HEAD.as_bytes()));
+        let read = request.parse(black_box(self.0.as_bytes()));
         assert!(matches!(black_box(read), Ok(httparse::Status::Complete(_))));
         black_box(&request);
     }
@@ -54,7 +62,46 @@ impl Default for Head {
 
 impl Scenario for Head {
     fn op(&mut self) {
-        assert_eq!(black_box(black_box(&self.0).read()), Some(11));
+        assert_eq!(black_box(black_box(&self.0).read(|head| head.fields.len())), Some(11));
+    }
+}
+
+/// A head with all checks of HTTP and of MCP, up to where the body is wanted; what the exchange that it begins costs
+/// to begin and to forget is in it
+#[derive(Debug)]
+pub struct Door {
+    now: Instant,
+    heads: Heads,
+    server: http::Server,
+}
+
+impl Door {
+    /// In the steady state
+    #[must_use]
+    pub fn new() -> Self {
+        let mut heads = Heads::default();
+        heads.keep(FROM_PAGE.as_bytes());
+        let server = http::Server::new(config(), Arc::new(http::Config::new()), Entropy::new([7; 32], 0));
+        let mut door = Self { now: Instant::from_micros(1), heads, server };
+        for _ in 0..100 {
+            door.op();
+        }
+        door
+    }
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scenario for Door {
+    fn op(&mut self) {
+        let (now, server) = (self.now, &mut self.server);
+        let open = black_box(&self.heads).read(|head| server.open(now, &head, Some(366))).expect("a head");
+        assert!(server.wants_body(open), "let in");
+        server.release(now, open);
     }
 }
 

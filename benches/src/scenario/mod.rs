@@ -14,7 +14,7 @@ mod server;
 mod sse;
 mod talk;
 
-pub use h1::{Ask, Exchange, FloorHead, Head};
+pub use h1::{Ask, Door, Exchange, FloorHead, Head};
 pub use http::{HttpCall, sessions};
 pub use large::{FloorLarge, Large};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
@@ -45,7 +45,9 @@ pub trait Scenario {
 #[must_use]
 pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
-        "floor-h1-head" => return Some(Box::new(FloorHead)),
+        "floor-h1-head" => return Some(Box::new(FloorHead(h1::HEAD))),
+        "floor-http-door" => return Some(Box::new(FloorHead(h1::FROM_PAGE))),
+        "http-door" => return Some(Box::new(Door::new())),
         "h1-head" => return Some(Box::new(Head::new())),
         "h1-server" => return Some(Box::new(Exchange::new())),
         "h1-client" => return Some(Box::new(Ask::new())),

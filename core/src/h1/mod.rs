@@ -76,10 +76,9 @@ impl Heads {
         self.inbox.push(head);
     }
 
-    /// Reads it, as a connection does that has it in one piece; how many fields it has, none when it was refused
-    #[must_use]
-    pub fn read(&self) -> Option<usize> {
-        let look = fields::look(self.inbox.bytes(), &self.limits, |request, _| request.fields.len());
+    /// Reads it, as a connection does that has it in one piece, and lends it; none when it was refused
+    pub fn read<R>(&self, on_head: impl FnOnce(crate::head::Request<'_>) -> R) -> Option<R> {
+        let look = fields::look(self.inbox.bytes(), &self.limits, |request, _| on_head(request));
         let fields::Look::Read(read, _) = look else { return None };
         Some(read.ok()?.0)
     }

@@ -63,6 +63,8 @@ names! {
 pub(crate) const JSON: &str = "application/json";
 /// The type of a body that is a stream of events
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+/// What clients accept that follow the specification to the letter
+pub(crate) const JSON_AND_EVENTS: &str = "application/json, text/event-stream";
 /// The parameter of a target that names a session of HTTP+SSE (HTTPSSE-009)
 pub(crate) const OLD_SESSION: &str = "sessionId";
 /// What pages of another origin may send (CORS), besides what tools want repeated …
@@ -80,13 +82,54 @@ pub(crate) fn is_secret(name: &str) -> bool {
     PARTS.iter().any(has) && !ASKED.iter().any(|asked| name.eq_ignore_ascii_case(asked))
 }
 
+/// A field that a server goes by
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    Accept,
+    Authorization,
+    ContentEncoding,
+    ContentType,
+    Host,
+    LastEventId,
+    Method,
+    Name,
+    Origin,
+    /// [`PARAM_PREFIX`]
+    Param,
+    ProtocolVersion,
+    SessionId,
+}
+
+impl Known {
+    /// Which one a name is, in whatever case it is written (HTTP-037); by its length first, as most are none of these
+    #[inline]
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let is = |known: &str| name == known || name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is(HOST) => Some(Self::Host),
+            6 if is(ACCEPT) => Some(Self::Accept),
+            6 if is(ORIGIN) => Some(Self::Origin),
+            8 if is(NAME) => Some(Self::Name),
+            10 if is(METHOD) => Some(Self::Method),
+            12 if is(CONTENT_TYPE) => Some(Self::ContentType),
+            13 if is(AUTHORIZATION) => Some(Self::Authorization),
+            13 if is(LAST_EVENT_ID) => Some(Self::LastEventId),
+            14 if is(SESSION_ID) => Some(Self::SessionId),
+            16 if is(CONTENT_ENCODING) => Some(Self::ContentEncoding),
+            20 if is(PROTOCOL_VERSION) => Some(Self::ProtocolVersion),
+            10.. if is_param(name) => Some(Self::Param),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a field is one of MCP's own, be it known or not
 pub(crate) fn is_own(name: &str) -> bool {
     name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("Mcp-"))
 }
 
 /// Whether a field repeats an argument of a tool
-pub(crate) fn is_param(name: &str) -> bool {
+fn is_param(name: &str) -> bool {
     name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX))
 }
 

@@ -255,38 +255,40 @@ impl Config {
     }
 
     /// Whether a `Host` is one that is answered to
-    pub(super) fn is_host(&self, host: &str) -> bool {
+    pub(super) fn is_host(&self, host: &[u8]) -> bool {
         self.any_origin_and_host
             || is_loopback(without_port(host))
             || self.hosts.iter().any(|known| {
-                let bare = host.strip_suffix(":443").or_else(|| host.strip_suffix(":80"));
-                known.eq_ignore_ascii_case(host) || bare.is_some_and(|bare| known.eq_ignore_ascii_case(bare))
+                let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
+                let is = |host: &[u8]| known.as_bytes().eq_ignore_ascii_case(host);
+                is(host) || bare.is_some_and(is)
             })
     }
 
     /// Whether pages of an origin are let in
-    pub(super) fn is_origin(&self, origin: &str) -> bool {
-        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    pub(super) fn is_origin(&self, origin: &[u8]) -> bool {
+        let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
         self.any_origin_and_host
             || authority.is_some_and(|a| is_loopback(without_port(a)))
-            || self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+            || self.origins.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(origin))
     }
 }
 
 /// The name in `name`, `name:port`, `[address]` or `[address]:port`; nothing where the port is none
-fn without_port(authority: &str) -> &str {
-    let (name, port) = match authority.rfind(':') {
-        Some(at) if !authority.ends_with(']') => authority.split_at(at),
-        _ => (authority, ":0"),
+fn without_port(authority: &[u8]) -> &[u8] {
+    let at = match authority {
+        [.., b']'] => None,
+        _ => authority.iter().rposition(|b| *b == b':'),
     };
-    let digits = port.strip_prefix(':').unwrap_or_default();
-    let is_port = !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|b| b.is_ascii_digit());
-    if is_port { name } else { "" }
+    let Some((name, port)) = at.and_then(|at| authority.split_at_checked(at)) else { return authority };
+    let digits = port.get(1..).unwrap_or_default();
+    let is_port = (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    if is_port { name } else { b"" }
 }
 
-fn is_loopback(name: &str) -> bool {
+fn is_loopback(name: &[u8]) -> bool {
     // Other addresses of 127/8 are this machine too, but names that look like them need not be.
-    name.eq_ignore_ascii_case("localhost") || name == "127.0.0.1" || name == "[::1]"
+    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_ascii_case(b"localhost")
 }
 
 #[cfg(test)]
@@ -298,7 +300,7 @@ mod tests {
     fn this_machine_and_nobody_else_is_let_in_by_default() {
         let config = Config::new();
         for host in ["localhost", "LocalHost:1", "127.0.0.1:65535", "[::1]", "[::1]:80"] {
-            assert!(config.is_host(host), "{host}");
+            assert!(config.is_host(host.as_bytes()), "{host}");
         }
         let strangers = [
             "",
@@ -317,10 +319,10 @@ mod tests {
             "a@localhost",
         ];
         for host in strangers {
-            assert!(!config.is_host(host), "{host}");
+            assert!(!config.is_host(host.as_bytes()), "{host}");
         }
         for origin in ["http://localhost", "https://127.0.0.1:3000", "http://[::1]:1"] {
-            assert!(config.is_origin(origin), "{origin}");
+            assert!(config.is_origin(origin.as_bytes()), "{origin}");
         }
         for origin in [
             "null",
@@ -330,13 +332,13 @@ mod tests {
             "file://localhost",
             "",
         ] {
-            assert!(!config.is_origin(origin), "{origin}");
+            assert!(!config.is_origin(origin.as_bytes()), "{origin}");
         }
         let config = config.allow_host("mcp.example.com").allow_origin("https://app.example.com");
-        assert!(config.is_host("MCP.example.com") && config.is_origin("https://app.example.com"));
+        assert!(config.is_host(b"MCP.example.com") && config.is_origin(b"https://app.example.com"));
         assert!(
-            !config.is_host("mcp.example.com:8443")
-                && !config.is_origin("https://app.example.com.evil.example")
+            !config.is_host(b"mcp.example.com:8443")
+                && !config.is_origin(b"https://app.example.com.evil.example")
         );
     }
 }

@@ -1,7 +1,7 @@
 //! One exchange: what is known of its request, and what its response is.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
@@ -156,7 +156,7 @@ impl Exchange {
             fields.push(fields::VARY, b"Origin");
         }
         if let Some(origin) = self.mirror.cors() {
-            fields.push(fields::ALLOW_ORIGIN, origin.as_bytes());
+            fields.push(fields::ALLOW_ORIGIN, origin);
             fields.push(fields::EXPOSE_HEADERS, fields::READ_BY_PAGES.as_bytes());
         }
         self.response = Some(Response { status, fields, size });
@@ -166,7 +166,7 @@ impl Exchange {
 /// Memory of an exchange that is over, for the next one
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    text: String,
+    text: Vec<u8>,
     out: Outbox,
     fields: Fields,
     stream: Spare,

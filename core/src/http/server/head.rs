@@ -3,11 +3,13 @@
 use alloc::format;
 use alloc::string::String;
 
+use super::config::Config;
 use super::exchange::{Exchange, ExchangeId, Kind, Phase};
+use super::mirror::Mirror;
 use super::session::Found;
 use super::{Event, Server, Token, split_target};
-use crate::head::{BodySize, Fields, Request, values};
-use crate::http::fields;
+use crate::head::{BodySize, Field, Fields, Request};
+use crate::http::fields::{self, Known};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
@@ -45,18 +47,21 @@ impl Server {
         let (path, query) = split_target(head.target);
         let kind = self.kind(head.method, path);
         let mut exchange = Exchange::new(kind, self.now, &mut self.spare);
-        let stranger = self.check_host(head).err();
-        // A page that is not let in does not get to read that either.
-        exchange.mirror.read(head.fields, self.config.cors && stranger.is_none());
+        let said = Said::read(head.fields, &self.config, &mut exchange.mirror);
+        let stranger = self.check_host(&said).err();
+        if stranger.is_some() {
+            // A page that is not let in does not get to read that either.
+            exchange.mirror.forget_origin();
+        }
         exchange.cors = self.config.cors;
         let key = self.exchanges.insert(exchange);
         self.begin_ticking();
         let admitted = match stranger {
             Some(refusal) => Err(Some(refusal)),
-            None => self.admit(key, head, path),
+            None => self.admit(key, head, &said, path),
         };
         match admitted {
-            Ok(()) => self.enter(key, head, query, length),
+            Ok(()) => self.enter(key, &said, query, length),
             Err(Some(refusal)) => self.refuse(key, &refusal),
             Err(None) => {}
         }
@@ -76,7 +81,13 @@ impl Server {
     }
 
     /// Whether the request may come in at all; an error without a refusal is one that was answered
-    fn admit(&mut self, key: Key, head: &Request<'_>, path: &str) -> Result<(), Option<Refusal>> {
+    fn admit(
+        &mut self,
+        key: Key,
+        head: &Request<'_>,
+        said: &Said<'_>,
+        path: &str,
+    ) -> Result<(), Option<Refusal>> {
         let allowed = self.methods(path);
         if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
             self.preflight(key);
@@ -89,14 +100,14 @@ impl Server {
             )));
         };
         let modern_only = self.engine.config().legacy().is_empty();
-        if !allowed.split(", ").any(|m| m == head.method) {
+        if !allowed.contains(&head.method) {
             let why = if modern_only {
                 "this server has POST alone"
             } else {
                 "the method is none that is served here"
             };
             let mut fields = Fields::new();
-            fields.push(fields::ALLOW, allowed.as_bytes()); // HTTP-039, HTTP-080
+            fields.push(fields::ALLOW, allowed.join(", ").as_bytes()); // HTTP-039, HTTP-080
             self.refuse_with(key, &Refusal::new(405, why), fields);
             return Err(None);
         }
@@ -110,7 +121,7 @@ impl Server {
         if self.engine.is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
-        self.check_token(key, head)
+        self.check_token(key, said.token)
     }
 
     /// The document that is served at a path
@@ -120,33 +131,29 @@ impl Server {
     }
 
     /// HTTP-003, HTTP-004, HTTP-008: before anything else, so that a page learns nothing
-    fn check_host(&self, head: &Request<'_>) -> Result<(), Refusal> {
+    fn check_host(&self, said: &Said<'_>) -> Result<(), Refusal> {
         if self.config.any_origin_and_host {
             return Ok(());
         }
-        let mut hosts = values(head.fields, fields::HOST);
-        let host = hosts.next().map(core::str::from_utf8);
-        if hosts.next().is_some() || !matches!(host, Some(Ok(host)) if self.config.is_host(host)) {
+        if !matches!(said.host, Only::One(host) if self.config.is_host(host)) {
             return Err(Refusal::new(403, "the host is not one that this server answers to"));
         }
-        for origin in values(head.fields, fields::ORIGIN) {
-            if !core::str::from_utf8(origin).is_ok_and(|origin| self.config.is_origin(origin)) {
-                return Err(Refusal::new(403, "pages of this origin are not let in"));
-            }
+        if said.stranger {
+            return Err(Refusal::new(403, "pages of this origin are not let in"));
         }
         Ok(())
     }
 
     /// The methods that a path has; none where nothing is served
-    fn methods(&self, path: &str) -> Option<&'static str> {
+    fn methods(&self, path: &str) -> Option<&'static [&'static str]> {
         if path == self.config.path {
             let legacy = !self.engine.config().legacy().is_empty();
-            return Some(if legacy && self.config.sessions { "POST, GET, DELETE" } else { "POST" });
+            return Some(if legacy && self.config.sessions { &["POST", "GET", "DELETE"] } else { &["POST"] });
         }
         match &self.config.old_paths {
-            Some((stream, _)) if stream == path => Some("GET"),
-            Some((_, post)) if post == path => Some("POST"),
-            _ => self.metadata(path).map(|_| "GET"),
+            Some((stream, _)) if stream == path => Some(&["GET"]),
+            Some((_, post)) if post == path => Some(&["POST"]),
+            _ => self.metadata(path).map(|_| &["GET"][..]),
         }
     }
 
@@ -167,18 +174,17 @@ impl Server {
 
     // ---- tokens ----------------------------------------------------------------------------------------------
 
-    fn check_token(&mut self, key: Key, head: &Request<'_>) -> Result<(), Option<Refusal>> {
+    fn check_token(&mut self, key: Key, given: Only<'_>) -> Result<(), Option<Refusal>> {
         if self.config.protected.is_none() {
             return Ok(());
         }
-        let mut given = values(head.fields, fields::AUTHORIZATION);
-        let token = match (given.next(), given.next()) {
-            (None, _) => {
+        let token = match given {
+            Only::Absent => {
                 self.challenge(key, 401, None, None);
                 return Err(None);
             }
-            (Some(value), None) => bearer(value),
-            _ => None,
+            Only::One(value) => bearer(value),
+            Only::Several => None,
         };
         let Some(token) = token else {
             self.challenge(key, 400, Some("invalid_request"), None);
@@ -245,10 +251,10 @@ impl Server {
     // ---- beyond the door -------------------------------------------------------------------------------------
 
     /// What is left of the head's part: streams begin, POSTs wait for their bodies
-    fn enter(&mut self, key: Key, head: &Request<'_>, query: &str, length: Option<u64>) {
+    fn enter(&mut self, key: Key, said: &Said<'_>, query: &str, length: Option<u64>) {
         let limit = self.engine.config().get_limits().frame() as u64;
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        x.objection = objection(x.kind, head, length.filter(|length| *length > limit));
+        x.objection = objection(x.kind, said, length.filter(|length| *length > limit));
         if x.kind == Kind::OldPost {
             // The session of these is named by the target.
             let id = super::query(query, fields::OLD_SESSION);
@@ -378,26 +384,83 @@ impl Objection {
 }
 
 /// What is wrong with a head beyond the door, in the order of HTTP-029; `too_long` is there if the body is
-fn objection(kind: Kind, head: &Request<'_>, too_long: Option<u64>) -> Option<Objection> {
+fn objection(kind: Kind, said: &Said<'_>, too_long: Option<u64>) -> Option<Objection> {
     let posts = matches!(kind, Kind::Post | Kind::OldPost);
-    let accepted = accepts(head);
-    let coded = |coding: &[u8]| !coding.trim_ascii().eq_ignore_ascii_case(b"identity");
-    let all = [
-        (posts && !is_json(head), Objection::Type),
-        (posts && values(head.fields, fields::CONTENT_ENCODING).any(coded), Objection::Coding),
-        (kind == Kind::Post && !(accepted.json() && accepted.events()), Objection::Accept),
-        (matches!(kind, Kind::Get | Kind::Old) && !accepted.events(), Objection::AcceptEvents),
-        (posts && too_long.is_some(), Objection::Length),
-    ];
-    all.into_iter().find_map(|(wrong, objection)| wrong.then_some(objection))
+    let accepted = &said.accepted;
+    match () {
+        () if posts && !is_json(said.content_type) => Some(Objection::Type),
+        () if posts && said.coded => Some(Objection::Coding),
+        () if kind == Kind::Post && !(accepted.json() && accepted.events()) => Some(Objection::Accept),
+        () if matches!(kind, Kind::Get | Kind::Old) && !accepted.events() => Some(Objection::AcceptEvents),
+        () if posts && too_long.is_some() => Some(Objection::Length),
+        () => None,
+    }
+}
+
+/// A field that is to be there once
+#[derive(Clone, Copy, Default)]
+enum Only<'a> {
+    #[default]
+    Absent,
+    One(&'a [u8]),
+    Several,
+}
+
+impl<'a> Only<'a> {
+    fn note(&mut self, value: &'a [u8]) {
+        *self = if matches!(self, Self::Absent) { Self::One(value) } else { Self::Several };
+    }
+}
+
+/// What a head says to the door
+#[derive(Default)]
+struct Said<'a> {
+    host: Only<'a>,
+    /// It comes from a page that is not let in
+    stranger: bool,
+    token: Only<'a>,
+    content_type: Only<'a>,
+    /// The body is packed
+    coded: bool,
+    accepted: Accepted,
+}
+
+impl<'a> Said<'a> {
+    /// Looks at each field once; what the body is held against goes to `mirror`
+    fn read(all: &'a [Field<'a>], config: &Config, mirror: &mut Mirror) -> Self {
+        let mut said = Self::default();
+        for (name, value) in all {
+            match Known::of(name) {
+                None => {}
+                Some(Known::Host) => said.host.note(value),
+                Some(Known::Authorization) => said.token.note(value),
+                Some(Known::ContentType) => said.content_type.note(value),
+                Some(Known::ContentEncoding) => {
+                    said.coded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
+                }
+                Some(Known::Accept) => said.accepted.read(value),
+                Some(known) => {
+                    if known == Known::Origin {
+                        said.stranger |= !config.is_origin(value);
+                        if !config.cors {
+                            continue;
+                        }
+                    }
+                    mirror.note(known, name, value);
+                }
+            }
+        }
+        said
+    }
 }
 
 /// HTTP-013
-fn is_json(head: &Request<'_>) -> bool {
-    let mut types = values(head.fields, fields::CONTENT_TYPE);
-    let first = types.next().and_then(|v| v.split(|b| *b == b';').next());
-    let is_json = first.is_some_and(|v| v.trim_ascii().eq_ignore_ascii_case(fields::JSON.as_bytes()));
-    is_json && types.next().is_none()
+fn is_json(said: Only<'_>) -> bool {
+    let is_json = |value: &[u8]| {
+        let kind = value.split(|b| *b == b';').next().unwrap_or_default();
+        kind.trim_ascii().eq_ignore_ascii_case(fields::JSON.as_bytes())
+    };
+    matches!(said, Only::One(value) if value == fields::JSON.as_bytes() || is_json(value))
 }
 
 /// For each of our types: how special the entry was that spoke about it last, and whether it wants it
@@ -415,13 +478,15 @@ impl Accepted {
     const fn events(&self) -> bool {
         self.events.1
     }
-}
 
-/// What `Accept` lists; wildcards count, a weight of nothing does not, and the most special entry decides (HTTP-010,
-/// HTTP-011; RFC 9110, 12.5.1)
-fn accepts(head: &Request<'_>) -> Accepted {
-    let mut accepted = Accepted::default();
-    for value in values(head.fields, fields::ACCEPT) {
+    /// Reads what `Accept` lists; wildcards count, a weight of nothing does not, and the most special entry decides
+    /// (HTTP-010, HTTP-011; RFC 9110, 12.5.1)
+    fn read(&mut self, value: &[u8]) {
+        if value == fields::JSON_AND_EVENTS.as_bytes() {
+            // What most clients say need not be taken apart.
+            (self.json, self.events) = ((3, true), (3, true));
+            return;
+        }
         for entry in value.split(|b| *b == b',') {
             let mut parts = entry.split(|b| *b == b';').map(<[u8]>::trim_ascii);
             let kind = parts.next().unwrap_or_default();
@@ -438,19 +503,18 @@ fn accepts(head: &Request<'_>) -> Accepted {
                 }
             };
             match () {
-                () if is(fields::JSON) => note(&mut accepted.json, 3),
-                () if is("application/*") => note(&mut accepted.json, 2),
-                () if is(fields::EVENT_STREAM) => note(&mut accepted.events, 3),
-                () if is("text/*") => note(&mut accepted.events, 2),
+                () if is(fields::JSON) => note(&mut self.json, 3),
+                () if is("application/*") => note(&mut self.json, 2),
+                () if is(fields::EVENT_STREAM) => note(&mut self.events, 3),
+                () if is("text/*") => note(&mut self.events, 2),
                 () if is("*/*") => {
-                    note(&mut accepted.json, 1);
-                    note(&mut accepted.events, 1);
+                    note(&mut self.json, 1);
+                    note(&mut self.events, 1);
                 }
                 () => {}
             }
         }
     }
-    accepted
 }
 
 /// The token of `Bearer …` (RFC 6750, 2.1)

@@ -3,13 +3,12 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use crate::head::Field;
-use crate::http::fields;
+use crate::http::fields::{self, Known};
 use crate::http::params::HeaderParams;
 use crate::json::string;
 use crate::rpc::envelope::Params;
@@ -32,7 +31,7 @@ enum Once {
 /// The fields that are looked at once the body is there, copied into one text
 #[derive(Default)]
 pub(super) struct Mirror {
-    text: String,
+    text: Vec<u8>,
     version: Once,
     method: Once,
     name: Once,
@@ -52,58 +51,56 @@ impl core::fmt::Debug for Mirror {
 
 impl Mirror {
     /// Nothing yet; `text` is memory
-    pub(super) fn new(text: String) -> Self {
+    pub(super) fn new(text: Vec<u8>) -> Self {
         Self { text, ..Self::default() }
     }
 
-    pub(super) fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> Vec<u8> {
         self.text
     }
 
-    pub(super) fn read(&mut self, all: &[Field<'_>], keep_origin: bool) {
-        for (name, value) in all {
-            let slot = if fields::is_own(name) {
-                if name.eq_ignore_ascii_case(fields::PROTOCOL_VERSION) {
-                    &mut self.version
-                } else if name.eq_ignore_ascii_case(fields::METHOD) {
-                    &mut self.method
-                } else if name.eq_ignore_ascii_case(fields::NAME) {
-                    &mut self.name
-                } else if name.eq_ignore_ascii_case(fields::SESSION_ID) {
-                    &mut self.session
-                } else {
-                    if fields::is_param(name) {
-                        let name = append(&mut self.text, name.as_bytes());
-                        // What is no text can be compared with nothing: it stays as something that never matches.
-                        let value = append(&mut self.text, value);
-                        if let (Some(name), Some(value)) = (name, value) {
-                            self.params.push((name, value));
-                        } else if let Some(name) = name {
-                            self.params.push((name, (u32::MAX, u32::MAX)));
-                        }
-                    }
-                    continue;
-                }
-            } else if name.eq_ignore_ascii_case(fields::LAST_EVENT_ID) {
-                &mut self.last_event
-            } else if keep_origin && name.eq_ignore_ascii_case(fields::ORIGIN) {
-                &mut self.origin
-            } else {
-                continue;
-            };
-            *slot = match (*slot, append(&mut self.text, value)) {
-                (Once::Absent, Some((from, to))) => Once::At(from, to),
-                _ => Once::Unreadable, // XHDR-027
-            };
+    /// Keeps a field for later, if it is one of those
+    #[inline]
+    pub(super) fn note(&mut self, known: Known, name: &str, value: &[u8]) {
+        let slot = match known {
+            Known::ProtocolVersion => &mut self.version,
+            Known::Method => &mut self.method,
+            Known::Name => &mut self.name,
+            Known::SessionId => &mut self.session,
+            Known::LastEventId => &mut self.last_event,
+            Known::Origin => &mut self.origin,
+            Known::Param => return self.note_param(name, value),
+            Known::Accept
+            | Known::Authorization
+            | Known::ContentEncoding
+            | Known::ContentType
+            | Known::Host => return,
+        };
+        *slot = match (*slot, append(&mut self.text, value)) {
+            (Once::Absent, Some((from, to))) => Once::At(from, to),
+            _ => Once::Unreadable, // XHDR-027
+        };
+    }
+
+    /// The page that asks is not to read the answer
+    pub(super) const fn forget_origin(&mut self) {
+        self.origin = Once::Absent;
+    }
+
+    fn note_param(&mut self, name: &str, value: &[u8]) {
+        if let Some(name) = append(&mut self.text, name.as_bytes()) {
+            // What is no text can be compared with nothing: it stays as something that never matches.
+            let value = append(&mut self.text, value).unwrap_or((u32::MAX, u32::MAX));
+            self.params.push((name, value));
         }
     }
 
-    fn at(&self, (from, to): (u32, u32)) -> Option<&str> {
+    fn at(&self, (from, to): (u32, u32)) -> Option<&[u8]> {
         self.text.get(from as usize..to as usize)
     }
 
-    /// The value of a field; the error says that there are several, or that it is no text
-    fn once(&self, field: Once) -> Result<Option<&str>, ()> {
+    /// The value of a field, which is text; the error says that there are several, or that it is none
+    fn once(&self, field: Once) -> Result<Option<&[u8]>, ()> {
         match field {
             Once::Absent => Ok(None),
             Once::At(from, to) => Ok(self.at((from, to))),
@@ -111,16 +108,20 @@ impl Mirror {
         }
     }
 
-    pub(super) fn session(&self) -> Result<Option<&str>, ()> {
+    fn text(&self, field: Once) -> Result<Option<&str>, ()> {
+        Ok(self.once(field)?.and_then(|value| core::str::from_utf8(value).ok()))
+    }
+
+    pub(super) fn session(&self) -> Result<Option<&[u8]>, ()> {
         self.once(self.session)
     }
 
     pub(super) fn last_event(&self) -> Result<Option<&str>, ()> {
-        self.once(self.last_event)
+        self.text(self.last_event)
     }
 
     pub(super) fn version(&self) -> Result<Option<&str>, ()> {
-        self.once(self.version)
+        self.text(self.version)
     }
 
     /// A field of MCP's own that is there several times, or that cannot be read (XHDR-027)
@@ -133,10 +134,11 @@ impl Mirror {
         let once = once.into_iter().find(|(field, _)| *field == Once::Unreadable).map(|(_, name)| name);
         once.or_else(|| {
             let mut names = self.params.iter().filter_map(|(name, _)| self.at(*name)).enumerate();
-            names.find_map(|(n, name)| {
-                let mut before = self.params.iter().take(n).filter_map(|(other, _)| self.at(*other));
-                before.any(|other| other.eq_ignore_ascii_case(name)).then_some(name)
-            })
+            let twice = names.find(|(n, name)| {
+                let mut before = self.params.iter().take(*n).filter_map(|(other, _)| self.at(*other));
+                before.any(|other| other.eq_ignore_ascii_case(name))
+            });
+            twice.and_then(|(_, name)| core::str::from_utf8(name).ok())
         })
     }
 
@@ -147,7 +149,7 @@ impl Mirror {
             [(self.version, fields::PROTOCOL_VERSION, version), (self.method, fields::METHOD, Some(method))];
         for (field, name, of_body) in fields {
             let said = self.once(field).map_err(|()| Check::repeated(name))?;
-            if said.zip(of_body).is_some_and(|(said, of_body)| said != of_body) {
+            if said.zip(of_body).is_some_and(|(said, of_body)| said != of_body.as_bytes()) {
                 return Err(mismatch(format!("`{name}` is not what the message says")));
             }
         }
@@ -155,14 +157,18 @@ impl Mirror {
     }
 
     /// The origin whose pages may read the answer
-    pub(super) fn cors(&self) -> Option<&str> {
+    pub(super) fn cors(&self) -> Option<&[u8]> {
         self.once(self.origin).ok().flatten()
     }
 }
 
-fn append(text: &mut String, value: &[u8]) -> Option<(u32, u32)> {
+/// Keeps a value if it is text
+fn append(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
+    if !value.is_ascii() && core::str::from_utf8(value).is_err() {
+        return None;
+    }
     let from = u32::try_from(text.len()).ok()?;
-    text.push_str(core::str::from_utf8(value).ok()?);
+    text.extend_from_slice(value);
     Some((from, u32::try_from(text.len()).ok()?))
 }
 
@@ -192,7 +198,7 @@ impl Check<'_> {
         let Some(value) = self.mirror.once(field).map_err(|()| Self::repeated(name))? else {
             return Ok(None);
         };
-        let decoded = fields::decode_value(value.as_bytes());
+        let decoded = fields::decode_value(value);
         decoded.map(Some).map_err(|_| mismatch(format!("`{name}` is not encoded as it has to be")))
     }
 }
@@ -216,7 +222,7 @@ impl Said for Check<'_> {
 
     fn must_be_modern(&self) -> Result<(), RpcError> {
         // HTTP-029 at a server of one era; the one thing that an older client can show its user (VER-032).
-        if self.mirror.version() == Ok(None) {
+        if self.mirror.version == Once::Absent {
             let mut data = b"{\"supported\":".to_vec();
             self.served.write(&mut data);
             data.push(b'}');
@@ -238,14 +244,14 @@ impl Said for Check<'_> {
         if let Some(field) = self.mirror.repeated().filter(|_| required) {
             return Err(Self::repeated(field));
         }
-        if required && self.mirror.version() == Ok(None) {
+        if required && self.mirror.version == Once::Absent {
             return Err(mismatch(format!("`{}` is missing", fields::PROTOCOL_VERSION))); // HTTP-036
         }
         // HTTP-032; not encoded, for methods are plain.
         let said = self.mirror.once(self.mirror.method).map_err(|()| Self::repeated(fields::METHOD))?;
         match said {
             None if required => return Err(mismatch(format!("`{}` is missing", fields::METHOD))),
-            Some(said) if said != method => {
+            Some(said) if said != method.as_bytes() => {
                 return Err(mismatch(format!("`{}` is not the method of the message", fields::METHOD)));
             }
             _ => {}
@@ -287,7 +293,8 @@ impl Said for Check<'_> {
             .params
             .iter()
             .filter_map(|(name, value)| {
-                Some((self.mirror.at(*name)?, self.mirror.at(*value).map_or(unreadable, str::as_bytes)))
+                let name = core::str::from_utf8(self.mirror.at(*name)?).ok()?;
+                Some((name, self.mirror.at(*value).unwrap_or(unreadable)))
             })
             .collect();
         let arguments = params.arguments.of(frame).unwrap_or(b"{}");

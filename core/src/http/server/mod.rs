@@ -102,8 +102,10 @@ pub struct Server {
     /// Memory of exchanges that are over, for the next one
     spare: Parts,
     now: Instant,
-    /// When streams are looked at next
+    /// When streams are looked at next …
     tick: Instant,
+    /// … and how often
+    period: Duration,
 }
 
 /// How many bytes of a body are made before some of them are taken
@@ -115,6 +117,8 @@ impl Server {
     /// `entropy` is where session ids come from: it must be unpredictable, and differ from that of other servers.
     #[must_use]
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
+        let least = http.keep_alive.min(http.sse_after).min(http.session_idle) / 4;
+        let period = least.clamp(Duration::from_millis(50), Duration::from_secs(1));
         Self {
             engine: Engine::new(server),
             config: http,
@@ -128,6 +132,7 @@ impl Server {
             spare: Parts::default(),
             now: Instant::ZERO,
             tick: Instant::FAR,
+            period,
         }
     }
 
@@ -319,20 +324,14 @@ impl Server {
         }
         let idle = self.sessions.len() > 0;
         self.tick = match (busy, idle) {
-            (true, _) => now + self.period(),
+            (true, _) => now + self.period,
             (false, true) => now + self.config.session_idle / 16,
             (false, false) => Instant::FAR,
         };
     }
 
-    /// How often streams are looked at
-    fn period(&self) -> Duration {
-        let least = self.config.keep_alive.min(self.config.sse_after).min(self.config.session_idle) / 4;
-        least.clamp(Duration::from_millis(50), Duration::from_secs(1))
-    }
-
     fn begin_ticking(&mut self) {
-        let soon = self.now + self.period();
+        let soon = self.now + self.period;
         self.tick = self.tick.min(soon);
     }
 }

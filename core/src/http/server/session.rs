@@ -99,7 +99,7 @@ impl Sessions {
     }
 
     /// The session with an id; takes as long whatever is wrong with the id
-    pub(super) fn find(&self, id: &str) -> Option<Key> {
+    pub(super) fn find(&self, id: impl AsRef<[u8]>) -> Option<Key> {
         let mut bytes = [0; ID];
         let length = URL_SAFE_NO_PAD.decode_slice(id, &mut bytes).ok()?;
         let (place, secret) = bytes.get(..length)?.split_first_chunk::<PLACE>()?;
