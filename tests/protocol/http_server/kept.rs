@@ -174,7 +174,16 @@ fn what_can_no_longer_be_asked_is_not_waited_for() {
     let again = web.call();
     assert!(matches!(ask(&mut web, &again, "more"), Err(UseError::Closed)));
     assert_eq!(web.server.exchanges(), 0);
-    // With it, it is heard of when the client is back.
+    // Nor is there where no event has given it an id yet, which begins a stream in the last of these revisions alone.
+    let mut web = super::web(Config::new());
+    let id = session(&mut web, "2025-06-18");
+    let x = web.post(&[("Mcp-Session-Id", &id)], &legacy(2, "tools/call", ECHO));
+    let call = web.call();
+    web.advance(secs(6));
+    assert!(web.reply(x).is_stream() && web.reply(x).events().is_empty());
+    web.hang_up(x);
+    assert!(matches!(ask(&mut web, &call, "who"), Err(UseError::Closed)));
+    // With an id, it is heard of when the client is back.
     let mut web = super::web(Config::new());
     let id = session(&mut web, "2025-11-25");
     let named = ("Mcp-Session-Id", &*id);

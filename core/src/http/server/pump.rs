@@ -211,11 +211,13 @@ impl Server {
         let lives_on = x.kind == Kind::Post && x.stream.is_some() && !x.done && !x.modern;
         if lives_on {
             // HTTP-062: its messages are kept for a client that comes back, if it has something to come back with.
-            let (nothing, stream) = (x.form == Form::Undecided, x.stream);
-            if nothing || x.session.is_none() || self.config.replay_bytes == 0 {
-                if let Some(stream) = stream {
-                    self.engine.deafen(self.now, stream, nothing);
-                }
+            let (begun, events, stream, session) = (x.form == Form::Events, x.event, x.stream, x.session);
+            let numbered = session.is_some() && self.config.replay_bytes > 0;
+            let primed = || session.and_then(|s| self.version_of(s)) == Some(Version::V2025_11_25);
+            let way_back = numbered && begun && (events > 0 || primed());
+            if let Some(stream) = stream.filter(|_| !way_back) {
+                let nothing = !begun || (numbered && events == 0);
+                self.engine.deafen(self.now, stream, nothing);
             }
             return self.refill(key);
         }
