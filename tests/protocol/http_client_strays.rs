@@ -661,6 +661,35 @@ fn a_subscription_in_a_new_session_is_acknowledged_anew() {
     }
 }
 
+// covers: HTTP-072, LOG-004
+#[test]
+fn what_a_new_session_is_told_anyway_is_told_once() {
+    let mut lone = lone(Chunker::Whole);
+    lone.with_stream(V, Some("one"), can());
+    let filter = SubscriptionFilter::new().resource_subscriptions(["a:b".into()]);
+    lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
+    lone.client.engine().set_log_level(lone.now, Some(LoggingLevel::Error)).expect("logging");
+    let asked = lone.all_asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    lone.status(asked[0].id, 404);
+    let init = lone.asked();
+    lone.aborted();
+    lone.status(asked[1].id, 404);
+    let get = renews(&mut lone, &init, "two");
+    lone.stream(get.id);
+    let mut methods = Vec::new();
+    for _ in 0..3 {
+        for asked in lone.all_asked() {
+            methods.push(asked.body["method"].as_str().unwrap_or_default().to_owned());
+            lone.json(asked.id, 200, &result(&asked.body, json!({})));
+        }
+    }
+    methods.sort();
+    assert_eq!(methods, ["logging/setLevel", "resources/subscribe"]);
+    assert!(matches!(lone.next_event(), Event::Subscribed { .. }));
+    lone.still();
+}
+
 // covers: HTTP-072, RES-010
 #[test]
 fn a_subscription_that_goes_under_with_its_session_is_made_in_the_next() {

@@ -65,6 +65,12 @@ impl Engine {
         self.live(channel, id).is_some()
     }
 
+    /// Whether a request is one that the next session is told anew anyway
+    pub(crate) fn is_errand(&self, channel: ChannelId, id: &RequestId) -> bool {
+        let call = self.live(channel, id).and_then(|key| self.link.outbound.calls.get(key));
+        call.is_some_and(|call| call.purpose == Purpose::Errand)
+    }
+
     /// Whether to send a request of ours twice does no harm
     pub(crate) fn is_repeatable(&self, channel: ChannelId, id: &RequestId) -> bool {
         let call = self.live(channel, id).map(|key| self.call_of(key));

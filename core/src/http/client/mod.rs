@@ -16,7 +16,7 @@
 //! - **Follows redirects** 307 and 308 within the origin, three at most.
 //! - **Legacy**: keeps the session, opens the GET stream once `initialized` was accepted and lets calls wait until that
 //!   stream is there, was refused, or [`Config::listen_wait`] is over, so that a server that asks something during a call
-//!   can; never opens it while a call is pending for the first time. Goes on with a stream that broke after an event with
+//!   can; opens it for the first time when no call is pending, unless the first try failed. Goes on with a stream that broke after an event with
 //!   an id. Makes a new session once when the old one is gone: calls that were refused for it are sent again, since they
 //!   were not executed. What the old one asked is answered to nobody, and subscriptions are acknowledged anew.
 //! - **Modern**: mirrors what the headers have to say, `x-mcp-header` included; a call that is cancelled is an exchange

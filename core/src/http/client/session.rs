@@ -195,7 +195,7 @@ impl Client {
             self.renew();
         }
         match &x.what {
-            What::Call { .. } if x.tries.sessions == 0 => {
+            What::Call { id, .. } if x.tries.sessions == 0 && !self.engine.is_errand(self.channel, id) => {
                 x.tries.sessions += 1;
                 self.once_open(x);
             }
