@@ -144,7 +144,7 @@ impl Engine {
 
     /// Whether a request with this id is in work or waits for a place
     #[inline]
-    pub(super) fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
+    pub(crate) fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
         let waits = |c: &Channel<Extra>| {
             c.extra.waiting.has(id)
                 || (!c.extra.listeners.is_empty() && self.find_listener(channel, id).is_some())

@@ -86,6 +86,45 @@ fn what_frees_a_place_is_taken_when_there_is_none() {
     assert!(matches!(web.event(), Some(Event::Cancelled { .. })));
 }
 
+// covers: HTTPSSE-003, HTTPSSE-007
+#[test]
+fn what_the_stream_cannot_answer_is_refused() {
+    let mut web = web(Config::new().http_sse(PATHS.0, PATHS.1));
+    let stream = web.send("GET", "/sse", &[], "");
+    let target = web.reply(stream).events()[0].data.clone();
+    web.send("POST", &target, &[], &initialize("2024-11-05"));
+    web.send("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    assert!(matches!(web.event(), Some(Event::SessionOpened { .. })));
+    let said = web.reply(stream).events().len();
+    let no_id = "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}";
+    let batch = format!("[{}]", legacy(1, "ping", ""));
+    for (body, code) in [
+        (&*batch, -32600),
+        ("[]", -32600),
+        ("{", -32700),
+        ("hello", -32700),
+        ("5", -32600),
+        ("{}", -32600),
+        (no_id, -32600),
+    ] {
+        let x = web.send("POST", &target, &[], body);
+        let error: Value = serde_json::from_str(&web.reply(x).body).expect("JSON");
+        assert_eq!((web.reply(x).status, &error["error"]["code"]), (400, &Value::from(code)), "{body}");
+        assert!(matches!(web.event(), Some(Event::Diagnostic { .. })), "{body}");
+    }
+    web.send("POST", &target, &[], &legacy(2, "tools/call", ECHO));
+    let call = web.call();
+    // The answer to the second would be taken for one to the first.
+    let x = web.send("POST", &target, &[], &legacy(2, "ping", ""));
+    assert_eq!(web.reply(x).status, 400);
+    assert_eq!(web.reply(stream).events().len(), said);
+    // What names itself is answered on the stream, and the session goes on.
+    let x = web.send("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":5}");
+    assert_eq!(web.reply(x).status, 202);
+    answer(&mut web, &call);
+    assert_eq!(web.reply(stream).events().len(), said + 2);
+}
+
 // covers: HTTPSSE-005, HTTPSSE-011, HTTP-003
 #[test]
 fn it_is_off_unless_it_is_wanted_and_as_careful() {

@@ -297,10 +297,7 @@ impl Server {
             x.stream = None;
             x.spare = self.engine.drop_stream(self.now, stream);
             match (why, asks) {
-                (Some(why), _) => {
-                    let error = RpcError::new(why.code(), alloc::format!("{why}"));
-                    self.refuse(key, &Refusal { status: 400, error });
-                }
+                (Some(why), _) => self.refuse(key, &malformed(why)),
                 // An answer to the second would be taken for one to the first, were it not for the stream.
                 (None, true) => self.refuse(key, &repeated_id()),
                 (None, false) => self.answer_empty(key, 202, Fields::new()), // HTTP-018
@@ -330,10 +327,15 @@ fn unsupported() -> Refusal {
     Refusal::new(400, alloc::format!("`{}` names no revision that is served here", fields::PROTOCOL_VERSION))
 }
 
-fn repeated_id() -> Refusal {
+/// A body that is no message
+pub(super) fn malformed(why: Malformed) -> Refusal {
+    Refusal { status: 400, error: RpcError::new(why.code(), alloc::format!("{why}")) }
+}
+
+pub(super) fn repeated_id() -> Refusal {
     Refusal::new(400, "a request with this id is under way")
 }
 
-fn no_batches() -> Refusal {
+pub(super) fn no_batches() -> Refusal {
     Refusal::new(400, "batches exist in 2025-03-26 alone")
 }
