@@ -320,6 +320,37 @@ fn an_error_in_the_body_of_a_passing_trouble_changes_nothing() {
     }
 }
 
+// covers: HTTP-049 (nothing is followed where nothing is said)
+#[test]
+fn who_would_follow_a_server_that_says_nothing_unasked_is_told() {
+    for status in [400, 401, 404, 405] {
+        let mut lone = lone(Chunker::Whole);
+        let initialized = lone.to_legacy(V, None, json!({"tools": {"listChanged": true}}));
+        lone.status(initialized.id, 202);
+        let filter = SubscriptionFilter::new().tools_list_changed(true);
+        let early = lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
+        assert!(matches!(lone.next_event(), Event::Subscribed { key, .. } if key == early));
+        let get = lone.asked();
+        lone.status(get.id, status);
+        let ends = |lone: &mut LoneHttp, followed| match lone.next_event() {
+            Event::SubscriptionEnded { key, error: Some(error), .. } => {
+                assert!(key == followed && error.to_string().contains(&status.to_string()), "{error}");
+            }
+            other => panic!("the end of the subscription, not {other:?}"),
+        };
+        ends(&mut lone, early);
+        // And so is who comes later.
+        let late = lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
+        assert!(matches!(lone.next_event(), Event::Subscribed { key, .. } if key == late));
+        ends(&mut lone, late);
+        // Calls do not care.
+        let (key, asked) = lone.waves(&once());
+        lone.json(asked.id, 200, &result(&asked.body, answer()));
+        assert_eq!(lone.done(key), Ok(answer()));
+        lone.still();
+    }
+}
+
 // covers: SSE-026, HTTP-049 (405 to one that was open)
 #[test]
 fn who_is_asked_to_wait_waits_and_a_refusal_is_the_end() {

@@ -145,9 +145,10 @@ impl Failure {
     /// Of one exchange over HTTP
     fn of_exchange(error: &HttpError) -> Self {
         match error {
-            HttpError::Unreachable { .. } | HttpError::Lost { .. } | HttpError::SessionLost => {
-                Self::new(Exit::Connection, error.to_string())
-            }
+            HttpError::Unreachable { .. }
+            | HttpError::Lost { .. }
+            | HttpError::Unheard { .. }
+            | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
             _ if is_locked(error) => Self::failed(error.to_string()).hint(TOKEN),
             _ => Self::failed(error.to_string()),
         }

@@ -44,6 +44,13 @@ pub enum HttpError {
         /// The URL that it points to, without its query; empty where that is none
         to: String,
     },
+    /// What the server says unasked does not come: its stream for that was refused, or is gone for good. Ends
+    /// subscriptions of the legacy era.
+    #[error("nothing is heard of changes: {why}")]
+    Unheard {
+        /// What became of the stream
+        why: Box<str>,
+    },
     /// The session has ended at the server, and the request with it
     #[error("the session has ended at the server")]
     SessionLost,

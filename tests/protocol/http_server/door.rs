@@ -82,6 +82,14 @@ fn methods_and_paths_are_what_is_served() {
             }
         }
     }
+    // Who speaks a revision without sessions has no use for either, and is told so; others lack one.
+    for method in ["GET", "DELETE"] {
+        for (version, reply) in [("2026-07-28", (405, Some("POST"))), ("2025-11-25", (400, None))] {
+            let fields = [("Accept", "text/event-stream"), ("MCP-Protocol-Version", version)];
+            let x = dual.send(method, "/mcp", &fields, "");
+            assert_eq!((dual.reply(x).status, dual.reply(x).field("allow")), reply, "{method} {version}");
+        }
+    }
     let x = only.send("POST", "/mcp?query=is&not=looked-at", &CALL, &modern(1, "tools/call", ECHO));
     let call = only.call();
     answer(&mut only, &call);

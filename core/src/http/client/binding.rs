@@ -233,6 +233,7 @@ impl Client {
         self.tick(now);
         loop {
             self.settle();
+            self.end_unheard();
             let event = self.engine.poll_event(self.now);
             if event.is_some() || self.engine.is_stalled() {
                 return event;

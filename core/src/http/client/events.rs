@@ -203,11 +203,20 @@ impl Client {
         }
     }
 
-    /// Says that nothing unasked will come any more, and ends the subscriptions that wait for it
+    /// Says that nothing unasked will come any more
     pub(super) fn not_opened_again(&mut self, why: &dyn fmt::Display) {
         let note = format!("the stream on which the server speaks unasked is not opened again: {why}");
-        self.engine.unasked_lost(self.now, &HttpError::Lost { why: note.as_str().into() }.into());
+        self.session.unheard = Some(note.as_str().into());
+        self.end_unheard();
         self.engine.note(Diagnostic::Http(note));
+    }
+
+    /// Ends the subscriptions that wait for what will not come
+    pub(super) fn end_unheard(&mut self) {
+        if let Some(why) = self.session.unheard.as_ref().filter(|_| self.engine.is_following()) {
+            let error = HttpError::Unheard { why: why.clone() };
+            self.engine.unasked_lost(self.now, &error.into());
+        }
     }
 
     /// Lets a stream wait until it is opened again, `least` at least, if it is to be

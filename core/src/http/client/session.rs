@@ -75,6 +75,8 @@ pub(super) struct Session {
     renewed: Instant,
     /// Requests that were refused for the old session, to be sent in the new one
     waiting: Vec<Exchange>,
+    /// Why nothing comes that the server says unasked, if that is so
+    pub(super) unheard: Option<Box<str>>,
 }
 
 /// Whether a message is a notification of the application's own, which no session is about

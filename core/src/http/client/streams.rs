@@ -1,5 +1,7 @@
 //! The GET stream of a legacy server, and going on with streams that broke.
 
+use alloc::format;
+
 use bytes::Bytes;
 
 use super::binding::Client;
@@ -13,6 +15,7 @@ impl Client {
     /// Calls wait until it is there: what the server needs for one of them may come on it, and is dropped by some when
     /// nobody listens. It is not opened later, when a call is pending: some deliver answers on whatever comes first.
     pub(super) fn listen(&mut self) {
+        self.session.unheard = None;
         if !self.config.listen || self.session.post_to.is_some() || !self.is_legacy() {
             return self.open_gate();
         }
@@ -22,6 +25,7 @@ impl Client {
 
     /// The stream is open
     pub(super) fn listening(&mut self) {
+        self.session.unheard = None;
         if self.session.gate == Gate::Listening {
             self.open_gate();
         }
@@ -44,6 +48,9 @@ impl Client {
         }
         if again || was_open {
             self.not_opened_again(error);
+        } else {
+            let why = format!("the server has no stream on which it would speak unasked: {error}");
+            self.session.unheard = Some(why.into());
         }
     }
 

@@ -296,9 +296,19 @@ impl Server {
                 }
                 Err(refusal) => self.refuse(key, &refusal),
             },
-            Found::Missing => self.refuse(key, &no_session()),
+            Found::Missing => self.refuse_sessionless(key),
             Found::Unknown => self.refuse(key, &unknown_session()),
         }
+    }
+
+    /// GET and DELETE are about sessions: where none is named one is missing, or the client's revision has none (HTTP-039)
+    pub(super) fn refuse_sessionless(&mut self, key: Key) {
+        if !self.exchanges.get(key).is_some_and(|x| x.mirror.names_modern()) {
+            return self.refuse(key, &no_session());
+        }
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW, b"POST");
+        self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
     }
 
     // ---- the simple responses --------------------------------------------------------------------------------

@@ -124,6 +124,12 @@ impl Mirror {
         self.text(self.version)
     }
 
+    /// Whether the head names a modern revision
+    pub(super) fn names_modern(&self) -> bool {
+        let named = self.version().ok().flatten().and_then(Version::from_name);
+        named.is_some_and(|version| version.era() == Era::Modern)
+    }
+
     /// A field of MCP's own that is there several times, or that cannot be read (XHDR-027)
     fn repeated(&self) -> Option<&str> {
         let once = [
@@ -216,8 +222,7 @@ impl Said for Check<'_> {
     }
 
     fn calls_it_modern(&self) -> bool {
-        let header = self.mirror.version().ok().flatten().and_then(Version::from_name);
-        header.is_some_and(|v| v.era() == Era::Modern)
+        self.mirror.names_modern()
     }
 
     fn must_be_modern(&self) -> Result<(), RpcError> {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::exchange::{Exchange, Form, Kind, Parts, Phase};
-use super::head::{Refusal, no_session, overloaded, unknown_session};
+use super::head::{Refusal, overloaded, unknown_session};
 use super::replay::{self, Entry};
 use super::session::Found;
 use super::{AHEAD, Server};
@@ -257,7 +257,7 @@ impl Server {
     pub(super) fn open_get(&mut self, key: Key) {
         let session = match self.find_session(key) {
             Found::Session(session) => session,
-            Found::Missing => return self.refuse(key, &no_session()),
+            Found::Missing => return self.refuse_sessionless(key),
             Found::Unknown => return self.refuse(key, &unknown_session()),
         };
         if let Err(refusal) = self.check_version(key, session) {
