@@ -77,6 +77,11 @@ impl Engine {
         call.and_then(|key| self.link.outbound.calls.get(key)).is_some_and(|c| c.repeatable)
     }
 
+    /// Whether anybody waits for changes
+    pub(crate) fn is_following(&self) -> bool {
+        self.news.as_ref().is_some_and(|news| !news.subscriptions.is_empty())
+    }
+
     /// What a server says unasked will not come any more: who waits for changes waits in vain
     pub(crate) fn unasked_lost(&mut self, now: Instant, error: &CallError) {
         self.link.tick(now);

@@ -515,11 +515,6 @@ impl Engine {
         self.events.push_back(Event::SubscriptionEnded { key, graceful: error.is_none(), error });
     }
 
-    /// Whether anybody waits for changes
-    pub(crate) fn is_following(&self) -> bool {
-        self.news.as_ref().is_some_and(|news| !news.subscriptions.all.is_empty())
-    }
-
     /// The connection is over, and with it every subscription (SUB-015, SUB-017)
     pub(super) fn end_subscriptions(&mut self, error: &CallError) {
         let Some(news) = &mut self.news else { return };
