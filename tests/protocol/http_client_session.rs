@@ -3,41 +3,13 @@
 use mcp_proto::client::Event;
 use mcp_proto::http::client::Reconnect;
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Diagnostic, Fault, HttpError, Version, VersionSet,
-};
+use mcp_proto::{CallError, Diagnostic, Fault, HttpError, Version, VersionSet};
 use mcp_tests::harness::build::{LEGACY, initialized, legacy, note, result};
 use mcp_tests::harness::{Asked, Chunker, LoneHttp, each_cut};
 use serde_json::{Value, json};
 
 use crate::common::{client, ms, secs};
-
-const V: Version = Version::V2025_11_25;
-
-fn lone(cut: Chunker) -> LoneHttp {
-    let config = client(VersionSet::ALL)
-        .capabilities(Capabilities::new().with(Capability::Elicitation).with(Capability::Roots));
-    LoneHttp::new(config, LoneHttp::http(), cut)
-}
-
-fn tools() -> Value {
-    json!({"tools": {}, "logging": {}, "resources": {"subscribe": true}})
-}
-
-fn once() -> CallOptions {
-    CallOptions::new()
-}
-
-fn answer() -> Value {
-    json!({"content": []})
-}
-
-fn http(outcome: Result<Value, CallError>) -> HttpError {
-    match outcome {
-        Err(CallError::Http(error)) => *error,
-        other => panic!("{other:?}"),
-    }
-}
+use crate::http_client_shared::{V, answer, can, http, lone, once};
 
 fn is_get(asked: &Asked) -> &Asked {
     assert_eq!((asked.method, asked.field("Accept")), ("GET", Some("text/event-stream")));
@@ -51,7 +23,7 @@ fn requests_carry_session_and_version_as_the_revision_wants() {
     for version in LEGACY {
         for session in [None, Some("s-1!~")] {
             let mut lone = lone(Chunker::Whole);
-            let said = lone.to_legacy(version, session, tools());
+            let said = lone.to_legacy(version, session, can());
             let named = (version >= Version::V2025_06_18).then_some(version.as_str());
             let check = |asked: &Asked| {
                 assert_eq!(asked.field("mcp-session-id"), session);
@@ -90,7 +62,7 @@ fn requests_carry_session_and_version_as_the_revision_wants() {
 #[test]
 fn the_session_id_is_not_shown() {
     let mut lone = lone(Chunker::Whole);
-    lone.with_stream(V, Some("s3cret"), tools());
+    lone.with_stream(V, Some("s3cret"), can());
     let shown = format!("{:?}", lone.client);
     assert!(!shown.contains("s3cret") && !shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
 }
@@ -118,7 +90,7 @@ fn a_session_id_that_is_none_is_not_repeated() {
 fn calls_wait_for_the_stream_on_which_they_may_be_asked_something() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        let said = lone.to_legacy(V, Some("s"), tools());
+        let said = lone.to_legacy(V, Some("s"), can());
         let key = lone.call("tools/call", &json!({"name": "wave", "arguments": {}}), &once());
         lone.silent();
         lone.status(said.id, 202);
@@ -148,7 +120,7 @@ fn a_stream_that_is_not_offered_keeps_nobody_waiting() {
     for how in ["404", "405", "400", "500", "broken", "silent", "page"] {
         each_cut(|cut| {
             let mut lone = lone(cut);
-            let said = lone.to_legacy(V, Some("s"), tools());
+            let said = lone.to_legacy(V, Some("s"), can());
             lone.status(said.id, 200);
             let get = lone.asked();
             is_get(&get);
@@ -174,7 +146,7 @@ fn a_stream_that_is_not_offered_keeps_nobody_waiting() {
 #[test]
 fn the_stream_can_be_done_without() {
     let mut lone = LoneHttp::new(client(VersionSet::LEGACY), LoneHttp::http().listen(false), Chunker::Whole);
-    let said = lone.to_legacy(V, None, tools());
+    let said = lone.to_legacy(V, None, can());
     lone.status(said.id, 202);
     lone.still();
     lone.waves(&once());
@@ -184,7 +156,7 @@ fn the_stream_can_be_done_without() {
 #[test]
 fn an_initialized_that_is_not_accepted_is_told_and_changes_nothing() {
     let mut lone = lone(Chunker::Whole);
-    let said = lone.to_legacy(V, None, tools());
+    let said = lone.to_legacy(V, None, can());
     lone.status(said.id, 500);
     assert!(matches!(lone.diagnosed(), Diagnostic::Http(_)));
     let get = lone.asked();
@@ -196,7 +168,7 @@ fn an_initialized_that_is_not_accepted_is_told_and_changes_nothing() {
 #[test]
 fn a_call_that_is_cancelled_is_said_and_then_given_up() {
     let mut lone = lone(Chunker::Whole);
-    lone.with_legacy(V, None, tools());
+    lone.with_legacy(V, None, can());
     let (key, asked) = lone.waves(&once());
     lone.stream(asked.id);
     lone.client.engine().cancel(lone.now, key, None).expect("a call");
@@ -214,7 +186,7 @@ fn a_call_that_is_cancelled_is_said_and_then_given_up() {
 fn an_answer_in_an_array_is_one_in_the_revision_that_has_batches() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        lone.with_legacy(Version::V2025_03_26, None, tools());
+        lone.with_legacy(Version::V2025_03_26, None, can());
         let (key, asked) = lone.waves(&once());
         lone.json(asked.id, 200, &json!([result(&asked.body, answer())]));
         assert_eq!(lone.done(key), Ok(answer()));
@@ -222,7 +194,7 @@ fn an_answer_in_an_array_is_one_in_the_revision_that_has_batches() {
         lone.transcript
     });
     let mut lone = lone(Chunker::Whole);
-    lone.with_legacy(V, None, tools());
+    lone.with_legacy(V, None, can());
     let (key, asked) = lone.waves(&once());
     lone.json(asked.id, 200, &json!([result(&asked.body, answer())]));
     lone.odd();
@@ -236,7 +208,7 @@ fn an_answer_in_an_array_is_one_in_the_revision_that_has_batches() {
 fn a_polled_call_goes_on_where_its_stream_ended() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        lone.with_stream(V, Some("s"), tools());
+        lone.with_stream(V, Some("s"), can());
         let (key, asked) = lone.waves(&once());
         lone.stream(asked.id);
         lone.body(asked.id, "id: 1-0\nretry: 500\ndata: \n\n");
@@ -273,7 +245,7 @@ fn a_stream_cut_at_any_byte_is_resumed_or_lost() {
     let told = "id: b\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"x/y\"}\n\n";
     for cut in 0..=head.len() + told.len() {
         let mut lone = lone(Chunker::Whole);
-        lone.with_legacy(V, None, tools());
+        lone.with_legacy(V, None, can());
         let (key, asked) = lone.waves(&once());
         lone.stream(asked.id);
         lone.body(asked.id, &format!("{head}{told}")[..cut]);
@@ -310,7 +282,7 @@ fn what_cannot_be_resumed_is_lost() {
     for how in ["400", "404", "405", "page", "empty", "down"] {
         each_cut(|cut| {
             let mut lone = lone(cut);
-            lone.with_legacy(V, None, tools());
+            lone.with_legacy(V, None, can());
             let (key, asked) = lone.waves(&once());
             lone.stream(asked.id);
             lone.body(asked.id, "id: 1\ndata:\n\n");
@@ -351,7 +323,7 @@ fn what_cannot_be_resumed_is_lost() {
 fn an_answer_that_comes_otherwise_ends_the_waiting() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        let get = lone.with_stream(V, None, tools());
+        let get = lone.with_stream(V, None, can());
         let (key, asked) = lone.waves(&once());
         lone.stream(asked.id);
         lone.body(asked.id, "id: 1\ndata:\n\n");
@@ -382,7 +354,7 @@ fn an_answer_that_comes_otherwise_ends_the_waiting() {
 fn the_stream_is_opened_again_while_that_brings_something() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        let mut get = lone.with_stream(V, None, tools());
+        let mut get = lone.with_stream(V, None, can());
         for round in 0..8 {
             lone.event(get, &format!("e{round}"), &note("x/y", Value::Null));
             assert!(matches!(lone.next_event(), Event::Notification(_)));
@@ -421,7 +393,7 @@ fn the_stream_is_opened_again_while_that_brings_something() {
 #[test]
 fn a_stream_that_lives_long_may_be_quiet() {
     let mut lone = lone(Chunker::Whole);
-    let mut get = lone.with_stream(V, None, tools());
+    let mut get = lone.with_stream(V, None, can());
     for _ in 0..20 {
         // As behind a proxy that cuts what is quiet for a minute.
         lone.pass(secs(60));
@@ -435,7 +407,7 @@ fn a_stream_that_lives_long_may_be_quiet() {
         LoneHttp::http().reconnect(Reconnect { tries: 0, ..Reconnect::default() }),
         Chunker::Whole,
     );
-    let get = lone.with_stream(V, None, tools());
+    let get = lone.with_stream(V, None, can());
     lone.breaks(get);
     assert!(matches!(lone.diagnosed(), Diagnostic::Http(_)));
     lone.pass(secs(100));
@@ -446,7 +418,7 @@ fn a_stream_that_lives_long_may_be_quiet() {
 #[test]
 fn a_legacy_call_that_may_be_repeated_is() {
     let mut lone = lone(Chunker::Whole);
-    lone.with_legacy(V, None, tools());
+    lone.with_legacy(V, None, can());
     let (key, asked) = lone.waves(&once().repeatable());
     lone.breaks(asked.id);
     lone.pass(secs(1));
@@ -478,7 +450,7 @@ fn a_legacy_call_that_may_be_repeated_is() {
 fn renews(lone: &mut LoneHttp, asked: &Asked, session: &str) {
     assert_eq!(asked.body["method"], "initialize");
     assert_eq!((asked.field("mcp-session-id"), asked.field("mcp-protocol-version")), (None, None));
-    let body = result(&asked.body, initialized(V.as_str(), tools())).to_string();
+    let body = result(&asked.body, initialized(V.as_str(), can())).to_string();
     let fields = [("Content-Type", "application/json"), ("Mcp-Session-Id", session)];
     lone.answer_with(asked.id, 200, &fields, &body);
     let said = lone.posted("notifications/initialized");
@@ -495,7 +467,7 @@ fn renews(lone: &mut LoneHttp, asked: &Asked, session: &str) {
 fn a_lost_session_is_made_anew_and_what_was_not_executed_is_sent_again() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        let get = lone.with_stream(V, Some("one"), tools());
+        let get = lone.with_stream(V, Some("one"), can());
         let (first, one) = lone.waves(&once());
         let (second, two) = lone.waves(&once());
         lone.status(one.id, 404);
@@ -541,7 +513,7 @@ fn calls_wait_until_the_server_knows_the_level_of_logging() {
     };
     // Each message goes its own way over HTTP: one that is sent later may be there first.
     let mut lone = lone(Chunker::Whole);
-    lone.with_stream(V, Some("one"), tools());
+    lone.with_stream(V, Some("one"), can());
     let (level, key) = said(&mut lone);
     lone.json(level.id, 200, &result(&level.body, json!({})));
     answered(&mut lone, key);
@@ -559,7 +531,7 @@ fn calls_wait_until_the_server_knows_the_level_of_logging() {
 #[test]
 fn a_new_session_is_told_what_the_old_one_knew() {
     let mut lone = lone(Chunker::Whole);
-    lone.with_stream(V, Some("one"), tools());
+    lone.with_stream(V, Some("one"), can());
     let filter = mcp_proto::model::SubscriptionFilter::new().resource_subscriptions(["a:b".into()]);
     lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
     lone.client.engine().set_log_level(lone.now, Some(LoggingLevel::Error)).expect("logging");
@@ -584,7 +556,7 @@ fn a_new_session_is_told_what_the_old_one_knew() {
 fn what_may_have_been_executed_is_not_sent_again() {
     each_cut(|cut| {
         let mut lone = lone(cut);
-        lone.with_stream(V, Some("one"), tools());
+        lone.with_stream(V, Some("one"), can());
         let (running, asked) = lone.waves(&once());
         lone.stream(asked.id);
         lone.body(asked.id, "id: 1\ndata:\n\n");
@@ -608,7 +580,7 @@ fn what_may_have_been_executed_is_not_sent_again() {
 #[test]
 fn sessions_are_not_made_without_end() {
     let mut lone = lone(Chunker::Whole);
-    lone.with_stream(V, Some("one"), tools());
+    lone.with_stream(V, Some("one"), can());
     let (key, asked) = lone.waves(&once());
     lone.status(asked.id, 404);
     let init = lone.asked();
@@ -621,7 +593,7 @@ fn sessions_are_not_made_without_end() {
 
     for status in [400, 404, 500] {
         let mut lone = self::lone(Chunker::Whole);
-        lone.with_legacy(V, Some("one"), tools());
+        lone.with_legacy(V, Some("one"), can());
         let (key, asked) = lone.waves(&once());
         lone.status(asked.id, 404);
         let init = lone.posted("initialize");
@@ -637,7 +609,7 @@ fn sessions_are_not_made_without_end() {
 #[test]
 fn a_404_without_a_session_is_just_a_404() {
     let mut lone = lone(Chunker::Whole);
-    let said = lone.to_legacy(V, Some("s"), tools());
+    let said = lone.to_legacy(V, Some("s"), can());
     lone.status(said.id, 202);
     // Nor is one to the first GET the end of a session.
     let get = lone.asked();
@@ -645,7 +617,7 @@ fn a_404_without_a_session_is_just_a_404() {
     lone.still();
 
     let mut lone = self::lone(Chunker::Whole);
-    lone.with_legacy(V, None, tools());
+    lone.with_legacy(V, None, can());
     let (key, asked) = lone.waves(&once());
     lone.status(asked.id, 404);
     assert!(matches!(http(lone.done(key)), HttpError::Answer(a) if a.status == 404));
@@ -657,7 +629,7 @@ fn a_404_without_a_session_is_just_a_404() {
 fn the_session_is_ended_whatever_becomes_of_that() {
     for how in ["204", "404", "405", "500", "broken", "silent"] {
         let mut lone = lone(Chunker::Whole);
-        let get = lone.with_stream(V, Some("s"), tools());
+        let get = lone.with_stream(V, Some("s"), can());
         lone.client.close(lone.now);
         assert_eq!(lone.aborted(), get);
         lone.closed();

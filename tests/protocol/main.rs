@@ -22,6 +22,7 @@ mod http_client_connections;
 mod http_client_headers;
 mod http_client_opening;
 mod http_client_session;
+mod http_client_shared;
 mod http_client_strays;
 mod http_client_transcripts;
 mod http_connection;
