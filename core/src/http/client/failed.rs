@@ -115,7 +115,7 @@ impl Client {
                 self.carried.push((again, tries));
             }
             None => {
-                let why = "and it could not be sent again".into();
+                let why = "the exchange broke off, and the request could not be made again".into();
                 self.engine.fail_request(self.now, self.channel, id, HttpError::Lost { why }.into());
             }
         }
