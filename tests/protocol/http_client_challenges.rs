@@ -115,6 +115,8 @@ fn credentials_are_not_tried_without_end() {
     lone.answer_with(asked.id, 403, &[("WWW-Authenticate", STEP_UP)], "");
     let answer = refused(lone.done(key));
     assert_eq!((answer.status, answer.challenges[0].param("scope")), (403, Some("a b c")));
+    let said = "; it asks for `Bearer` authorization, error `insufficient_scope`, error_description `more`, scope `a b c`";
+    assert!(answer.to_string().ends_with(said), "{answer}");
     assert!(lone.client.poll_challenge().is_none());
     assert!(!format!("{:?}", lone.client).contains("s3cret"));
 }

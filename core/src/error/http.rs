@@ -109,6 +109,11 @@ impl fmt::Display for HttpAnswer {
         }
         if let Some(challenge) = self.challenges.first() {
             write!(f, "; it asks for `{}` authorization", quoted(clip(&challenge.scheme).as_ref()))?;
+            for name in ["error", "error_description", "scope"] {
+                if let Some(value) = challenge.param(name) {
+                    write!(f, ", {name} `{}`", quoted(clip(value).as_ref()))?;
+                }
+            }
         }
         Ok(())
     }
