@@ -3,6 +3,7 @@
 use mcp_proto::VersionSet;
 use mcp_proto::head::Request;
 use mcp_proto::http::server::Config;
+use mcp_tests::harness::Web;
 
 use super::{CALL, ECHO, answer, modern, session, web, web_of};
 
@@ -96,6 +97,17 @@ fn methods_and_paths_are_what_is_served() {
     assert_eq!(only.reply(x).status, 200);
 }
 
+/// Makes a call with one more field, which gets this status
+fn calls_with(web: &mut Web, field: (&str, &str), status: u16) {
+    let fields: Vec<_> = CALL.into_iter().chain([field]).collect();
+    let x = web.post(&fields, &modern(1, "tools/call", ECHO));
+    if status == 200 {
+        let call = web.call();
+        answer(web, &call);
+    }
+    assert_eq!(web.reply(x).status, status, "{field:?}");
+}
+
 // covers: HTTP-011, HTTP-013, HTTP-049
 #[test]
 fn types_have_to_be_right() {
@@ -111,13 +123,7 @@ fn types_have_to_be_right() {
         ("text/html", 406),
         ("", 406),
     ] {
-        let fields: Vec<_> = CALL.into_iter().chain([("Accept", accept)]).collect();
-        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
-        if status == 200 {
-            let call = web.call();
-            answer(&mut web, &call);
-        }
-        assert_eq!(web.reply(x).status, status, "{accept:?}");
+        calls_with(&mut web, ("Accept", accept), status);
     }
     for (kind, status) in [
         ("application/json; charset=utf-8", 200),
@@ -126,13 +132,7 @@ fn types_have_to_be_right() {
         ("application/json-seq", 415),
         ("", 415),
     ] {
-        let fields: Vec<_> = CALL.into_iter().chain([("Content-Type", kind)]).collect();
-        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
-        if status == 200 {
-            let call = web.call();
-            answer(&mut web, &call);
-        }
-        assert_eq!(web.reply(x).status, status, "{kind:?}");
+        calls_with(&mut web, ("Content-Type", kind), status);
     }
     let id = session(&mut web, "2025-11-25");
     let x = web.send("GET", "/mcp", &[("Accept", "application/json"), ("Mcp-Session-Id", &id)], "");
@@ -144,7 +144,7 @@ fn types_have_to_be_right() {
 fn a_body_beyond_the_limit_is_not_read() {
     let config =
         crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 1_000));
-    let mut web = mcp_tests::harness::Web::new(config, Config::new());
+    let mut web = Web::new(config, Config::new());
     let x = web.post(&CALL, &modern(1, "tools/call", &format!("\"name\":\"{}\"", "x".repeat(1_000))));
     assert_eq!(web.reply(x).status, 413);
     // Where its length is not said, it is counted.
@@ -261,13 +261,7 @@ fn the_most_special_entry_of_accept_decides() {
         ("application/json;v=1;q=0.001, text/event-stream;q=1", 200),
         ("application/json;q=0, application/json, text/*", 200),
     ] {
-        let fields: Vec<_> = CALL.into_iter().chain([("Accept", accept)]).collect();
-        let x = web.post(&fields, &modern(1, "tools/call", ECHO));
-        if status == 200 {
-            let call = web.call();
-            answer(&mut web, &call);
-        }
-        assert_eq!(web.reply(x).status, status, "{accept:?}");
+        calls_with(&mut web, ("Accept", accept), status);
     }
     // On several lines it is one list.
     let lines: Vec<_> =
@@ -282,7 +276,7 @@ fn the_most_special_entry_of_accept_decides() {
 #[test]
 fn the_head_is_judged_in_order() {
     let config = crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 300));
-    let mut web = mcp_tests::harness::Web::new(config, Config::new());
+    let mut web = Web::new(config, Config::new());
     let long = " ".repeat(301);
     for (fields, status) in [
         (&[("Content-Type", "text/plain"), ("Accept", "text/html")][..], 415),

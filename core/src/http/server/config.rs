@@ -254,10 +254,9 @@ impl Config {
         &self.path
     }
 
-    /// Whether a `Host` is one that is answered to
+    /// Whether a `Host` is one that is answered to, where that is looked at
     pub(super) fn is_host(&self, host: &[u8]) -> bool {
-        self.any_origin_and_host
-            || is_loopback(without_port(host))
+        is_loopback(without_port(host))
             || self.hosts.iter().any(|known| {
                 let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
                 let is = |host: &[u8]| known.as_bytes().eq_ignore_ascii_case(host);
@@ -265,11 +264,10 @@ impl Config {
             })
     }
 
-    /// Whether pages of an origin are let in
+    /// Whether pages of an origin are let in, where that is looked at
     pub(super) fn is_origin(&self, origin: &[u8]) -> bool {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        self.any_origin_and_host
-            || authority.is_some_and(|a| is_loopback(without_port(a)))
+        authority.is_some_and(|a| is_loopback(without_port(a)))
             || self.origins.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(origin))
     }
 }
