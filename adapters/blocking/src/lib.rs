@@ -101,35 +101,26 @@
 extern crate alloc;
 
 mod client;
-mod connection;
-mod cx;
-mod drive;
-mod error;
-mod handler;
-mod host;
 #[cfg(feature = "http")]
 mod http;
-mod link;
-mod memory;
-mod options;
 mod router;
 mod server;
-mod wire;
 
-pub use client::{Client, ClientHandler};
-pub use cx::{Answered, Cx};
-pub use error::{BadResult, Closed, Error};
-pub use handler::{Failure, Handler};
+pub use client::Client;
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
-pub use mcp_std::SharedCache;
 pub use mcp_std::child::{Program, Stderr};
+pub use mcp_std::client::ClientHandler;
+pub use mcp_std::serve::{Answered, Cx, Failure, Handler};
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
-pub use options::Options;
+pub use mcp_std::{BadResult, Closed, Error, SharedCache};
 pub use router::{Later, Router};
 pub use server::{Server, serve, serve_stdio};
+
+/// A client that is about to connect: see [`Options`](mcp_std::client::Options)
+pub type Options = mcp_std::client::Options<Client>;
 
 /// The examples of the README, compiled
 #[cfg(all(doctest, feature = "schemars"))]

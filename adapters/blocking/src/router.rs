@@ -27,9 +27,8 @@ use mcp_std::{Duplex, catch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cx::{Answered, Cx};
-use crate::error::Error;
-use crate::handler::{Failure, Handler};
+use mcp_std::Error;
+use mcp_std::serve::{Answered, Cx, Failure, Handler};
 
 /// A server made of closures
 ///

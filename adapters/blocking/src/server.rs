@@ -10,10 +10,9 @@ use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
 use mcp_std::{Duplex, Stdio, catch};
 
-use crate::drive::Drive;
-use crate::error::Error;
-use crate::handler::Handler;
-use crate::host::{self, Backlog, Host};
+use mcp_std::Error;
+use mcp_std::drive::Drive;
+use mcp_std::serve::{self, Backlog, Handler, Host};
 
 /// Serves on this process' stdin and stdout until the input ends or the client is gone
 ///
@@ -186,7 +185,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             self.state.gather(&mut self.stream);
         }
         let mut host = OnStream { state: &mut self.state, stream: &mut self.stream };
-        host::handle(&mut host, &mut self.handler, &event);
+        serve::handle(&mut host, &mut self.handler, &event);
         if is_call {
             self.state.gives_up = None;
         }

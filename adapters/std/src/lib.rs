@@ -6,6 +6,9 @@
 //! that keeps a stray `println!` out of the stream ([`guard_stdout`]), [`catch`] for handlers that panic, and a
 //! [cache](SharedCache) that clients can share.
 //!
+//! [`drive`], [`serve`] and [`client`] are what lies between a loop and the engines of the core, whoever turns the loop:
+//! handlers and what they can do, connections, the end of things. They are for adapters; programs use those.
+//!
 //! It knows no protocol: no message, method or error code is named here. It moves bytes and minds processes.
 //!
 //! | to talk over | use |
@@ -34,9 +37,12 @@ extern crate alloc;
 mod cache;
 mod catch;
 pub mod child;
+pub mod client;
 mod clock;
+pub mod drive;
 mod duplex;
 pub mod entropy;
+mod error;
 mod memory;
 #[cfg(unix)]
 mod net;
@@ -45,6 +51,7 @@ mod net;
 mod net;
 #[cfg(unix)]
 mod readiness;
+pub mod serve;
 mod socket;
 #[cfg(unix)]
 mod stdio;
@@ -65,6 +72,7 @@ pub use cache::SharedCache;
 pub use catch::{Panic, catch};
 pub use clock::Clock;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
+pub use error::{BadResult, Closed, Error};
 pub use memory::{MemoryEnd, memory_pair};
 pub use net::{Listener, Poll, Source, is_exhausted};
 pub use socket::Socket;

@@ -1,6 +1,5 @@
 //! A client: plain calls that return when they are answered
 
-mod handler;
 mod typed;
 
 use alloc::boxed::Box;
@@ -16,11 +15,10 @@ use mcp_std::Duplex;
 use mcp_std::child::{Ended, Program};
 use serde::Serialize;
 
-pub use handler::ClientHandler;
+use mcp_std::Error;
+use mcp_std::client::{ClientHandler, Connection, Opened};
 
-use crate::connection::Connection;
-use crate::error::Error;
-use crate::options::Options;
+use crate::Options;
 
 /// A connection to one server, ready for calls
 ///
@@ -47,11 +45,13 @@ pub struct Client {
     peer: Peer,
 }
 
-impl Client {
-    pub(crate) const fn new(connection: Connection, peer: Peer) -> Self {
+impl From<Opened> for Client {
+    fn from(Opened { connection, peer }: Opened) -> Self {
         Self { connection, peer }
     }
+}
 
+impl Client {
     /// Starts a server and waits until it is ready; [`spawn_with`](Self::spawn_with) for a client that speaks every
     /// revision and can do nothing for servers
     ///

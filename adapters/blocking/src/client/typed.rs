@@ -18,7 +18,7 @@ use mcp_std::catch;
 use serde::Serialize;
 
 use super::Client;
-use crate::error::{BadResult, Error};
+use mcp_std::{BadResult, Error};
 
 impl Client {
     // ---- typed calls -------------------------------------------------------------------------------------------
@@ -81,8 +81,7 @@ impl Client {
                 let _ = catch(|| handler.unusable_schema(name, &why));
             }
             Err(Misfit::Result(violations)) => {
-                let bad = BadResult { tool: name.into(), result: read, violations };
-                return Err(Error::BadResult(Box::new(bad)));
+                return Err(Error::BadResult(Box::new(BadResult::new(name, read, violations))));
             }
         }
         Ok(read)
@@ -198,7 +197,7 @@ impl Client {
     /// All tools of the server, from all pages of the list
     ///
     /// A tool that cannot be read as one is left out, and told to the handler
-    /// ([`ClientHandler::unreadable`](super::ClientHandler::unreadable)): one bad tool does not lose the others.
+    /// ([`ClientHandler::unreadable`](crate::ClientHandler::unreadable)): one bad tool does not lose the others.
     /// [`list`](Self::list) says when it ends at a list without end, and when it asks the server at all.
     ///
     /// # Errors

@@ -6,11 +6,11 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
+use crate::child::SpawnError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterError;
 use mcp_proto::{CallError, Fault, UseError};
-use mcp_std::child::SpawnError;
 
 /// Why a server or a client could not go on, or a call failed
 ///
@@ -38,7 +38,7 @@ pub enum Error {
         /// What is wrong with it, and what to do
         why: String,
     },
-    /// Something could not be registered at a [`Router`](crate::Router); nothing was served
+    /// Something could not be registered at a router; nothing was served
     Register(RegisterError),
     /// The connection is over
     Closed(Box<Closed>),
@@ -54,6 +54,14 @@ pub struct BadResult {
     pub result: CallToolResult<'static>,
     /// What is wrong, and where
     pub violations: Violations,
+}
+
+impl BadResult {
+    /// Of which tool, which result, and what is wrong with it
+    #[must_use]
+    pub fn new(tool: impl Into<String>, result: CallToolResult<'static>, violations: Violations) -> Self {
+        Self { tool: tool.into(), result, violations }
+    }
 }
 
 impl fmt::Display for BadResult {
@@ -81,7 +89,7 @@ pub struct Closed {
     /// How the server process ended, if it is known that it has
     pub ended: Option<ExitStatus>,
     /// The end of what it wrote to stderr; empty unless that was captured
-    /// ([`Stderr::Capture`](mcp_std::child::Stderr::Capture))
+    /// ([`Stderr::Capture`](crate::child::Stderr::Capture))
     pub last_words: String,
     /// The first line on the stream that was no message at all, cut to [`Limits::max_noise`](mcp_proto::Limits)
     pub noise: Option<String>,
@@ -91,7 +99,7 @@ pub struct Closed {
 
 impl Error {
     /// The end of a connection about which nothing else is known
-    pub(crate) fn closed(fault: Fault) -> Self {
+    pub fn closed(fault: Fault) -> Self {
         Self::Closed(Box::new(Closed {
             fault,
             was_ready: true,
@@ -106,7 +114,7 @@ impl Error {
 
     /// A URL that cannot be connected to
     #[cfg(feature = "http")]
-    pub(crate) fn url(url: &str, why: &dyn fmt::Display) -> Self {
+    pub fn url(url: &str, why: &dyn fmt::Display) -> Self {
         Self::Url { url: mcp_proto::http::client::Url::shown(url), why: alloc::format!("{why}") }
     }
 
@@ -201,7 +209,7 @@ impl fmt::Display for Closed {
 
 impl Closed {
     /// Whether the peer ended the connection, rather than an answer of its
-    pub(crate) const fn is_end(&self) -> bool {
+    pub const fn is_end(&self) -> bool {
         matches!(self.fault, Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. })
     }
 }

@@ -5,27 +5,38 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use mcp_std::child::{Child, ChildIo, Ended, Life, Patience, Program};
-use mcp_std::{Duplex, memory_pair};
+use crate::child::{Child, ChildIo, Ended, Life, Patience, Program};
+use crate::{Duplex, memory_pair};
 use std::process::ExitStatus;
 
 use crate::error::Error;
 
 /// The way to a server
-pub(crate) enum Link {
-    Child { child: Box<Child>, io: ChildIo, program: String },
+pub enum Link {
+    /// A server process, the pipes to it, and the name of its program
+    Child {
+        /// The process
+        child: Box<Child>,
+        /// Its pipes
+        io: ChildIo,
+        /// What was started
+        program: String,
+    },
+    /// A byte stream
     Stream(Box<dyn Duplex + Send>),
 }
 
 impl Link {
-    pub(crate) fn spawn(program: &Program) -> Result<Self, Error> {
+    /// Starts a server
+    pub fn spawn(program: &Program) -> Result<Self, Error> {
         let mut child = program.spawn()?;
         let io = child.take_io()?;
         let program = program.program().to_string_lossy().into_owned();
         Ok(Self::Child { child: Box::new(child), io, program })
     }
 
-    pub(crate) fn io(&mut self) -> &mut dyn Duplex {
+    /// The bytes
+    pub fn io(&mut self) -> &mut dyn Duplex {
         match self {
             Self::Child { io, .. } => io,
             Self::Stream(stream) => stream,
@@ -33,7 +44,7 @@ impl Link {
     }
 
     /// What is known of the server process: its program, how it ended if it did within `wait`, its last words
-    pub(crate) fn obituary(&mut self, wait: Duration) -> (Option<String>, Option<ExitStatus>, String) {
+    pub fn obituary(&mut self, wait: Duration) -> (Option<String>, Option<ExitStatus>, String) {
         match self {
             Self::Stream(_) => (None, None, String::new()),
             Self::Child { child, program, .. } => {
@@ -47,14 +58,14 @@ impl Link {
     }
 
     /// Ends it: our direction first, then the process by the steps that `patience` allows for
-    pub(crate) fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
+    pub fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
         // What stays behind is a stream whose other end is gone.
         let link = core::mem::replace(self, Self::Stream(Box::new(memory_pair(1).0)));
         match link {
             Self::Child { child, io, .. } => Ok(Some(child.shutdown(Some(io), patience))),
             Self::Stream(mut stream) => {
                 match stream.shutdown_write().and_then(|()| stream.flush(patience.exit)) {
-                    Err(error) if !mcp_std::is_peer_gone(&error) => Err(Error::Io(error)),
+                    Err(error) if !crate::is_peer_gone(&error) => Err(Error::Io(error)),
                     _ => Ok(None),
                 }
             }

@@ -9,13 +9,13 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
+use crate::{Clock, Duplex, Interest, is_peer_gone};
 use mcp_proto::Instant;
 use mcp_proto::pipe::Pipe;
-use mcp_std::{Clock, Duplex, Interest, is_peer_gone};
 
 /// What is known of a stream, and the buffer that it is read through
 #[derive(Debug)]
-pub(crate) struct Drive {
+pub struct Drive {
     clock: Clock,
     /// When something was last waited for or read
     now: Instant,
@@ -32,11 +32,18 @@ pub(crate) struct Drive {
     /// That may have become too much
     heavy: bool,
     /// Looks for messages in what is read, as long as somebody wants to know
-    pub(crate) opening: Option<Opening>,
+    pub opening: Option<Opening>,
+}
+
+impl Default for Drive {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Drive {
-    pub(crate) fn new() -> Self {
+    /// Nothing is known yet
+    pub fn new() -> Self {
         Self {
             clock: Clock::start(),
             now: Instant::ZERO,
@@ -54,49 +61,49 @@ impl Drive {
     /// Lets a blocking stream wait in `read` alone while nothing but giving back a few buffers is due
     ///
     /// For one connection per process, where a hundred kilobytes make no difference.
-    pub(crate) const fn relax(&mut self) {
+    pub const fn relax(&mut self) {
         self.relaxed = true;
     }
 
     /// The time as of the last look at the clock; cheap
-    pub(crate) const fn now(&self) -> Instant {
+    pub const fn now(&self) -> Instant {
         self.now
     }
 
     /// Looks at the clock
-    pub(crate) fn tick(&mut self) -> Instant {
+    pub fn tick(&mut self) -> Instant {
         self.now = self.clock.now();
         self.now
     }
 
     /// What time of day the clock's instants are
     #[cfg(feature = "crypto")]
-    pub(crate) fn anchor(&self) -> mcp_proto::Anchor {
+    pub fn anchor(&self) -> mcp_proto::Anchor {
         self.clock.anchor()
     }
 
     /// How long ago the last look at the clock was, without being one
-    pub(crate) fn since_tick(&self) -> Duration {
+    pub fn since_tick(&self) -> Duration {
         self.clock.now().saturating_duration_since(self.now)
     }
 
     /// Whether nobody takes what we write
-    pub(crate) const fn is_cut_off(&self) -> bool {
+    pub const fn is_cut_off(&self) -> bool {
         !self.writing
     }
 
     /// Whether nothing more is read: the peer has ended its direction
-    pub(crate) const fn is_at_end(&self) -> bool {
+    pub const fn is_at_end(&self) -> bool {
         !self.reading
     }
 
     /// What broke the stream, if it was not the peer who left; told once
-    pub(crate) const fn take_error(&mut self) -> Option<io::Error> {
+    pub const fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
     /// Writes what there is as far as it goes now; whether anything went
-    pub(crate) fn write<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex) -> bool {
+    pub fn write<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex) -> bool {
         let mut moved = false;
         self.heavy |= pipe.transmit().len() > SCRATCH;
         while !pipe.transmit().is_empty() {
@@ -125,13 +132,7 @@ impl Drive {
 
     /// Waits until something can be read (if `reads`) or written, a deadline of the pipe's passes, or `until`; then
     /// reads once, and lets deadlines pass
-    pub(crate) fn wait<P: Pipe>(
-        &mut self,
-        pipe: &mut P,
-        io: &mut dyn Duplex,
-        reads: bool,
-        until: Option<Instant>,
-    ) {
+    pub fn wait<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex, reads: bool, until: Option<Instant>) {
         let interest = Interest {
             read: reads && self.reading && pipe.wants_input(),
             write: self.writing && !pipe.transmit().is_empty(),
@@ -197,7 +198,7 @@ impl Drive {
 
 /// Counts the lines that may be messages, for the time before a connection is ready: most of them are no events
 #[derive(Debug, Default)]
-pub(crate) struct Opening {
+pub struct Opening {
     lines: u64,
     /// The line so far is more than white space
     begun: bool,
@@ -224,13 +225,14 @@ impl Opening {
     }
 
     /// Takes back a line that proved to be no message
-    pub(crate) fn is_noise(&mut self, line: &str) {
+    pub fn is_noise(&mut self, line: &str) {
         if line.trim_start().starts_with(['{', '[']) {
             self.lines = self.lines.saturating_sub(1);
         }
     }
 
-    pub(crate) const fn any_message(&self) -> bool {
+    /// Whether any line so far may have been a message
+    pub const fn any_message(&self) -> bool {
         self.lines > 0
     }
 }

@@ -3,6 +3,7 @@
 #[cfg(feature = "http")]
 use alloc::string::String;
 
+use crate::Panic;
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
@@ -11,9 +12,8 @@ use mcp_proto::router::BadResult;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
-use mcp_std::Panic;
 
-use crate::cx::{Answered, Cx};
+use super::cx::{Answered, Cx};
 
 /// What a server does with what it is asked
 ///
@@ -21,7 +21,8 @@ use crate::cx::{Answered, Cx};
 /// a time: while one runs, nothing else moves, except inside of the methods of [`Cx`] that say so.
 ///
 /// ```
-/// use mcp_blocking::{Answered, Call, Cx, Handler};
+/// use mcp_proto::server::Call;
+/// use mcp_std::serve::{Answered, Cx, Handler};
 /// use mcp_proto::{Diagnostic, RpcError, model::CallToolResult};
 ///
 /// struct Clock;

@@ -13,21 +13,21 @@ use std::net::ToSocketAddrs;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::child::{Ended, Patience};
+use crate::{Clock, Duplex, Interest, Poll, Ready, Socket, Source};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{
     Challenge, Client, Config as Http, ConnectionId, ConnectionLimits, Connections, Credential, Origin,
 };
-use mcp_std::child::{Ended, Patience};
-use mcp_std::{Clock, Duplex, Interest, Poll, Ready, Socket, Source};
 
+use super::wire::{Obituary, Wire};
 use crate::error::Error;
-use crate::wire::{Obituary, Wire};
 
 /// The exchanges of one client, the connections that they go over, and the sockets under those
 #[derive(Debug)]
-pub(crate) struct Exchanges {
+pub struct Exchanges {
     client: Client,
     connections: Connections,
     sockets: Vec<Wired>,
@@ -69,7 +69,7 @@ struct Connecting {
 
 impl Exchanges {
     /// `heads` says whether those of requests and responses are kept
-    pub(crate) fn new(config: Config, http: Http, heads: bool) -> Self {
+    pub fn new(config: Config, http: Http, heads: bool) -> Self {
         let clock = Clock::start();
         let now = clock.now();
         let limits = ConnectionLimits::default();

@@ -16,10 +16,9 @@ use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
 use mcp_std::{Listener, catch, entropy};
 
-use super::peers::Peers;
-use crate::error::Error;
-use crate::handler::Handler;
-use crate::host::{self, Backlog, Host};
+use mcp_std::Error;
+use mcp_std::serve::Peers;
+use mcp_std::serve::{self, Backlog, Handler, Host};
 
 /// Serves HTTP at `address` for ever; see [`HttpServer`]
 ///
@@ -139,7 +138,7 @@ impl<H: Handler> HttpServer<H> {
     /// Connections that are open
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.state.peers.len()
+        self.state.peers.count()
     }
 
     /// Serves until [shut down](Self::shutdown), which only who holds the loop can do: for ever
@@ -230,7 +229,7 @@ impl<H: Handler> HttpServer<H> {
                     // Whoever waits for the answers to other calls need not wait for this handler.
                     self.state.write();
                 }
-                host::handle(&mut self.state, &mut self.handler, &event);
+                serve::handle(&mut self.state, &mut self.handler, &event);
                 // However long that took: what is written next was not waiting meanwhile.
                 self.state.peers.tick();
                 if core::mem::take(&mut self.state.tools_changed) {

@@ -14,7 +14,7 @@ use mcp_proto::{CallError, CallKey, Change, Diagnostic, Progress, RawJson, RpcEr
 
 /// What a client does with what comes from the server, other than answers
 ///
-/// All methods run on the thread that is in a call of [`Client`](crate::Client)'s, and none of them may take long:
+/// All methods run on the thread that is in a call of the client's, and none of them may take long:
 /// nothing else moves while they run. A panic in one of them ends nothing else; one in [`request`](Self::request) is
 /// answered with an internal error.
 pub trait ClientHandler {
@@ -34,7 +34,7 @@ pub trait ClientHandler {
     /// against it: what does not fit is no answer, and the server is told that there is none.
     ///
     /// None leaves it open: a user takes their time, while calls, pings and time-outs should go on. It is to be answered
-    /// by [`Client::answer`](crate::Client::answer) or [`Client::refuse`](crate::Client::refuse), unless
+    /// by `Client::answer` or `Client::refuse`, unless
     /// [`input_gone`](Self::input_gone) comes first.
     fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         Some(match &*input.request {
@@ -88,8 +88,8 @@ pub trait ClientHandler {
         let _ = change;
     }
 
-    /// Takes note of a [subscription](crate::Client::subscribe) that has ended, otherwise than by
-    /// [`unsubscribe`](crate::Client::unsubscribe); without an error the server has ended it in good order
+    /// Takes note of a subscription that has ended, otherwise than by
+    /// `unsubscribe`; without an error the server has ended it in good order
     fn subscription_ended(&mut self, subscription: SubscriptionKey, error: Option<&CallError>) {
         let _ = (subscription, error);
     }
@@ -121,14 +121,14 @@ pub trait ClientHandler {
 
     /// Takes note of an entry of a list that was left out, since it cannot be read; `why` names the member
     ///
-    /// Only by those methods that read lists as types ([`Client::list_tools`](crate::Client::list_tools), …).
+    /// Only by those methods that read lists as types (`list_tools`, …).
     fn unreadable(&mut self, kind: Kind, entry: &RawJson, why: &str) {
         let _ = (kind, entry, why);
     }
 
     /// Takes note of an output schema that results are not held against, since it cannot be used; once for each
     ///
-    /// Only if there is a [validator](crate::Options::validator).
+    /// Only if there is a [validator](super::Options::validator).
     fn unusable_schema(&mut self, tool: &str, why: &SchemaError) {
         let _ = (tool, why);
     }

@@ -6,29 +6,30 @@ use alloc::format;
 use alloc::string::String;
 use core::borrow::Borrow;
 use core::fmt;
+use core::marker::PhantomData;
 use core::time::Duration;
 
+use crate::child::{Patience, Program};
+use crate::{Duplex, SharedCache};
 #[cfg(doc)]
 use mcp_proto::client::Asker;
 use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
-use mcp_std::child::{Patience, Program};
-use mcp_std::{Duplex, SharedCache};
 
-use crate::client::{Client, ClientHandler};
-use crate::connection::Connection;
-use crate::error::Error;
+use super::connection::Connection;
 #[cfg(feature = "http")]
-use crate::http::Exchanges;
-use crate::link::Link;
-use crate::memory::Caching;
-use crate::wire::Stream;
+use super::exchanges::Exchanges;
+use super::handler::ClientHandler;
+use super::link::Link;
+use super::memory::Caching;
+use super::wire::Stream;
+use crate::error::Error;
 
 /// A client that is about to connect: its configuration, and what is to be there from the first message on
 ///
 /// ```no_run
-/// use mcp_blocking::{Client, ClientHandler};
 /// use mcp_proto::{Diagnostic, client::Config};
 /// use mcp_std::child::{Program, Stderr};
+/// use mcp_std::client::{ClientHandler, Opened, Options};
 ///
 /// struct Log;
 ///
@@ -38,11 +39,12 @@ use crate::wire::Stream;
 ///     }
 /// }
 ///
+/// // An adapter's own `Client` stands where `Opened` does here.
 /// let program = Program::new("my-server").stderr(Stderr::Capture);
-/// let client = Client::options(Config::new("my-app", "1.0")).handler(Log).spawn(program)?;
-/// # Ok::<(), mcp_blocking::Error>(())
+/// let client: Opened = Options::new(Config::new("my-app", "1.0")).handler(Log).spawn(program)?;
+/// # Ok::<(), mcp_std::Error>(())
 /// ```
-pub struct Options {
+pub struct Options<C> {
     config: Config,
     handler: Box<dyn ClientHandler + Send>,
     patience: Patience,
@@ -50,13 +52,23 @@ pub struct Options {
     schemas: Option<OutputSchemas>,
     #[cfg(feature = "http")]
     heads: bool,
+    client: PhantomData<fn() -> C>,
 }
 
-impl Options {
+/// A connection that is ready, and who is at its other end: what an adapter makes its client of
+#[derive(Debug)]
+pub struct Opened {
+    /// Ready for calls
+    pub connection: Connection,
+    /// The server
+    pub peer: Peer,
+}
+
+impl<C: From<Opened>> Options<C> {
     /// No callbacks, the default patience with a server that is to end, and a cache of its own
     ///
     /// With the feature `validate`, structured results are checked as [`validator`](Self::validator) says, by
-    /// `mcp_blocking::validate::Schemas`.
+    /// `mcp_std::validate::Schemas`.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -65,11 +77,12 @@ impl Options {
             patience: Patience::default(),
             caching: Some(Caching::default()),
             #[cfg(feature = "validate")]
-            schemas: Some(OutputSchemas::new(mcp_std::validate::Schemas::new())),
+            schemas: Some(OutputSchemas::new(crate::validate::Schemas::new())),
             #[cfg(not(feature = "validate"))]
             schemas: None,
             #[cfg(feature = "http")]
             heads: false,
+            client: PhantomData,
         }
     }
 
@@ -131,8 +144,8 @@ impl Options {
 
     /// Checks structured results against the output schemas that the client has seen in lists of tools (TOOL-016)
     ///
-    /// It takes the place of `mcp_blocking::validate::Schemas`, which the feature `validate` puts there. A tool whose
-    /// schema was not seen ([`Client::list_tools`], [`Client::list`]), or cannot be used, is not checked.
+    /// It takes the place of `mcp_std::validate::Schemas`, which the feature `validate` puts there. A tool whose
+    /// schema was not seen (lists of a client that are read), or cannot be used, is not checked.
     #[must_use]
     pub fn validator(mut self, validator: impl SchemaValidator + 'static) -> Self {
         self.schemas = Some(OutputSchemas::new(validator));
@@ -146,20 +159,24 @@ impl Options {
         self
     }
 
-    /// Starts a server and waits until it is ready; see [`Client::spawn_with`]
+    /// Starts a server and waits until it is ready
+    ///
+    /// A server that exits when it is asked which revisions it speaks, as some old ones do, is started once more and
+    /// spoken to as such a one is.
     ///
     /// The hook of [`Program::before_spawn`] is asked again when the server has to be started a second time.
     ///
     /// # Errors
     ///
-    /// As [`Client::spawn_with`].
-    pub fn spawn(self, program: impl Borrow<Program>) -> Result<Client, Error> {
+    /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
+    /// server; nothing is left running then.
+    pub fn spawn(self, program: impl Borrow<Program>) -> Result<C, Error> {
         let Self { config, mut handler, patience, caching, schemas, .. } = self;
         let memory = (caching, schemas);
         let link = Link::spawn(program.borrow())?;
         let mut first = Connection::new(Box::new(Stream::new(config.clone(), link)), handler, patience);
         let error = match first.open() {
-            Ok(peer) => return Ok(ready(first, peer, memory)),
+            Ok(peer) => return Ok(ready(first, peer, memory).into()),
             Err(error) => error,
         };
         let Error::Closed(closed) = &error else { return Err(error) };
@@ -171,29 +188,30 @@ impl Options {
         let wire = Stream::new(config.verdict(Some(verdict)), link);
         let mut second = Connection::new(Box::new(wire), handler, patience);
         let peer = second.open()?;
-        Ok(ready(second, peer, memory))
+        Ok(ready(second, peer, memory).into())
     }
 
     /// Speaks over any byte stream, and waits until the server is ready
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`].
-    pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<Client, Error> {
+    /// [`Error::Closed`] and [`Error::Io`], as for [`spawn`](Self::spawn).
+    pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<C, Error> {
         let Self { config, handler, patience, caching, schemas, .. } = self;
         let wire = Stream::new(config, Link::Stream(Box::new(stream)));
         let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
-        Ok(ready(connection, peer, (caching, schemas)))
+        Ok(ready(connection, peer, (caching, schemas)).into())
     }
 
-    /// Speaks HTTP to the server at `url`, and waits until it is ready; see [`Client::connect_url`]
+    /// Speaks HTTP to the server at `url`, and waits until it is ready
     ///
     /// # Errors
     ///
-    /// As [`Client::connect_url`].
+    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
-    pub fn connect_url(self, url: &str) -> Result<Client, Error> {
+    pub fn connect_url(self, url: &str) -> Result<C, Error> {
         let http = mcp_proto::http::client::Config::new(url);
         self.connect_http(http.map_err(|why| Error::url(url, &why))?)
     }
@@ -202,28 +220,29 @@ impl Options {
     /// say than a URL, such as a token
     ///
     /// ```no_run
-    /// use mcp_blocking::Client;
+    /// use mcp_std::client::{Opened, Options};
     /// use mcp_proto::http::client::{Config, Credential};
     ///
     /// let token = std::env::var("TOKEN").unwrap();
     /// let http = Config::new("http://localhost:8080/mcp").unwrap().credential(Credential::bearer(&token).unwrap());
-    /// let client = Client::options(mcp_proto::client::Config::new("my-app", "1.0")).connect_http(http)?;
-    /// # Ok::<(), mcp_blocking::Error>(())
+    /// let client: Opened = Options::new(mcp_proto::client::Config::new("my-app", "1.0")).connect_http(http)?;
+    /// # Ok::<(), mcp_std::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`Client::connect_url`].
+    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
-    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> Result<Client, Error> {
-        let Self { config, handler, patience, caching, schemas, heads } = self;
+    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> Result<C, Error> {
+        let Self { config, handler, patience, caching, schemas, heads, .. } = self;
         if http.endpoint().origin().secure {
             return Err(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
         }
         let wire = Exchanges::new(config, http, heads);
         let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
-        Ok(ready(connection, peer, (caching, schemas)))
+        Ok(ready(connection, peer, (caching, schemas)).into())
     }
 }
 
@@ -232,14 +251,14 @@ impl Options {
 const NO_TLS: &str = "TLS is not spoken here: have a program on this machine that does speak it (stunnel, for instance) \
                       forward a local port, and connect to that with http";
 
-fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Client {
+fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Opened {
     let (caching, schemas) = memory;
     connection.memory.open(caching, connection.wire.engine().config(), &peer);
     connection.memory.schemas = schemas;
-    Client::new(connection, peer)
+    Opened { connection, peer }
 }
 
-impl fmt::Debug for Options {
+impl<C> fmt::Debug for Options<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("config", &self.config)

@@ -3,30 +3,35 @@
 use alloc::string::String;
 use core::time::Duration;
 
+use crate::SharedCache;
 use mcp_proto::Change;
 use mcp_proto::RawJson;
 use mcp_proto::client::{Asker, Config, Kind, Misfit, OutputSchemas, Peer, Question, Ticket};
-use mcp_std::SharedCache;
 
 /// Where results are kept, and by what they are known there
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Caching {
-    pub(crate) cache: SharedCache,
-    pub(crate) server: String,
-    pub(crate) principal: String,
-    pub(crate) legacy: Option<Duration>,
+pub struct Caching {
+    /// Where
+    pub cache: SharedCache,
+    /// By what name the server is known there
+    pub server: String,
+    /// On whose behalf the client acts
+    pub principal: String,
+    /// How long lists of legacy servers are kept; not at all without
+    pub legacy: Option<Duration>,
 }
 
 /// What a client remembers
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     cache: Option<(SharedCache, Asker)>,
-    pub(crate) schemas: Option<OutputSchemas>,
+    /// What results of tools are held against
+    pub schemas: Option<OutputSchemas>,
 }
 
 impl Memory {
     /// The server has introduced itself: from now on results of its can be kept
-    pub(crate) fn open(&mut self, caching: Option<Caching>, config: &Config, peer: &Peer) {
+    pub fn open(&mut self, caching: Option<Caching>, config: &Config, peer: &Peer) {
         self.cache = caching.map(|caching| {
             let Caching { cache, server, principal, legacy } = caching;
             let asker = Asker::new(config, peer, &server, &principal);
@@ -35,18 +40,20 @@ impl Memory {
     }
 
     /// What is kept for a question; otherwise leave to keep what comes
-    pub(crate) fn look(&self, question: Question) -> Result<RawJson, Option<Ticket>> {
+    pub fn look(&self, question: Question) -> Result<RawJson, Option<Ticket>> {
         let Some((cache, asker)) = &self.cache else { return Err(None) };
         cache.get(asker, &question).ok_or_else(|| Some(cache.ticket(asker, question)))
     }
 
-    pub(crate) fn keep(&self, ticket: Option<Ticket>, result: &RawJson) {
+    /// Keeps a result, if there is leave to
+    pub fn keep(&self, ticket: Option<Ticket>, result: &RawJson) {
         if let (Some((cache, _)), Some(ticket)) = (&self.cache, ticket) {
             cache.put(ticket, result);
         }
     }
 
-    pub(crate) fn notice(&mut self, change: &Change) {
+    /// Something has changed at the server
+    pub fn notice(&mut self, change: &Change) {
         if let Some((cache, asker)) = &self.cache {
             cache.notice(asker, change);
         }
@@ -55,26 +62,29 @@ impl Memory {
         }
     }
 
-    pub(crate) fn forget_list(&self, kind: Kind) {
+    /// Forgets one list
+    pub fn forget_list(&self, kind: Kind) {
         if let Some((cache, asker)) = &self.cache {
             cache.forget_list(asker, kind);
         }
     }
 
-    pub(crate) fn forget(&self) {
+    /// Forgets everything of this server
+    pub fn forget(&self) {
         if let Some((cache, asker)) = &self.cache {
             cache.forget(asker);
         }
     }
 
     /// Takes note of the whole of a list
-    pub(crate) fn learn(&mut self, kind: Kind, entries: &[RawJson]) {
+    pub fn learn(&mut self, kind: Kind, entries: &[RawJson]) {
         if let (Some(schemas), Kind::Tool) = (&mut self.schemas, kind) {
             schemas.learn(entries);
         }
     }
 
-    pub(crate) fn check(&mut self, tool: &str, result: &RawJson) -> Result<(), Misfit> {
+    /// Holds the structured result of a tool against its schema, as far as that is known
+    pub fn check(&mut self, tool: &str, result: &RawJson) -> Result<(), Misfit> {
         self.schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
     }
 }

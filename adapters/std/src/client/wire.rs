@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::io;
 use std::process::ExitStatus;
 
+use crate::child::{Ended, Patience};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 #[cfg(feature = "http")]
@@ -14,14 +15,14 @@ use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
 use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::pipe::{self, Pipe};
-use mcp_std::child::{Ended, Patience};
 
+use super::link::Link;
 use crate::drive::{Drive, Opening};
 use crate::error::Error;
-use crate::link::Link;
 
 /// What a connection needs to know of the way to its server
-pub(crate) trait Wire: Debug {
+pub trait Wire: Debug {
+    /// The engine
     fn engine(&mut self) -> &mut Engine;
 
     /// The time as of the last look at the clock; cheap
@@ -86,23 +87,28 @@ pub(crate) trait Wire: Debug {
 
 /// What is known of a server whose connection is over
 #[derive(Debug, Default)]
-pub(crate) struct Obituary {
-    pub(crate) program: Option<String>,
-    pub(crate) url: Option<String>,
-    pub(crate) ended: Option<ExitStatus>,
-    pub(crate) last_words: String,
+pub struct Obituary {
+    /// The program that was started
+    pub program: Option<String>,
+    /// Where the server is
+    pub url: Option<String>,
+    /// How the process ended
+    pub ended: Option<ExitStatus>,
+    /// What it wrote to stderr last
+    pub last_words: String,
 }
 
 /// A byte stream to a server
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     pipe: pipe::Client,
     drive: Drive,
     link: Link,
 }
 
 impl Stream {
-    pub(crate) fn new(config: Config, link: Link) -> Self {
+    /// A connection that has not begun to speak
+    pub fn new(config: Config, link: Link) -> Self {
         let mut drive = Drive::new();
         drive.opening = Some(Opening::default());
         let pipe = pipe::Client::new(Arc::new(config), drive.tick());

@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use crate::catch;
+use crate::child::{Ended, Patience};
 use mcp_proto::client::{Engine, Event, Input, Peer, Request, SubscriptionKey, Verdict};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
-use mcp_std::catch;
-use mcp_std::child::{Ended, Patience};
 
-use crate::client::ClientHandler;
+use super::handler::ClientHandler;
+use super::memory::Memory;
+use super::wire::Wire;
 use crate::error::{Closed, Error};
-use crate::memory::Memory;
-use crate::wire::Wire;
 
 /// The outcome of a call, and whether the server needed something first
 type Outcome = (Result<RawJson, CallError>, bool);
@@ -24,13 +24,16 @@ type Outcome = (Result<RawJson, CallError>, bool);
 type Acknowledged = Result<SubscriptionFilter, Option<CallError>>;
 
 /// Who is told of the progress of one call
-pub(crate) type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
+pub type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
 
 /// A client, ready or not
-pub(crate) struct Connection {
-    pub(crate) wire: Box<dyn Wire + Send>,
-    pub(crate) handler: Box<dyn ClientHandler + Send>,
-    pub(crate) memory: Memory,
+pub struct Connection {
+    /// The way to the server
+    pub wire: Box<dyn Wire + Send>,
+    /// Who hears of what comes from the server
+    pub handler: Box<dyn ClientHandler + Send>,
+    /// What is kept of what the server has said
+    pub memory: Memory,
     patience: Patience,
     /// Calls whose outcome nobody has taken yet, with it once it is there
     calls: Vec<(CallKey, Option<Outcome>)>,
@@ -39,19 +42,21 @@ pub(crate) struct Connection {
     /// Told once, when the connection is ready
     peer: Option<Peer>,
     was_ready: bool,
-    pub(crate) verdict: Option<Verdict>,
+    /// What was found out about the server's era
+    pub verdict: Option<Verdict>,
     fault: Option<Fault>,
     /// All that is known about the end, once somebody has asked
     closed: Option<Box<Closed>>,
     noise: Option<String>,
     any_message: bool,
     /// Events so far
-    pub(crate) seen: u64,
+    pub seen: u64,
     finished: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(
+    /// A connection that has not begun to speak
+    pub fn new(
         wire: Box<dyn Wire + Send>,
         handler: Box<dyn ClientHandler + Send>,
         patience: Patience,
@@ -76,7 +81,7 @@ impl Connection {
     }
 
     /// Waits until calls can be made
-    pub(crate) fn open(&mut self) -> Result<Peer, Error> {
+    pub fn open(&mut self) -> Result<Peer, Error> {
         loop {
             if let Some(peer) = self.peer.take() {
                 return Ok(peer);
@@ -86,21 +91,22 @@ impl Connection {
         }
     }
 
-    pub(crate) fn take_handler(&mut self) -> Box<dyn ClientHandler + Send> {
+    /// Takes the handler out, for another connection
+    pub fn take_handler(&mut self) -> Box<dyn ClientHandler + Send> {
         core::mem::replace(&mut self.handler, Box::new(()))
     }
 
     // ---- the loop --------------------------------------------------------------------------------------------
 
     /// Writes, waits for something to happen, at most until `until`, and handles it
-    pub(crate) fn turn(&mut self, until: Option<Instant>, watch: &mut Watch<'_>) {
+    pub fn turn(&mut self, until: Option<Instant>, watch: &mut Watch<'_>) {
         self.flush();
         self.wire.wait(until);
         self.settle(watch);
     }
 
     /// Writes what there is as far as it goes now; whether anything went
-    pub(crate) fn flush(&mut self) -> bool {
+    pub fn flush(&mut self) -> bool {
         self.show_tap();
         self.wire.write()
     }
@@ -256,7 +262,7 @@ impl Connection {
     // ---- calls -----------------------------------------------------------------------------------------------
 
     /// Tells the engine something that has no outcome, and writes what comes of it
-    pub(crate) fn command(
+    pub fn command(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
     ) -> Result<(), Error> {
@@ -268,7 +274,7 @@ impl Connection {
     }
 
     /// Begins a call, with what `command` tells the engine
-    pub(crate) fn start(
+    pub fn start(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
     ) -> Result<CallKey, Error> {
@@ -305,7 +311,7 @@ impl Connection {
     }
 
     /// Waits for the outcome of a call, at most until `until`; its result, and whether the server needed something first
-    pub(crate) fn outcome(
+    pub fn outcome(
         &mut self,
         call: CallKey,
         until: Option<Instant>,
@@ -333,7 +339,7 @@ impl Connection {
     }
 
     /// Begins a subscription, and waits for what the server honours of it
-    pub(crate) fn subscribe(
+    pub fn subscribe(
         &mut self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
@@ -356,7 +362,7 @@ impl Connection {
     }
 
     /// Forgets a call; false when it is not known
-    pub(crate) fn forget(&mut self, call: CallKey) -> bool {
+    pub fn forget(&mut self, call: CallKey) -> bool {
         let before = self.calls.len();
         self.calls.retain(|(other, _)| *other != call);
         self.calls.len() < before
@@ -364,7 +370,8 @@ impl Connection {
 
     // ---- the end ---------------------------------------------------------------------------------------------
 
-    pub(crate) fn check_open(&mut self) -> Result<(), Error> {
+    /// Whether it goes on; otherwise all that is known about the end
+    pub fn check_open(&mut self) -> Result<(), Error> {
         if self.fault.is_none() { Ok(()) } else { Err(self.gone()) }
     }
 
@@ -396,7 +403,7 @@ impl Connection {
     }
 
     /// Sends what is left, as far as the server takes it soon, and ends the server
-    pub(crate) fn finish(&mut self) -> Result<Option<Ended>, Error> {
+    pub fn finish(&mut self) -> Result<Option<Ended>, Error> {
         if core::mem::replace(&mut self.finished, true) {
             return Ok(None);
         }

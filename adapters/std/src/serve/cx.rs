@@ -16,8 +16,8 @@ use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Pee
 use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use serde::Serialize;
 
-use crate::handler::Failure;
-use crate::host::Host;
+use super::handler::Failure;
+use super::host::Host;
 
 /// One call, in the hands of its handler
 ///
@@ -27,7 +27,7 @@ use crate::host::Host;
 /// their error on with `?`:
 ///
 /// ```
-/// # use mcp_blocking::{Answered, Cx};
+/// # use mcp_std::serve::{Answered, Cx};
 /// # use mcp_proto::{Progress, RpcError, model::CallToolResult};
 /// fn count(cx: &mut Cx<'_>, to: u32) -> Result<Answered, RpcError> {
 ///     for n in 1..=to {
@@ -57,7 +57,8 @@ pub struct Cx<'a> {
 pub struct Answered(CallId);
 
 impl Answered {
-    pub(crate) fn is_for(&self, call: &Call) -> bool {
+    /// Whether it is `call` that was answered
+    pub fn is_for(&self, call: &Call) -> bool {
         self.0 == call.id()
     }
 }
@@ -70,7 +71,8 @@ enum Over {
 }
 
 impl<'a> Cx<'a> {
-    pub(crate) const fn new(host: &'a mut dyn Host, call: &'a Call) -> Self {
+    /// A call in the hands of its handler
+    pub const fn new(host: &'a mut dyn Host, call: &'a Call) -> Self {
         Self { host, call, over: None, failure: None, asking: Asking::new(), next_look: Instant::ZERO }
     }
 
@@ -81,7 +83,7 @@ impl<'a> Cx<'a> {
     /// # Errors
     ///
     /// An internal error when `result` cannot be written (the handler gets the details in
-    /// [`failed`](crate::Handler::failed)), or when the call was answered before. Pass it on. A call that was cancelled
+    /// [`failed`](super::Handler::failed)), or when the call was answered before. Pass it on. A call that was cancelled
     /// takes any answer, and sends none.
     pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
         self.unasked()?;
@@ -160,7 +162,8 @@ impl<'a> Cx<'a> {
     /// from others of this call. Declining is an answer too ([`ElicitAction`](mcp_proto::model::ElicitAction)).
     ///
     /// ```
-    /// # use mcp_blocking::{Cx, NoAnswer};
+    /// # use mcp_std::serve::Cx;
+    /// # use mcp_proto::server::NoAnswer;
     /// # use mcp_proto::RpcError;
     /// # use mcp_proto::model::{ElicitSchema, StringSchema};
     /// fn greet(cx: &mut Cx<'_>) -> Result<String, RpcError> {
@@ -187,7 +190,8 @@ impl<'a> Cx<'a> {
     /// ([`ElicitSchema::of`](mcp_proto::model::ElicitSchema)); otherwise as [`elicit`](Self::elicit)
     ///
     /// ```
-    /// # use mcp_blocking::{Cx, NoAnswer};
+    /// # use mcp_std::serve::Cx;
+    /// # use mcp_proto::server::NoAnswer;
     /// use mcp_proto::model::Elicited;
     /// # use mcp_proto::router::schema::schemars::{self, JsonSchema};
     /// #[derive(serde::Deserialize, JsonSchema)]
@@ -281,7 +285,7 @@ impl<'a> Cx<'a> {
 
     /// Tells everybody who wants to know that something has changed; how many that are
     ///
-    /// What a [`Router`](crate::Router) lists, it tells of itself.
+    /// What a router lists, it tells of itself.
     pub fn publish(&mut self, change: &Change) -> usize {
         self.host.publish(change)
     }
@@ -332,20 +336,22 @@ impl<'a> Cx<'a> {
     }
 
     /// Remembers what the author of the handler should know, and the client is not told
-    pub(crate) fn note(&mut self, failure: Failure) {
+    pub fn note(&mut self, failure: Failure) {
         self.failure = Some(failure);
     }
 
-    pub(crate) const fn take_failure(&mut self) -> Option<Failure> {
+    /// What the author of the handler should know, once
+    pub const fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
 
     /// Whether something has to be asked first, whatever the handler returns
-    pub(crate) fn is_asking(&self) -> bool {
+    pub fn is_asking(&self) -> bool {
         !self.asking.is_empty() && self.over.is_none()
     }
 
-    pub(crate) fn take_asking(&mut self) -> Option<Asking> {
+    /// What is to be asked before the call can be answered, once
+    pub fn take_asking(&mut self) -> Option<Asking> {
         self.is_asking().then(|| core::mem::take(&mut self.asking))
     }
 

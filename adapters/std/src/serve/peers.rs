@@ -6,15 +6,15 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
+use crate::{Clock, Duplex, Interest, Listener, Poll, Ready, Socket, Source, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::server::{Connection, ExchangeId, Server};
-use mcp_std::{Clock, Duplex, Interest, Listener, Poll, Ready, Socket, Source, is_exhausted};
 
 /// Who listens, and who is connected
 #[derive(Debug)]
-pub(super) struct Peers {
+pub struct Peers {
     listener: Option<Listener>,
     peers: Vec<Peer>,
     /// Those before this one have had their turn since the last wait
@@ -23,10 +23,12 @@ pub(super) struct Peers {
     moved: Vec<usize>,
     /// Some of them may be over
     over: bool,
-    pub(super) max: usize,
-    pub(super) limits: Limits,
+    /// Connections that may be open at a time
+    pub max: usize,
+    /// The bounds of connections
+    pub limits: Limits,
     /// Heads of requests and responses are kept
-    pub(super) heads: bool,
+    pub heads: bool,
     /// When connections are accepted again
     accepts_at: Option<Instant>,
     poll: Poll,
@@ -61,7 +63,8 @@ struct Peer {
 }
 
 impl Peers {
-    pub(super) fn new(listener: Listener) -> Self {
+    /// Nobody is connected yet
+    pub fn new(listener: Listener) -> Self {
         let clock = Clock::start();
         let mut limits = Limits::default();
         // How long a message may be is for the server to say, which says so in the answer.
@@ -83,35 +86,39 @@ impl Peers {
         }
     }
 
-    pub(super) const fn now(&self) -> Instant {
+    /// The time as of the last look at the clock; cheap
+    pub const fn now(&self) -> Instant {
         self.now
     }
 
-    pub(super) fn tick(&mut self) -> Instant {
+    /// Looks at the clock
+    pub fn tick(&mut self) -> Instant {
         self.now = self.clock.now();
         self.now
     }
 
-    pub(super) fn anchor(&self) -> mcp_proto::Anchor {
+    /// What time of day the clock's instants are
+    pub fn anchor(&self) -> mcp_proto::Anchor {
         self.clock.anchor()
     }
 
     /// Where connections are accepted; fails when they are not, or no more
-    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.as_ref().map_or_else(|| Err(ErrorKind::NotConnected.into()), Listener::address)
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Connections that are open
+    pub fn count(&self) -> usize {
         self.peers.len()
     }
 
     /// Whether nobody is connected and nobody can be any more
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.listener.is_none() && self.peers.is_empty()
     }
 
     /// Accepts nobody any more, and lets everybody go who has had his answer
-    pub(super) fn close(&mut self, server: &mut Server) {
+    pub fn close(&mut self, server: &mut Server) {
         self.listener = None;
         for peer in &mut self.peers {
             peer.connection.close(self.now);
@@ -121,7 +128,7 @@ impl Peers {
     }
 
     /// Ends all connections, whatever is under way
-    pub(super) fn abandon(&mut self, server: &mut Server) {
+    pub fn abandon(&mut self, server: &mut Server) {
         self.listener = None;
         for mut peer in self.peers.drain(..) {
             peer.connection.abandon(self.now, server);
@@ -129,7 +136,8 @@ impl Peers {
         self.moved.clear();
     }
 
-    pub(super) fn poll_head(&mut self) -> Option<HeadRecord> {
+    /// The next head of a request or response, if they are kept
+    pub fn poll_head(&mut self) -> Option<HeadRecord> {
         if !self.heads {
             return None;
         }
@@ -137,7 +145,7 @@ impl Peers {
     }
 
     /// Moves what the server has to say on one exchange, or wants to hear, to its connection
-    pub(super) fn drive(&mut self, server: &mut Server, exchange: ExchangeId) {
+    pub fn drive(&mut self, server: &mut Server, exchange: ExchangeId) {
         let has_it = |peer: &Peer| peer.connection.exchange() == Some(exchange);
         // Most likely it is that of whoever had his turn just now.
         let last = self.turn.saturating_sub(1);
@@ -152,7 +160,7 @@ impl Peers {
     }
 
     /// Writes what there is as far as it goes now; whether anything went
-    pub(super) fn write(&mut self, server: &mut Server) -> bool {
+    pub fn write(&mut self, server: &mut Server) -> bool {
         let mut moved = false;
         loop {
             while let Some(exchange) = server.poll_ready(self.now) {
@@ -181,12 +189,7 @@ impl Peers {
 
     /// Waits until something can be read (if `reads`), written or accepted, or until `until`; then each has its
     /// [turn](Self::next), and deadlines of the server pass
-    pub(super) fn wait(
-        &mut self,
-        server: &mut Server,
-        reads: bool,
-        until: Option<Instant>,
-    ) -> io::Result<()> {
+    pub fn wait(&mut self, server: &mut Server, reads: bool, until: Option<Instant>) -> io::Result<()> {
         let room_at = self.room_at();
         let accepts_at = self.listener.as_ref().and_then(|_| self.accepts_at.or(room_at));
         let own = self.peers.iter().filter_map(|peer| peer.connection.poll_timeout()).min();
@@ -226,7 +229,7 @@ impl Peers {
 
     /// Gives the next one its turn for whom the last wait found something: reads what is there (if `reads`), and lets its
     /// deadline pass; false when all have had theirs
-    pub(super) fn next(&mut self, server: &mut Server, reads: bool) -> bool {
+    pub fn next(&mut self, server: &mut Server, reads: bool) -> bool {
         while let Some(peer) = self.peers.get_mut(self.turn) {
             self.turn += 1;
             let found = core::mem::take(&mut peer.found);

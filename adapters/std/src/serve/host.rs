@@ -4,15 +4,16 @@ use alloc::collections::VecDeque;
 use core::fmt::Debug;
 use core::time::Duration;
 
+use crate::catch;
 use mcp_proto::server::{Call, Engine, Event};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError};
-use mcp_std::catch;
 
-use crate::cx::Cx;
-use crate::handler::{Failure, Handler};
+use super::cx::Cx;
+use super::handler::{Failure, Handler};
 
 /// Everything but the handler: what a [`Cx`] needs
-pub(crate) trait Host: Debug {
+pub trait Host: Debug {
+    /// The engine
     fn engine(&mut self) -> &mut Engine;
 
     /// The time as of the last look at the clock; cheap
@@ -47,7 +48,7 @@ pub(crate) trait Host: Debug {
 }
 
 /// Has a handler see an event; calls are answered
-pub(crate) fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
+pub fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
     // A panic ends what panicked and nothing else; the panic hook has said it.
     let _ = match event {
         Event::Call(call) => return run(host, handler, call),
@@ -87,13 +88,14 @@ fn run<H: Handler>(host: &mut dyn Host, handler: &mut H, call: &Call) {
 
 /// What happened while a handler ran, for after it
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     events: VecDeque<Event>,
     bytes: usize,
 }
 
 impl Backlog {
-    pub(crate) fn push(&mut self, event: Event) {
+    /// Keeps an event; the end of a call takes the call out instead
+    pub fn push(&mut self, event: Event) {
         if let Event::Cancelled { call, .. } = &event {
             self.events.retain(|other| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
             self.bytes = self.events.iter().map(cost).sum();
@@ -103,14 +105,15 @@ impl Backlog {
         self.events.push_back(event);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Event> {
+    /// The event that has waited longest
+    pub fn pop(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         self.bytes = self.bytes.saturating_sub(cost(&event));
         Some(event)
     }
 
     /// Whether so much waits that no more is taken in
-    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+    pub fn is_full(&self, limits: &Limits) -> bool {
         self.events.len() >= limits.max_waiting || self.bytes >= limits.max_waiting_bytes
     }
 }
