@@ -43,6 +43,7 @@ pub mod drive;
 mod duplex;
 pub mod entropy;
 mod error;
+pub mod inbox;
 mod memory;
 #[cfg(unix)]
 mod net;
