@@ -1,7 +1,10 @@
 //! The one interface that a loop needs from a byte stream
 
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 
 /// A pair of byte directions that one thread can drive at once
 ///
@@ -75,18 +78,40 @@ pub trait Duplex {
 
     /// Waits until a wanted direction can move, or `timeout` has passed (`None`: no limit)
     ///
-    /// May return early with nothing ready (a signal arrived), and may call a direction ready that turns out
+    /// May return early with nothing ready (a signal arrived, or somebody used a [waker](Self::waker)), and may call a direction ready that turns out
     /// not to be: callers loop. A direction that ended or failed is ready, so that `read` or `write` can say
     /// so; stop asking for it after that. Data that a peer left behind when it hung up is readable first.
     ///
     /// When only reading is wanted and there is no timeout, an implementation on a blocking handle may return
-    /// at once and let `read` do the waiting: one system call less.
+    /// at once and let `read` do the waiting: one system call less. It does not while somebody holds a waker.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when nothing is wanted and there is no timeout, as that would never return; otherwise
-    /// what the operating system says.
+    /// `InvalidInput` when nothing is wanted, there is no timeout, and nobody ever asked for a waker, as that would
+    /// never return; otherwise what the operating system says.
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready>;
+
+    /// What ends a [`wait`](Self::wait) early, from any thread: the one under way, or else the next one
+    ///
+    /// However often it is woken between two waits, one wait ends early. What was written to memory before the wake is
+    /// there to be seen after that wait. All wakers of a stream are clones of one; they may outlive it. What they take
+    /// (on Unix a descriptor, and a place in every wait from then on) is taken when the first one is asked for.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says, which may have no descriptor left. `Unsupported` where a wait cannot be ended,
+    /// which is what streams say that do not say otherwise.
+    fn waker(&mut self) -> io::Result<Waker> {
+        Err(io::Error::new(ErrorKind::Unsupported, "a wait for this stream cannot be ended from elsewhere"))
+    }
+
+    /// What to watch instead of calling [`wait`](Self::wait), for a loop that waits for other things besides
+    ///
+    /// Streams that are not made of descriptors have none.
+    #[cfg(unix)]
+    fn descriptors(&self) -> Descriptors<'_> {
+        Descriptors::default()
+    }
 
     /// Which directions the peer has given up, as far as that shows without reading or writing; never waits
     ///
@@ -141,8 +166,8 @@ impl Interest {
     pub const BOTH: Self = Self { read: true, write: true };
 
     /// Refuses a wait that could never end
-    pub(crate) fn check(self, timeout: Option<Duration>) -> io::Result<()> {
-        if self.read || self.write || timeout.is_some() {
+    pub(crate) fn check(self, timeout: Option<Duration>, wakeable: impl FnOnce() -> bool) -> io::Result<()> {
+        if self.read || self.write || timeout.is_some() || wakeable() {
             Ok(())
         } else {
             Err(io::Error::new(ErrorKind::InvalidInput, "waiting for nothing, without a timeout"))
@@ -165,6 +190,23 @@ impl Ready {
     pub fn is_empty(self) -> bool {
         !self.readable && !self.writable
     }
+}
+
+/// The descriptors that a stream is made of, for a reactor
+///
+/// They may be one and the same. They are what they are until [`shutdown_write`](Duplex::shutdown_write) or
+/// [`wait`](Duplex::wait) is called, either of which may close one: whoever watches duplicates has to drop those too, or
+/// the peer does not see the end. `epoll` refuses what is always ready, such as regular files, with `PermissionDenied`.
+#[cfg(unix)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Descriptors<'stream> {
+    /// Readable when [`read`](Duplex::read) has something to say
+    pub read: Option<BorrowedFd<'stream>>,
+    /// Writable when [`write`](Duplex::write) has something to say; none once our direction was ended
+    pub write: Option<BorrowedFd<'stream>>,
+    /// Readable when the stream has something to do for itself, such as to take in what a server process writes to its
+    /// stderr: [`wait`](Duplex::wait) for nothing with a timeout of zero does it
+    pub aside: Option<BorrowedFd<'stream>>,
 }
 
 /// Which directions of a stream the peer has given up
@@ -213,6 +255,13 @@ macro_rules! forward {
             }
             fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
                 (**self).wait(interest, timeout)
+            }
+            fn waker(&mut self) -> io::Result<Waker> {
+                (**self).waker()
+            }
+            #[cfg(unix)]
+            fn descriptors(&self) -> Descriptors<'_> {
+                (**self).descriptors()
             }
             fn hung_up(&mut self) -> io::Result<HungUp> {
                 (**self).hung_up()

@@ -34,6 +34,8 @@
 
 extern crate alloc;
 
+#[cfg(unix)]
+mod alarm;
 mod cache;
 mod catch;
 pub mod child;
@@ -72,6 +74,8 @@ mod validate_steps;
 pub use cache::SharedCache;
 pub use catch::{Panic, catch};
 pub use clock::Clock;
+#[cfg(unix)]
+pub use duplex::Descriptors;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
 pub use error::{BadResult, Closed, Error};
 pub use memory::{MemoryEnd, memory_pair};

@@ -2,6 +2,8 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -53,6 +55,10 @@ impl Duplex for MemoryEnd {
         self.link.wait_ready(self.inbound, interest, timeout)
     }
 
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(Link::waker(&self.link, self.inbound))
+    }
+
     fn hung_up(&mut self) -> io::Result<HungUp> {
         Ok(self.link.hung_up(self.inbound))
     }
@@ -90,6 +96,26 @@ pub(crate) struct Lane {
     failure: Option<io::Error>,
     /// Nothing will happen to this lane any more: the thread that served it is gone
     pub(crate) settled: bool,
+    /// There are wakers for the side that reads it
+    wakeable: bool,
+    /// One of them was used, and no wait has ended since
+    woken: bool,
+}
+
+/// Ends a wait of the side that reads lane `inbound`
+struct Alarm {
+    link: Arc<Link>,
+    inbound: usize,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.link.change(self.inbound, |lane| lane.woken = true);
+    }
 }
 
 impl Link {
@@ -145,16 +171,23 @@ impl Link {
         interest: Interest,
         timeout: Option<Duration>,
     ) -> io::Result<Ready> {
-        interest.check(timeout)?;
+        interest.check(timeout, || self.lock()[inbound].wakeable)?;
         let ready = self.wait_until(timeout, |lanes| {
+            let woken = core::mem::take(&mut lanes[inbound].woken);
             let (from, to) = (&lanes[inbound], &lanes[1 - inbound]);
             let ready = Ready {
                 readable: interest.read && (!from.bytes.is_empty() || from.ended),
                 writable: interest.write && (to.bytes.len() < self.capacity || to.ended || to.abandoned),
             };
-            (!ready.is_empty()).then_some(ready)
+            (woken || !ready.is_empty()).then_some(ready)
         });
         Ok(ready.unwrap_or_default())
+    }
+
+    /// What ends a wait of the side that reads lane `inbound`
+    pub(crate) fn waker(this: &Arc<Self>, inbound: usize) -> Waker {
+        this.lock()[inbound].wakeable = true;
+        Waker::from(Arc::new(Alarm { link: Arc::clone(this), inbound }))
     }
 
     /// Which directions the other side has given up, reading lane `inbound` and writing the other

@@ -1,15 +1,16 @@
 //! Waiting for handles with `poll(2)`
 //!
-//! `poll`, because `epoll` refuses regular files (`server < requests > answers` must work) and three handles
+//! `poll`, because `epoll` refuses regular files (`server < requests > answers` must work) and a few handles
 //! need nothing better.
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::alarm::Bell;
 use crate::duplex::HungUp;
 
 /// The handles of one wait; `None` means "not wanted", and then nothing about that handle can wake the wait
@@ -21,6 +22,8 @@ pub(crate) struct Handles<'fd> {
     pub(crate) write: Option<BorrowedFd<'fd>>,
     /// A second one for reading (a child's stderr)
     pub(crate) aside: Option<BorrowedFd<'fd>>,
+    /// Ends the wait when it is rung
+    pub(crate) bell: Option<&'fd Bell>,
 }
 
 /// Which of them are ready; errors and hang-ups count as ready, so that the next call on the handle reports
@@ -30,23 +33,31 @@ pub(crate) struct Found {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) aside: bool,
+    /// The bell was rung; it is silent again
+    pub(crate) woken: bool,
 }
 
 impl Handles<'_> {
-    /// Waits until one is ready, `timeout` has passed (`None`: no limit) or a signal arrived
+    /// Waits until one is ready or the bell is rung, `timeout` has passed (`None`: no limit) or a signal arrived
     ///
     /// Very long timeouts end early, after [`LONGEST`].
     pub(crate) fn wait(self, timeout: Option<Duration>) -> io::Result<Found> {
-        let wanted = [(self.read, PollFlags::IN), (self.write, PollFlags::OUT), (self.aside, PollFlags::IN)];
+        let bell = self.bell.map(Bell::as_fd);
+        let wanted = [
+            (self.read, PollFlags::IN),
+            (self.write, PollFlags::OUT),
+            (self.aside, PollFlags::IN),
+            (bell, PollFlags::IN),
+        ];
         let timeout = timeout.map(|timeout| timeout.min(LONGEST));
-        let Some(some) = self.read.or(self.write).or(self.aside) else {
+        let Some(some) = self.read.or(self.write).or(self.aside).or(bell) else {
             std::thread::sleep(timeout.unwrap_or(LONGEST));
             return Ok(Found::default());
         };
 
         // An entry without wanted events would still wake for a hang-up, so the entries in use are moved to
         // the front and the rest is cut off. No allocation on this path.
-        let mut entries = [some, some, some].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::empty()));
+        let mut entries = [some; 4].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::empty()));
         let mut len = 0;
         for (fd, flags) in wanted {
             if let Some(fd) = fd {
@@ -62,11 +73,16 @@ impl Handles<'_> {
         }
         let mut answers = entries[..len].iter().map(|entry| !entry.revents().is_empty());
         let mut answer = |wanted: bool| wanted && answers.next().unwrap_or_default();
-        Ok(Found {
+        let found = Found {
             read: answer(self.read.is_some()),
             write: answer(self.write.is_some()),
             aside: answer(self.aside.is_some()),
-        })
+            woken: answer(bell.is_some()),
+        };
+        if let (Some(bell), true) = (self.bell, found.woken) {
+            bell.silence();
+        }
+        Ok(found)
     }
 }
 

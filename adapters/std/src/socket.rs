@@ -1,9 +1,12 @@
 //! Sockets as streams
 
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 
+#[cfg(unix)]
+use crate::duplex::Descriptors;
 use crate::duplex::{Duplex, HungUp, Interest, Ready};
 
 #[cfg(unix)]
@@ -63,6 +66,15 @@ impl Duplex for Socket {
         self.0.wait(interest, timeout)
     }
 
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.0.waker()
+    }
+
+    #[cfg(unix)]
+    fn descriptors(&self) -> Descriptors<'_> {
+        self.0.descriptors()
+    }
+
     fn hung_up(&mut self) -> io::Result<HungUp> {
         self.0.hung_up()
     }
@@ -83,21 +95,28 @@ mod polled {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::alarm::Alarm;
     use crate::duplex::uninterrupted;
     use crate::readiness::{Handles, hung_up};
 
     #[derive(Debug)]
-    pub(super) enum Stream {
+    pub(super) struct Stream {
+        handle: Handle,
+        alarm: Alarm,
+    }
+
+    #[derive(Debug)]
+    enum Handle {
         Tcp(TcpStream),
         Unix(UnixStream),
     }
 
     /// Calls the same method on whichever stream it is
     macro_rules! on {
-        ($self:ident, $stream:ident => $call:expr) => {
-            match $self {
-                Stream::Tcp($stream) => $call,
-                Stream::Unix($stream) => $call,
+        ($handle:expr, $stream:ident => $call:expr) => {
+            match $handle {
+                Handle::Tcp($stream) => $call,
+                Handle::Unix($stream) => $call,
             }
         };
     }
@@ -105,46 +124,57 @@ mod polled {
     impl Stream {
         pub(super) fn tcp(stream: TcpStream) -> io::Result<Self> {
             stream.set_nonblocking(true)?;
-            Ok(Self::Tcp(stream))
+            Ok(Self { handle: Handle::Tcp(stream), alarm: Alarm::default() })
         }
 
         pub(super) fn unix(stream: UnixStream) -> io::Result<Self> {
             stream.set_nonblocking(true)?;
-            Ok(Self::Unix(stream))
+            Ok(Self { handle: Handle::Unix(stream), alarm: Alarm::default() })
         }
 
         pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-            on!(self, stream => stream.as_fd())
+            on!(&self.handle, stream => stream.as_fd())
         }
     }
 
     impl Duplex for Stream {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-            uninterrupted(|| on!(self, stream => stream.read(buf)))
+            uninterrupted(|| on!(&mut self.handle, stream => stream.read(buf)))
         }
 
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            uninterrupted(|| on!(self, stream => stream.write(bytes)))
+            uninterrupted(|| on!(&mut self.handle, stream => stream.write(bytes)))
         }
 
         fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
             match parts {
                 // One part is sent with less ado.
                 [part] => self.write(part),
-                parts => uninterrupted(|| on!(self, stream => stream.write_vectored(parts))),
+                parts => uninterrupted(|| on!(&mut self.handle, stream => stream.write_vectored(parts))),
             }
         }
 
         fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-            interest.check(timeout)?;
+            let bell = self.alarm.bell();
+            interest.check(timeout, || bell.is_some())?;
             let fd = self.as_fd();
             let handles = Handles {
                 read: interest.read.then_some(fd),
                 write: interest.write.then_some(fd),
                 aside: None,
+                bell,
             };
             let found = handles.wait(timeout)?;
             Ok(Ready { readable: found.read, writable: found.write })
+        }
+
+        fn waker(&mut self) -> io::Result<Waker> {
+            self.alarm.waker()
+        }
+
+        fn descriptors(&self) -> Descriptors<'_> {
+            let fd = Some(self.as_fd());
+            Descriptors { read: fd, write: fd, aside: None }
         }
 
         fn hung_up(&mut self) -> io::Result<HungUp> {
@@ -153,7 +183,7 @@ mod polled {
         }
 
         fn shutdown_write(&mut self) -> io::Result<()> {
-            match on!(self, stream => stream.shutdown(Shutdown::Write)) {
+            match on!(&self.handle, stream => stream.shutdown(Shutdown::Write)) {
                 // The peer was faster.
                 Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
                 outcome => outcome,
@@ -209,6 +239,10 @@ mod threads {
 
         fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
             self.0.wait(interest, timeout)
+        }
+
+        fn waker(&mut self) -> io::Result<Waker> {
+            self.0.waker()
         }
 
         fn hung_up(&mut self) -> io::Result<HungUp> {

@@ -12,17 +12,19 @@
 //! | anything else, or `/proc` is not there | after `poll` said so, at most [`CHUNK`] bytes |
 //!
 //! Reading needs no such care: a blocking read after `poll`, or a blocking read alone when nothing else is
-//! wanted.
+//! wanted. Who wants to read first and wait then ([`Stdio::never_block`]) gets the same ways of reading.
 
+use core::task::Waker;
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FileType, OFlags};
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 
-use crate::duplex::{Duplex, HungUp, Interest, Ready, uninterrupted};
+use crate::alarm::Alarm;
+use crate::duplex::{Descriptors, Duplex, HungUp, Interest, Ready, uninterrupted};
 use crate::readiness::{Handles, hung_up};
 use crate::stdout_guard::{StdinGuard, StdoutGuard, guard_stdout};
 
@@ -34,12 +36,12 @@ use crate::stdout_guard::{StdinGuard, StdoutGuard, guard_stdout};
 #[derive(Debug)]
 pub struct Stdio {
     input: File,
-    /// A read waits by itself, so a wait for reading alone may be left to it
-    blocking: bool,
+    reading: Reading,
     /// `None` after the end was written
     output: Option<Output>,
     /// Whether `output` came from handle 1, which has to be closed too to end the stream
     own_stdout: bool,
+    alarm: Alarm,
     /// Last, so that the handles are given back last
     guards: Option<(StdinGuard, StdoutGuard)>,
 }
@@ -79,21 +81,81 @@ impl Stdio {
     ///
     /// When the handles cannot be looked at.
     pub fn from_fds(input: OwnedFd, output: OwnedFd) -> io::Result<Self> {
-        let blocking = !rustix::fs::fcntl_getfl(&input)?.contains(OFlags::NONBLOCK);
+        let free = rustix::fs::fcntl_getfl(&input)?.contains(OFlags::NONBLOCK);
+        let reading = if free { Reading::Free } else { Reading::Blocking };
         let output = Some(Output::new(output)?);
-        Ok(Self { input: input.into(), blocking, output, own_stdout: false, guards: None })
+        let (input, alarm) = (input.into(), Alarm::default());
+        Ok(Self { input, reading, output, own_stdout: false, alarm, guards: None })
     }
+
+    /// Has `read` never wait from now on, so that it can be tried before anything is waited for
+    ///
+    /// Nobody with whom stdin is shared notices. On a terminal or another device, and on named pipes, each `read`
+    /// without a `wait` before it costs a `poll(2)`; should somebody else read there too, it may still wait.
+    ///
+    /// # Errors
+    ///
+    /// When stdin cannot be looked at.
+    pub fn never_block(&mut self) -> io::Result<()> {
+        if self.reading != Reading::Blocking {
+            return Ok(());
+        }
+        self.reading = match FileType::from_raw_mode(rustix::fs::fstat(&self.input)?.st_mode) {
+            FileType::RegularFile | FileType::BlockDevice => Reading::Free,
+            FileType::Socket => Reading::Socket,
+            FileType::Fifo => match reopen_to_read(&self.input) {
+                Some(own) => {
+                    self.input = own.into();
+                    Reading::Free
+                }
+                None => Reading::Polled { ready: false },
+            },
+            _ => Reading::Polled { ready: false },
+        };
+        Ok(())
+    }
+}
+
+/// How stdin is read
+#[derive(Debug, PartialEq, Eq)]
+enum Reading {
+    /// A read waits by itself, so a wait for reading alone may be left to it
+    Blocking,
+    /// Non-blocking, or never blocking
+    Free,
+    /// Non-blocking by a flag of each call
+    Socket,
+    /// Only when `poll` called it ready
+    Polled { ready: bool },
 }
 
 impl Duplex for Stdio {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.input.read(buf) {
+        let outcome = match &mut self.reading {
+            Reading::Blocking | Reading::Free => self.input.read(buf),
+            Reading::Socket => {
+                let outcome = rustix::net::recv(&self.input, buf, RecvFlags::DONTWAIT);
+                outcome.map(|(n, _)| n).map_err(io::Error::from)
+            }
+            Reading::Polled { ready } => {
+                if !core::mem::take(ready) {
+                    let now = Handles { read: Some(self.input.as_fd()), ..Handles::default() };
+                    if !now.wait(Some(Duration::ZERO))?.read {
+                        return Err(ErrorKind::WouldBlock.into());
+                    }
+                }
+                self.input.read(buf)
+            }
+        };
+        match outcome {
             // A signal while a read waits: back to the loop, which may have been meant.
             Err(error) if error.kind() == ErrorKind::Interrupted => Err(ErrorKind::WouldBlock.into()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                // Somebody set the shared description to non-blocking. From now on it is polled, or we would
-                // spin.
-                self.blocking = false;
+                // Perhaps somebody set the shared description to non-blocking. From now on it is polled, or we
+                // would spin.
+                if self.reading == Reading::Blocking {
+                    self.reading = Reading::Free;
+                }
                 Err(error)
             }
             outcome => outcome,
@@ -109,8 +171,9 @@ impl Duplex for Stdio {
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        interest.check(timeout)?;
-        if self.blocking && interest == Interest::READ && timeout.is_none() {
+        interest.check(timeout, || self.alarm.bell().is_some())?;
+        let read_alone = interest == Interest::READ && timeout.is_none();
+        if read_alone && self.reading == Reading::Blocking && !self.alarm.is_armed() {
             return Ok(Ready { readable: true, writable: false });
         }
         let write = self.output.as_ref().filter(|_| interest.write);
@@ -121,12 +184,30 @@ impl Duplex for Stdio {
             read: interest.read.then(|| self.input.as_fd()),
             write: write.map(|output| output.handle.as_fd()),
             aside: None,
+            bell: self.alarm.bell(),
         }
         .wait(timeout)?;
+        if let (true, Reading::Polled { ready }) = (found.read, &mut self.reading) {
+            *ready = true;
+        }
         if let (true, Some(Output { way: Way::Chunks { ready }, .. })) = (found.write, &mut self.output) {
             *ready = true;
         }
         Ok(Ready { readable: found.read, writable: found.write })
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.alarm.waker()
+    }
+
+    /// Reads are to be tried when the reactor says that there is something, or after
+    /// [`never_block`](Self::never_block)
+    fn descriptors(&self) -> Descriptors<'_> {
+        Descriptors {
+            read: Some(self.input.as_fd()),
+            write: self.output.as_ref().map(|output| output.handle.as_fd()),
+            aside: None,
+        }
     }
 
     fn hung_up(&mut self) -> io::Result<HungUp> {
@@ -175,7 +256,7 @@ impl Output {
         let (handle, way) = match FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode) {
             FileType::RegularFile | FileType::BlockDevice => (handle, Way::Free),
             FileType::Socket => (handle, Way::Socket),
-            FileType::Fifo => match reopen(&handle) {
+            FileType::Fifo => match reopen(&handle, OFlags::WRONLY) {
                 Some(own) => (own, Way::Free),
                 None => (handle, Way::Chunks { ready: false }),
             },
@@ -211,16 +292,23 @@ impl Output {
 ///
 /// `None` where that cannot be done: no `/proc`, a pipe made by another user, a peer that is gone.
 #[cfg(target_os = "linux")]
-fn reopen(handle: &OwnedFd) -> Option<OwnedFd> {
-    use std::os::fd::AsRawFd;
+fn reopen(handle: &impl AsRawFd, access: OFlags) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn reopen(_: &OwnedFd) -> Option<OwnedFd> {
+fn reopen(_: &impl AsRawFd, _: OFlags) -> Option<OwnedFd> {
     None
+}
+
+/// The same for reading, and for pipes without a name alone: of one with a name that nobody writes to any more, `poll`
+/// does not tell the end through a new description
+fn reopen_to_read(handle: &impl AsRawFd) -> Option<OwnedFd> {
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).ok()?;
+    let anonymous = name.to_string_lossy().starts_with("pipe:");
+    anonymous.then(|| reopen(handle, OFlags::RDONLY)).flatten()
 }
 
 /// What a pipe that `poll` calls writable takes without blocking: a page on Linux, `_POSIX_PIPE_BUF`
@@ -241,7 +329,14 @@ mod tests {
         let end = |input: OwnedFd, output: OwnedFd| {
             let way = Way::Chunks { ready: false };
             let output = Some(Output { handle: output.into(), way });
-            Stdio { input: input.into(), blocking: true, output, own_stdout: false, guards: None }
+            Stdio {
+                input: input.into(),
+                reading: Reading::Blocking,
+                output,
+                own_stdout: false,
+                alarm: Alarm::default(),
+                guards: None,
+            }
         };
         let (near, far) = (end(r1, w2), end(r2, w1));
         let exchange = |mut io: Stdio| {

@@ -1,5 +1,6 @@
 //! This process' stdin and stdout as one stream, where they cannot be polled
 
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, IoSlice};
 
@@ -30,6 +31,15 @@ impl Stdio {
     pub fn guarded() -> io::Result<Self> {
         Self::open()
     }
+
+    /// Does nothing: a thread waits for stdin, `read` never does
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn never_block(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Duplex for Stdio {
@@ -47,6 +57,10 @@ impl Duplex for Stdio {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.0.wait(interest, timeout)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.0.waker()
     }
 
     fn hung_up(&mut self) -> io::Result<HungUp> {

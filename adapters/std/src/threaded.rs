@@ -4,6 +4,7 @@
 //! caller, two ends that write to each other would hang on full pipes.
 
 use alloc::sync::Arc;
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
@@ -66,6 +67,10 @@ impl Duplex for Threaded {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.link.wait_ready(IN, interest, timeout)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        Ok(Link::waker(&self.link, IN))
     }
 
     fn hung_up(&mut self) -> io::Result<HungUp> {

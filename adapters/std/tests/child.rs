@@ -11,6 +11,7 @@ use core::time::Duration;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
 use mcp_std::child::{Child, How, Life, Patience, Program, SpawnErrorKind, Stderr, Step};
@@ -175,6 +176,46 @@ fn floods_stderr_for_ever() {
         assert!(started.elapsed() >= Duration::from_millis(50));
         assert!(child.shutdown(Some(io), patience()).how >= How::Terminated);
         assert_no_group(id);
+    });
+}
+
+#[test]
+fn is_woken_whatever_comes_on_stderr() {
+    in_time(|| {
+        for script in ["cat", "yes flood >&2"] {
+            let mut child = sh(script).spawn().unwrap();
+            let mut io = child.take_io().unwrap();
+            let waker = io.waker().unwrap();
+            for turn in 0..20 {
+                let waker = waker.clone();
+                let other = thread::spawn(move || {
+                    if turn % 2 == 0 {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    waker.wake();
+                });
+                assert!(io.wait(Interest::READ, None).unwrap().is_empty());
+                other.join().unwrap();
+            }
+            child.shutdown(Some(io), patience());
+        }
+    });
+}
+
+#[test]
+fn another_loop_reads_stderr_along() {
+    in_time(|| {
+        let mut child = sh("echo oops >&2; exec 2>&-; cat").spawn().unwrap();
+        let mut io = child.take_io().unwrap();
+        assert!(io.descriptors().read.is_some() && io.descriptors().write.is_some());
+        // Until its end was seen; readable or not, this does not wait.
+        while io.descriptors().aside.is_some() {
+            assert!(io.wait(Interest::default(), Some(Duration::ZERO)).unwrap().is_empty());
+        }
+        assert_eq!(child.last_words(), "oops");
+        io.shutdown_write().unwrap();
+        assert!(io.descriptors().write.is_none());
+        child.shutdown(Some(io), patience());
     });
 }
 

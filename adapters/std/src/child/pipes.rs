@@ -1,5 +1,6 @@
 //! A server's stdin and stdout as one stream, on Unix
 
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::AsFd;
@@ -7,7 +8,8 @@ use std::process::{ChildStdin, ChildStdout};
 use std::time::Instant;
 
 use super::CapturedStderr;
-use crate::duplex::{Duplex, Interest, Ready, uninterrupted};
+use crate::alarm::Alarm;
+use crate::duplex::{Descriptors, Duplex, Interest, Ready, uninterrupted};
 use crate::readiness::Handles;
 
 /// The pipes of a server process, non-blocking: we write its stdin and read its stdout
@@ -20,6 +22,7 @@ pub struct ChildIo {
     stdout: ChildStdout,
     /// `None` when not captured, or at its end
     stderr: Option<CapturedStderr>,
+    alarm: Alarm,
 }
 
 impl ChildIo {
@@ -31,7 +34,7 @@ impl ChildIo {
         // Our ends have descriptions of their own: the server's ends stay blocking, as it expects.
         rustix::io::ioctl_fionbio(&stdin, true)?;
         rustix::io::ioctl_fionbio(&stdout, true)?;
-        Ok(Self { stdin: Some(stdin), stdout, stderr })
+        Ok(Self { stdin: Some(stdin), stdout, stderr, alarm: Alarm::default() })
     }
 }
 
@@ -51,7 +54,7 @@ impl Duplex for ChildIo {
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        interest.check(timeout)?;
+        interest.check(timeout, || self.alarm.bell().is_some())?;
         if interest.write && self.stdin.is_none() {
             return Ok(Ready { readable: false, writable: true });
         }
@@ -63,12 +66,13 @@ impl Duplex for ChildIo {
                 read: interest.read.then(|| self.stdout.as_fd()),
                 write: self.stdin.as_ref().filter(|_| interest.write).map(AsFd::as_fd),
                 aside: self.stderr.as_ref().map(AsFd::as_fd),
+                bell: self.alarm.bell(),
             }
             .wait(left)?;
             if found.aside && !self.stderr.as_ref().is_some_and(CapturedStderr::drain) {
                 self.stderr = None;
             }
-            if found.read || found.write || !found.aside {
+            if found.read || found.write || found.woken || !found.aside {
                 return Ok(Ready { readable: found.read, writable: found.write });
             }
             if let (Some(timeout), Some(started)) = (timeout, started) {
@@ -77,6 +81,18 @@ impl Duplex for ChildIo {
                     return Ok(Ready::default());
                 }
             }
+        }
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.alarm.waker()
+    }
+
+    fn descriptors(&self) -> Descriptors<'_> {
+        Descriptors {
+            read: Some(self.stdout.as_fd()),
+            write: self.stdin.as_ref().map(AsFd::as_fd),
+            aside: self.stderr.as_ref().map(AsFd::as_fd),
         }
     }
 

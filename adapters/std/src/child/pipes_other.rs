@@ -1,5 +1,6 @@
 //! A server's stdin and stdout as one stream, where pipes cannot be polled
 
+use core::task::Waker;
 use core::time::Duration;
 use std::io;
 use std::process::{ChildStdin, ChildStdout};
@@ -31,6 +32,10 @@ impl Duplex for ChildIo {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.0.wait(interest, timeout)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.0.waker()
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
