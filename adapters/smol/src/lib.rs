@@ -1,0 +1,7 @@
+//! Model Context Protocol servers and clients as plain futures, on smol or any other executor
+//!
+//! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate waits for them by
+//! [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: whoever awaits one of its futures
+//! drives it. `mcp-blocking` has the same surface as plain calls, `mcp-threads` for many threads at once.
+
+#![forbid(unsafe_code)]
