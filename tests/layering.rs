@@ -128,7 +128,8 @@ fn core() -> Vec<Source> {
 }
 
 fn adapters() -> Vec<Source> {
-    let folders = ["std", "blocking", "threads", "smol"].map(|name| root().join("adapters").join(name).join("src"));
+    let folders =
+        ["std", "blocking", "threads", "smol"].map(|name| root().join("adapters").join(name).join("src"));
     folders.iter().filter(|f| f.is_dir()).flat_map(|f| source::read(f)).collect()
 }
 

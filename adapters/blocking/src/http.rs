@@ -183,7 +183,7 @@ impl<H: Handler> HttpServer<H> {
 
     /// Tells everybody who wants to know that something has changed; how many that are
     pub fn publish(&mut self, change: &Change) -> usize {
-        self.state.publish(change)
+        self.state.tell(change)
     }
 
     /// The time, for the engine's commands
@@ -290,6 +290,13 @@ struct State {
 }
 
 impl State {
+    /// Tells everybody who wants to know that something has changed; how many that are
+    fn tell(&mut self, change: &Change) -> usize {
+        self.tools_changed |= *change == Change::Tools;
+        let now = self.peers.tick();
+        self.server.engine().publish(now, change)
+    }
+
     fn next_event(&mut self) -> Option<Event> {
         self.backlog.pop().or_else(|| self.poll_event())
     }
@@ -394,10 +401,12 @@ impl Host for State {
         self.each_peer();
     }
 
-    fn publish(&mut self, change: &Change) -> usize {
-        self.tools_changed |= *change == Change::Tools;
-        let now = self.peers.tick();
-        self.server.engine().publish(now, change)
+    fn publish(&mut self, change: &Change) {
+        self.tell(change);
+    }
+
+    fn polls(&self) -> bool {
+        true
     }
 
     fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {

@@ -55,11 +55,13 @@ struct Asks {
 
 impl Handler for Asks {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        let (now, channel) = (cx.now(), call.channel());
-        for method in ["mine/answer", "mine/wrong", "mine/panic", "mine/unknown"] {
-            cx.engine().request(now, channel, method, &json!({}), &CallOptions::new()).unwrap();
-        }
-        cx.engine().notify(now, channel, "notifications/mine", None::<&()>).unwrap();
+        let channel = call.channel();
+        cx.with_engine(move |engine, now| {
+            for method in ["mine/answer", "mine/wrong", "mine/panic", "mine/unknown"] {
+                engine.request(now, channel, method, &json!({}), &CallOptions::new()).unwrap();
+            }
+            engine.notify(now, channel, "notifications/mine", None::<&()>).unwrap();
+        })?;
         cx.complete(&CallToolResult::text("asked"))
     }
 

@@ -252,8 +252,7 @@ impl Handler for Guarded {
         assert_eq!(&*call.tool()?.name, "greet");
         let form = ElicitSchema::new([("name", mcp_proto::model::StringSchema::new().into())]);
         let answer = cx.elicit("name", "Who are you?", form)?;
-        let channel = call.channel();
-        let principal = cx.engine().principal(channel).unwrap_or("nobody").to_owned();
+        let principal = cx.principal().unwrap_or_else(|| "nobody".to_owned());
         let name = answer.content.and_then(|all| RawJson::encode(&all).ok());
         let name = name.map(|name| name.as_str().to_owned()).unwrap_or_default();
         cx.complete(&CallToolResult::text(format!("{name} for {principal}")))

@@ -37,10 +37,14 @@ fn router(notes: Notes) -> Router {
             "open"
         })
         .tool_with(tool("tide"), |cx: &mut Cx<'_>, _: Value| {
-            let told = cx.publish(&Change::Resource("harbour:tide".into()));
+            let (tell, told) = std::sync::mpsc::channel();
+            cx.with_engine(move |engine, now| {
+                let _ = tell.send(engine.publish(now, &Change::Resource("harbour:tide".into())));
+            })
+            .unwrap();
             cx.publish(&Change::Resource("harbour:wind".into()));
             cx.publish(&Change::Tools);
-            told.to_string()
+            told.recv().unwrap().to_string()
         })
         .tool_with(tool("visit"), |cx: &mut Cx<'_>, _: Value| -> Result<&str, RpcError> {
             let page =

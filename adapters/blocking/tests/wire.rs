@@ -43,6 +43,11 @@ fn handler(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         "slow" => thread::sleep(Duration::from_millis(30)),
         "waits" => cx.sleep(DEADLINE * 2)?,
         "looks" => cx.checkpoint()?,
+        // What only the protocol may say.
+        "boasts" => {
+            let result = r#"{"content":[],"_meta":{"io.modelcontextprotocol/mine":1}}"#;
+            return cx.complete_raw(&mcp_proto::RawJson::new(result).unwrap());
+        }
         "reports" => {
             for n in 0..100 {
                 cx.progress(Progress::new(n.into()))?;
@@ -51,6 +56,21 @@ fn handler(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         _ => {}
     }
     cx.complete(&CallToolResult::text("ok"))
+}
+
+#[test]
+fn a_result_that_may_not_be_sent_is_answered_with_an_error() {
+    in_time(|| {
+        let (near, mut far) = memory_pair(1 << 16);
+        far.write(format!("{OPENING}{}{}", call(1, "boasts"), call(2, "x")).as_bytes()).unwrap();
+        far.shutdown_write().unwrap();
+        serve(server(), near, handler).unwrap();
+        let mut buf = [0; 1 << 14];
+        let n = far.read(&mut buf).unwrap();
+        let written = core::str::from_utf8(&buf[..n]).unwrap();
+        assert_eq!(ids(written), [0, 1, 2], "{written}");
+        assert!(written.contains("\"id\":1,\"error\":{\"code\":-32603"), "{written}");
+    });
 }
 
 // covers: STDIO-021

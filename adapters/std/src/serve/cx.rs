@@ -1,7 +1,9 @@
 //! What a handler can do while it runs
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::Debug;
 use core::time::Duration;
 
 #[cfg(feature = "schemars")]
@@ -13,18 +15,20 @@ use mcp_proto::model::{
 #[cfg(feature = "schemars")]
 use mcp_proto::router::schema::schemars::JsonSchema;
 use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Peer, Prepared};
-use mcp_proto::{CallId, Change, Instant, Progress, RawJson, RpcError, Sent, UseError};
+use mcp_proto::{CallId, Change, EncodeError, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use serde::Serialize;
 
 use super::handler::Failure;
-use super::host::Host;
+use super::host::{Here, Host};
+use super::remote::{Done, Remote, Verdict};
+use crate::Panic;
 
 /// One call, in the hands of its handler
 ///
-/// The handler runs on the loop's thread, so nothing else moves until it returns, except inside of
+/// Where handlers run on the loop's thread (mcp-blocking), nothing else moves until one returns, except inside of
 /// [`progress`](Self::progress), [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep): these read and write, let
 /// time-outs pass, and notice a cancellation. A handler that takes long calls one of them now and then, and passes
-/// their error on with `?`:
+/// their error on with `?`. Where it runs elsewhere these only look whether the call is cancelled, and the same code works:
 ///
 /// ```
 /// # use mcp_std::serve::{Answered, Cx};
@@ -38,17 +42,46 @@ use super::host::Host;
 /// }
 /// ```
 ///
-/// What arrives in the meantime waits until the handler has returned, within
+/// What arrives while a handler runs on the loop's thread waits until it has returned, within
 /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). Beyond that, reading pauses,
 /// and a cancellation that is not read yet is not noticed.
 #[derive(Debug)]
-pub struct Cx<'a> {
-    host: &'a mut dyn Host,
+pub struct Cx<'a, L: Line + ?Sized = dyn Line + 'a> {
+    line: &'a mut L,
     call: &'a Call,
+    /// What was written off the loop
+    done: Option<Done>,
     over: Option<Over>,
     failure: Option<Failure>,
     asking: Asking,
     next_look: Instant,
+}
+
+/// Where a handler runs, as far as the loop is concerned
+#[derive(Debug)]
+pub enum Place<'p> {
+    /// On its thread
+    Here(&'p mut dyn Host),
+    /// Elsewhere
+    Away(&'p Remote),
+}
+
+/// What knows its [`Place`]
+pub trait Line: Debug {
+    /// That place
+    fn place(&mut self) -> Place<'_>;
+}
+
+impl Line for Here<'_> {
+    fn place(&mut self) -> Place<'_> {
+        Place::Here(self.0)
+    }
+}
+
+impl Line for Remote {
+    fn place(&mut self) -> Place<'_> {
+        Place::Away(self)
+    }
 }
 
 /// Proof that a call was answered; only [`Cx`] makes it
@@ -70,15 +103,23 @@ enum Over {
     Cancelled(Option<CancelReason>),
 }
 
-impl<'a> Cx<'a> {
+impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// A call in the hands of its handler
-    pub const fn new(host: &'a mut dyn Host, call: &'a Call) -> Self {
-        Self { host, call, over: None, failure: None, asking: Asking::new(), next_look: Instant::ZERO }
+    pub const fn new(line: &'a mut L, call: &'a Call) -> Self {
+        Self {
+            line,
+            call,
+            done: None,
+            over: None,
+            failure: None,
+            asking: Asking::new(),
+            next_look: Instant::ZERO,
+        }
     }
 
     /// Answers the call with a result, which must serialise to a JSON object
     ///
-    /// Written straight into the output, in which it leaves when the handler has returned.
+    /// It leaves when the handler has returned.
     ///
     /// # Errors
     ///
@@ -87,8 +128,17 @@ impl<'a> Cx<'a> {
     /// takes any answer, and sends none.
     pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
         self.unasked()?;
-        let now = self.host.now();
-        let outcome = self.host.engine().complete(now, self.call.id(), result);
+        let call = self.call;
+        let outcome = match self.line.place() {
+            Place::Here(host) => {
+                let now = host.now();
+                host.engine().complete(now, call.id(), result)
+            }
+            Place::Away(_) => match Prepared::new(call.version(), result) {
+                Ok(result) => self.keep_done(Done::Prepared(result)),
+                Err(error) => Err(error.into()),
+            },
+        };
         self.answered(outcome)
     }
 
@@ -99,8 +149,14 @@ impl<'a> Cx<'a> {
     /// As [`complete`](Self::complete).
     pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
         self.unasked()?;
-        let now = self.host.now();
-        let outcome = self.host.engine().complete_raw(now, self.call.id(), result);
+        let outcome = match self.line.place() {
+            Place::Here(host) => {
+                let now = host.now();
+                host.engine().complete_raw(now, self.call.id(), result)
+            }
+            Place::Away(_) if !result.is_object() => Err(EncodeError::NotAnObject.into()),
+            Place::Away(_) => self.keep_done(Done::Raw(result.clone())),
+        };
         self.answered(outcome)
     }
 
@@ -111,8 +167,13 @@ impl<'a> Cx<'a> {
     /// As [`complete`](Self::complete).
     pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
         self.unasked()?;
-        let now = self.host.now();
-        let outcome = self.host.engine().complete_prepared(now, self.call.id(), result);
+        let outcome = match self.line.place() {
+            Place::Here(host) => {
+                let now = host.now();
+                host.engine().complete_prepared(now, self.call.id(), result)
+            }
+            Place::Away(_) => self.keep_done(Done::Prepared(result.clone())),
+        };
         self.answered(outcome)
     }
 
@@ -125,14 +186,22 @@ impl<'a> Cx<'a> {
     ///
     /// As [`checkpoint`](Self::checkpoint).
     pub fn progress(&mut self, progress: Progress) -> Result<(), RpcError> {
-        let now = self.host.tick();
-        if let Ok(Sent::Queued) = self.host.engine().progress(now, self.call.id(), progress) {
-            self.next_look = now;
+        match self.line.place() {
+            Place::Here(host) => {
+                let now = host.tick();
+                if let Ok(Sent::Queued) = host.engine().progress(now, self.call.id(), progress) {
+                    self.next_look = now;
+                }
+                self.look(now)
+            }
+            Place::Away(remote) => {
+                remote.progress(progress);
+                self.checkpoint()
+            }
         }
-        self.look(now)
     }
 
-    /// Reads, writes, lets time-outs pass, and says whether to go on; never waits
+    /// Says whether to go on; never waits. On the loop's thread it reads, writes and lets time-outs pass, too
     ///
     /// Cheap enough for an inner loop: it looks at the stream once in a millisecond at most.
     ///
@@ -141,19 +210,37 @@ impl<'a> Cx<'a> {
     /// When the call is over: the client cancelled it or is gone, it is too old, the server shuts down, or it was
     /// answered. Pass the error on with `?` to stop; it is not sent to anybody.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
-        let now = self.host.tick();
-        self.look(now)
+        match self.line.place() {
+            Place::Here(host) => {
+                let now = host.tick();
+                self.look(now)
+            }
+            Place::Away(remote) => {
+                if let Some(reason) = remote.cancel_reason() {
+                    self.over = Some(Over::Cancelled(Some(reason)));
+                }
+                self.check()
+            }
+        }
     }
 
-    /// Lets `duration` pass while everything else goes on
+    /// Lets `duration` pass while everything else goes on; blocks the thread
     ///
     /// # Errors
     ///
     /// As [`checkpoint`](Self::checkpoint), at once when it happens.
     pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
-        let until = self.host.tick() + duration;
-        self.pump(until);
-        self.check()
+        match self.line.place() {
+            Place::Here(host) => {
+                let until = host.tick() + duration;
+                self.pump(until);
+                self.check()
+            }
+            Place::Away(remote) => {
+                remote.wait_cancelled(duration);
+                self.checkpoint()
+            }
+        }
     }
 
     /// Asks the user for something by a form, and gives the answer when it is there
@@ -270,32 +357,63 @@ impl<'a> Cx<'a> {
 
     /// Logs something about the call, if the client wants to be told
     ///
+    /// Away from the loop it is decided later whether anybody wants it, and [`Sent::Queued`] says no more than that it was
+    /// handed over.
+    ///
     /// # Errors
     ///
-    /// When the server did not declare that it logs, or the call is over.
+    /// When the server did not declare that it logs, or the call is over, as far as is known; when it cannot be written as
+    /// JSON; `Full` when the loop is behind.
     pub fn log<T: Serialize + ?Sized>(
         &mut self,
         level: &LoggingLevel,
         logger: Option<&str>,
         data: &T,
     ) -> Result<Sent, UseError> {
-        let now = self.host.tick();
-        self.host.engine().log(now, self.call.id(), level, logger, data)
+        let call = self.call.id();
+        match self.line.place() {
+            Place::Here(host) => {
+                let now = host.tick();
+                host.engine().log(now, call, level, logger, data)
+            }
+            Place::Away(remote) if remote.is_cancelled() => Err(UseError::Stale),
+            Place::Away(remote) => {
+                let (level, logger, data) = (level.clone(), logger.map(String::from), RawJson::encode(data)?);
+                let told = remote.command(Box::new(move |host| {
+                    let now = host.now();
+                    // Whoever logged has gone on.
+                    let _ = host.engine().log(now, call, &level, logger.as_deref(), &data);
+                }));
+                if told { Ok(Sent::Queued) } else { Err(UseError::Full("commands for the loop")) }
+            }
+        }
     }
 
-    /// Tells everybody who wants to know that something has changed; how many that are
+    /// Tells everybody who wants to know that something has changed
     ///
-    /// What a router lists, it tells of itself.
-    pub fn publish(&mut self, change: &Change) -> usize {
-        self.host.publish(change)
+    /// What a router lists, it tells of itself. Lost when the loop is over, or more than 1,024 things wait for it.
+    pub fn publish(&mut self, change: &Change) {
+        match self.line.place() {
+            Place::Here(host) => host.publish(change),
+            Place::Away(remote) => {
+                let change = change.clone();
+                remote.command(Box::new(move |host| host.publish(&change)));
+            }
+        }
     }
 
     /// Has the client come back for the answer, after `retry` or the configured time, and lets its connection go meanwhile
     ///
     /// For calls that take long. False where there is no such thing: on byte streams, and for clients of revisions other
-    /// than 2025-11-25; then nothing has changed.
+    /// than 2025-11-25; then nothing has changed. Away from the loop only the former is known.
     pub fn poll_later(&mut self, retry: Option<Duration>) -> bool {
-        self.host.poll_later(self.call.id(), retry)
+        let call = self.call.id();
+        match self.line.place() {
+            Place::Here(host) => host.poll_later(call, retry),
+            Place::Away(remote) => {
+                remote.polls() && remote.command(Box::new(move |host| _ = host.poll_later(call, retry)))
+            }
+        }
     }
 
     /// Whether the call is cancelled, as far as is known; only [`progress`](Self::progress),
@@ -322,17 +440,45 @@ impl<'a> Cx<'a> {
 
     /// Who makes the call, as far as it says
     pub fn peer(&mut self) -> Peer {
-        self.host.engine().peer(self.call)
+        match self.line.place() {
+            Place::Here(host) => host.engine().peer(self.call),
+            Place::Away(remote) => remote.peer(),
+        }
     }
 
-    /// The engine, for what has no method here: a notification of one's own, for instance
-    pub fn engine(&mut self) -> &mut Engine {
-        self.host.engine()
+    /// On whose behalf the call is made, if that was established
+    pub fn principal(&mut self) -> Option<String> {
+        match self.line.place() {
+            Place::Here(host) => host.engine().principal(self.call.channel()).map(String::from),
+            Place::Away(remote) => remote.principal().map(String::from),
+        }
     }
 
-    /// The time, for the engine's commands
-    pub fn now(&mut self) -> Instant {
-        self.host.tick()
+    /// Has something done with the engine for which there is no method here: a notification of one's own, for instance
+    ///
+    /// On the loop's thread it is done at once, elsewhere soon.
+    ///
+    /// # Errors
+    ///
+    /// An internal error when it is not done, as the loop is behind, or over.
+    pub fn with_engine(
+        &mut self,
+        command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
+    ) -> Result<(), RpcError> {
+        match self.line.place() {
+            Place::Here(host) => {
+                let now = host.tick();
+                command(host.engine(), now);
+                Ok(())
+            }
+            Place::Away(remote) => {
+                let told = remote.command(Box::new(move |host| {
+                    let now = host.now();
+                    command(host.engine(), now);
+                }));
+                if told { Ok(()) } else { Err(RpcError::internal("the server is behind")) }
+            }
+        }
     }
 
     /// Remembers what the author of the handler should know, and the client is not told
@@ -340,19 +486,35 @@ impl<'a> Cx<'a> {
         self.failure = Some(failure);
     }
 
-    /// What the author of the handler should know, once
-    pub const fn take_failure(&mut self) -> Option<Failure> {
-        self.failure.take()
-    }
-
     /// Whether something has to be asked first, whatever the handler returns
+    #[must_use]
     pub fn is_asking(&self) -> bool {
         !self.asking.is_empty() && self.over.is_none()
     }
 
-    /// What is to be asked before the call can be answered, once
-    pub fn take_asking(&mut self) -> Option<Asking> {
-        self.is_asking().then(|| core::mem::take(&mut self.asking))
+    /// What becomes of the call, now that its handler has ended: by returning, or by a panic
+    #[must_use]
+    pub fn verdict(mut self, outcome: Result<Result<Answered, RpcError>, Panic>) -> Verdict {
+        if self.is_asking() && outcome.is_ok() {
+            return Verdict::Ask(self.asking);
+        }
+        match (outcome, self.failure) {
+            (Ok(Ok(answered)), _) if answered.is_for(self.call) => {
+                self.done.take().map_or(Verdict::Answered, Verdict::Complete)
+            }
+            // `Answered` of another call; none of this one.
+            (Ok(Ok(_)), _) => Verdict::Fail(RpcError::internal("no answer"), Some(Failure::Unanswered)),
+            (Ok(Err(error)), failure) => Verdict::Fail(error, failure),
+            (Err(panic), _) => Verdict::panicked(panic),
+        }
+    }
+
+    fn keep_done(&mut self, done: Done) -> Result<(), UseError> {
+        if self.done.is_some() {
+            return Err(UseError::Stale);
+        }
+        self.done = Some(done);
+        Ok(())
     }
 
     fn answered(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
@@ -361,6 +523,10 @@ impl<'a> Cx<'a> {
             Err(UseError::Encode(error)) => {
                 self.note(Failure::Encode(error));
                 return Err(RpcError::internal("the result cannot be written as JSON"));
+            }
+            Err(refused) if refused != UseError::Stale => {
+                self.note(refused.into());
+                return Err(RpcError::internal("the result cannot be sent"));
             }
             Err(_) if matches!(self.over, Some(Over::Answered)) => {
                 return Err(RpcError::internal("answered already"));
@@ -396,23 +562,24 @@ impl<'a> Cx<'a> {
 
     /// Looks at the stream, and goes on doing so until `until`, or until the call is over
     fn pump(&mut self, until: Instant) {
+        let Place::Here(host) = self.line.place() else { return };
         let mut looked = false;
         loop {
-            while let Some(event) = self.host.next_meanwhile() {
+            while let Some(event) = host.next_meanwhile() {
                 match event {
                     Event::Cancelled { call, reason } if call == self.call.id() => {
                         self.over = Some(Over::Cancelled(Some(reason)));
                     }
-                    event => self.host.defer(event),
+                    event => host.defer(event),
                 }
             }
-            if self.host.write() {
+            if host.write() {
                 continue;
             }
-            if self.over.is_some() || (looked && self.host.now() >= until) {
+            if self.over.is_some() || (looked && host.now() >= until) {
                 return;
             }
-            self.host.wait(until);
+            host.wait(until);
             looked = true;
         }
     }

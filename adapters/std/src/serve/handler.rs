@@ -123,6 +123,8 @@ pub enum Failure {
     Encode(EncodeError),
     /// The structured result of a tool is not what its schema promises
     BadResult(BadResult),
+    /// Its result cannot be sent: it says something that only the protocol may say
+    Refused(UseError),
     /// What it asked for cannot be asked
     Ask(UseError),
     /// It gave the answer of another call for this one's
@@ -135,8 +137,19 @@ impl core::fmt::Display for Failure {
             Self::Panicked(panic) => panic.fmt(f),
             Self::Encode(error) => write!(f, "the result cannot be written: {error}"),
             Self::BadResult(bad) => bad.fmt(f),
+            Self::Refused(refused) => write!(f, "the result cannot be sent: {refused}"),
             Self::Ask(refused) => write!(f, "the client cannot be asked: {refused}"),
             Self::Unanswered => f.write_str("the call was not answered"),
+        }
+    }
+}
+
+/// Why a result was refused
+impl From<UseError> for Failure {
+    fn from(refused: UseError) -> Self {
+        match refused {
+            UseError::Encode(error) => Self::Encode(error),
+            other => Self::Refused(other),
         }
     }
 }

@@ -6,10 +6,11 @@ use core::time::Duration;
 
 use crate::catch;
 use mcp_proto::server::{Call, Engine, Event};
-use mcp_proto::{CallId, Change, Instant, Limits, RpcError};
+use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
 
 use super::cx::Cx;
 use super::handler::{Failure, Handler};
+use super::remote::{Done, Verdict};
 
 /// Everything but the handler: what a [`Cx`] needs
 pub trait Host: Debug {
@@ -35,9 +36,9 @@ pub trait Host: Debug {
     fn wait(&mut self, until: Instant);
 
     /// Tells everybody who wants to know that something has changed
-    fn publish(&mut self, change: &Change) -> usize {
+    fn publish(&mut self, change: &Change) {
         let now = self.tick();
-        self.engine().publish(now, change)
+        self.engine().publish(now, change);
     }
 
     /// Has the client of a call come back for the answer later, where there is such a thing
@@ -45,7 +46,16 @@ pub trait Host: Debug {
         let _ = (call, retry);
         false
     }
+
+    /// Whether there is such a thing at all
+    fn polls(&self) -> bool {
+        false
+    }
 }
+
+/// An engine at hand, for a handler that runs on the loop's thread
+#[derive(Debug)]
+pub struct Here<'a>(pub &'a mut dyn Host);
 
 /// Has a handler see an event; calls are answered
 pub fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
@@ -61,28 +71,41 @@ pub fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
 
 /// Has a handler answer a call
 fn run<H: Handler>(host: &mut dyn Host, handler: &mut H, call: &Call) {
-    let mut cx = Cx::new(host, call);
+    let mut here = Here(host);
+    let mut cx: Cx<'_> = Cx::new(&mut here, call);
     let outcome = catch(|| handler.call(&mut cx, call));
-    let failure = cx.take_failure();
-    let asking = cx.take_asking();
+    let verdict = cx.verdict(outcome);
+    settle(host, call, verdict, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
+}
+
+/// Does with a call what its handler has decided; `failed` hears what the author of the handler should know
+pub fn settle(host: &mut dyn Host, call: &Call, verdict: Verdict, failed: &mut dyn FnMut(&Call, &Failure)) {
     let now = host.now();
-    if let (Some(asking), Ok(_)) = (asking, &outcome) {
-        if let Err(refused) = host.engine().ask(now, call, &asking) {
-            let _ = catch(|| handler.failed(call, &Failure::Ask(refused)));
+    let engine = host.engine();
+    let (error, failure) = match verdict {
+        Verdict::Answered => return,
+        Verdict::Complete(done) => {
+            let outcome = match &done {
+                Done::Prepared(result) => engine.complete_prepared(now, call.id(), result),
+                Done::Raw(result) => engine.complete_raw(now, call.id(), result),
+            };
+            match outcome {
+                Ok(()) | Err(UseError::Stale) => return,
+                Err(refused) => (RpcError::internal("the result cannot be sent"), Some(refused.into())),
+            }
         }
-        return;
-    }
-    let (error, failure) = match (outcome, failure) {
-        (Ok(Ok(answered)), _) if answered.is_for(call) => return,
-        // `Answered` of another call; none of this one.
-        (Ok(Ok(_)), _) => (RpcError::internal("no answer"), Some(Failure::Unanswered)),
-        (Ok(Err(error)), failure) => (error, failure),
-        (Err(panic), _) => (RpcError::internal("the handler panicked"), Some(Failure::Panicked(panic))),
+        Verdict::Ask(asking) => {
+            if let Err(refused) = engine.ask(now, call, &asking) {
+                failed(call, &Failure::Ask(refused));
+            }
+            return;
+        }
+        Verdict::Fail(error, failure) => (error, failure),
     };
     // Refused when the call was answered after all, or is cancelled: then nobody waits for this.
-    let _ = host.engine().fail(now, call.id(), &error);
+    let _ = engine.fail(now, call.id(), &error);
     if let Some(failure) = failure {
-        let _ = catch(|| handler.failed(call, &failure));
+        failed(call, &failure);
     }
 }
 

@@ -3,13 +3,17 @@
 //! An adapter brings the loop; everything between that and the engine is here.
 
 mod cx;
+mod desk;
 mod handler;
 mod host;
 #[cfg(feature = "http")]
 mod peers;
+mod remote;
 
-pub use cx::{Answered, Cx};
+pub use cx::{Answered, Cx, Line, Place};
+pub use desk::{Commands, Desk};
 pub use handler::{Failure, Handler};
-pub use host::{Backlog, Host, handle};
+pub use host::{Backlog, Here, Host, handle, settle};
 #[cfg(feature = "http")]
 pub use peers::Peers;
+pub use remote::{Command, Done, Remote, Report, Running, Verdict};

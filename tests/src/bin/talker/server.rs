@@ -161,8 +161,7 @@ impl Asks {
                         let id = questions[key]["params"]["elicitationId"].as_str();
                         if let Some(id) = id.filter(|_| answer["action"] == "accept") {
                             // The page was visited at once; not every revision has a word for it.
-                            let (now, channel) = (cx.now(), cx.call().channel());
-                            cx.engine().elicitation_complete(now, channel, id);
+                            tell_of_visit(cx, id);
                         }
                         said.insert(key.clone(), answer);
                     }
@@ -192,8 +191,8 @@ impl Asks {
 
 /// The page was visited; not every revision has a word for it
 fn tell_of_visit(cx: &mut Cx<'_>, id: &str) {
-    let (now, channel) = (cx.now(), cx.call().channel());
-    cx.engine().elicitation_complete(now, channel, id);
+    let (channel, id) = (cx.call().channel(), id.to_owned());
+    cx.with_engine(move |engine, now| _ = engine.elicitation_complete(now, channel, &id)).unwrap();
 }
 
 /// By the method that is made for such a question
@@ -234,12 +233,9 @@ fn change(cx: &mut Cx<'_>, later: &Later, arguments: &Value) -> &'static str {
             router.resource(Resource::new("note://new", "new"), |_, _| "");
             router.core().remove(Kind::Resource, "note://new");
         }),
-        "end" => {
-            let now = cx.now();
-            cx.engine().end_all_subscriptions(now);
-        }
-        "prompts" => _ = cx.publish(&Change::Prompts),
-        uri => _ = cx.publish(&Change::Resource(uri.into())),
+        "end" => cx.with_engine(|engine, now| engine.end_all_subscriptions(now)).unwrap(),
+        "prompts" => cx.publish(&Change::Prompts),
+        uri => cx.publish(&Change::Resource(uri.into())),
     }
     "{}"
 }

@@ -67,8 +67,8 @@ fn page(cx: &mut Cx<'_>) -> Result<String, RpcError> {
         ElicitUrlParams::new("Please sign in to the harbour", "https://harbour.example/sign-in?boat=7");
     let action = cx.elicit_url("page", page.elicitation_id(PAGE))?;
     if action == ElicitAction::Accept {
-        let (now, channel) = (cx.now(), cx.call().channel());
-        cx.engine().elicitation_complete(now, channel, PAGE);
+        let channel = cx.call().channel();
+        cx.with_engine(move |engine, now| _ = engine.elicitation_complete(now, channel, PAGE))?;
     }
     Ok(format!("User response: action={}", action.as_str()))
 }
