@@ -20,7 +20,8 @@
 //! | anything with `Read` and `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
-//! With the feature `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
+//! With the feature `tls` (off by default) HTTP is spoken over TLS, too: `tls::ClientTls` and `tls::ServerTls`. With
+//! `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
 //! Schemas for a [`Router`](mcp_proto::router::Router).
 //!
 //! # Platforms
@@ -64,6 +65,10 @@ mod stdio;
 #[cfg(unix)]
 mod stdout_guard;
 mod threaded;
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(feature = "http")]
+mod transport;
 #[cfg(feature = "validate")]
 pub mod validate;
 #[cfg(feature = "validate")]
@@ -85,3 +90,5 @@ pub use stdio::Stdio;
 #[cfg(unix)]
 pub use stdout_guard::{StdoutGuard, guard_stdout};
 pub use threaded::Threaded;
+#[cfg(feature = "http")]
+pub use transport::Transport;
