@@ -1,37 +1,40 @@
 //! A resource that changes by itself while somebody follows it
 
-use alloc::rc::Rc;
-use core::cell::Cell;
+use alloc::sync::Arc;
 use core::time::Duration;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use mcp_blocking::Router;
 use mcp_proto::model::Resource;
 
+use super::lock;
+
 /// Tells when the clock has to be told of
 #[derive(Clone, Default)]
-pub(crate) struct Clock(Rc<Cell<Option<Instant>>>);
+pub(crate) struct Clock(Arc<Mutex<Option<Instant>>>);
 
 impl Clock {
     pub(crate) const URI: &'static str = "clock://running";
 
     /// How long nothing has to be told; none while nobody follows
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.0.get().map(|next| next.saturating_duration_since(Instant::now()))
+        lock(&self.0).map(|next| next.saturating_duration_since(Instant::now()))
     }
 
     /// Whether it is time to tell; then it is the next time a tick later
     pub(crate) fn ticks(&self) -> bool {
         let now = Instant::now();
-        let due = self.0.get().is_some_and(|next| next <= now);
+        let mut next = lock(&self.0);
+        let due = next.is_some_and(|next| next <= now);
         if due {
-            self.0.set(Some(now + TICK));
+            *next = Some(now + TICK);
         }
         due
     }
 
     fn follow(&self, wanted: bool) {
-        self.0.set(wanted.then(|| Instant::now() + TICK));
+        *lock(&self.0) = wanted.then(|| Instant::now() + TICK);
     }
 
     /// Registers the resource, and has the router tell of who follows what

@@ -1,8 +1,8 @@
 //! A guest book: one tool that asks for a name, and a resource that changes by it
 
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
-use core::cell::RefCell;
+use alloc::sync::Arc;
+use std::sync::Mutex;
 
 use mcp_blocking::{Cx, Router};
 use mcp_proto::model::{Elicited, Resource, ToolAnnotations};
@@ -11,6 +11,7 @@ use mcp_proto::{Change, RpcError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::lock;
 use crate::demo::Step;
 
 const PAGE: &str = "guestbook://page";
@@ -27,8 +28,8 @@ struct Guest {
 
 /// Registers both; `broken` is what the tour wants to be done wrong
 pub(super) fn register(router: &mut Router, broken: Option<Step>) {
-    let names = Rc::new(RefCell::new(VecDeque::<String>::new()));
-    let written = Rc::clone(&names);
+    let names = Arc::new(Mutex::new(VecDeque::<String>::new()));
+    let written = Arc::clone(&names);
     let tool = schema::tool::<NoArguments>("sign").title("Sign the guest book").annotations(
         ToolAnnotations::new().read_only_hint(false).destructive_hint(false).open_world_hint(false),
     );
@@ -41,11 +42,12 @@ pub(super) fn register(router: &mut Router, broken: Option<Step>) {
             return Ok("Never mind.".to_owned());
         };
         let greeting = format!("Hello, {name}!");
-        let mut names = written.borrow_mut();
+        let mut names = lock(&written);
         if names.len() >= ROOM {
             names.pop_front();
         }
         names.push_back(name);
+        drop(names);
         if broken != Some(Step::Change) {
             cx.publish(&Change::Resource(PAGE.into()));
         }
@@ -53,6 +55,6 @@ pub(super) fn register(router: &mut Router, broken: Option<Step>) {
     });
     let resource = Resource::new(PAGE, "guest book").description("Who has signed").mime_type("text/plain");
     router.resource(resource, move |_, _| {
-        names.borrow().iter().map(|name| format!("{name}\n")).collect::<String>()
+        lock(&names).iter().map(|name| format!("{name}\n")).collect::<String>()
     });
 }

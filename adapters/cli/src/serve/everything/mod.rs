@@ -13,6 +13,7 @@ mod text;
 mod visits;
 
 use core::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_blocking::Router;
 use mcp_proto::model::Implementation;
@@ -42,6 +43,11 @@ pub(super) fn register(router: &mut Router, info: Implementation, broken: Option
     alphabet::register(router);
     router.nest("text", text::router());
     Clock::register(router)
+}
+
+/// What was done under it was done wholly or not at all
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const INSTRUCTIONS: &str = "\

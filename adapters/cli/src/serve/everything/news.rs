@@ -1,7 +1,7 @@
 //! News and logs: what changes while a client is connected, and what is said about it
 
-use alloc::rc::Rc;
-use core::cell::Cell;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
 use mcp_blocking::{Cx, Router};
@@ -65,16 +65,18 @@ fn triggers(router: &mut Router) {
 
 /// A resource that is another one each time that somebody says so
 fn watched(router: &mut Router) {
-    let times = Rc::new(Cell::new(0u32));
+    let times = Arc::new(AtomicU32::new(0));
     let resource =
         Resource::new(WATCHED, "watched-resource").description("Changes by test_touch_watched_resource");
-    let seen = Rc::clone(&times);
-    router.resource(resource.mime_type("text/plain"), move |_, _| format!("changed {} times", seen.get()));
+    let seen = Arc::clone(&times);
+    router.resource(resource.mime_type("text/plain"), move |_, _| {
+        format!("changed {} times", seen.load(Ordering::Relaxed))
+    });
     let about = "Changes what test://watched-resource holds, and tells who follows it";
     router.tool("test_touch_watched_resource", about, move |cx, _: NoArguments| {
-        times.set(times.get().saturating_add(1));
+        let now = times.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         cx.publish(&Change::Resource(WATCHED.into()));
-        format!("changed {} times", times.get())
+        format!("changed {now} times")
     });
 }
 
@@ -88,11 +90,11 @@ fn annex(router: &mut Router) {
             .open_world_hint(false),
     );
     let later = router.later();
-    let is_open = Cell::new(false);
+    let is_open = AtomicBool::new(false);
     let about = "Opens or closes the annex: while it is open there are the tool annex_bell, the prompt annex_tour and \
                  the resource annex://sign";
     router.tool_with(tool.description(about), move |_, Annex { open }: Annex| {
-        if is_open.replace(open) != open {
+        if is_open.swap(open, Ordering::Relaxed) != open {
             later.change(move |router| if open { furnish(router) } else { clear(router) });
         }
         if open { "the annex is open" } else { "the annex is closed" }

@@ -1,8 +1,8 @@
 //! Notes that come and go: tools that change something, resources that are registered while the server runs
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
-use core::cell::RefCell;
+use alloc::sync::Arc;
+use std::sync::Mutex;
 
 use mcp_blocking::Router;
 use mcp_proto::Change;
@@ -11,6 +11,8 @@ use mcp_proto::router::Kind;
 use mcp_proto::router::schema::{self, schemars};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use super::lock;
 
 /// As many as there is room for
 const ROOM: usize = 100;
@@ -38,27 +40,29 @@ struct Title {
 const TITLE: &str = "^[a-z0-9-]{1,40}$";
 
 pub(super) fn register(router: &mut Router) {
-    let notes = Rc::new(RefCell::new(BTreeMap::<String, String>::new()));
+    let notes = Arc::new(Mutex::new(BTreeMap::<String, String>::new()));
     let hints = || ToolAnnotations::new().read_only_hint(false).open_world_hint(false).idempotent_hint(true);
 
     let tool =
         schema::tool::<Note>("write_note").title("Write a note").annotations(hints().destructive_hint(false));
     let tool = tool.description("Writes a note, which can then be read as the resource note://TITLE");
-    let (later, kept) = (router.later(), Rc::clone(&notes));
+    let (later, kept) = (router.later(), Arc::clone(&notes));
     router.tool_with(tool, move |cx, Note { title, text }: Note| {
         let uri = uri(&title);
-        if !kept.borrow().contains_key(&title) {
-            if kept.borrow().len() >= ROOM {
+        let mut notes = lock(&kept);
+        if !notes.contains_key(&title) {
+            if notes.len() >= ROOM {
                 return Err(format!("there are {ROOM} notes already: delete one first"));
             }
-            let (uri, title, kept) = (uri.clone(), title.clone(), Rc::clone(&kept));
+            let (uri, title, kept) = (uri.clone(), title.clone(), Arc::clone(&kept));
             later.change(move |router| {
                 let resource =
                     Resource::new(uri, title.clone()).description("A note").mime_type("text/plain");
-                router.resource(resource, move |_, _| kept.borrow().get(&title).cloned());
+                router.resource(resource, move |_, _| lock(&kept).get(&title).cloned());
             });
         }
-        kept.borrow_mut().insert(title, text);
+        notes.insert(title, text);
+        drop(notes);
         cx.publish(&Change::Resource(uri.clone()));
         Ok(format!("written to {uri}"))
     });
@@ -68,7 +72,7 @@ pub(super) fn register(router: &mut Router) {
         .annotations(hints().destructive_hint(true));
     let later = router.later();
     router.tool_with(tool.description("Deletes a note"), move |_, Title { title }: Title| {
-        notes.borrow_mut().remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
+        lock(&notes).remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
         let uri = uri(&title);
         later.change(move |router| _ = router.core().remove(Kind::Resource, &uri));
         Ok::<_, String>("deleted")

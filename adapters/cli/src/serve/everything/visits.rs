@@ -1,8 +1,8 @@
 //! Who asks, and for what: a tool that knows its client, a hook that counts calls
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
-use core::cell::RefCell;
+use alloc::sync::Arc;
+use std::sync::Mutex;
 
 use mcp_blocking::Router;
 use mcp_proto::RawJson;
@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::lock;
 use crate::serve::demo::harmless;
 
 /// What is known of a client, who says it of itself
@@ -25,13 +26,13 @@ struct Who {
 
 /// How often each thing that is registered was asked for
 #[derive(Clone, Default)]
-struct Visits(Rc<RefCell<BTreeMap<String, u32>>>);
+struct Visits(Arc<Mutex<BTreeMap<String, u32>>>);
 
 impl Hook for Visits {
     fn after(&self, asked: &Asked<'_>, _: Outcome<'_>) {
         // Names that are registered, so clients cannot make this grow.
         if let Subject::Tool(name) | Subject::Resource(name) | Subject::Prompt(name) = asked.subject() {
-            *self.0.borrow_mut().entry(name.to_owned()).or_default() += 1;
+            *lock(&self.0).entry(name.to_owned()).or_default() += 1;
         }
     }
 }
@@ -55,5 +56,5 @@ pub(super) fn register(router: &mut Router) {
         .description("What was called how often")
         .mime_type("application/json")
         .annotations(Annotations::new().audience([Role::User, Role::Assistant]).priority(0.2));
-    router.resource(resource, move |_, _| serde_json::to_string(&*visits.0.borrow()));
+    router.resource(resource, move |_, _| serde_json::to_string(&*lock(&visits.0)));
 }
