@@ -74,14 +74,14 @@ impl<H: Handler> HttpServer<H> {
     /// # Errors
     ///
     /// [`Error::Io`] when the address cannot be had, there is no source of randomness, a tool's schema asks for header
-    /// fields that cannot be, [`Handler::tools`] panics, or the platform has no `poll(2)`.
+    /// fields that cannot be, [`Handler::tools`] panics, or the platform cannot wait for many sockets.
     pub fn bind(
         address: impl ToSocketAddrs,
         config: Config,
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
-        let peers = Peers::new(Listener::bind(address)?);
+        let peers = Peers::new(Listener::bind(address)?)?;
         let seed = entropy::seed()?;
         let anchor = peers.anchor();
         // Its own, so that what is sealed has nothing to do with ids of sessions.

@@ -16,7 +16,7 @@
 //! | this process' stdin and stdout | [`Stdio`] |
 //! | a server process that we start | [`child::Program`], then [`child::ChildIo`] |
 //! | a TCP or Unix socket | [`Socket`] |
-//! | many sockets, on one thread | [`Listener`], [`Poll`] |
+//! | many sockets, on one thread | [`Listener`], [`Selector`] |
 //! | anything with `Read` and `Write` | [`Threaded`] |
 //! | a test in the same process | [`memory_pair`] |
 //!
@@ -26,10 +26,10 @@
 //!
 //! # Platforms
 //!
-//! On Unix every wait is one `poll(2)`; no thread is started. Where pipes cannot be polled (Windows), the
-//! same types run two threads per stream behind the same interface; [`Listener`] and [`Socket::connect`] are refused as
-//! unsupported there. Process groups, `SIGTERM` and the stdout
-//! guard exist on Unix only; the items say so.
+//! On Unix every wait is one `poll(2)`, or for many sockets on Linux one of `epoll`; no thread is started. Where pipes
+//! cannot be polled (Windows), the same types run two threads per stream behind the same interface; [`Listener`],
+//! [`Selector`] and [`Socket::connect`] are refused as unsupported there. Process groups, `SIGTERM` and the stdout guard
+//! exist on Unix only; the items say so.
 
 #![forbid(unsafe_code)]
 
@@ -55,6 +55,8 @@ mod net;
 mod net;
 #[cfg(unix)]
 mod readiness;
+#[cfg(unix)]
+mod selector;
 pub mod serve;
 mod socket;
 #[cfg(unix)]
@@ -84,7 +86,11 @@ pub use duplex::Descriptors;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
 pub use error::{BadResult, Closed, Error};
 pub use memory::{MemoryEnd, memory_pair};
-pub use net::{Listener, Poll, Source, is_exhausted};
+#[cfg(not(unix))]
+pub use net::Selector;
+pub use net::{Listener, is_exhausted};
+#[cfg(unix)]
+pub use selector::Selector;
 pub use socket::Socket;
 pub use stdio::Stdio;
 #[cfg(unix)]

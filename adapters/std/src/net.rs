@@ -1,4 +1,4 @@
-//! Many sockets at once: who connects, and which of them can move
+//! TCP connections: who comes, and where to go
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -6,12 +6,10 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use crate::duplex::{Interest, Ready, uninterrupted};
-use crate::readiness::LONGEST;
+use crate::duplex::uninterrupted;
 use crate::socket::Socket;
 
 /// A TCP listener that never blocks
@@ -58,6 +56,12 @@ impl Listener {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -122,151 +126,11 @@ fn tcp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What is waited for among others
-#[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
-    /// A client that wants to connect counts as readable
-    Listener(&'a Listener),
-    /// A stream
-    Socket(&'a Socket),
-}
-
-impl<'a> Source<'a> {
-    fn fd(self) -> BorrowedFd<'a> {
-        match self {
-            Self::Listener(listener) => listener.0.as_fd(),
-            Self::Socket(socket) => socket.as_fd(),
-        }
-    }
-}
-
-/// A wait for many sockets, one `poll(2)` each time
-///
-/// Its memory is kept from one wait to the next.
-#[derive(Debug, Default)]
-pub struct Poll {
-    entries: Vec<PollFd<'static>>,
-    found: Vec<Ready>,
-}
-
-impl Poll {
-    /// None yet
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { entries: Vec::new(), found: Vec::new() }
-    }
-
-    /// Waits until one can move, `timeout` has passed (`None`: no limit) or a signal arrived; what can, in the order of
-    /// `sources`
-    ///
-    /// A stream that is broken can move in both directions, wanted or not: reading or writing says what is wrong with it.
-    ///
-    /// # Errors
-    ///
-    /// What the operating system says.
-    pub fn wait<'a>(
-        &mut self,
-        sources: impl Iterator<Item = (Source<'a>, Interest)>,
-        timeout: Option<Duration>,
-    ) -> io::Result<&[Ready]> {
-        let mut entries: Vec<PollFd<'a>> = core::mem::take(&mut self.entries);
-        entries.extend(sources.map(|(source, interest)| {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, interest.read);
-            flags.set(PollFlags::OUT, interest.write);
-            PollFd::from_borrowed_fd(source.fd(), flags)
-        }));
-        let timeout = timeout.map(|timeout| timeout.min(LONGEST));
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let outcome = poll(&mut entries, timeout.as_ref());
-        self.found.clear();
-        self.found.extend(entries.iter().map(|entry| {
-            let (flags, broken) = (entry.revents(), PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-            // What a wait left there that failed says nothing.
-            let flags = if outcome.is_ok() { flags } else { PollFlags::empty() };
-            Ready {
-                readable: flags.intersects(PollFlags::IN | broken),
-                writable: flags.intersects(PollFlags::OUT | broken),
-            }
-        }));
-        entries.clear();
-        // Nothing is in it: a list for another time, in the same place.
-        self.entries = entries.into_iter().map_while(|_| None).collect();
-        match outcome {
-            Ok(_) | Err(Errno::INTR) => Ok(&self.found),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::net::TcpStream;
-
-    use crate::duplex::Duplex;
-
-    #[test]
-    fn many_are_waited_for_without_new_memory() {
-        let listener = Listener::bind("127.0.0.1:0").unwrap();
-        let address = listener.address().unwrap();
-        assert!(listener.accept().unwrap().is_none());
-        let mut theirs: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
-        let mut poll = Poll::new();
-        let long = Some(Duration::from_secs(60));
-        let mut ours = Vec::new();
-        while ours.len() < theirs.len() {
-            let sources = core::iter::once((Source::Listener(&listener), Interest::READ));
-            assert!(poll.wait(sources, long).unwrap()[0].readable);
-            ours.extend(core::iter::from_fn(|| listener.accept().unwrap()));
-        }
-        let mut memory = None;
-        for at in [3, 17, 3] {
-            theirs[at].write_all(b"x").unwrap();
-            // Loopback or not, it takes a moment.
-            let mut found = loop {
-                let sources = ours.iter().map(|socket| (Source::Socket(socket), Interest::READ));
-                let found = poll.wait(sources, long).unwrap();
-                if found.iter().any(|ready| ready.readable) {
-                    break found.to_vec();
-                }
-            };
-            assert!(found.remove(at).readable && found.iter().all(|ready| ready.is_empty()));
-            assert_eq!(ours[at].read(&mut [0; 8]).unwrap(), 1);
-            let now = (poll.entries.as_ptr() as usize, poll.entries.capacity());
-            assert_eq!(*memory.get_or_insert(now), now);
-        }
-        // A time-out, and a source of which nothing is wanted.
-        let sources = ours.iter().map(|socket| (Source::Socket(socket), Interest::default()));
-        let found = poll.wait(sources, Some(Duration::from_millis(1))).unwrap();
-        assert!(found.len() == 20 && found.iter().all(|ready| ready.is_empty()));
-        assert!(poll.wait(core::iter::empty(), Some(Duration::ZERO)).unwrap().is_empty());
-    }
-
-    #[test]
-    fn connecting_is_waited_for() {
-        let listener = Listener::bind("127.0.0.1:0").unwrap();
-        let address = listener.address().unwrap();
-        let wait = |socket: &Socket| {
-            let mut poll = Poll::new();
-            let sources = core::iter::once((Source::Socket(socket), Interest::WRITE));
-            assert!(poll.wait(sources, Some(Duration::from_secs(60))).unwrap()[0].writable);
-        };
-        let mut socket = Socket::connect(address).unwrap();
-        wait(&socket);
-        socket.connected().unwrap();
-        socket.write(b"hi").unwrap();
-        drop(listener);
-        // Nobody listens there any more; some systems say so at once.
-        match Socket::connect(address) {
-            Ok(socket) => {
-                wait(&socket);
-                assert_eq!(socket.connected().unwrap_err().kind(), ErrorKind::ConnectionRefused);
-            }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionRefused),
-        }
-    }
 
     #[test]
     fn a_reset_is_no_orderly_end() {

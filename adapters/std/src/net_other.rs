@@ -2,6 +2,7 @@
 
 use core::convert::Infallible;
 use core::net::SocketAddr;
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -79,37 +80,63 @@ impl Socket {
     }
 }
 
-/// What is waited for among others
-#[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
-    /// A client that wants to connect counts as readable
-    Listener(&'a Listener),
-    /// A stream
-    Socket(&'a Socket),
-}
-
 /// A wait for many sockets; there is none on this platform
-#[derive(Debug, Default)]
-pub struct Poll(());
+#[derive(Debug)]
+pub struct Selector(Infallible);
 
-impl Poll {
-    /// None yet
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(())
-    }
-
+impl Selector {
     /// Fails
     ///
     /// # Errors
     ///
     /// `Unsupported`.
-    pub fn wait<'a>(
-        &mut self,
-        _: impl Iterator<Item = (Source<'a>, Interest)>,
-        _: Option<Duration>,
-    ) -> io::Result<&[Ready]> {
+    pub fn new() -> io::Result<Self> {
         Err(unsupported())
+    }
+
+    /// Waits for one more
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn add<S>(&mut self, _: &S, _: u64, _: Interest) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Waits for something else
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn modify<S>(&mut self, _: &S, _: u64, _: Interest) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Waits for it no more
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn remove<S>(&mut self, _: &S, _: u64) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Waits until one can move
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn wait(&mut self, _: Option<Duration>, _: &mut Vec<(u64, Ready)>) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// What ends a wait early
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        match self.0 {}
     }
 }
 

@@ -11,7 +11,7 @@ use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
-use mcp_std::{Clock, Duplex, Interest, Poll, Ready, Socket, Source};
+use mcp_std::{Clock, Duplex, Interest, Ready, Selector, Socket};
 
 /// A server at a URL
 #[derive(Clone)]
@@ -171,19 +171,20 @@ impl Exchange {
 
 /// Lets exchanges move on: waits until one of them can, at most until `until`; an error leaves nothing to wait for
 pub(super) fn advance<'a>(
-    poll: &mut Poll,
     exchanges: impl Iterator<Item = &'a mut Exchange>,
     until: Instant,
 ) -> io::Result<()> {
     let mut exchanges: Vec<&mut Exchange> = exchanges.collect();
-    let sources = exchanges.iter().map(|exchange| {
+    let (mut selector, mut found) = (Selector::new()?, Vec::new());
+    for (exchange, token) in exchanges.iter().zip(0..) {
         let write = !exchange.connection.transmit().is_empty();
         let interest = Interest { read: exchange.connection.wants_input(), write };
-        (Source::Socket(&exchange.socket), interest)
-    });
-    let found = poll.wait(sources, Some(until.saturating_duration_since(Instant::now())))?.to_vec();
-    for (exchange, ready) in exchanges.iter_mut().zip(found) {
-        exchange.step(ready);
+        selector.add(&exchange.socket, token, interest)?;
+    }
+    selector.wait(Some(until.saturating_duration_since(Instant::now())), &mut found)?;
+    for (exchange, token) in exchanges.iter_mut().zip(0..) {
+        let ready = found.iter().find(|(found, _)| *found == token);
+        exchange.step(ready.map(|(_, ready)| *ready).unwrap_or_default());
     }
     Ok(())
 }
@@ -200,7 +201,6 @@ pub(super) fn perform(
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let begun = Exchange::begin(site, method, fields, body, left);
     let mut exchange = begun.map_err(|error| format!("there is no connection: {error}"))?;
-    let mut poll = Poll::new();
     let mut reply = None;
     loop {
         while let Some(came) = exchange.poll() {
@@ -215,7 +215,7 @@ pub(super) fn perform(
         if Instant::now() >= until || reply.as_ref().is_some_and(enough) {
             return reply.ok_or_else(|| NO_RESPONSE.into());
         }
-        advance(&mut poll, core::iter::once(&mut exchange), until).map_err(|error| error.to_string())?;
+        advance(core::iter::once(&mut exchange), until).map_err(|error| error.to_string())?;
     }
 }
 

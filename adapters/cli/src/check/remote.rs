@@ -14,7 +14,6 @@ use mcp_proto::http::fields::{
 };
 use mcp_proto::tap::Direction;
 use mcp_proto::{Era, Version};
-use mcp_std::Poll;
 use serde_json::Value;
 
 use super::exchange::{self, Came, Exchange, Head, Reply, Site};
@@ -36,7 +35,6 @@ pub(super) struct Remote {
     /// What came and was not taken
     ready: VecDeque<Got>,
     total: usize,
-    poll: Poll,
     shown: Shown,
     /// What became of the last request that was not answered
     fate: Option<String>,
@@ -72,7 +70,6 @@ impl Remote {
             open: Vec::new(),
             ready: VecDeque::new(),
             total: 0,
-            poll: Poll::new(),
             shown,
             fate: None,
         }
@@ -216,7 +213,7 @@ impl Remote {
     /// Lets everything move on, at most until `until`; false when nothing can be waited for
     fn advance(&mut self, until: Instant) -> bool {
         let exchanges = self.open.iter_mut().map(|open| &mut open.exchange);
-        if let Err(error) = exchange::advance(&mut self.poll, exchanges, until) {
+        if let Err(error) = exchange::advance(exchanges, until) {
             self.fate = Some(format!("nothing can be waited for: {error}"));
             return false;
         }

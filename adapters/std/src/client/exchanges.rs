@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -14,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::child::{Ended, Patience};
-use crate::{Clock, Duplex, Interest, Poll, Ready, Socket, Source};
+use crate::{Clock, Duplex, Interest, Ready, Selector, Socket};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
@@ -34,9 +35,10 @@ pub struct Exchanges {
     /// An event that came up while something was sent
     event: Option<Event>,
     url: String,
-    poll: Poll,
+    selector: Selector,
     /// What the last wait found, for the sake of its memory
-    found: Vec<(ConnectionId, Ready)>,
+    found: Vec<(u64, Ready)>,
+    last_token: u64,
     clock: Clock,
     now: Instant,
     scratch: Box<[u8]>,
@@ -51,6 +53,10 @@ pub struct Exchanges {
 struct Wired {
     id: ConnectionId,
     socket: Socket,
+    /// By which the selector knows the socket; none is given twice
+    token: u64,
+    /// What the selector waits for
+    interest: Interest,
     /// Where to connect if this address does not answer; none once it has
     connecting: Option<Connecting>,
 }
@@ -67,9 +73,21 @@ struct Connecting {
     why: String,
 }
 
+impl Wired {
+    /// Whether another address is to be tried
+    fn is_late(&self, now: Instant) -> bool {
+        self.connecting.as_ref().and_then(|connecting| connecting.gives_up).is_some_and(|at| at <= now)
+    }
+}
+
 impl Exchanges {
     /// `heads` says whether those of requests and responses are kept
-    pub fn new(config: Config, http: Http, heads: bool) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When the system has no way to wait for many sockets, or none left.
+    pub fn new(config: Config, http: Http, heads: bool) -> io::Result<Self> {
+        let selector = Selector::new()?;
         let clock = Clock::start();
         let now = clock.now();
         let limits = ConnectionLimits::default();
@@ -79,27 +97,39 @@ impl Exchanges {
             connections.tap_heads();
         }
         let url = format!("{:?}", http.endpoint());
-        Self {
+        Ok(Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
             sockets: Vec::new(),
             event: None,
             url,
-            poll: Poll::new(),
+            selector,
             found: Vec::new(),
+            last_token: 0,
             clock,
             now,
             scratch: vec![0; SCRATCH].into(),
             connect_timeout,
             error: None,
-        }
+        })
+    }
+
+    /// What ends a [`wait`](Wire::wait) early, from any thread
+    ///
+    /// # Errors
+    ///
+    /// As [`Selector::waker`].
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        self.selector.waker()
     }
 
     /// Makes and closes the connections that are asked for; whether one could not even be begun
     fn arrange(&mut self) -> bool {
         let mut failed = false;
         while let Some(id) = self.connections.poll_close() {
-            self.sockets.retain(|wired| wired.id != id);
+            if let Some(at) = self.sockets.iter().position(|wired| wired.id == id) {
+                self.unwire(at);
+            }
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
             let found = resolve(&origin, self.connect_timeout);
@@ -125,13 +155,18 @@ impl Exchanges {
     /// Begins to connect to the first address that does not refuse at once; false when there is none
     fn connect(&mut self, id: ConnectionId, mut connecting: Connecting) -> bool {
         while let Some(address) = connecting.rest.pop_front() {
-            match Socket::connect(address) {
+            match Socket::connect(address).and_then(|socket| {
+                self.selector.add(&socket, self.last_token + 1, Interest::WRITE)?;
+                Ok(socket)
+            }) {
                 Ok(socket) => {
+                    self.last_token += 1;
                     let more = !connecting.rest.is_empty();
                     connecting.gives_up = more.then(|| self.now + connecting.patience);
                     // For when it does not work out.
                     connecting.why = format!("{address}");
-                    self.sockets.push(Wired { id, socket, connecting: Some(connecting) });
+                    let (token, interest) = (self.last_token, Interest::WRITE);
+                    self.sockets.push(Wired { id, socket, token, interest, connecting: Some(connecting) });
                     return true;
                 }
                 Err(error) => connecting.why = format!("{address}: {error}"),
@@ -141,6 +176,32 @@ impl Exchanges {
         false
     }
 
+    /// Tells the selector what to wait for
+    fn select(&mut self) -> io::Result<()> {
+        for wired in &mut self.sockets {
+            let interest = match wired.connecting {
+                Some(_) => Interest::WRITE,
+                None => Interest {
+                    read: self.connections.wants_input(wired.id),
+                    write: !self.connections.transmit(wired.id).is_empty(),
+                },
+            };
+            if interest != wired.interest {
+                self.selector.modify(&wired.socket, wired.token, interest)?;
+                wired.interest = interest;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a socket out of the list and the selector
+    fn unwire(&mut self, at: usize) -> Wired {
+        let wired = self.sockets.swap_remove(at);
+        // Closing it would do, unless a child of ours holds it between its fork and its exec.
+        let _ = self.selector.remove(&wired.socket, wired.token);
+        wired
+    }
+
     fn refused(&mut self, id: ConnectionId, why: &str) {
         self.connections.handle_connect_failed(self.now, id, &mut self.client, why);
     }
@@ -148,10 +209,9 @@ impl Exchanges {
     /// Finds out what came of connecting
     fn connected(&mut self, at: usize, writable: bool) {
         let Some(wired) = self.sockets.get_mut(at) else { return };
-        let late = wired.connecting.as_ref().and_then(|c| c.gives_up).is_some_and(|at| at <= self.now);
         let outcome = match writable {
             true => wired.socket.connected(),
-            false if late => Err(ErrorKind::TimedOut.into()),
+            false if wired.is_late(self.now) => Err(ErrorKind::TimedOut.into()),
             false => return,
         };
         match outcome {
@@ -160,7 +220,7 @@ impl Exchanges {
                 self.connections.handle_connected(self.now, wired.id);
             }
             Err(error) => {
-                let Wired { id, connecting, .. } = self.sockets.swap_remove(at);
+                let Wired { id, connecting, .. } = self.unwire(at);
                 let Some(mut connecting) = connecting else { return };
                 connecting.why = format!("{}: {error}", connecting.why);
                 let _ = self.connect(id, connecting);
@@ -258,39 +318,31 @@ impl Wire for Exchanges {
         let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
         let deadlines = [until, next, self.client.poll_timeout(), self.connections.poll_timeout()];
         let timeout = deadlines.into_iter().flatten().min().map(|at| self.clock.until(at));
-        let sources = self.sockets.iter().map(|wired| {
-            let interest = match wired.connecting {
-                Some(_) => Interest::WRITE,
-                None => Interest {
-                    read: self.connections.wants_input(wired.id),
-                    write: !self.connections.transmit(wired.id).is_empty(),
-                },
-            };
-            (Source::Socket(&wired.socket), interest)
-        });
-        let mut all = core::mem::take(&mut self.found);
-        match self.poll.wait(sources, timeout) {
-            Ok(found) => all.extend(self.sockets.iter().map(|wired| wired.id).zip(found.iter().copied())),
-            Err(error) => {
-                self.error.get_or_insert(error);
-                // Or it would be tried again and again.
-                self.client.close(self.now);
-            }
+        let mut found = core::mem::take(&mut self.found);
+        let waited = self.select().and_then(|()| self.selector.wait(timeout, &mut found));
+        if let Err(error) = waited {
+            self.error.get_or_insert(error);
+            // Or it would be tried again and again.
+            self.client.close(self.now);
         }
         self.now = self.clock.now();
-        for (id, ready) in all.drain(..) {
+        for (token, ready) in found.drain(..) {
             // A socket that moved on to another address stands elsewhere by now.
-            let Some(at) = self.sockets.iter().position(|wired| wired.id == id) else { continue };
-            if self.sockets.get(at).is_some_and(|wired| wired.connecting.is_some()) {
+            let Some(at) = self.sockets.iter().position(|wired| wired.token == token) else { continue };
+            let Some(wired) = self.sockets.get(at) else { continue };
+            if wired.connecting.is_some() {
                 self.connected(at, ready.writable);
-            } else if ready.readable && self.connections.wants_input(id) {
+            } else if ready.readable && self.connections.wants_input(wired.id) {
                 let _ = self.read(at);
             } else if ready.readable {
                 // Nobody asked: both directions are over.
-                self.connections.handle_eof(self.now, id);
+                self.connections.handle_eof(self.now, wired.id);
             }
         }
-        self.found = all;
+        self.found = found;
+        while let Some(at) = self.sockets.iter().position(|wired| wired.is_late(self.now)) {
+            self.connected(at, false);
+        }
         if self.client.poll_timeout().is_some_and(|at| at <= self.now) {
             self.client.handle_timeout(self.now);
         }
@@ -336,7 +388,9 @@ impl Wire for Exchanges {
     }
 
     fn end(&mut self, _: Patience) -> Result<Option<Ended>, Error> {
-        self.sockets.clear();
+        while !self.sockets.is_empty() {
+            self.unwire(0);
+        }
         Ok(None)
     }
 }

@@ -239,7 +239,7 @@ impl<C: From<Opened>> Options<C> {
         if http.endpoint().origin().secure {
             return Err(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
         }
-        let wire = Exchanges::new(config, http, heads);
+        let wire = Exchanges::new(config, http, heads)?;
         let mut connection = Connection::new(Box::new(wire), handler, patience);
         let peer = connection.open()?;
         Ok(ready(connection, peer, (caching, schemas)).into())

@@ -1,12 +1,16 @@
 //! The connections of a server, and the one wait for all of them
+//!
+//! A wait costs what is ready, what was driven since the last one, and what is due: never all connections.
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
-use crate::{Clock, Duplex, Interest, Listener, Poll, Ready, Socket, Source, is_exhausted};
+use crate::{Clock, Duplex, Interest, Listener, Ready, Selector, Socket, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
@@ -16,13 +20,18 @@ use mcp_proto::http::server::{Connection, ExchangeId, Server};
 #[derive(Debug)]
 pub struct Peers {
     listener: Option<Listener>,
-    peers: Vec<Peer>,
-    /// Those before this one have had their turn since the last wait
-    turn: usize,
+    /// The selector waits for newcomers
+    listening: bool,
+    /// By their tokens, of which none is given twice
+    peers: BTreeMap<u64, Box<Peer>>,
+    last_token: u64,
+    /// Those for whom the last wait found something and who had no turn yet
+    turns: VecDeque<u64>,
     /// Those with which something has happened since they were last written to
-    moved: Vec<usize>,
-    /// Some of them may be over
-    over: bool,
+    moved: Vec<u64>,
+    known: Known,
+    /// Those who had something to read that nobody wanted: the selector does not wait for it
+    muffled: Vec<u64>,
     /// Connections that may be open at a time
     pub max: usize,
     /// The bounds of connections
@@ -31,10 +40,28 @@ pub struct Peers {
     pub heads: bool,
     /// When connections are accepted again
     accepts_at: Option<Instant>,
-    poll: Poll,
+    selector: Selector,
+    /// What the last wait found, for the sake of its memory
+    found: Vec<(u64, Ready)>,
     clock: Clock,
     now: Instant,
     scratch: Box<[u8]>,
+}
+
+/// What is known of all connections without looking at each
+///
+/// Deadlines and times of last use mostly move on. So an entry may say an earlier time than its connection would, never a
+/// later one, and is put right when its time has come.
+#[derive(Debug, Default)]
+struct Known {
+    /// Those driven since the last wait; what the rest and the selector say of them may be out of date
+    driven: Vec<u64>,
+    /// Who has which exchange
+    exchanges: BTreeMap<ExchangeId, u64>,
+    /// When who has a deadline
+    deadlines: BTreeSet<(Instant, u64)>,
+    /// When who was used last, of those who may be idle
+    idle: BTreeSet<(Instant, u64)>,
 }
 
 /// What a wait found for a connection
@@ -60,30 +87,48 @@ struct Peer {
     shut: bool,
     /// The socket is broken
     broken: bool,
+    /// It stands in the list of those driven
+    driven: bool,
+    /// What the selector waits for
+    interest: Interest,
+    /// Its entry in each of the maps
+    exchange: Option<ExchangeId>,
+    deadline: Option<Instant>,
+    idle: Option<Instant>,
 }
 
 impl Peers {
     /// Nobody is connected yet
-    pub fn new(listener: Listener) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When the system has no way to wait for many sockets, or none left.
+    pub fn new(listener: Listener) -> io::Result<Self> {
         let clock = Clock::start();
         let mut limits = Limits::default();
         // How long a message may be is for the server to say, which says so in the answer.
         limits.max_body = u64::MAX;
-        Self {
+        let mut selector = Selector::new()?;
+        selector.add(&listener, LISTENER, Interest::READ)?;
+        Ok(Self {
             listener: Some(listener),
-            peers: Vec::new(),
-            turn: 0,
+            listening: true,
+            peers: BTreeMap::new(),
+            last_token: LISTENER,
+            turns: VecDeque::new(),
             moved: Vec::new(),
-            over: false,
+            known: Known::default(),
+            muffled: Vec::new(),
             max: 64,
             limits,
             heads: false,
             accepts_at: None,
-            poll: Poll::new(),
+            selector,
+            found: Vec::new(),
             clock,
             now: clock.now(),
             scratch: vec![0; SCRATCH].into(),
-        }
+        })
     }
 
     /// The time as of the last look at the clock; cheap
@@ -117,23 +162,41 @@ impl Peers {
         self.listener.is_none() && self.peers.is_empty()
     }
 
+    /// What ends a [`wait`](Self::wait) early, from any thread
+    ///
+    /// # Errors
+    ///
+    /// As [`Selector::waker`].
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        self.selector.waker()
+    }
+
     /// Accepts nobody any more, and lets everybody go who has had his answer
     pub fn close(&mut self, server: &mut Server) {
-        self.listener = None;
-        for peer in &mut self.peers {
+        self.end_listening();
+        for (token, peer) in &mut self.peers {
             peer.connection.close(self.now);
             peer.connection.drive(self.now, server);
+            self.known.note(*token, peer);
+            self.moved.push(*token);
         }
-        self.moved.extend(0..self.peers.len());
     }
 
     /// Ends all connections, whatever is under way
     pub fn abandon(&mut self, server: &mut Server) {
-        self.listener = None;
-        for mut peer in self.peers.drain(..) {
+        self.end_listening();
+        while let Some((token, mut peer)) = self.peers.pop_first() {
             peer.connection.abandon(self.now, server);
+            self.known.forget(token, &peer);
+            let _ = self.selector.remove(&peer.socket, token);
         }
-        self.moved.clear();
+    }
+
+    fn end_listening(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            // Closing it would do.
+            let _ = self.selector.remove(&listener, LISTENER);
+        }
     }
 
     /// The next head of a request or response, if they are kept
@@ -141,21 +204,16 @@ impl Peers {
         if !self.heads {
             return None;
         }
-        self.peers.iter_mut().find_map(|peer| peer.connection.poll_head())
+        self.peers.values_mut().find_map(|peer| peer.connection.poll_head())
     }
 
     /// Moves what the server has to say on one exchange, or wants to hear, to its connection
     pub fn drive(&mut self, server: &mut Server, exchange: ExchangeId) {
-        let has_it = |peer: &Peer| peer.connection.exchange() == Some(exchange);
-        // Most likely it is that of whoever had his turn just now.
-        let last = self.turn.saturating_sub(1);
-        let place = match self.peers.get(last) {
-            Some(peer) if has_it(peer) => Some(last),
-            _ => self.peers.iter().position(has_it),
-        };
-        if let Some((place, peer)) = place.and_then(|place| Some((place, self.peers.get_mut(place)?))) {
+        let Some(token) = self.known.exchanges.get(&exchange).copied() else { return };
+        if let Some(peer) = self.peers.get_mut(&token) {
             peer.connection.drive(self.now, server);
-            self.moved.push(place);
+            self.known.note(token, peer);
+            self.moved.push(token);
         }
     }
 
@@ -166,121 +224,209 @@ impl Peers {
             while let Some(exchange) = server.poll_ready(self.now) {
                 self.drive(server, exchange);
             }
-            let Some(place) = self.moved.pop() else { break };
-            if let Some(peer) = self.peers.get_mut(place) {
-                moved |= peer.write(self.now, server);
-                self.over |= peer.is_over();
+            let Some(token) = self.moved.pop() else { return moved };
+            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            moved |= peer.write(self.now, server);
+            if peer.is_over() {
+                self.forget(token);
+            } else {
+                self.known.note(token, peer);
             }
         }
-        if core::mem::take(&mut self.over) {
-            self.sweep();
+    }
+
+    /// Closes a connection that is over, or gives way
+    fn forget(&mut self, token: u64) {
+        if let Some(peer) = self.peers.remove(&token) {
+            self.known.forget(token, &peer);
+            // Closing it would do, unless a child of ours holds it between its fork and its exec.
+            let _ = self.selector.remove(&peer.socket, token);
         }
-        moved
     }
 
-    /// Forgets connections that are over
-    fn sweep(&mut self) {
-        self.peers.retain(|peer| !peer.is_over());
-        // They stand elsewhere now.
-        self.turn = 0;
-        self.moved.clear();
-        self.moved.extend(0..self.peers.len());
-    }
-
-    /// Waits until something can be read (if `reads`), written or accepted, or until `until`; then each has its
-    /// [turn](Self::next), and deadlines of the server pass
+    /// Waits until something can be read (if `reads`), written or accepted, until `until`, or until [woken](Self::waker);
+    /// then each has its [turn](Self::next), and deadlines of the server pass
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
     pub fn wait(&mut self, server: &mut Server, reads: bool, until: Option<Instant>) -> io::Result<()> {
-        let room_at = self.room_at();
-        let accepts_at = self.listener.as_ref().and_then(|_| self.accepts_at.or(room_at));
-        let own = self.peers.iter().filter_map(|peer| peer.connection.poll_timeout()).min();
-        let deadline = [until, accepts_at, own, server.poll_timeout()].into_iter().flatten().min();
-
-        let listener = self.listener.as_ref().filter(|_| accepts_at.is_none());
-        let sources = listener.map(|listener| (Source::Listener(listener), Interest::READ)).into_iter();
-        let sources = sources.chain(self.peers.iter().map(|peer| {
-            let read = reads && peer.connection.wants_input();
-            let write = !peer.connection.transmit().is_empty();
-            (Source::Socket(&peer.socket), Interest { read, write })
-        }));
-        let found = self.poll.wait(sources, deadline.map(|at| self.clock.until(at)))?;
+        let deadline = until.into_iter().chain(self.arm(server, reads)?).min();
+        let mut found = core::mem::take(&mut self.found);
+        let waited = self.selector.wait(deadline.map(|at| self.clock.until(at)), &mut found);
         self.now = self.clock.now();
+        let newcomers = found.iter().any(|(token, _)| *token == LISTENER);
+        let heard = found.drain(..).try_for_each(|(token, ready)| self.hear(token, ready, reads));
+        self.found = found;
+        waited.and(heard)?;
 
-        let (newcomers, found) = match (listener, found.split_first()) {
-            (Some(_), Some((first, rest))) => (first.readable, rest),
-            _ => (false, found),
-        };
-        let late = own.is_some_and(|at| at <= self.now);
-        for (peer, ready) in self.peers.iter_mut().zip(found) {
-            let due = late && peer.connection.poll_timeout().is_some_and(|at| at <= self.now);
-            peer.found = Found { ready: *ready, asked: reads && peer.connection.wants_input(), due };
-        }
-        self.turn = 0;
+        self.pass_deadlines();
         if server.poll_timeout().is_some_and(|at| at <= self.now) {
             server.handle_timeout(self.now);
         }
         if self.accepts_at.is_some_and(|at| at <= self.now) {
             self.accepts_at = None;
         }
-        if newcomers {
+        if newcomers && self.listening {
             self.accept();
         }
         Ok(())
     }
 
+    /// Brings up to date what is waited for; when to call [`wait`](Self::wait) at the latest
+    ///
+    /// For loops that wait by other means until the selector has something; `wait` does it by itself.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    pub fn arm(&mut self, server: &mut Server, reads: bool) -> io::Result<Option<Instant>> {
+        for token in self.turns.drain(..) {
+            // What was left is found again.
+            if let Some(peer) = self.peers.get_mut(&token) {
+                peer.found = Found::default();
+                self.known.note(token, peer);
+            }
+        }
+        if reads {
+            for token in self.muffled.drain(..) {
+                if let Some(peer) = self.peers.get_mut(&token) {
+                    self.known.note(token, peer);
+                }
+            }
+        }
+        while let Some(token) = self.known.driven.pop() {
+            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            peer.driven = false;
+            self.known.update(token, peer);
+            // Most who want to read nothing now do soon: that is taken back when there is something.
+            let read = peer.interest.read || (reads && peer.connection.wants_input());
+            let write = !peer.connection.transmit().is_empty();
+            peer.select(token, Interest { read, write }, &mut self.selector)?;
+        }
+
+        let room_at = self.room_at();
+        let accepts_at = self.listener.as_ref().and_then(|_| self.accepts_at.or(room_at));
+        if let Some(listener) = &self.listener {
+            let listens = accepts_at.is_none();
+            if listens != self.listening {
+                self.selector.modify(listener, LISTENER, Interest { read: listens, write: false })?;
+                self.listening = listens;
+            }
+        }
+        let own = self.known.deadlines.first().map(|(at, _)| *at);
+        Ok([accepts_at, own, server.poll_timeout()].into_iter().flatten().min())
+    }
+
+    /// Notes what the selector found for a connection
+    fn hear(&mut self, token: u64, mut ready: Ready, reads: bool) -> io::Result<()> {
+        let Some(peer) = self.peers.get_mut(&token) else { return Ok(()) };
+        let asked = peer.interest.read;
+        if ready.readable && asked && !(reads && peer.connection.wants_input()) {
+            // If both directions are over, that is found again.
+            ready.readable = false;
+            peer.select(token, Interest { read: false, ..peer.interest }, &mut self.selector)?;
+            self.muffled.push(token);
+        }
+        if !ready.is_empty() {
+            peer.found = Found { ready, asked, due: false };
+            self.turns.push_back(token);
+        }
+        Ok(())
+    }
+
+    /// Finds those whose deadlines have passed
+    fn pass_deadlines(&mut self) {
+        while let Some((at, token)) = self.known.deadlines.first().copied().filter(|(at, _)| *at <= self.now)
+        {
+            self.known.deadlines.remove(&(at, token));
+            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            peer.deadline = None;
+            if peer.connection.poll_timeout().is_some_and(|at| at <= self.now) {
+                if peer.found.ready.is_empty() {
+                    self.turns.push_back(token);
+                }
+                peer.found.due = true;
+            }
+            // It has another one, or will have.
+            self.known.note(token, peer);
+        }
+    }
+
     /// Gives the next one its turn for whom the last wait found something: reads what is there (if `reads`), and lets its
     /// deadline pass; false when all have had theirs
     pub fn next(&mut self, server: &mut Server, reads: bool) -> bool {
-        while let Some(peer) = self.peers.get_mut(self.turn) {
-            self.turn += 1;
+        while let Some(token) = self.turns.pop_front() {
+            let Some(peer) = self.peers.get_mut(&token) else { continue };
             let found = core::mem::take(&mut peer.found);
-            if found.due || !found.ready.is_empty() {
-                peer.turn(self.now, server, found, reads, &mut self.scratch);
-                self.moved.push(self.turn - 1);
-                return true;
-            }
+            peer.turn(self.now, server, found, reads, &mut self.scratch);
+            self.known.note(token, peer);
+            self.moved.push(token);
+            return true;
         }
         false
     }
 
     /// When there may be room for another connection; none when there is
-    fn room_at(&self) -> Option<Instant> {
+    fn room_at(&mut self) -> Option<Instant> {
         if self.peers.len() < self.max {
             return None;
         }
-        let at = self.peers.iter().filter_map(Peer::spare_at).min().unwrap_or(Instant::FAR);
+        let at = self.longest_idle().map_or(Instant::FAR, |(at, _)| at + SPARED);
         Some(at).filter(|at| *at > self.now)
     }
 
-    /// Where a newcomer goes: to the place of one who is idle, or behind all; none when there is no room
-    fn place(&self) -> Option<usize> {
-        if self.peers.len() < self.max {
-            return Some(self.peers.len());
+    /// Who has been idle for longest, and since when
+    fn longest_idle(&mut self) -> Option<(Instant, u64)> {
+        while let Some((at, token)) = self.known.idle.first().copied() {
+            let idle = self.peers.get_mut(&token).filter(|peer| peer.idle == Some(at));
+            match idle {
+                Some(peer) if peer.is_idle() && peer.used_at <= at => return Some((at, token)),
+                Some(peer) => {
+                    self.known.idle.remove(&(at, token));
+                    // In use: it is entered again when it was driven.
+                    peer.idle = peer.is_idle().then_some(peer.used_at);
+                    self.known.idle.extend(peer.idle.map(|at| (at, token)));
+                }
+                None => _ = self.known.idle.remove(&(at, token)),
+            }
         }
-        let idle = |(_, peer): &(usize, &Peer)| peer.spare_at().is_some_and(|at| at <= self.now);
-        let oldest = self.peers.iter().enumerate().filter(idle).min_by_key(|(_, peer)| peer.used_at);
-        oldest.map(|(place, _)| place)
+        None
     }
 
     /// Takes in who waits, in the place of who has not used his connection for long, if need be
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else { return };
         for _ in 0..BATCH {
-            let Some(place) = self.place() else { return };
-            match listener.accept() {
-                Ok(Some(socket)) => {
+            let full = self.peers.len() >= self.max;
+            let gives_way = if full { self.longest_idle() } else { None };
+            let gives_way = gives_way.filter(|(since, _)| *since + SPARED <= self.now);
+            if full && gives_way.is_none() {
+                return;
+            }
+            let Some(listener) = &self.listener else { return };
+            let accepted = listener.accept().and_then(|socket| {
+                let Some(socket) = socket else { return Ok(None) };
+                let token = self.last_token + 1;
+                self.selector.add(&socket, token, Interest::READ)?;
+                Ok(Some((socket, token)))
+            });
+            match accepted {
+                Ok(Some((socket, token))) => {
+                    if let Some((_, idle)) = gives_way {
+                        self.forget(idle);
+                    }
                     let mut connection = Connection::new(self.now, self.limits.clone());
                     if self.heads {
                         connection.tap_heads();
                     }
+                    let mut peer = Box::new(Peer::new(socket, connection, self.now));
                     // Most clients have sent their request by now.
-                    let found =
-                        Found { ready: Ready { readable: true, writable: false }, asked: true, due: false };
-                    let (used_at, shut, broken) = (self.now, false, false);
-                    let peer = Peer { socket, connection, found, used_at, shut, broken };
-                    match self.peers.get_mut(place) {
-                        Some(idle) => *idle = peer,
-                        None => self.peers.push(peer),
-                    }
+                    peer.found.ready.readable = true;
+                    peer.found.asked = true;
+                    self.turns.push_back(token);
+                    self.known.note(token, &mut peer);
+                    self.peers.insert(token, peer);
+                    self.last_token = token;
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -294,11 +440,85 @@ impl Peers {
     }
 }
 
+/// Readable when there is something for [`wait`](Peers::wait) to find, or it was [woken](Peers::waker)
+#[cfg(target_os = "linux")]
+impl std::os::fd::AsFd for Peers {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.selector.as_fd()
+    }
+}
+
+impl Known {
+    /// Has what is known of a connection brought up to date before the next wait; its exchange is known at once
+    fn note(&mut self, token: u64, peer: &mut Peer) {
+        if !core::mem::replace(&mut peer.driven, true) {
+            self.driven.push(token);
+        }
+        let exchange = peer.connection.exchange();
+        if exchange != peer.exchange {
+            if let Some(over) = core::mem::replace(&mut peer.exchange, exchange) {
+                self.exchanges.remove(&over);
+            }
+            self.exchanges.extend(exchange.map(|exchange| (exchange, token)));
+        }
+    }
+
+    fn update(&mut self, token: u64, peer: &mut Peer) {
+        let deadline = peer.connection.poll_timeout();
+        if deadline.is_some_and(|at| peer.deadline.is_none_or(|known| at < known)) {
+            if let Some(later) = core::mem::replace(&mut peer.deadline, deadline) {
+                self.deadlines.remove(&(later, token));
+            }
+            self.deadlines.extend(deadline.map(|at| (at, token)));
+        }
+        if peer.idle.is_none() && peer.is_idle() {
+            peer.idle = Some(peer.used_at);
+            self.idle.insert((peer.used_at, token));
+        }
+    }
+
+    fn forget(&mut self, token: u64, peer: &Peer) {
+        if let Some(exchange) = peer.exchange {
+            self.exchanges.remove(&exchange);
+        }
+        if let Some(at) = peer.deadline {
+            self.deadlines.remove(&(at, token));
+        }
+        if let Some(at) = peer.idle {
+            self.idle.remove(&(at, token));
+        }
+    }
+}
+
 impl Peer {
-    /// When it may give way to another one; none while it is in use
-    fn spare_at(&self) -> Option<Instant> {
-        let unused = self.connection.is_idle() && self.found.ready.is_empty();
-        unused.then(|| self.used_at + SPARED)
+    const fn new(socket: Socket, connection: Connection, now: Instant) -> Self {
+        Self {
+            socket,
+            connection,
+            found: Found { ready: Ready { readable: false, writable: false }, asked: false, due: false },
+            used_at: now,
+            shut: false,
+            broken: false,
+            driven: false,
+            interest: Interest::READ,
+            exchange: None,
+            deadline: None,
+            idle: None,
+        }
+    }
+
+    /// Whether closing it loses nothing
+    fn is_idle(&self) -> bool {
+        self.connection.is_idle() && self.found.ready.is_empty()
+    }
+
+    /// Has the selector wait for this
+    fn select(&mut self, token: u64, interest: Interest, selector: &mut Selector) -> io::Result<()> {
+        if interest != self.interest {
+            selector.modify(&self.socket, token, interest)?;
+            self.interest = interest;
+        }
+        Ok(())
     }
 
     /// Writes and reads what can be, and lets its deadline pass
@@ -385,6 +605,8 @@ impl Peer {
     }
 }
 
+/// The token of who listens
+const LISTENER: u64 = 0;
 /// Bytes of one read
 const SCRATCH: usize = 64 << 10;
 /// Connections that are accepted in one go
