@@ -1,7 +1,7 @@
 //! Tools and what goes through them against their schemas (SCHEMA-010).
 
-use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 
 use crate::model::{CallToolResult, Tool};
@@ -48,10 +48,10 @@ impl BadResult {
 }
 
 /// The prepared schemas of a tool
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Checks {
-    pub(super) input: Option<Box<dyn Validate>>,
-    pub(super) output: Option<Box<dyn Validate>>,
+    pub(super) input: Option<Arc<dyn Validate>>,
+    pub(super) output: Option<Arc<dyn Validate>>,
 }
 
 impl Checks {
@@ -70,9 +70,9 @@ impl Checks {
         }
         let Some(validator) = validator else { return Ok(Self::default()) };
         Ok(Self {
-            input: Some(validator.compile(&tool.input_schema).map_err(|why| (input, why))?),
+            input: Some(validator.compile(&tool.input_schema).map_err(|why| (input, why))?.into()),
             output: match &tool.output_schema {
-                Some(schema) => Some(validator.compile(schema).map_err(|why| (output, why))?),
+                Some(schema) => Some(validator.compile(schema).map_err(|why| (output, why))?.into()),
                 None => None,
             },
         })
@@ -90,7 +90,7 @@ impl Checks {
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prepared = |check: &Option<Box<dyn Validate>>| check.is_some();
+        let prepared = |check: &Option<Arc<dyn Validate>>| check.is_some();
         f.debug_struct("Checks")
             .field("input", &prepared(&self.input))
             .field("output", &prepared(&self.output))

@@ -11,6 +11,7 @@ use super::hooks::ROOT;
 ///
 /// Every item gets a number when it is registered, keeps it when it is replaced, and no number is used twice. So an order
 /// that holds while items come and go is had for nothing, and a place in it, too (PAGE-010).
+#[derive(Clone)]
 pub(super) struct Catalog<T> {
     items: Numbered<Item<T>>,
     last: u64,
@@ -18,6 +19,7 @@ pub(super) struct Catalog<T> {
     generation: u64,
 }
 
+#[derive(Clone)]
 struct Item<T> {
     item: T,
     enabled: bool,
@@ -49,6 +51,7 @@ impl<T> Catalog<T> {
 ///
 /// A list and not a tree: numbers only grow, so that what is new comes last, and a tree for every type that is kept would
 /// be the largest part of a small program. Boxed, so that taking one out moves little.
+#[derive(Clone)]
 struct Numbered<V>(Vec<(u64, Box<V>)>);
 
 impl<V> Numbered<V> {
@@ -86,6 +89,7 @@ impl<V> Numbered<V> {
 }
 
 /// What belongs to an item besides
+#[derive(Clone)]
 pub(super) struct Rest<H, X> {
     pub(super) handler: H,
     /// What its kind needs
@@ -103,6 +107,7 @@ pub(super) struct Entry<'a, T, H, X> {
 }
 
 /// All of one kind
+#[derive(Clone)]
 pub(super) struct Entries<T, H, X> {
     pub(super) catalog: Catalog<T>,
     rests: Numbered<Rest<H, X>>,

@@ -1,6 +1,8 @@
 //! Hooks around calls.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -26,15 +28,21 @@ pub trait Hook {
     }
 }
 
-impl<K: Hook + ?Sized> Hook for Box<K> {
-    fn before(&self, asked: &Asked<'_>) -> Result<(), RpcError> {
-        (**self).before(asked)
-    }
+macro_rules! forward {
+    ($($pointer:ident),*) => {$(
+        impl<K: Hook + ?Sized> Hook for $pointer<K> {
+            fn before(&self, asked: &Asked<'_>) -> Result<(), RpcError> {
+                (**self).before(asked)
+            }
 
-    fn after(&self, asked: &Asked<'_>, outcome: Outcome<'_>) {
-        (**self).after(asked, outcome);
-    }
+            fn after(&self, asked: &Asked<'_>, outcome: Outcome<'_>) {
+                (**self).after(asked, outcome);
+            }
+        }
+    )*};
 }
+
+forward!(Box, Rc, Arc);
 
 /// A call as hooks see it
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +105,7 @@ pub enum Outcome<'a> {
 }
 
 /// The hooks of a router and of those that were nested in it
+#[derive(Clone)]
 pub(super) struct Scopes<M> {
     /// Each scope with those around it, the outermost first, itself last; the first one is the router's own
     scopes: Vec<(Vec<usize>, Vec<M>)>,

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -21,10 +22,12 @@ use crate::vocab::{Capability, Kind};
 /// Tools, resources, templates, prompts and completions by name, each with a handler
 ///
 /// `H` is whatever an adapter calls: a boxed closure, a function that returns a future, a number. The router finds it;
-/// it never runs it. `M` is what hooks are; say `Router<H, Box<dyn Hook + Send + Sync>>` for a router that threads share.
+/// it never runs it. `M` is what hooks are; say `Router<H, Arc<dyn Hook + Send + Sync>>` for a router that threads share.
 ///
 /// Entries can come and go while a server runs. Each method that changes a list says so ([`Changed`]); lists keep the
 /// order in which entries were registered (TOOL-004).
+///
+/// Where handlers and hooks can be cloned, a router can: to change the copy while the first one is in use.
 ///
 /// ```
 /// use mcp_proto::RawJson;
@@ -38,6 +41,7 @@ use crate::vocab::{Capability, Kind};
 /// # let _ = config;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct Router<H, M = Box<dyn Hook>> {
     info: Implementation,
     instructions: Option<String>,
@@ -45,7 +49,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
     pub(super) cursors: Cursors,
     pub(super) page_sizes: [usize; 4],
     pub(super) hints: [Option<CacheHint>; 4],
-    validator: Option<Box<dyn SchemaValidator>>,
+    validator: Option<Arc<dyn SchemaValidator>>,
     pub(super) scopes: Scopes<M>,
     pub(super) tools: Entries<Tool, H, Checks>,
     pub(super) resources: Entries<Resource, H, Option<CacheHint>>,
@@ -61,6 +65,7 @@ pub struct Router<H, M = Box<dyn Hook>> {
 pub(super) type Completions<H> = Vec<(Box<str>, H)>;
 
 /// What belongs to a template of resources
+#[derive(Clone)]
 pub(super) struct Family<H> {
     pub(super) template: Template,
     pub(super) screen: Screen,
@@ -175,7 +180,7 @@ impl<H, M: Hook> Router<H, M> {
         validator: impl SchemaValidator + 'static,
     ) -> Result<&mut Self, RegisterError> {
         prepare(&mut self.tools, &validator)?;
-        self.validator = Some(Box::new(validator));
+        self.validator = Some(Arc::new(validator));
         Ok(self)
     }
 

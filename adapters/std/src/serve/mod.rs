@@ -9,6 +9,7 @@ mod host;
 #[cfg(feature = "http")]
 mod peers;
 mod remote;
+pub mod router;
 
 pub use cx::{Answered, Cx, Line, Place};
 pub use desk::{Commands, Desk};
