@@ -394,6 +394,35 @@ fn a_legacy_call_that_ends_takes_its_questions_back() {
     });
 }
 
+// covers: CANC-010, ELIC-021
+#[test]
+fn a_handler_that_keeps_something_is_told_that_its_call_does_not_come_again() {
+    let dropped = |lone: &mut LoneServer| match lone.event() {
+        server::Event::Dropped { state } => state.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    for kept in [&b""[..], b"step 1"] {
+        let waiting = || {
+            let mut lone = session(config(), Version::V2025_11_25, Chunker::Whole);
+            let call = lone.take(&legacy(1, "tools/call", json!({"name": "book"})));
+            lone.need_input(&call, &asks([("a", form("A?"))]), kept).expect("it may be asked");
+            let _ = lone.sent();
+            lone
+        };
+        let mut cancelled = waiting();
+        cancelled.tell(&note("notifications/cancelled", json!({"requestId": 1})));
+        let mut left = waiting();
+        left.eof();
+        if kept.is_empty() {
+            cancelled.pump();
+            assert!(!cancelled.transcript.events.iter().any(|event| event.contains("Dropped")));
+        } else {
+            assert_eq!(dropped(&mut cancelled), kept);
+            assert_eq!(dropped(&mut left), kept);
+        }
+    }
+}
+
 // covers: ELIC-025, ELIC-032
 #[test]
 fn the_end_of_a_page_is_told_where_the_revision_has_it() {

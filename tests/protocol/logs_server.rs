@@ -66,8 +66,10 @@ fn a_session_says_what_it_wants_to_be_told_and_hears_all_until_then() {
             };
             assert_eq!(session(&mut lone, LoggingLevel::Debug), Sent::Queued);
             assert_eq!(lone.reply()["params"], json!({"level": "debug", "data": "text"}));
+            assert_eq!(lone.pipe.engine().log_level(channel), None);
             lone.tell(&legacy(1, "logging/setLevel", json!({"level": "error"})));
             assert_eq!(lone.reply()["result"], json!({}));
+            assert_eq!(lone.pipe.engine().log_level(channel), Some(LoggingLevel::Error));
             assert_eq!(session(&mut lone, LoggingLevel::Warning), Sent::Dropped);
             let call = lone.take(&legacy(2, "tools/call", json!({"name": "book"})));
             assert_eq!(log(&mut lone, &call, &LoggingLevel::Warning, &json!(1)), Sent::Dropped);

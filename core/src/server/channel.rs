@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::log::{self, SessionLog, Threshold};
+use super::log::{SessionLog, Threshold};
 use super::stream::Stream;
 use crate::budget::Budget;
 use crate::limits::Limits;
@@ -141,8 +141,8 @@ pub(super) struct Session {
     /// `clientInfo`, and behind it the capabilities
     text: Box<[u8]>,
     info: u32,
-    /// The log messages that it wants
-    pub(super) threshold: Threshold,
+    /// The log messages that it wants, once it has said so
+    pub(super) threshold: Option<Threshold>,
     pub(super) log: Option<Box<SessionLog>>,
 }
 
@@ -155,7 +155,7 @@ impl Session {
             passing: false,
             text: [info, capabilities].concat().into(),
             info: u32::try_from(info.len()).unwrap_or(u32::MAX),
-            threshold: log::ALL,
+            threshold: None,
             log: None,
         }
     }

@@ -33,6 +33,14 @@ pub enum Event {
         /// Why
         reason: CancelReason,
     },
+    /// A call that waits for the answers of its client is over, and does not come again
+    ///
+    /// Told in the legacy era of a call whose handler [keeps something](super::Engine::need_input): a modern client just
+    /// does not come back.
+    Dropped {
+        /// What [`Call::state`] would have been
+        state: Box<[u8]>,
+    },
     /// A client opened a session with a handshake (legacy); told once `notifications/initialized` has come
     SessionOpened {
         /// Where

@@ -437,6 +437,9 @@ impl Engine {
             self.link.send_cancelled(request, Some(reason));
             self.link.outbound.calls.remove(request);
         }
+        if !parked.state.is_empty() {
+            self.events.push_back(Event::Dropped { state: parked.state });
+        }
         true
     }
 

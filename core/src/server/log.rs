@@ -23,6 +23,18 @@ pub(crate) type Threshold = u8;
 pub(crate) const ALL: Threshold = 0;
 pub(crate) const NONE: Threshold = u8::MAX;
 
+/// All levels
+const LEVELS: [LoggingLevel; 8] = [
+    LoggingLevel::Debug,
+    LoggingLevel::Info,
+    LoggingLevel::Notice,
+    LoggingLevel::Warning,
+    LoggingLevel::Error,
+    LoggingLevel::Critical,
+    LoggingLevel::Alert,
+    LoggingLevel::Emergency,
+];
+
 /// Bytes that wait for a session to open its stream
 const UNHEARD: usize = 4 << 10;
 
@@ -139,6 +151,16 @@ impl Engine {
         }
     }
 
+    /// From which level on the session of a channel wants log messages; none until it has said so, and where there is no
+    /// session
+    ///
+    /// For who has others log for it. Messages below it are dropped in any case (LOG-004).
+    #[must_use]
+    pub fn log_level(&self, channel: ChannelId) -> Option<LoggingLevel> {
+        let threshold = self.session(self.link.home(channel.0))?.threshold?;
+        LEVELS.into_iter().find(|level| level.severity() == Some(threshold))
+    }
+
     /// `logging/setLevel` (LOG-004, LOG-006)
     pub(super) fn set_level(&mut self, channel: Key, params: &[u8]) -> Result<(), RpcError> {
         let params: SetLevelParams = serde_json::from_slice(params)
@@ -147,13 +169,13 @@ impl Engine {
             return Err(RpcError::invalid_params("`params.level` is not a known level"));
         };
         if let Some(session) = self.link.channels.get_mut(channel).and_then(|c| c.extra.session.as_mut()) {
-            session.threshold = severity;
+            session.threshold = Some(severity);
         }
         Ok(())
     }
 
     fn session_threshold(&self, channel: Key) -> Threshold {
-        self.session(channel).map_or(NONE, |s| s.threshold)
+        self.session(channel).map_or(NONE, |s| s.threshold.unwrap_or(ALL))
     }
 
     /// The number of a level, if this server may log at all (LOG-001)

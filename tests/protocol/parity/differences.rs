@@ -105,6 +105,7 @@ const PURPOSE: Why = Why::CannotBeHidden("which call an input is for");
 const REFUSED: Why = Why::CannotBeHidden("an input that is refused, or not given in time");
 const ROUNDS: Why = Why::CannotBeHidden("a client's limit on rounds");
 const LEAVING: Why = Why::CannotBeHidden("a call that waits for input when the client leaves");
+const DROPPED: Why = Why::CannotBeHidden("a call that is given up while it waits for input");
 const PROGRESS: Why = Why::CannotBeHidden("progress in a later round");
 const LISTS: Why = Why::CannotBeHidden("changes of lists");
 const FAREWELL: Why = Why::CannotBeHidden("a server that ends subscriptions");
@@ -243,6 +244,7 @@ pub(super) const ROWS: &[Row] = &[
             &[NINTH, TENTH, "cannot ask: limit reached: max_input_rounds"],
         ),
     ),
+    (DROPPED, Lines(Server, "Dropped")),
     (
         LEAVING,
         Scene(
