@@ -9,6 +9,7 @@ extern crate alloc;
 mod answer;
 mod args;
 mod ask;
+mod bridge;
 mod call;
 mod check;
 mod complete;

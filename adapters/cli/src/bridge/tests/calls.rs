@@ -1,0 +1,301 @@
+//! Calls, what is reported on them, and how they end
+
+use core::time::Duration;
+
+use mcp_proto::client::Event;
+use mcp_proto::model::LoggingLevel;
+use mcp_proto::rpc::code;
+use mcp_proto::{CallError, CallOptions, RawJson, RpcError, Version};
+use serde_json::{Value, json};
+
+use super::ends::{Chain, PAIRS};
+
+fn hello() -> Value {
+    json!({"content": [{"type": "text", "text": "hello"}]})
+}
+
+#[test]
+fn the_client_sees_the_server() {
+    for (down, up) in PAIRS {
+        let chain = Chain::new(down, up);
+        let [Event::Ready(peer)] = &chain.told[..] else { panic!("{:?}", chain.told) };
+        assert_eq!(peer.version, down);
+        assert_eq!(peer.instructions.as_deref(), Some("Ask at high water."));
+        let info = peer.info.as_ref().expect("an identity");
+        assert_eq!(info.member("name").and_then(|name| name.string()).as_deref(), Some("tide"));
+        assert_eq!(info.member("title").and_then(|name| name.string()).as_deref(), Some("Tides"));
+        for capability in [mcp_proto::Capability::Logging, mcp_proto::Capability::ResourceSubscriptions] {
+            assert!(peer.has(capability), "{down} {up}: {capability}");
+        }
+        assert!(peer.has(mcp_proto::Capability::ToolsListChanged));
+    }
+}
+
+#[test]
+fn calls_pass_with_their_parameters_metadata_and_results() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let meta = RawJson::new(r#"{"traceparent":"00-1-2-3","com.example/x":1}"#).expect("JSON");
+        let params = json!({"name": "book", "arguments": {"berth": "C14", "deep": {"a": [1.50, null]}}});
+        let key = chain.call_with("tools/call", &params, &CallOptions::new().with_meta(meta));
+        let call = chain.taken();
+        assert_eq!(call.tool().expect("a tool").name, "book");
+        let sent: Value = serde_json::from_slice(call.tool().expect("a tool").arguments).expect("JSON");
+        assert_eq!(sent, params["arguments"]);
+        let meta = call.meta().expect("metadata");
+        assert_eq!(meta.member("traceparent").and_then(|m| m.string()).as_deref(), Some("00-1-2-3"));
+        assert!(meta.member("com.example/x").is_some() && !call.wants_progress());
+        chain.complete(&call, &json!({"content": [], "isError": true, "_meta": {"com.example/y": 2}}));
+        let result = chain.result(key);
+        assert_eq!(
+            result,
+            json!({"content": [], "isError": true, "_meta": {"com.example/y": 2}}),
+            "{down} {up}"
+        );
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn lists_pass_with_their_cursors_and_each_revision_gets_what_it_knows() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.call("tools/list", &json!({"cursor": "pa ge\u{7}2"}));
+        let call = chain.taken();
+        let params: Value = call.parse().expect("parameters");
+        assert_eq!(params["cursor"], "pa ge\u{7}2");
+        let tool = json!({
+            "name": "book", "title": "Book", "inputSchema": {"type": "object"},
+            "icons": [{"src": "https://x.example/i.png"}], "com.example": true,
+        });
+        chain.complete(&call, &json!({"tools": [tool], "nextCursor": "3"}));
+        let result = chain.result(key);
+        assert_eq!(result["nextCursor"], "3");
+        assert_eq!(
+            (&result["tools"][0]["title"], &result["tools"][0]["com.example"]),
+            (&json!("Book"), &json!(true))
+        );
+        let icons = down >= Version::V2025_11_25;
+        assert_eq!(result["tools"][0].get("icons").is_some(), icons, "{down} {up}");
+    }
+}
+
+#[test]
+fn tools_whose_arguments_stand_in_header_fields_are_made_known() {
+    let mut chain = Chain::new(Version::V2026_07_28, Version::V2026_07_28);
+    let mut listed = |schema: Value| {
+        chain.call("tools/list", &json!({}));
+        let call = chain.taken();
+        chain.complete(&call, &json!({"tools": [{"name": "book", "inputSchema": schema}]}));
+        let known = chain.relay.poll_tool().map(|(name, schema)| (name, schema.to_string()));
+        assert!(chain.relay.poll_tool().is_none());
+        known
+    };
+    let plain = json!({"type": "object"});
+    let marked = json!({"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}});
+    assert_eq!(listed(plain.clone()), None);
+    assert_eq!(listed(marked.clone()), Some(("book".to_owned(), marked.to_string())));
+    assert_eq!(listed(marked), None);
+    assert_eq!(listed(plain.clone()), Some(("book".to_owned(), "{}".to_owned())));
+    assert_eq!(listed(plain), None);
+}
+
+#[test]
+fn errors_pass_under_the_code_that_the_revision_has() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        for error in [
+            RpcError::new(7, "no luck").with_data(RawJson::new(r#"{"why":[1]}"#).expect("JSON")),
+            RpcError::resource_not_found("x:1"),
+        ] {
+            let key = chain.call("resources/read", &json!({"uri": "x:1"}));
+            let call = chain.taken();
+            let now = chain.now;
+            chain.server.engine().fail(now, call.id(), &error).expect("open");
+            chain.settle();
+            let told = chain.error(key);
+            assert_eq!((&told.message, &told.data), (&error.message, &error.data));
+            let modern = [down, up].contains(&Version::V2026_07_28);
+            let code = if error.code != 7 && modern { code::INVALID_PARAMS } else { error.code };
+            assert_eq!(told.code, code, "{down} {up}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_passed_on_is_an_error() {
+    let mut chain = Chain::new(Version::V2025_11_25, Version::V2026_07_28);
+    let key = chain.book();
+    let call = chain.taken();
+    chain.complete(&call, &json!({"content": "no list"}));
+    let error = chain.error(key);
+    assert!(error.message.contains("cannot be passed on") && error.message.contains("content"), "{error}");
+    assert_eq!(chain.relay.pending(), 0);
+}
+
+#[test]
+fn progress_is_asked_for_when_the_client_asks() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let params = json!({"name": "book"});
+        let key = chain.call_with("tools/call", &params, &CallOptions::new().with_progress());
+        let call = chain.taken();
+        assert!(call.wants_progress());
+        chain.news();
+        for n in 1..=3 {
+            chain.progress(&call, f64::from(n));
+        }
+        let told: Vec<f64> = chain
+            .news()
+            .iter()
+            .filter_map(|event| match event {
+                Event::Progress { call, progress } if *call == key => Some(progress.progress),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [1.0, 2.0, 3.0], "{down} {up}");
+        chain.complete(&call, &hello());
+        assert_eq!(chain.result(key), hello());
+    }
+}
+
+#[test]
+fn a_cancelled_call_is_cancelled_at_the_server() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        let call = chain.taken();
+        let now = chain.now;
+        chain.client.engine().cancel(now, key, Some("tired")).expect("open");
+        chain.settle();
+        assert!(chain.was_cancelled(&call), "{down} {up}: {:?}", chain.heard);
+        assert!(matches!(&chain.heard[..], [.., mcp_proto::server::Event::Cancelled {
+            reason: mcp_proto::server::CancelReason::Client(Some(why)), ..
+        }] if why == "tired"));
+        assert_eq!(chain.relay.pending(), 0);
+        // The next one is another one.
+        let key = chain.book();
+        let call = chain.taken();
+        chain.complete(&call, &hello());
+        assert_eq!(chain.result(key), hello());
+    }
+}
+
+#[test]
+fn a_call_that_takes_too_long_ends_on_both_sides() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let options =
+            CallOptions::new().timeout(Duration::from_secs(3_600)).total(Duration::from_secs(3_600));
+        let key = chain.call_with("tools/call", &json!({"name": "book"}), &options);
+        let call = chain.taken();
+        // What the bridge itself waits for.
+        chain.wait(Duration::from_secs(601));
+        let error = chain.error(key);
+        assert!(error.message.contains("no answer in time"), "{error}");
+        assert!(chain.was_cancelled(&call));
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn calls_in_work_end_with_the_server_and_further_ones_are_refused() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        chain.kill_server();
+        let error = chain.error(key);
+        assert!(error.message.contains("the server behind the bridge is gone"), "{error}");
+        assert!(chain.relay.fault().is_some());
+        let key = chain.book();
+        assert!(chain.error(key).message.contains("gone"));
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn calls_of_a_client_that_goes_are_given_up() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        chain.book();
+        let call = chain.taken();
+        chain.hang_up();
+        // It has a while to be answered, as at any server.
+        assert!(!chain.was_cancelled(&call));
+        chain.wait(Duration::from_secs(6));
+        assert!(chain.was_cancelled(&call), "{down} {up}");
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn what_a_revision_lacks_is_refused_with_a_reason() {
+    // Completion is no capability of the oldest revision, so the bridge cannot know of it.
+    let mut chain = Chain::new(Version::V2025_11_25, Version::V2024_11_05);
+    let refused = chain.client.engine().call(
+        chain.now,
+        "completion/complete",
+        &json!({"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}}),
+        &CallOptions::new(),
+    );
+    assert!(refused.is_err());
+    let key = chain.book();
+    let call = chain.taken();
+    chain.complete(&call, &json!({"content": [{"type": "text", "text": "old"}]}));
+    assert_eq!(chain.result(key), json!({"content": [{"type": "text", "text": "old"}]}));
+}
+
+/// What the client was told to log
+fn logged(chain: &mut Chain) -> Vec<(LoggingLevel, Value)> {
+    let logs = chain.news().into_iter().filter_map(|event| match event {
+        Event::Log(log) => Some((log.level, serde_json::from_str(log.data.as_str()).expect("JSON"))),
+        _ => None,
+    });
+    logs.collect()
+}
+
+#[test]
+fn logs_pass_from_the_level_that_the_client_has_set() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let now = chain.now;
+        chain.client.engine().set_log_level(now, Some(LoggingLevel::Warning)).expect("it logs");
+        chain.settle();
+        let key = chain.book();
+        let call = chain.taken();
+        for (level, n) in [(LoggingLevel::Debug, 1), (LoggingLevel::Warning, 2), (LoggingLevel::Error, 3)] {
+            chain.server.engine().log(now, call.id(), &level, Some("dock"), &n).expect("open");
+        }
+        chain.settle();
+        let wanted = [(LoggingLevel::Warning, json!(2)), (LoggingLevel::Error, json!(3))];
+        assert_eq!(logged(&mut chain), wanted, "{down} {up}");
+        chain.complete(&call, &hello());
+        assert_eq!(chain.result(key), hello());
+    }
+}
+
+#[test]
+fn a_session_that_set_no_level_is_told_what_matters() {
+    let mut chain = Chain::new(Version::V2025_11_25, Version::V2026_07_28);
+    chain.book();
+    let (now, call) = (chain.now, chain.taken());
+    for (level, n) in [(LoggingLevel::Debug, 1), (LoggingLevel::Info, 2)] {
+        chain.server.engine().log(now, call.id(), &level, None, &n).expect("open");
+    }
+    chain.settle();
+    assert_eq!(logged(&mut chain), [(LoggingLevel::Info, json!(2))]);
+}
+
+#[test]
+fn a_cancelled_call_is_no_longer_told_of() {
+    let mut chain = Chain::new(Version::V2026_07_28, Version::V2025_11_25);
+    let key = chain.book();
+    let call = chain.taken();
+    let now = chain.now;
+    chain.client.engine().cancel(now, key, None).expect("open");
+    let late = chain.server.engine().complete(now, call.id(), &hello());
+    assert!(late.is_ok(), "they cross");
+    chain.settle();
+    assert!(matches!(chain.outcome(key), Err(CallError::Cancelled)));
+    assert_eq!(chain.relay.pending(), 0);
+}

@@ -1,0 +1,324 @@
+//! What the server needs of the client
+
+use core::time::Duration;
+
+use mcp_proto::model::{
+    CreateMessageParams, ElicitParams, ElicitSchema, InputRequest, InputRequests, SamplingMessage,
+};
+use mcp_proto::server::Call;
+use mcp_proto::{CallError, Capability, Era, RpcError, Version};
+use serde_json::{Value, json};
+
+use super::ends::{ABLE, Chain, PAIRS};
+use crate::bridge::relay::Clients;
+
+fn form(message: &str) -> InputRequest<'static> {
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let schema: ElicitSchema = serde_json::from_str(&schema.to_string()).expect("a form");
+    InputRequest::Elicit(ElicitParams::form(message, schema))
+}
+
+fn sample() -> InputRequest<'static> {
+    InputRequest::CreateMessage(CreateMessageParams::new(vec![SamplingMessage::user("hi")], 100u64))
+}
+
+fn page() -> InputRequest<'static> {
+    let mut page = mcp_proto::model::ElicitUrlParams::new("Pay", "https://harbour.example/pay");
+    page.elicitation_id = Some("e-1".into());
+    InputRequest::Elicit(page.into())
+}
+
+fn asks<const N: usize>(asks: [(&str, InputRequest<'static>); N]) -> InputRequests<'static> {
+    asks.into_iter().map(|(key, request)| (key.to_owned(), request)).collect()
+}
+
+/// What it is that is asked, shortly
+fn kind(request: &InputRequest<'_>) -> &'static str {
+    match request {
+        InputRequest::Elicit(ElicitParams::Url(_)) => "page",
+        InputRequest::Elicit(_) => "form",
+        InputRequest::CreateMessage(_) => "sample",
+        _ => "roots",
+    }
+}
+
+fn fitting(request: &InputRequest<'_>) -> Value {
+    match kind(request) {
+        "page" => json!({"action": "accept"}),
+        "form" => json!({"action": "accept", "content": {"name": "Ada"}}),
+        "sample" => json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "aye"}}),
+        _ => json!({"roots": [{"uri": "file:///harbour"}]}),
+    }
+}
+
+fn need(chain: &mut Chain, call: &Call, asks: &InputRequests<'_>) {
+    let now = chain.now;
+    chain.server.engine().need_input(now, call, asks, b"step").expect("it may be asked");
+    chain.settle();
+}
+
+fn answered(call: &Call, key: &str) -> Value {
+    let answer = call.answer(key).expect("an answer").expect("a result");
+    serde_json::from_str(answer.as_str()).expect("JSON")
+}
+
+fn done() -> Value {
+    json!({"content": [{"type": "text", "text": "done"}]})
+}
+
+#[test]
+fn questions_pass_in_rounds_and_their_answers_come_back() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        let call = chain.taken();
+        need(
+            &mut chain,
+            &call,
+            &asks([("who", form("Who?")), ("line", sample()), ("where", InputRequest::ListRoots(None))]),
+        );
+        let inputs = chain.asked();
+        let mut kinds: Vec<_> = inputs.iter().map(|input| kind(&input.request)).collect();
+        kinds.sort_unstable();
+        assert_eq!(kinds, ["form", "roots", "sample"], "{down} {up}");
+        if [down, up] == [Version::V2026_07_28; 2] {
+            // Names pass where both sides have them.
+            assert!(inputs.iter().any(|input| input.key.as_deref() == Some("who")));
+        }
+        assert!(!chain.any_call());
+        for input in &inputs {
+            chain.answer(input, &fitting(&input.request));
+        }
+        let again = chain.taken();
+        assert_eq!((again.attempt(), again.state()), (1, Some(&b"step"[..])), "{down} {up}");
+        for (key, request) in
+            [("who", form("")), ("line", sample()), ("where", InputRequest::ListRoots(None))]
+        {
+            assert_eq!(answered(&again, key), fitting(&request));
+        }
+        need(&mut chain, &again, &asks([("more", form("More?"))]));
+        let inputs = chain.asked();
+        assert_eq!(inputs.len(), 1);
+        // That somebody declines is an answer.
+        chain.answer(&inputs[0], &json!({"action": "decline"}));
+        let last = chain.taken();
+        assert_eq!(answered(&last, "more"), json!({"action": "decline"}));
+        chain.complete(&last, &done());
+        assert_eq!(chain.result(key), done(), "{down} {up}");
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn prompts_and_resources_may_ask_too() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        for (method, params, result) in [
+            ("prompts/get", json!({"name": "p"}), json!({"messages": []})),
+            ("resources/read", json!({"uri": "x:1"}), json!({"contents": []})),
+        ] {
+            let key = chain.call(method, &params);
+            let call = chain.taken();
+            need(&mut chain, &call, &asks([("who", form("Who?"))]));
+            let inputs = chain.asked();
+            chain.answer(&inputs[0], &fitting(&inputs[0].request));
+            let again = chain.taken();
+            assert_eq!(answered(&again, "who"), fitting(&form("")));
+            chain.complete(&again, &result);
+            assert_eq!(chain.result(key), result, "{down} {up}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_reaches_the_server_or_ends_the_call() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        let call = chain.taken();
+        need(&mut chain, &call, &asks([("who", form("Who?"))]));
+        let inputs = chain.asked();
+        let now = chain.now;
+        chain.client.engine().refuse(now, inputs[0].id, &RpcError::new(-1, "not today")).expect("asked");
+        chain.settle();
+        match (down.era(), up.era()) {
+            // A modern client ends its call, and does not come again.
+            (Era::Modern, _) => {
+                assert!(
+                    matches!(chain.outcome(key), Err(CallError::InputRefused(error)) if error.code == -1)
+                );
+                chain.wait(Duration::from_secs(3_602));
+            }
+            (Era::Legacy, Era::Legacy) => {
+                let again = chain.taken();
+                let refusal = again.answer("who").expect("an end").expect_err("a refusal");
+                assert!(matches!(refusal, CallError::Rpc(error) if error.code == -1), "{refusal:?}");
+                chain.complete(&again, &done());
+                assert_eq!(chain.result(key), done());
+            }
+            (Era::Legacy, Era::Modern) => {
+                assert_eq!(chain.error(key).message, "not today");
+            }
+        }
+        assert_eq!(chain.relay.pending(), 0, "{down} {up}");
+    }
+}
+
+#[test]
+fn a_client_that_lacks_something_is_not_asked() {
+    for (down, up) in PAIRS {
+        // Declared to the server, as by a bridge with several clients, though this one has it not.
+        let mut chain = Chain::with(down, up, &[], &ABLE, Clients::One);
+        let key = chain.book();
+        let call = chain.taken();
+        need(&mut chain, &call, &asks([("line", sample()), ("who", form("Who?"))]));
+        assert!(chain.asked().is_empty(), "{down} {up}");
+        if up.era() == Era::Modern {
+            let error = chain.error(key);
+            assert!(error.message.contains("does not have the capability `sampling`"), "{error}");
+        } else {
+            let again = chain.taken();
+            for asked in ["line", "who"] {
+                assert!(again.answer(asked).expect("an end").is_err());
+            }
+            chain.complete(&again, &done());
+            assert_eq!(chain.result(key), done());
+        }
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn a_page_has_a_name_where_the_revision_wants_one() {
+    for (down, up) in PAIRS.into_iter().filter(|(down, up)| *down.min(up) >= Version::V2025_11_25) {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        let call = chain.taken();
+        need(&mut chain, &call, &asks([("pay", page())]));
+        let inputs = chain.asked();
+        let InputRequest::Elicit(ElicitParams::Url(page)) = &*inputs[0].request else { panic!("{inputs:?}") };
+        assert_eq!(page.url, "https://harbour.example/pay");
+        assert_eq!(page.elicitation_id.is_some(), down == Version::V2025_11_25, "{down} {up}");
+        chain.answer(&inputs[0], &json!({"action": "accept"}));
+        let again = chain.taken();
+        if [down, up] == [Version::V2025_11_25; 2] {
+            let (now, channel) = (chain.now, again.channel());
+            chain.server.engine().elicitation_complete(now, channel, "e-1");
+            chain.settle();
+            let told = |event: &mcp_proto::client::Event| matches!(event, mcp_proto::client::Event::ElicitationComplete(id) if id == "e-1");
+            assert!(chain.news().iter().any(told));
+        }
+        chain.complete(&again, &done());
+        assert_eq!(chain.result(key), done());
+    }
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_its_client_is_asked_is_cancelled_at_the_server() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        let call = chain.taken();
+        need(&mut chain, &call, &asks([("who", form("Who?"))]));
+        assert_eq!(chain.asked().len(), 1);
+        let now = chain.now;
+        chain.client.engine().cancel(now, key, None).expect("open");
+        chain.settle();
+        // A modern client just does not come again, which only time can tell.
+        if down.era() == Era::Modern {
+            assert_eq!(chain.relay.pending(), 1);
+            chain.wait(Duration::from_secs(3_602));
+        }
+        assert_eq!(chain.relay.pending(), 0, "{down} {up}");
+        if up.era() == Era::Legacy {
+            let dropped =
+                |event: &mcp_proto::server::Event| matches!(event, mcp_proto::server::Event::Dropped { .. });
+            let late = chain.any_call();
+            assert!(late || chain.heard.iter().any(dropped), "{down} {up}: {:?}", chain.heard);
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_server_is_told_to_who_comes_with_answers() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let key = chain.book();
+        let call = chain.taken();
+        need(&mut chain, &call, &asks([("who", form("Who?"))]));
+        let inputs = chain.asked();
+        chain.kill_server();
+        assert!(!chain.has_ended(key));
+        chain.answer(&inputs[0], &fitting(&inputs[0].request));
+        let error = chain.error(key);
+        assert!(error.message.contains("the server behind the bridge is gone"), "{error}");
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}
+
+#[test]
+fn answers_that_nothing_waits_for_are_refused() {
+    // The same answers twice, as of a client that repeats a request.
+    let mut chain = Chain::new(Version::V2026_07_28, Version::V2026_07_28);
+    let key = chain.book();
+    let call = chain.taken();
+    need(&mut chain, &call, &asks([("who", form("Who?"))]));
+    let inputs = chain.asked();
+    let now = chain.now;
+    // Everything that waits is given up.
+    chain.bridge(|relay, ends| {
+        ends.now = now + Duration::from_secs(4_000);
+        relay.handle_timeout(ends);
+    });
+    chain.answer(&inputs[0], &fitting(&inputs[0].request));
+    let error = chain.error(key);
+    assert!(error.message.contains("nothing waits for these answers"), "{error}");
+}
+
+#[test]
+fn a_legacy_question_goes_to_who_can_only_be_meant() {
+    // Alone, whichever of its calls it goes along with.
+    let mut chain = Chain::new(Version::V2026_07_28, Version::V2025_11_25);
+    let keys = [chain.book(), chain.book()];
+    let calls = [chain.taken(), chain.taken()];
+    need(&mut chain, &calls[0], &asks([("who", form("Who?"))]));
+    let inputs = chain.asked();
+    assert_eq!(inputs.len(), 1);
+    // The other one is done meanwhile, and waits for its client if need be.
+    chain.complete(&calls[1], &done());
+    chain.answer(&inputs[0], &fitting(&inputs[0].request));
+    let again = chain.taken();
+    assert_eq!(answered(&again, "who"), fitting(&form("")));
+    chain.complete(&again, &done());
+    for key in keys {
+        assert_eq!(chain.result(key), done());
+    }
+    assert_eq!(chain.relay.pending(), 0);
+
+    // One of several, nobody.
+    let mut chain = Chain::with(Version::V2026_07_28, Version::V2025_11_25, &ABLE, &ABLE, Clients::Many);
+    chain.book();
+    chain.book();
+    let calls = [chain.taken(), chain.taken()];
+    need(&mut chain, &calls[0], &asks([("who", form("Who?"))]));
+    assert!(chain.asked().is_empty());
+    let again = chain.taken();
+    assert!(
+        matches!(again.answer("who"), Some(Err(CallError::Rpc(error))) if error.message.contains("which of its clients"))
+    );
+}
+
+#[test]
+fn context_that_a_client_does_not_give_is_left_out() {
+    let mut able = ABLE.to_vec();
+    able.push(Capability::SamplingContext);
+    let mut chain = Chain::with(Version::V2025_11_25, Version::V2026_07_28, &able, &able, Clients::One);
+    chain.book();
+    let call = chain.taken();
+    let mut params = CreateMessageParams::new(vec![SamplingMessage::user("hi")], 100u64);
+    params.include_context = Some(mcp_proto::model::IncludeContext::ThisServer);
+    need(&mut chain, &call, &asks([("line", InputRequest::CreateMessage(params))]));
+    let inputs = chain.asked();
+    let InputRequest::CreateMessage(params) = &*inputs[0].request else { panic!("{inputs:?}") };
+    assert!(params.include_context.is_some());
+}
