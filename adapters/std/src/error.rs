@@ -100,16 +100,7 @@ pub struct Closed {
 impl Error {
     /// The end of a connection about which nothing else is known
     pub fn closed(fault: Fault) -> Self {
-        Self::Closed(Box::new(Closed {
-            fault,
-            was_ready: true,
-            program: None,
-            url: None,
-            ended: None,
-            last_words: String::new(),
-            noise: None,
-            any_message: true,
-        }))
+        Self::Closed(Box::new(Closed::unknown(fault)))
     }
 
     /// A URL that cannot be connected to
@@ -208,6 +199,20 @@ impl fmt::Display for Closed {
 }
 
 impl Closed {
+    /// An end about which nothing else is known
+    pub(crate) const fn unknown(fault: Fault) -> Self {
+        Self {
+            fault,
+            was_ready: true,
+            program: None,
+            url: None,
+            ended: None,
+            last_words: String::new(),
+            noise: None,
+            any_message: true,
+        }
+    }
+
     /// Whether the peer ended the connection, rather than an answer of its
     pub const fn is_end(&self) -> bool {
         matches!(self.fault, Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. })

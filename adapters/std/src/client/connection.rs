@@ -1,6 +1,7 @@
 //! The client's side of the loop: who gets which event, and what is known when it all ends
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,37 +9,58 @@ use core::time::Duration;
 
 use crate::catch;
 use crate::child::{Ended, Patience};
-use mcp_proto::client::{Engine, Event, Input, Peer, Request, SubscriptionKey, Verdict};
+use mcp_proto::client::{Engine, Event, Peer, SubscriptionKey, Verdict};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
 
 use super::handler::ClientHandler;
+use super::heard::{Ears, Heard, Reply};
 use super::memory::Memory;
+use super::slot::Teller;
 use super::wire::Wire;
 use crate::error::{Closed, Error};
 
-/// The outcome of a call, and whether the server needed something first
-type Outcome = (Result<RawJson, CallError>, bool);
+/// The result of a call, and whether the server needed something first
+pub type Answer = (RawJson, bool);
 
-/// What a server honours of a subscription, or why there is none
-type Acknowledged = Result<SubscriptionFilter, Option<CallError>>;
+/// A subscription, and what the server honours of it
+pub type Honoured = (SubscriptionKey, SubscriptionFilter);
 
 /// Who is told of the progress of one call
 pub type Watch<'a> = Option<(CallKey, &'a mut dyn FnMut(&Progress))>;
+
+/// Where the outcome of a call goes
+enum Place {
+    /// To who asks this connection for it
+    Here(Option<(Result<RawJson, CallError>, bool)>),
+    /// To who waits elsewhere
+    Away(Teller<Answer>),
+}
+
+/// Where the outcome of subscribing goes: what the server honours, or why there is nothing of it
+enum Subscribing {
+    /// To who asks this connection for it
+    Here(Option<Result<SubscriptionFilter, Option<CallError>>>),
+    /// To who waits elsewhere
+    Away(Teller<Honoured>),
+}
 
 /// A client, ready or not
 pub struct Connection {
     /// The way to the server
     pub wire: Box<dyn Wire + Send>,
     /// Who hears of what comes from the server
-    pub handler: Box<dyn ClientHandler + Send>,
+    pub ears: Ears,
     /// What is kept of what the server has said
     pub memory: Memory,
     patience: Patience,
-    /// Calls whose outcome nobody has taken yet, with it once it is there
-    calls: Vec<(CallKey, Option<Outcome>)>,
-    /// The subscription that is waited for, with what became of it
-    subscribing: Option<(SubscriptionKey, Option<Acknowledged>)>,
+    /// Calls whose outcome nobody has taken yet
+    calls: BTreeMap<CallKey, Place>,
+    /// Subscriptions that are waited for
+    subscribing: Vec<(SubscriptionKey, Subscribing)>,
+    /// Who waits for what ended along with the connection: it is told when all is known about that
+    lost: Vec<Teller<Answer>>,
+    lost_subscribing: Vec<Teller<Honoured>>,
     /// Told once, when the connection is ready
     peer: Option<Peer>,
     was_ready: bool,
@@ -63,11 +85,13 @@ impl Connection {
     ) -> Self {
         Self {
             wire,
-            handler,
+            ears: Ears::Here(handler),
             memory: Memory::default(),
             patience,
-            calls: Vec::new(),
-            subscribing: None,
+            calls: BTreeMap::new(),
+            subscribing: Vec::new(),
+            lost: Vec::new(),
+            lost_subscribing: Vec::new(),
             peer: None,
             was_ready: false,
             verdict: None,
@@ -83,17 +107,34 @@ impl Connection {
     /// Waits until calls can be made
     pub fn open(&mut self) -> Result<Peer, Error> {
         loop {
-            if let Some(peer) = self.peer.take() {
+            if let Some(peer) = self.opened()? {
                 return Ok(peer);
             }
-            self.check_open()?;
             self.turn(None, &mut None);
+        }
+    }
+
+    /// The server, once, when calls can be made
+    pub fn opened(&mut self) -> Result<Option<Peer>, Error> {
+        match self.peer.take() {
+            None => self.check_open().map(|()| None),
+            peer => Ok(peer),
         }
     }
 
     /// Takes the handler out, for another connection
     pub fn take_handler(&mut self) -> Box<dyn ClientHandler + Send> {
-        core::mem::replace(&mut self.handler, Box::new(()))
+        match core::mem::replace(&mut self.ears, Ears::Here(Box::new(()))) {
+            Ears::Here(handler) => handler,
+            Ears::Away(_) => Box::new(()),
+        }
+    }
+
+    /// Tells the handler something, or has it told, and takes its reply
+    pub fn hear(&mut self, heard: Heard) {
+        if let Some(reply) = self.ears.hear(heard) {
+            self.reply(reply);
+        }
     }
 
     // ---- the loop --------------------------------------------------------------------------------------------
@@ -112,84 +153,63 @@ impl Connection {
     }
 
     /// Handles everything that was read, then writes everything, until there is nothing left to do but wait
-    fn settle(&mut self, watch: &mut Watch<'_>) {
+    pub fn settle(&mut self, watch: &mut Watch<'_>) {
         loop {
-            while let Some(event) = self.wire.poll_event() {
+            while let Some(event) = self.next_event() {
                 self.handle(event, watch);
                 self.show_tap();
             }
             #[cfg(feature = "http")]
-            self.wire.challenged(&mut |challenge| {
-                // Nobody answers if it panics.
-                catch(|| self.handler.challenge(challenge)).unwrap_or_default()
-            });
+            while let Some(challenge) = self.wire.poll_challenge() {
+                self.hear(Heard::Challenge(challenge));
+            }
             if !self.flush() {
                 return;
             }
         }
     }
 
+    /// The next event; what was read is left as it is while the handler has more to do than it may have
+    fn next_event(&mut self) -> Option<Event> {
+        let full = self.ears.is_full();
+        self.wire.hold(full);
+        if full { self.wire.poll_own_event() } else { self.wire.poll_event() }
+    }
+
     fn show_tap(&mut self) {
         #[cfg(feature = "http")]
         while let Some(record) = self.wire.poll_head() {
-            let _ = catch(|| self.handler.head(&record));
+            self.hear(Heard::Head(record));
         }
         while let Some(record) = self.wire.engine().poll_tap() {
-            let _ = catch(|| self.handler.tap(&record));
+            self.hear(Heard::Tap(record));
         }
     }
 
     fn handle(&mut self, event: Event, watch: &mut Watch<'_>) {
         self.seen += 1;
         self.any_message |= !matches!(event, Event::Closed(_) | Event::Diagnostic(Diagnostic::Noise { .. }));
-        let handler = &mut self.handler;
-        // A panic ends what panicked and nothing else; the panic hook has said it.
-        let _ = match event {
-            Event::Done { call, outcome, again } => {
-                if let Some((_, place)) = self.calls.iter_mut().find(|(other, _)| *other == call) {
-                    *place = Some((outcome, again));
-                }
-                Ok(())
-            }
-            Event::Progress { call, progress } => match watch {
-                Some((watched, told)) if *watched == call => {
-                    told(&progress);
-                    Ok(())
-                }
-                _ => catch(|| handler.progress(call, &progress)),
-            },
-            Event::Request(request) => {
-                self.answer(&request);
-                Ok(())
-            }
-            Event::Input(input) => {
-                self.answer_input(&input);
-                Ok(())
-            }
-            Event::InputGone(input) => catch(|| handler.input_gone(input)),
-            Event::Notification(notification) => catch(|| handler.notification(&notification)),
+        match event {
+            Event::Done { call, outcome, again } => self.done(call, outcome, again),
+            Event::Progress { call, progress } => self.progress(call, progress, watch),
+            Event::Request(request) => self.hear(Heard::Request(request)),
+            Event::Input(input) => self.hear(Heard::Input(input)),
+            Event::InputGone(input) => self.hear(Heard::InputGone(input)),
+            Event::Notification(notification) => self.hear(Heard::Notification(notification)),
             Event::Subscribed { key, honoured } => {
-                if let Some((_, place)) = self.subscribing.as_mut().filter(|(other, _)| *other == key) {
-                    *place = Some(Ok(honoured));
-                }
-                Ok(())
+                let _ = self.subscribed(key, Ok(honoured));
             }
             Event::SubscriptionEnded { key, error, .. } => {
-                // One that was acknowledged has begun, even if its end was read along with that.
-                let begins = |(other, heard): &&mut (_, Option<_>)| *other == key && heard.is_none();
-                if let Some((_, place)) = self.subscribing.as_mut().filter(begins) {
-                    *place = Some(Err(error));
-                    Ok(())
-                } else {
-                    catch(|| handler.subscription_ended(key, error.as_ref()))
+                if let Some(error) = self.subscribed(key, Err(error)) {
+                    self.hear(Heard::SubscriptionEnded(key, error));
                 }
             }
-            Event::ElicitationComplete(id) => catch(|| handler.elicitation_complete(&id)),
+            Event::ElicitationComplete(id) => self.hear(Heard::ElicitationComplete(id)),
             Event::Changed { change, .. } => {
                 self.memory.notice(&change);
-                catch(|| handler.changed(&change))
+                self.hear(Heard::Changed(change));
             }
-            Event::Log(log) => catch(|| handler.log(&log)),
+            Event::Log(log) => self.hear(Heard::Log(log)),
             Event::Diagnostic(diagnostic) => {
                 if let Diagnostic::Noise { line, .. } = &diagnostic {
                     self.noise.get_or_insert_with(|| line.clone());
@@ -197,66 +217,104 @@ impl Connection {
                 }
                 // One of them says that it proved wrong.
                 self.verdict = self.wire.engine().verdict();
-                catch(|| handler.diagnostic(&diagnostic))
+                self.hear(Heard::Diagnostic(diagnostic));
             }
             Event::Ready(peer) => {
                 self.peer = Some(peer);
                 self.was_ready = true;
                 self.wire.opened();
                 self.verdict = self.wire.engine().verdict();
-                Ok(())
             }
-            Event::Closed(fault) => {
-                self.fault = Some(fault);
-                Ok(())
-            }
-            // Handlers answer at once; nothing of theirs is left to be cancelled.
-            _ => Ok(()),
-        };
-    }
-
-    fn answer(&mut self, request: &Request) {
-        let (now, handler) = (self.wire.now(), &mut self.handler);
-        let outcome = catch(|| handler.request(request))
-            .unwrap_or_else(|_| Err(RpcError::internal("the handler of the request panicked")));
-        let engine = self.wire.engine();
-        let refused = match outcome {
-            Ok(result) => match engine.respond(now, request.id, &result) {
-                Err(UseError::Encode(_)) => Some(RpcError::internal("the answer is no JSON object")),
-                // Stale: the server does not want it any more.
-                _ => None,
-            },
-            Err(error) => Some(error),
-        };
-        if let Some(error) = refused {
-            let _ = engine.refuse(now, request.id, &error);
+            Event::Closed(fault) => self.fault = Some(fault),
+            // What handlers were asked for is answered all the same: it finds nobody.
+            _ => {}
         }
     }
 
-    fn answer_input(&mut self, input: &Input) {
-        let handler = &mut self.handler;
-        let outcome = catch(|| handler.input(input))
-            .unwrap_or_else(|_| Some(Err(RpcError::internal("the handler of the input panicked"))));
-        // None: it comes later, by `Client::answer`.
-        let Some(outcome) = outcome else { return };
-        let outcome = outcome.and_then(|answer| match input.request.check(&answer) {
-            Ok(()) => Ok(answer),
-            // ELIC-020; what is wrong is for the one who wrote the handler
-            Err(misfit) => Err(RpcError::internal(alloc::format!("the answer does not fit: {misfit}"))),
-        });
+    fn done(&mut self, call: CallKey, outcome: Result<RawJson, CallError>, again: bool) {
+        match self.calls.get_mut(&call) {
+            None => {}
+            Some(Place::Here(place)) => *place = Some((outcome, again)),
+            Some(Place::Away(_)) => {
+                let Some(Place::Away(teller)) = self.calls.remove(&call) else { return };
+                match outcome {
+                    Ok(result) => teller.tell(Ok((result, again))),
+                    Err(CallError::Closed(_)) => self.lost.push(teller),
+                    Err(error) => teller.tell(Err(Error::Call(error))),
+                }
+            }
+        }
+    }
+
+    fn progress(&mut self, call: CallKey, progress: Progress, watch: &mut Watch<'_>) {
+        match (watch, self.calls.get(&call)) {
+            (Some((watched, told)), _) if *watched == call => {
+                // A panic ends what panicked and nothing else; the panic hook has said it.
+                let _ = catch(|| told(&progress));
+            }
+            (_, Some(Place::Away(teller))) => {
+                if let Some(progress) = teller.progress(progress) {
+                    self.hear(Heard::Progress(call, progress));
+                }
+            }
+            _ => self.hear(Heard::Progress(call, progress)),
+        }
+    }
+
+    /// Tells who waits for a subscription; gives back the end of one that nobody waits for
+    fn subscribed(
+        &mut self,
+        key: SubscriptionKey,
+        outcome: Result<SubscriptionFilter, Option<CallError>>,
+    ) -> Option<Option<CallError>> {
+        // One that was acknowledged has begun, even if its end was read along with that.
+        let waits =
+            |(other, to): &(_, Subscribing)| *other == key && !matches!(to, Subscribing::Here(Some(_)));
+        let Some(at) = self.subscribing.iter().position(waits) else { return outcome.err() };
+        if let Some((_, Subscribing::Here(place))) = self.subscribing.get_mut(at) {
+            *place = Some(outcome);
+            return None;
+        }
+        let (_, Subscribing::Away(teller)) = self.subscribing.swap_remove(at) else { return None };
+        match outcome {
+            Ok(_) if teller.is_abandoned() => {
+                let now = self.wire.now();
+                let _ = self.wire.engine().unsubscribe(now, key);
+            }
+            Ok(honoured) => teller.tell(Ok((key, honoured))),
+            Err(Some(CallError::Closed(_))) => self.lost_subscribing.push(teller),
+            Err(error) => teller.tell(Err(unwanted(error))),
+        }
+        None
+    }
+
+    /// Answers what the handler was told
+    pub fn reply(&mut self, reply: Reply) {
         // A person may have taken a while: the deadlines of what is sent now begin now.
         let now = self.wire.tick();
         let engine = self.wire.engine();
-        let refused = match outcome {
-            Ok(result) => match engine.answer(now, input.id, &result) {
-                Ok(()) | Err(UseError::Stale) => None,
-                Err(_) => Some(RpcError::internal("the answer cannot be given")),
+        // Stale: the server does not want it any more.
+        let _ = match reply {
+            Reply::Request(request, outcome) => {
+                match outcome.map(|result| engine.respond(now, request, &result)) {
+                    Ok(Err(UseError::Encode(_))) => {
+                        engine.refuse(now, request, &RpcError::internal("the answer is no JSON object"))
+                    }
+                    Ok(outcome) => outcome,
+                    Err(error) => engine.refuse(now, request, &error),
+                }
+            }
+            Reply::Input(input, outcome) => match outcome.map(|result| engine.answer(now, input, &*result)) {
+                Ok(Ok(()) | Err(UseError::Stale)) => Ok(()),
+                Ok(Err(_)) => engine.refuse(now, input, &RpcError::internal("the answer cannot be given")),
+                Err(error) => engine.refuse(now, input, &error),
             },
-            Err(error) => Some(error),
+            #[cfg(feature = "http")]
+            Reply::Challenge(exchange, credential) => {
+                self.wire.authorize(exchange, credential);
+                Ok(())
+            }
         };
-        if let Some(error) = refused {
-            let _ = engine.refuse(now, input.id, &error);
-        }
     }
 
     // ---- calls -----------------------------------------------------------------------------------------------
@@ -286,7 +344,7 @@ impl Connection {
             return Err(Error::Use(UseError::Full("max_pending_calls")));
         }
         let call = command(engine, now).map_err(Error::Use)?;
-        self.calls.push((call, None));
+        self.calls.insert(call, Place::Here(None));
         self.flush();
         Ok(call)
     }
@@ -316,18 +374,17 @@ impl Connection {
         call: CallKey,
         until: Option<Instant>,
         watch: &mut Watch<'_>,
-    ) -> Result<Option<(RawJson, bool)>, Error> {
+    ) -> Result<Option<Answer>, Error> {
         loop {
-            let place = self.calls.iter().position(|(other, _)| *other == call);
-            let place = place.ok_or(Error::Use(UseError::Stale))?;
-            if let Some((_, outcome @ Some(_))) = self.calls.get_mut(place) {
-                let outcome = outcome.take();
-                self.calls.swap_remove(place);
+            let Some(Place::Here(place)) = self.calls.get_mut(&call) else {
+                return Err(Error::Use(UseError::Stale));
+            };
+            if let Some((outcome, again)) = place.take() {
+                self.calls.remove(&call);
                 return match outcome {
-                    Some((Err(CallError::Closed(_)), _)) => Err(self.gone()),
-                    Some((Err(error), _)) => Err(Error::Call(error)),
-                    Some((Ok(result), again)) => Ok(Some((result, again))),
-                    None => Ok(None),
+                    Err(CallError::Closed(_)) => Err(self.gone()),
+                    Err(error) => Err(Error::Call(error)),
+                    Ok(result) => Ok(Some((result, again))),
                 };
             }
             self.check_open()?;
@@ -339,33 +396,111 @@ impl Connection {
     }
 
     /// Begins a subscription, and waits for what the server honours of it
-    pub fn subscribe(
-        &mut self,
-        filter: &SubscriptionFilter,
-    ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
+    pub fn subscribe(&mut self, filter: &SubscriptionFilter) -> Result<Honoured, Error> {
         self.make_room()?;
         let now = self.wire.tick();
         let key = self.wire.engine().subscribe(now, filter).map_err(Error::Use)?;
-        self.subscribing = Some((key, None));
+        self.subscribing.push((key, Subscribing::Here(None)));
         loop {
-            if let Some((_, Some(outcome))) = self.subscribing.take_if(|(_, outcome)| outcome.is_some()) {
+            let at = self.subscribing.iter().position(|(other, _)| *other == key);
+            let told =
+                at.filter(|at| matches!(self.subscribing.get(*at), Some((_, Subscribing::Here(Some(_))))));
+            if let Some((_, Subscribing::Here(Some(outcome)))) =
+                told.map(|at| self.subscribing.swap_remove(at))
+            {
                 return match outcome {
                     Ok(honoured) => Ok((key, honoured)),
                     Err(Some(CallError::Closed(_))) => Err(self.gone()),
-                    // One that ends in good order before it has begun was not wanted there.
-                    Err(error) => Err(Error::Call(error.unwrap_or(CallError::Cancelled))),
+                    Err(error) => Err(unwanted(error)),
                 };
             }
-            self.check_open()?;
+            if let (Err(error), Some(at)) = (self.check_open(), at) {
+                self.subscribing.swap_remove(at);
+                return Err(error);
+            }
             self.turn(None, &mut None);
         }
     }
 
     /// Forgets a call; false when it is not known
     pub fn forget(&mut self, call: CallKey) -> bool {
-        let before = self.calls.len();
-        self.calls.retain(|(other, _)| *other != call);
-        self.calls.len() < before
+        self.calls.remove(&call).is_some()
+    }
+
+    /// Gives a call up: nobody is told what came of it. False when it is not known
+    pub fn cancel(&mut self, call: CallKey, reason: Option<&str>) -> bool {
+        let known = self.forget(call);
+        if known {
+            let now = self.wire.tick();
+            // Refused when it has ended already; nobody needs to be told then.
+            let _ = self.wire.engine().cancel(now, call, reason);
+        }
+        known
+    }
+
+    /// Reads what has come already, so that no result is given that was kept and of which the server has said since that
+    /// it does not hold any more
+    pub fn catch_up(&mut self) {
+        for _ in 0..CATCH_UP {
+            let (seen, now) = (self.seen, self.wire.tick());
+            self.turn(Some(now), &mut None);
+            if self.seen == seen || self.fault.is_some() {
+                return;
+            }
+        }
+    }
+
+    // ---- for those who wait elsewhere ------------------------------------------------------------------------
+
+    /// Begins a call as [`start`](Self::start) does, without waiting for room, for somebody who waits elsewhere
+    pub fn begin(
+        &mut self,
+        teller: Teller<Answer>,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
+    ) {
+        if teller.is_abandoned() {
+            return;
+        }
+        let now = self.wire.tick();
+        match command(self.wire.engine(), now) {
+            Ok(call) if teller.begun(call) => {
+                self.calls.insert(call, Place::Away(teller));
+            }
+            Ok(call) => {
+                let _ = self.wire.engine().cancel(now, call, None);
+            }
+            // Its end has not been handled yet.
+            Err(UseError::Closed) => self.lost.push(teller),
+            Err(error) => teller.tell(Err(Error::Use(error))),
+        }
+    }
+
+    /// Begins a subscription for somebody who waits elsewhere
+    pub fn begin_subscription(&mut self, teller: Teller<Honoured>, filter: &SubscriptionFilter) {
+        let now = self.wire.tick();
+        match self.wire.engine().subscribe(now, filter) {
+            Ok(key) => self.subscribing.push((key, Subscribing::Away(teller))),
+            Err(UseError::Closed) => self.lost_subscribing.push(teller),
+            Err(error) => teller.tell(Err(Error::Use(error))),
+        }
+    }
+
+    /// Tells everybody who waits elsewhere that it is over
+    pub fn tell_end(&mut self) {
+        let calls = core::mem::take(&mut self.calls);
+        let still = calls.into_values().filter_map(|place| match place {
+            Place::Here(_) => None,
+            Place::Away(teller) => Some(teller),
+        });
+        let lost: Vec<_> = core::mem::take(&mut self.lost).into_iter().chain(still).collect();
+        lost.into_iter().for_each(|teller| teller.tell(Err(self.gone())));
+        let subscribing = core::mem::take(&mut self.subscribing).into_iter().filter_map(|(_, to)| match to {
+            Subscribing::Here(_) => None,
+            Subscribing::Away(teller) => Some(teller),
+        });
+        let lost: Vec<_> =
+            core::mem::take(&mut self.lost_subscribing).into_iter().chain(subscribing).collect();
+        lost.into_iter().for_each(|teller| teller.tell(Err(self.gone())));
     }
 
     // ---- the end ---------------------------------------------------------------------------------------------
@@ -375,8 +510,14 @@ impl Connection {
         if self.fault.is_none() { Ok(()) } else { Err(self.gone()) }
     }
 
+    /// Whether it is over
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.fault.is_some()
+    }
+
     /// The error that says all that is known about the end
-    fn gone(&mut self) -> Error {
+    pub fn gone(&mut self) -> Error {
         if let Some(error) = self.wire.take_error() {
             return Error::Io(error);
         }
@@ -433,6 +574,14 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// What comes of a subscription that does not begin
+fn unwanted(error: Option<CallError>) -> Error {
+    // One that ends in good order before it has begun was not wanted there.
+    Error::Call(error.unwrap_or(CallError::Cancelled))
+}
+
+/// How often it is looked for news at most, before a result is given that was kept
+const CATCH_UP: u32 = 64;
 /// How long the exit status of a server is waited for that has closed its output
 const LAST_BREATH: Duration = Duration::from_secs(1);
 /// How long a server that is to end is given to take what was written to it

@@ -20,7 +20,8 @@ use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{
-    Challenge, Client, Config as Http, ConnectionId, ConnectionLimits, Connections, Credential, Origin,
+    Challenge, Client, Config as Http, ConnectionId, ConnectionLimits, Connections, Credential, ExchangeId,
+    Origin,
 };
 
 use super::wire::{Obituary, Wire};
@@ -34,6 +35,8 @@ pub struct Exchanges {
     sockets: Vec<Wired>,
     /// An event that came up while something was sent
     event: Option<Event>,
+    /// Nobody asks for events now
+    held: bool,
     url: String,
     selector: Selector,
     /// What the last wait found, for the sake of its memory
@@ -102,6 +105,7 @@ impl Exchanges {
             connections,
             sockets: Vec::new(),
             event: None,
+            held: false,
             url,
             selector,
             found: Vec::new(),
@@ -293,25 +297,29 @@ impl Wire for Exchanges {
         self.event.take().or_else(|| self.connections.poll_event(self.now, &mut self.client))
     }
 
+    fn hold(&mut self, hold: bool) {
+        self.held = hold;
+    }
+
     fn write(&mut self) -> bool {
         let mut any = false;
         loop {
             // Exchanges get their connections here; an event on the way is kept for who asks for events.
-            if self.event.is_none() {
+            if self.event.is_none() && !self.held {
                 self.event = self.connections.poll_event(self.now, &mut self.client);
             }
             let failed = self.arrange();
             let (moved, closed) = self.send();
             any |= moved;
             // What failed at once may be an event, and nothing would end the wait for it.
-            if self.event.is_some() || !(failed || closed) {
+            if self.event.is_some() || self.held || !(failed || closed) {
                 return any;
             }
         }
     }
 
     fn wait(&mut self, until: Option<Instant>) {
-        if self.event.is_some() {
+        if self.event.is_some() && !self.held {
             self.tick();
             return;
         }
@@ -355,16 +363,17 @@ impl Wire for Exchanges {
         self.connections.poll_head()
     }
 
-    fn challenged(&mut self, answer: &mut dyn FnMut(&Challenge) -> Option<Credential>) {
-        while let Some(challenge) = self.client.poll_challenge() {
-            let credential = answer(&challenge);
-            // A person may have taken a while. Stale: the exchange is not waited for any more.
-            let now = self.tick();
-            let _ = match credential {
-                Some(credential) => self.client.authorize(now, challenge.exchange, credential),
-                None => self.client.refuse(now, challenge.exchange),
-            };
-        }
+    fn poll_challenge(&mut self) -> Option<Challenge> {
+        self.client.poll_challenge()
+    }
+
+    fn authorize(&mut self, exchange: ExchangeId, credential: Option<Credential>) {
+        // A person may have taken a while. Stale: the exchange is not waited for any more.
+        let now = self.tick();
+        let _ = match credential {
+            Some(credential) => self.client.authorize(now, exchange, credential),
+            None => self.client.refuse(now, exchange),
+        };
     }
 
     fn close(&mut self) {

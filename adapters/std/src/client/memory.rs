@@ -1,7 +1,9 @@
 //! What a client keeps of what its server has said: results that may be given again, schemas that results have to fit
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::SharedCache;
 use mcp_proto::Change;
@@ -21,70 +23,86 @@ pub struct Caching {
     pub legacy: Option<Duration>,
 }
 
-/// What a client remembers
+/// What a client remembers; clones share it
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<State>>);
+
 #[derive(Debug, Default)]
-pub struct Memory {
+struct State {
     cache: Option<(SharedCache, Asker)>,
     /// What results of tools are held against
-    pub schemas: Option<OutputSchemas>,
+    schemas: Option<OutputSchemas>,
 }
 
 impl Memory {
+    /// Held for a look, never while something is waited for
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The server has introduced itself: from now on results of its can be kept
-    pub fn open(&mut self, caching: Option<Caching>, config: &Config, peer: &Peer) {
-        self.cache = caching.map(|caching| {
+    pub fn open(&self, caching: Option<Caching>, config: &Config, peer: &Peer) {
+        self.lock().cache = caching.map(|caching| {
             let Caching { cache, server, principal, legacy } = caching;
             let asker = Asker::new(config, peer, &server, &principal);
             (cache, legacy.into_iter().fold(asker, Asker::keep_legacy))
         });
     }
 
+    /// Says what results of tools are held against from now on
+    pub fn set_schemas(&self, schemas: Option<OutputSchemas>) {
+        self.lock().schemas = schemas;
+    }
+
     /// What is kept for a question; otherwise leave to keep what comes
     pub fn look(&self, question: Question) -> Result<RawJson, Option<Ticket>> {
-        let Some((cache, asker)) = &self.cache else { return Err(None) };
+        let state = self.lock();
+        let Some((cache, asker)) = &state.cache else { return Err(None) };
         cache.get(asker, &question).ok_or_else(|| Some(cache.ticket(asker, question)))
     }
 
     /// Keeps a result, if there is leave to
     pub fn keep(&self, ticket: Option<Ticket>, result: &RawJson) {
-        if let (Some((cache, _)), Some(ticket)) = (&self.cache, ticket) {
+        let Some(ticket) = ticket else { return };
+        if let Some((cache, _)) = &self.lock().cache {
             cache.put(ticket, result);
         }
     }
 
     /// Something has changed at the server
-    pub fn notice(&mut self, change: &Change) {
-        if let Some((cache, asker)) = &self.cache {
+    pub fn notice(&self, change: &Change) {
+        let mut state = self.lock();
+        if let Some((cache, asker)) = &state.cache {
             cache.notice(asker, change);
         }
-        if let Some(schemas) = &mut self.schemas {
+        if let Some(schemas) = &mut state.schemas {
             schemas.notice(change);
         }
     }
 
     /// Forgets one list
     pub fn forget_list(&self, kind: Kind) {
-        if let Some((cache, asker)) = &self.cache {
+        if let Some((cache, asker)) = &self.lock().cache {
             cache.forget_list(asker, kind);
         }
     }
 
     /// Forgets everything of this server
     pub fn forget(&self) {
-        if let Some((cache, asker)) = &self.cache {
+        if let Some((cache, asker)) = &self.lock().cache {
             cache.forget(asker);
         }
     }
 
     /// Takes note of the whole of a list
-    pub fn learn(&mut self, kind: Kind, entries: &[RawJson]) {
-        if let (Some(schemas), Kind::Tool) = (&mut self.schemas, kind) {
+    pub fn learn(&self, kind: Kind, entries: &[RawJson]) {
+        if let (Some(schemas), Kind::Tool) = (&mut self.lock().schemas, kind) {
             schemas.learn(entries);
         }
     }
 
     /// Holds the structured result of a tool against its schema, as far as that is known
-    pub fn check(&mut self, tool: &str, result: &RawJson) -> Result<(), Misfit> {
-        self.schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
+    pub fn check(&self, tool: &str, result: &RawJson) -> Result<(), Misfit> {
+        self.lock().schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
     }
 }

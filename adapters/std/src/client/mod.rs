@@ -6,16 +6,24 @@ mod connection;
 #[cfg(feature = "http")]
 mod exchanges;
 mod handler;
+mod heard;
+mod hub;
 mod link;
 mod memory;
 mod options;
+mod slot;
+mod typed;
 mod wire;
 
-pub use connection::{Connection, Watch};
+pub use connection::{Answer, Connection, Honoured, Watch};
 #[cfg(feature = "http")]
 pub use exchanges::Exchanges;
 pub use handler::ClientHandler;
+pub use heard::{Ears, Heard, Listener, Reply};
+pub use hub::{Caller, Command, Hub, Job};
 pub use link::Link;
 pub use memory::{Caching, Memory};
-pub use options::{Opened, Options};
+pub use options::{Opened, Opens, OpensStream, Options, Setup, Way};
+pub use slot::{Slot, Teller, Told};
+pub use typed::{prompt, read};
 pub use wire::{Obituary, Stream, Wire};

@@ -21,7 +21,7 @@ use super::exchanges::Exchanges;
 use super::handler::ClientHandler;
 use super::link::Link;
 use super::memory::Caching;
-use super::wire::Stream;
+use super::wire::{Stream, Wire};
 use crate::error::Error;
 
 /// A client that is about to connect: its configuration, and what is to be there from the first message on
@@ -45,14 +45,50 @@ use crate::error::Error;
 /// # Ok::<(), mcp_std::Error>(())
 /// ```
 pub struct Options<C> {
-    config: Config,
-    handler: Box<dyn ClientHandler + Send>,
-    patience: Patience,
+    setup: Setup,
+    client: PhantomData<fn() -> C>,
+}
+
+/// What [`Options`] were given
+pub struct Setup {
+    /// The configuration of the engine
+    pub config: Config,
+    /// Who hears of what comes from the server
+    pub handler: Box<dyn ClientHandler + Send>,
+    /// How long each step of ending the server may take
+    pub patience: Patience,
     caching: Option<Caching>,
     schemas: Option<OutputSchemas>,
+    /// Whether heads of requests and responses are shown
     #[cfg(feature = "http")]
-    heads: bool,
-    client: PhantomData<fn() -> C>,
+    pub heads: bool,
+}
+
+/// The way to a server that is no stream
+pub enum Way<'a> {
+    /// A program to start
+    Program(Box<dyn Borrow<Program> + Send + 'a>),
+    /// A server over HTTP
+    #[cfg(feature = "http")]
+    Http(mcp_proto::http::client::Config),
+}
+
+/// A client of an adapter: what [`Options`] open
+pub trait Opens: Sized {
+    /// What opening gives: a client, at once or as a future
+    type Opening<'a>;
+
+    /// Begins to open
+    fn open(setup: Setup, way: Way<'_>) -> Self::Opening<'_>;
+
+    /// Says that it cannot even begin
+    fn refuse(error: Error) -> Self::Opening<'static>;
+}
+
+/// A client of an adapter that speaks over streams of the type `S`
+pub trait OpensStream<S>: Opens {
+    /// Begins to open
+    fn open_stream(setup: Setup, stream: S) -> Self::Opening<'static>;
 }
 
 /// A connection that is ready, and who is at its other end: what an adapter makes its client of
@@ -64,14 +100,14 @@ pub struct Opened {
     pub peer: Peer,
 }
 
-impl<C: From<Opened>> Options<C> {
+impl<C: Opens> Options<C> {
     /// No callbacks, the default patience with a server that is to end, and a cache of its own
     ///
     /// With the feature `validate`, structured results are checked as [`validator`](Self::validator) says, by
     /// `mcp_std::validate::Schemas`.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self {
+        let setup = Setup {
             config,
             handler: Box::new(()),
             patience: Patience::default(),
@@ -82,29 +118,29 @@ impl<C: From<Opened>> Options<C> {
             schemas: None,
             #[cfg(feature = "http")]
             heads: false,
-            client: PhantomData,
-        }
+        };
+        Self { setup, client: PhantomData }
     }
 
     /// Has [`ClientHandler::head`] see the heads of requests and responses over HTTP
     #[cfg(feature = "http")]
     #[must_use]
     pub const fn tap_heads(mut self) -> Self {
-        self.heads = true;
+        self.setup.heads = true;
         self
     }
 
     /// Says who handles what comes from the server
     #[must_use]
     pub fn handler(mut self, handler: impl ClientHandler + Send + 'static) -> Self {
-        self.handler = Box::new(handler);
+        self.setup.handler = Box::new(handler);
         self
     }
 
     /// Says how long each step of ending the server may take
     #[must_use]
     pub const fn patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+        self.setup.patience = patience;
         self
     }
 
@@ -120,16 +156,16 @@ impl<C: From<Opened>> Options<C> {
         server: impl Into<String>,
         principal: impl Into<String>,
     ) -> Self {
-        let legacy = self.caching.and_then(|caching| caching.legacy);
+        let legacy = self.setup.caching.and_then(|caching| caching.legacy);
         let (server, principal) = (server.into(), principal.into());
-        self.caching = Some(Caching { cache: cache.clone(), server, principal, legacy });
+        self.setup.caching = Some(Caching { cache: cache.clone(), server, principal, legacy });
         self
     }
 
     /// Keeps no result: everything is asked for each time
     #[must_use]
     pub fn no_cache(mut self) -> Self {
-        self.caching = None;
+        self.setup.caching = None;
         self
     }
 
@@ -138,7 +174,7 @@ impl<C: From<Opened>> Options<C> {
     /// Legacy revisions do not say how long a list may be kept; see [`Asker::keep_legacy`].
     #[must_use]
     pub fn cache_legacy(mut self, time: Duration) -> Self {
-        self.caching.get_or_insert_default().legacy = Some(time);
+        self.setup.caching.get_or_insert_default().legacy = Some(time);
         self
     }
 
@@ -148,14 +184,14 @@ impl<C: From<Opened>> Options<C> {
     /// schema was not seen (lists of a client that are read), or cannot be used, is not checked.
     #[must_use]
     pub fn validator(mut self, validator: impl SchemaValidator + 'static) -> Self {
-        self.schemas = Some(OutputSchemas::new(validator));
+        self.setup.schemas = Some(OutputSchemas::new(validator));
         self
     }
 
     /// Checks no results against schemas
     #[must_use]
     pub fn no_validator(mut self) -> Self {
-        self.schemas = None;
+        self.setup.schemas = None;
         self
     }
 
@@ -170,25 +206,8 @@ impl<C: From<Opened>> Options<C> {
     ///
     /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
     /// server; nothing is left running then.
-    pub fn spawn(self, program: impl Borrow<Program>) -> Result<C, Error> {
-        let Self { config, mut handler, patience, caching, schemas, .. } = self;
-        let memory = (caching, schemas);
-        let link = Link::spawn(program.borrow())?;
-        let mut first = Connection::new(Box::new(Stream::new(config.clone(), link)), handler, patience);
-        let error = match first.open() {
-            Ok(peer) => return Ok(ready(first, peer, memory).into()),
-            Err(error) => error,
-        };
-        let Error::Closed(closed) = &error else { return Err(error) };
-        let Some(verdict) = closed.fault.retry_with() else { return Err(error) };
-        handler = first.take_handler();
-        // Gone for good before the next one starts: both may want the same port or lock.
-        drop(first);
-        let link = Link::spawn(program.borrow())?;
-        let wire = Stream::new(config.verdict(Some(verdict)), link);
-        let mut second = Connection::new(Box::new(wire), handler, patience);
-        let peer = second.open()?;
-        Ok(ready(second, peer, memory).into())
+    pub fn spawn<'a>(self, program: impl Borrow<Program> + Send + 'a) -> C::Opening<'a> {
+        C::open(self.setup, Way::Program(Box::new(program)))
     }
 
     /// Speaks over any byte stream, and waits until the server is ready
@@ -196,12 +215,11 @@ impl<C: From<Opened>> Options<C> {
     /// # Errors
     ///
     /// [`Error::Closed`] and [`Error::Io`], as for [`spawn`](Self::spawn).
-    pub fn connect<D: Duplex + Send + 'static>(self, stream: D) -> Result<C, Error> {
-        let Self { config, handler, patience, caching, schemas, .. } = self;
-        let wire = Stream::new(config, Link::Stream(Box::new(stream)));
-        let mut connection = Connection::new(Box::new(wire), handler, patience);
-        let peer = connection.open()?;
-        Ok(ready(connection, peer, (caching, schemas)).into())
+    pub fn connect<S>(self, stream: S) -> C::Opening<'static>
+    where
+        C: OpensStream<S>,
+    {
+        C::open_stream(self.setup, stream)
     }
 
     /// Speaks HTTP to the server at `url`, and waits until it is ready
@@ -211,9 +229,11 @@ impl<C: From<Opened>> Options<C> {
     /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
     /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
-    pub fn connect_url(self, url: &str) -> Result<C, Error> {
-        let http = mcp_proto::http::client::Config::new(url);
-        self.connect_http(http.map_err(|why| Error::url(url, &why))?)
+    pub fn connect_url(self, url: &str) -> C::Opening<'static> {
+        match mcp_proto::http::client::Config::new(url) {
+            Ok(http) => self.connect_http(http),
+            Err(why) => C::refuse(Error::url(url, &why)),
+        }
     }
 
     /// Speaks HTTP to a server, and waits until it is ready: as [`connect_url`](Self::connect_url), where there is more to
@@ -234,15 +254,95 @@ impl<C: From<Opened>> Options<C> {
     /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
     /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
-    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> Result<C, Error> {
-        let Self { config, handler, patience, caching, schemas, heads, .. } = self;
+    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> C::Opening<'static> {
         if http.endpoint().origin().secure {
-            return Err(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
+            return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
         }
-        let wire = Exchanges::new(config, http, heads)?;
-        let mut connection = Connection::new(Box::new(wire), handler, patience);
+        C::open(self.setup, Way::Http(http))
+    }
+}
+
+impl Setup {
+    /// Opens, and waits until the server is ready
+    pub fn open(self, way: Way<'_>) -> Result<Opened, Error> {
+        match way {
+            Way::Program(program) => self.spawn((*program).borrow()),
+            #[cfg(feature = "http")]
+            Way::Http(http) => {
+                let wire = Exchanges::new(self.config.clone(), http, self.heads)?;
+                self.open_wire(Box::new(wire))
+            }
+        }
+    }
+
+    /// Speaks over a stream, and waits until the server is ready
+    pub fn open_stream<D: Duplex + Send + 'static>(self, stream: D) -> Result<Opened, Error> {
+        let wire = Stream::new(self.config.clone(), Link::Stream(Box::new(stream)));
+        self.open_wire(Box::new(wire))
+    }
+
+    fn spawn(mut self, program: &Program) -> Result<Opened, Error> {
+        let wire = Stream::new(self.config.clone(), Link::spawn(program)?);
+        let mut first = self.connection(Box::new(wire));
+        let error = match first.open() {
+            Ok(peer) => return Ok(self.ready(first, peer)),
+            Err(error) => error,
+        };
+        if !self.again(first, &error) {
+            return Err(error);
+        }
+        let wire = Stream::new(self.config.clone(), Link::spawn(program)?);
+        self.open_wire(Box::new(wire))
+    }
+
+    fn open_wire(mut self, wire: Box<dyn Wire + Send>) -> Result<Opened, Error> {
+        let mut connection = self.connection(wire);
         let peer = connection.open()?;
-        Ok(ready(connection, peer, (caching, schemas)).into())
+        Ok(self.ready(connection, peer))
+    }
+
+    /// A connection that has not begun to speak; the handler is its from now on
+    #[must_use]
+    pub fn connection(&mut self, wire: Box<dyn Wire + Send>) -> Connection {
+        Connection::new(wire, core::mem::replace(&mut self.handler, Box::new(())), self.patience)
+    }
+
+    /// Whether a server that did not become ready is to be started once more, and spoken to in another way
+    ///
+    /// The first one is gone for good then, before the next one starts: both may want the same port or lock.
+    #[must_use]
+    pub fn again(&mut self, mut first: Connection, error: &Error) -> bool {
+        let Error::Closed(closed) = error else { return false };
+        let Some(verdict) = closed.fault.retry_with() else { return false };
+        self.handler = first.take_handler();
+        self.config = self.config.clone().verdict(Some(verdict));
+        true
+    }
+
+    /// A connection whose server has become ready
+    #[must_use]
+    pub fn ready(self, mut connection: Connection, peer: Peer) -> Opened {
+        connection.memory.open(self.caching, connection.wire.engine().config(), &peer);
+        connection.memory.set_schemas(self.schemas);
+        Opened { connection, peer }
+    }
+}
+
+impl Opens for Opened {
+    type Opening<'a> = Result<Self, Error>;
+
+    fn open(setup: Setup, way: Way<'_>) -> Self::Opening<'_> {
+        setup.open(way)
+    }
+
+    fn refuse(error: Error) -> Self::Opening<'static> {
+        Err(error)
+    }
+}
+
+impl<D: Duplex + Send + 'static> OpensStream<D> for Opened {
+    fn open_stream(setup: Setup, stream: D) -> Self::Opening<'static> {
+        setup.open_stream(stream)
     }
 }
 
@@ -251,18 +351,27 @@ impl<C: From<Opened>> Options<C> {
 const NO_TLS: &str = "TLS is not spoken here: have a program on this machine that does speak it (stunnel, for instance) \
                       forward a local port, and connect to that with http";
 
-fn ready(mut connection: Connection, peer: Peer, memory: (Option<Caching>, Option<OutputSchemas>)) -> Opened {
-    let (caching, schemas) = memory;
-    connection.memory.open(caching, connection.wire.engine().config(), &peer);
-    connection.memory.schemas = schemas;
-    Opened { connection, peer }
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Way<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(program) => program.as_ref().borrow().fmt(f),
+            #[cfg(feature = "http")]
+            Self::Http(http) => http.fmt(f),
+        }
+    }
 }
 
 impl<C> fmt::Debug for Options<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("config", &self.config)
-            .field("patience", &self.patience)
+            .field("config", &self.setup.config)
+            .field("patience", &self.setup.patience)
             .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Debug;
+use core::task::Waker;
 use core::time::Duration;
 use std::io;
 use std::process::ExitStatus;
@@ -13,7 +14,7 @@ use mcp_proto::client::{Config, Engine, Event};
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
-use mcp_proto::http::client::{Challenge, Credential};
+use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
 use mcp_proto::pipe::{self, Pipe};
 
 use super::link::Link;
@@ -33,6 +34,17 @@ pub trait Wire: Debug {
 
     /// The next event; what was read is decoded here
     fn poll_event(&mut self) -> Option<Event>;
+
+    /// The next event that does not come of what was read: of a deadline, for one
+    fn poll_own_event(&mut self) -> Option<Event> {
+        let now = self.now();
+        self.engine().poll_event(now)
+    }
+
+    /// Says whether nothing that was read is asked for now
+    fn hold(&mut self, hold: bool) {
+        let _ = hold;
+    }
 
     /// Writes what there is as far as it goes now; whether anything went
     fn write(&mut self) -> bool;
@@ -59,10 +71,25 @@ pub trait Wire: Debug {
         None
     }
 
-    /// Has the application answer what the server wants to know of who asks
+    /// The next question of the server's who it is that asks
     #[cfg(feature = "http")]
-    fn challenged(&mut self, answer: &mut dyn FnMut(&Challenge) -> Option<Credential>) {
-        let _ = answer;
+    fn poll_challenge(&mut self) -> Option<Challenge> {
+        None
+    }
+
+    /// Answers a challenge; none refuses
+    #[cfg(feature = "http")]
+    fn authorize(&mut self, exchange: ExchangeId, credential: Option<Credential>) {
+        let _ = (exchange, credential);
+    }
+
+    /// What ends a [`wait`](Self::wait) early, from anywhere
+    ///
+    /// # Errors
+    ///
+    /// Why there is no such thing.
+    fn waker(&mut self) -> io::Result<Waker> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Calls can be made from now on
@@ -156,6 +183,10 @@ impl Wire for Stream {
 
     fn take_error(&mut self) -> Option<io::Error> {
         self.drive.take_error()
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.link.io().waker()
     }
 
     fn opened(&mut self) {

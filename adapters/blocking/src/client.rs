@@ -1,22 +1,22 @@
 //! A client: plain calls that return when they are answered
 
-mod typed;
-
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{
-    Config, Engine, InputId, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict,
-};
-use mcp_proto::model::{InputResponse, LoggingLevel, SubscriptionFilter};
-use mcp_proto::{CallError, CallKey, CallOptions, Instant, Progress, RawJson, RpcError, UseError};
+use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict};
+use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::{CallError, CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::Duplex;
 use mcp_std::child::{Ended, Program};
 use serde::Serialize;
 
 use mcp_std::Error;
-use mcp_std::client::{ClientHandler, Connection, Opened};
+use mcp_std::client::{
+    Answer, ClientHandler, Connection, Ears, Heard, Memory, Opened, Opens, OpensStream, Setup, Way,
+};
 
 use crate::Options;
 
@@ -51,6 +51,24 @@ impl From<Opened> for Client {
     }
 }
 
+impl Opens for Client {
+    type Opening<'a> = Result<Self, Error>;
+
+    fn open(setup: Setup, way: Way<'_>) -> Self::Opening<'_> {
+        setup.open(way).map(Self::from)
+    }
+
+    fn refuse(error: Error) -> Self::Opening<'static> {
+        Err(error)
+    }
+}
+
+impl<D: Duplex + Send + 'static> OpensStream<D> for Client {
+    fn open_stream(setup: Setup, stream: D) -> Self::Opening<'static> {
+        setup.open_stream(stream).map(Self::from)
+    }
+}
+
 impl Client {
     /// Starts a server and waits until it is ready; [`spawn_with`](Self::spawn_with) for a client that speaks every
     /// revision and can do nothing for servers
@@ -58,7 +76,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`spawn_with`](Self::spawn_with).
-    pub fn spawn(program: impl Borrow<Program>) -> Result<Self, Error> {
+    pub fn spawn(program: impl Borrow<Program> + Send) -> Result<Self, Error> {
         Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program)
     }
 
@@ -71,7 +89,7 @@ impl Client {
     ///
     /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
     /// server; nothing is left running then.
-    pub fn spawn_with(config: Config, program: impl Borrow<Program>) -> Result<Self, Error> {
+    pub fn spawn_with(config: Config, program: impl Borrow<Program> + Send) -> Result<Self, Error> {
         Options::new(config).spawn(program)
     }
 
@@ -109,13 +127,13 @@ impl Client {
 
     /// Says who handles what comes from the server from now on
     pub fn set_handler(&mut self, handler: impl ClientHandler + Send + 'static) {
-        self.connection.handler = Box::new(handler);
+        self.connection.ears = Ears::Here(Box::new(handler));
     }
 
     /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
     /// [`Options::validator`]
     pub fn set_validator(&mut self, validator: impl SchemaValidator + 'static) {
-        self.connection.memory.schemas = Some(OutputSchemas::new(validator));
+        self.connection.memory.set_schemas(Some(OutputSchemas::new(validator)));
     }
 
     /// Asks for lists and contents of resources anew, when they are wanted next: forgets what is kept of this server,
@@ -136,89 +154,75 @@ impl Client {
         self.connection.verdict
     }
 
-    // ---- one call at a time ------------------------------------------------------------------------------------
+    mcp_std::client_calls!(
+        self,
+        [&mut self],
+        [],
+        [],
+        CallKey,
+        dyn FnMut(&Progress),
+        "# let mut client = mcp_blocking::Client::spawn(mcp_blocking::Program::new(\"my-server\"))?;",
+        "# Ok::<(), mcp_blocking::Error>(())"
+    );
 
-    /// Makes any request, and waits for its result object, as it came; `params` must serialise to a JSON object
-    ///
-    /// [`send`](Self::send) is for requests that know their method and result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the server answers with an error, or not in time; [`Error::Use`] when the call cannot be made;
-    /// [`Error::Closed`] when the connection is over.
-    pub fn request<T: Serialize + ?Sized>(
+    // ---- what these stand on -----------------------------------------------------------------------------------
+
+    /// Waits only while the server has not taken most of what was written before
+    fn begin(
         &mut self,
-        method: &str,
-        params: &T,
-        options: &CallOptions,
-    ) -> Result<RawJson, Error> {
-        let call = self.start(method, params, options)?;
-        self.wait(call)
-    }
-
-    /// Makes any request as [`request`](Self::request) does, with progress told to `on_progress`
-    ///
-    /// # Errors
-    ///
-    /// As [`request`](Self::request).
-    pub fn request_with<T: Serialize + ?Sized>(
-        &mut self,
-        method: &str,
-        params: &T,
-        options: &CallOptions,
-        on_progress: &mut dyn FnMut(&Progress),
-    ) -> Result<RawJson, Error> {
-        let call = self.start(method, params, &options.clone().with_progress())?;
-        self.wait_with(call, on_progress)
-    }
-
-    /// Asks whether the server is alive; how long it took to answer
-    ///
-    /// # Errors
-    ///
-    /// As [`request`](Self::request).
-    pub fn ping(&mut self) -> Result<Duration, Error> {
-        let begun = self.now();
-        let call = self.connection.start(|engine, now| engine.ping(now, &CallOptions::new()))?;
-        self.wait(call)?;
-        Ok(self.now().saturating_duration_since(begun))
-    }
-
-    // ---- several at once ---------------------------------------------------------------------------------------
-
-    /// Begins a request and does not wait for its answer
-    ///
-    /// It waits only while the server has not taken most of what was written before
-    /// ([`Limits::outbox_mark`](mcp_proto::Limits)), for [`call_timeout`](mcp_proto::Limits) at most.
-    ///
-    /// The answer has to be fetched with one of the `wait` methods, or the call [cancelled](Self::cancel):
-    /// [`Limits::max_pending_calls`](mcp_proto::Limits) counts what is not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Use`] when the call cannot be made; [`Error::Closed`] when the connection is over.
-    pub fn start<T: Serialize + ?Sized>(
-        &mut self,
-        method: &str,
-        params: &T,
-        options: &CallOptions,
+        _progress: bool,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
     ) -> Result<CallKey, Error> {
-        self.connection.start(|engine, now| engine.call(now, method, params, options))
+        self.connection.start(command)
     }
 
-    /// Begins the call of a tool and does not wait for its result; otherwise as [`start`](Self::start)
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    pub fn start_tool<T: Serialize + ?Sized>(
+    fn command(
         &mut self,
-        name: &str,
-        arguments: &T,
-        options: &CallOptions,
-    ) -> Result<CallKey, Error> {
-        self.connection.start(|engine, now| engine.call_tool(now, name, arguments, options))
+        command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
+    ) -> Result<(), Error> {
+        self.connection.command(command)
     }
+
+    /// The result of a call, and whether the server needed something first
+    fn result(
+        &mut self,
+        call: CallKey,
+        on_progress: Option<&mut dyn FnMut(&Progress)>,
+    ) -> Result<Answer, Error> {
+        let mut watch = on_progress.map(|told| (call, told));
+        let result = self.connection.outcome(call, None, &mut watch)?;
+        result.ok_or(Error::Call(CallError::TimedOut))
+    }
+
+    fn catch_up(&mut self) -> Result<(), Error> {
+        self.connection.check_open()?;
+        self.connection.catch_up();
+        self.connection.check_open()
+    }
+
+    /// As it is: it is written where it goes
+    #[expect(clippy::unnecessary_wraps, reason = "other clients write it here")]
+    fn written<'a, T: Serialize + ?Sized>(&self, value: &'a T) -> Result<&'a T, Error> {
+        Ok(value)
+    }
+
+    const fn name(name: &str) -> &str {
+        name
+    }
+
+    const fn memory(&self) -> &Memory {
+        &self.connection.memory
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        self.connection.hear(heard);
+    }
+
+    fn most_of_a_list(&mut self) -> usize {
+        self.connection.wire.engine().config().get_limits().max_frame.saturating_mul(4)
+    }
+
+    // ---- calls under way ---------------------------------------------------------------------------------------
 
     /// Waits for the result of a call that was begun; others may be answered in the meantime
     ///
@@ -241,7 +245,7 @@ impl Client {
         call: CallKey,
         on_progress: &mut dyn FnMut(&Progress),
     ) -> Result<RawJson, Error> {
-        self.result(call, on_progress).map(|(result, _)| result)
+        self.result(call, Some(on_progress)).map(|(result, _)| result)
     }
 
     /// Waits as [`wait`](Self::wait) does, but at most for `timeout`: none when there is no result by then, and the call
@@ -256,28 +260,15 @@ impl Client {
         Ok(outcome.map(|(result, _)| result))
     }
 
-    /// The result of a call, and whether the server needed something first
-    fn result(
-        &mut self,
-        call: CallKey,
-        on_progress: &mut dyn FnMut(&Progress),
-    ) -> Result<(RawJson, bool), Error> {
-        let result = self.connection.outcome(call, None, &mut Some((call, on_progress)))?;
-        result.ok_or(Error::Call(CallError::TimedOut))
-    }
-
     /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already
     ///
     /// # Errors
     ///
     /// `Use(Stale)` when its result was fetched before, or it was cancelled.
     pub fn cancel(&mut self, call: CallKey, reason: Option<&str>) -> Result<(), Error> {
-        if !self.connection.forget(call) {
+        if !self.connection.cancel(call, reason) {
             return Err(Error::Use(UseError::Stale));
         }
-        let now = self.now();
-        // Refused when it has ended already; nobody needs to be told then.
-        let _ = self.connection.wire.engine().cancel(now, call, reason);
         self.connection.flush();
         Ok(())
     }
@@ -304,26 +295,6 @@ impl Client {
                 return Ok(false);
             }
         }
-    }
-
-    /// Gives the server what [`ClientHandler::input`] has left open
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Use`] when it is gone or was answered before, or the answer is not right in itself (it stays open then);
-    /// otherwise as [`start`](Self::start). Whether it fits a form, [`InputRequest::check`](mcp_proto::model::InputRequest)
-    /// says.
-    pub fn answer(&mut self, input: InputId, response: &InputResponse<'_>) -> Result<(), Error> {
-        self.connection.command(|engine, now| engine.answer(now, input, response))
-    }
-
-    /// Refuses what [`ClientHandler::input`] has left open: see [`Engine::refuse`]
-    ///
-    /// # Errors
-    ///
-    /// As [`answer`](Self::answer).
-    pub fn refuse(&mut self, input: InputId, error: &RpcError) -> Result<(), Error> {
-        self.connection.command(|engine, now| engine.refuse(now, input, error))
     }
 
     /// Asks to be told of changes, and waits until the server has said what of it it honours
@@ -354,47 +325,6 @@ impl Client {
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
         self.connection.subscribe(filter)
-    }
-
-    /// Gives a subscription up: nothing more is told of it
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Use`] when it has ended already; otherwise as [`start`](Self::start).
-    pub fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
-        self.connection.command(|engine, now| engine.unsubscribe(now, subscription))
-    }
-
-    /// Tells the server that [`ClientHandler::roots`] says something else by now
-    ///
-    /// Does nothing where that was not promised ([`Capability::RootsListChanged`](mcp_proto::Capability)), and in the
-    /// modern era, in which servers ask whenever they need the roots (ROOT-004).
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    pub fn roots_changed(&mut self) -> Result<(), Error> {
-        self.connection.command(|engine, now| engine.roots_changed(now))
-    }
-
-    /// Says from which level on the server is to log; none for nothing at all
-    ///
-    /// In the modern era each later call says so; a legacy server is told now, and logs what it likes before.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Use`] when the server does not log.
-    pub fn set_log_level(&mut self, level: Option<LoggingLevel>) -> Result<(), Error> {
-        self.connection.command(|engine, now| engine.set_log_level(now, level))
-    }
-
-    /// Sends a notification of the application's own
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    pub fn notify<T: Serialize + ?Sized>(&mut self, method: &str, params: Option<&T>) -> Result<(), Error> {
-        self.connection.command(|engine, now| engine.notify(now, method, params))
     }
 
     /// The engine, for what has no method here; what its commands write goes out with the next [`poll`](Self::poll), and
