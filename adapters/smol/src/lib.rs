@@ -5,3 +5,23 @@
 //! drives it. `mcp-blocking` has the same surface as plain calls, `mcp-threads` for many threads at once.
 
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod handler;
+mod io;
+mod running;
+mod server;
+#[cfg(unix)]
+mod stdio;
+mod timer;
+
+pub use handler::{Cx, Handler};
+pub use mcp_proto::server::{Call, NoAnswer};
+pub use mcp_std::Error;
+pub use mcp_std::serve::{Answered, Failure};
+#[cfg(unix)]
+pub use server::serve_stdio;
+pub use server::{Handle, Server, serve};
+#[cfg(unix)]
+pub use stdio::Stdio;

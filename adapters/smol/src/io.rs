@@ -1,0 +1,225 @@
+//! Byte streams and the reactor
+
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+#[cfg(unix)]
+use async_io::{Async, Timer};
+use futures_lite::{AsyncRead, AsyncWrite};
+use mcp_std::{Duplex, Interest, Ready};
+
+/// A stream of descriptors, watched by the reactor
+///
+/// What the reactor watches are duplicates, so the stream stays whole. Reads and writes are tried before they are waited
+/// for, except where it is known that there is nothing.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct Watched<D> {
+    // The duplicates go first, or the peer would not see the end when the stream goes.
+    input: Side,
+    /// None where it is the same as for reading
+    output: Option<Side>,
+    #[allow(dead_code, reason = "what server processes write to their stderr")]
+    aside: Option<Side>,
+    pub(crate) stream: D,
+}
+
+/// One watched descriptor
+#[cfg(unix)]
+#[derive(Debug)]
+struct Side {
+    watch: Watch,
+    read: Direction,
+    write: Direction,
+}
+
+#[cfg(unix)]
+#[derive(Debug)]
+enum Watch {
+    Reactor(Async<OwnedFd>),
+    /// Always ready, as regular files are; should it not be, it is asked again soon
+    Always(Option<Timer>),
+}
+
+/// What is known of one direction
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// It may be ready
+    Open,
+    /// The reactor was asked, or is to be asked, before the next try
+    Waits,
+}
+
+#[cfg(unix)]
+impl Side {
+    fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let watch = match Async::new_nonblocking(fd.try_clone_to_owned()?) {
+            Ok(watch) => Watch::Reactor(watch),
+            // What can always be read and written is refused, by one error or another.
+            Err(error) if mcp_std::is_exhausted(&error) => return Err(error),
+            Err(_) => Watch::Always(None),
+        };
+        Ok(Self { watch, read: Direction::Open, write: Direction::Open })
+    }
+
+    /// Ready when the descriptor is to be tried
+    fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+        let direction = if interest.write { &mut self.write } else { &mut self.read };
+        if *direction == Direction::Open {
+            return Poll::Ready(Ok(()));
+        }
+        match &mut self.watch {
+            Watch::Reactor(watch) if interest.write => ready!(watch.poll_writable(cx))?,
+            Watch::Reactor(watch) => ready!(watch.poll_readable(cx))?,
+            Watch::Always(timer) => {
+                let timer = timer.get_or_insert_with(|| Timer::after(RETRY));
+                ready!(futures_lite::Stream::poll_next(Pin::new(timer), cx));
+                self.watch = Watch::Always(None);
+            }
+        }
+        *direction = Direction::Open;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tries until it succeeds or has to be waited for
+    fn attempt(
+        &mut self,
+        cx: &mut Context<'_>,
+        interest: Interest,
+        mut attempt: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll(cx, interest))?;
+            match attempt() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    *(if interest.write { &mut self.write } else { &mut self.read }) = Direction::Waits;
+                }
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+impl<D: Duplex> Watched<D> {
+    /// Has the reactor watch `stream`, whose reads must not block
+    pub(crate) fn new(stream: D) -> io::Result<Self> {
+        let fds = stream.descriptors();
+        let unsupported = || io::Error::new(ErrorKind::Unsupported, "no descriptor to be watched");
+        let input = fds.read.ok_or_else(unsupported)?;
+        let output = fds.write.filter(|fd| fd.as_raw_fd() != input.as_raw_fd());
+        let output = output.map(Side::new).transpose()?;
+        let aside = fds.aside.map(Side::new).transpose()?;
+        let input = Side::new(input)?;
+        Ok(Self { input, output, aside, stream })
+    }
+
+    /// Lets the stream do what it has to do besides, until there is nothing left but to wait
+    #[allow(dead_code, reason = "for clients of server processes")]
+    pub(crate) fn poll_aside(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while let Some(aside) = &mut self.aside {
+            aside.read = Direction::Waits;
+            match aside.poll(cx, Interest::READ) {
+                Poll::Pending => break,
+                Poll::Ready(outcome) => outcome?,
+            }
+            self.stream.wait(Interest::default(), Some(Duration::ZERO))?;
+            if self.stream.descriptors().aside.is_none() {
+                self.aside = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends our direction
+    pub(crate) fn shutdown_write(&mut self) -> io::Result<()> {
+        self.output = None;
+        self.stream.shutdown_write()
+    }
+}
+
+#[cfg(unix)]
+impl<D: Duplex + Unpin> AsyncRead for Watched<D> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Self { input, stream, .. } = self.get_mut();
+        let outcome = input.attempt(cx, Interest::READ, || stream.read(buf));
+        if matches!(outcome, Poll::Ready(Ok(n)) if n < buf.len() && n > 0) {
+            // That was all there was: it is waited for more without another try.
+            input.read = Direction::Waits;
+        }
+        outcome
+    }
+}
+
+#[cfg(unix)]
+impl<D: Duplex + Unpin> AsyncWrite for Watched<D> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Self { input, output, stream, .. } = self.get_mut();
+        output.as_mut().unwrap_or(input).attempt(cx, Interest::WRITE, || stream.write(bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().shutdown_write())
+    }
+}
+
+/// A stream within one poll of a future, for what drives streams step by step: what is not ready would block, and wakes
+/// the future later
+pub(crate) struct Polled<'a, 'cx, S> {
+    pub(crate) stream: &'a mut S,
+    pub(crate) cx: &'a mut Context<'cx>,
+    /// Something was read, or reading has ended
+    pub(crate) moved: bool,
+    /// The longest wait that was asked for
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl<'a, 'cx, S> Polled<'a, 'cx, S> {
+    pub(crate) fn new(stream: &'a mut S, cx: &'a mut Context<'cx>) -> Self {
+        Self { stream, cx, moved: false, timeout: None }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Polled<'_, '_, S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match Pin::new(&mut *self.stream).poll_read(self.cx, buf) {
+            Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+            Poll::Ready(outcome) => {
+                self.moved = true;
+                outcome
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match Pin::new(&mut *self.stream).poll_write(self.cx, bytes) {
+            Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+            // Some say so instead of failing.
+            Poll::Ready(Ok(0)) if !bytes.is_empty() => Err(ErrorKind::BrokenPipe.into()),
+            Poll::Ready(outcome) => outcome,
+        }
+    }
+
+    /// Waits for nothing: what is wanted is tried, and `timeout` kept for the timer of the future
+    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        self.timeout = timeout;
+        Ok(Ready { readable: interest.read, writable: interest.write })
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Between two tries on a handle that cannot be watched and is not ready against expectation
+#[cfg(unix)]
+const RETRY: Duration = Duration::from_millis(1);

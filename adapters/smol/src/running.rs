@@ -1,0 +1,121 @@
+//! Futures of handlers, polled when they were woken
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+
+use mcp_proto::CallId;
+use mcp_std::catch;
+use mcp_std::inbox::{Inbox, Sender};
+
+/// Futures that run at the same time, all of one type, in places that are used again
+///
+/// It is as `Send` as they are.
+pub(crate) struct Running<F> {
+    places: Vec<Place<F>>,
+    free: Vec<usize>,
+    /// Places that were woken
+    woken: Inbox<usize>,
+    /// What was taken out of it, for the sake of its memory
+    turns: VecDeque<usize>,
+}
+
+struct Place<F> {
+    /// The call that the future is for
+    call: Option<CallId>,
+    future: Pin<Box<Option<F>>>,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+}
+
+/// Wakes one place
+struct Alarm {
+    place: usize,
+    /// Woken, and not polled since
+    rung: AtomicBool,
+    woken: Sender<usize>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // No more of them than places. Refused when all is over.
+            let _ = self.woken.send_due(self.place);
+        }
+    }
+}
+
+impl<F: Future<Output = ()>> Running<F> {
+    pub(crate) fn new() -> Self {
+        let (places, free, turns) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { places, free, woken: Inbox::new(usize::MAX), turns }
+    }
+
+    /// Has `waker` woken when one of them is to be polled from now on
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.woken.register(waker);
+    }
+
+    /// Begins one, for a call
+    pub(crate) fn start(&mut self, call: CallId, future: F) {
+        let place = self.free.pop().unwrap_or_else(|| self.add());
+        if let Some(free) = self.places.get_mut(place) {
+            free.call = Some(call);
+            free.future.as_mut().set(Some(future));
+            self.poll(place);
+        }
+    }
+
+    /// Goes on with those that were woken; whether there were any
+    pub(crate) fn turn(&mut self) -> bool {
+        let mut turns = core::mem::take(&mut self.turns);
+        let any = self.woken.take(&mut turns);
+        turns.drain(..).for_each(|place| self.poll(place));
+        self.turns = turns;
+        any
+    }
+
+    /// Drops the one of a call, if it runs
+    pub(crate) fn stop(&mut self, call: CallId) {
+        if let Some(place) = self.places.iter().position(|place| place.call == Some(call)) {
+            self.clear(place);
+        }
+    }
+
+    fn add(&mut self) -> usize {
+        let place = self.places.len();
+        let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.sender() });
+        let waker = Waker::from(alarm.clone());
+        self.places.push(Place { call: None, future: Box::pin(None), alarm, waker });
+        place
+    }
+
+    fn poll(&mut self, place: usize) {
+        let Some(Place { future, alarm, waker, .. }) = self.places.get_mut(place) else { return };
+        // Before the poll: what wakes it meanwhile asks for another one.
+        alarm.rung.store(false, Ordering::Release);
+        let Some(future) = future.as_mut().as_pin_mut() else { return };
+        let outcome = catch(|| future.poll(&mut Context::from_waker(waker)));
+        // What panics here is what handlers own, while it is dropped: they are caught by themselves.
+        if !matches!(outcome, Ok(Poll::Pending)) {
+            self.clear(place);
+        }
+    }
+
+    fn clear(&mut self, place: usize) {
+        let Some(Place { call, future, .. }) = self.places.get_mut(place) else { return };
+        if call.take().is_some() {
+            let _ = catch(|| future.as_mut().set(None));
+            self.free.push(place);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A server of this package as a process: every kind of handle that it may be started with
+
+#![cfg(target_os = "linux")]
+
+extern crate alloc;
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use support::{OPENING, call, example, ids, in_time};
+
+fn echo(id: u32, text: &str) -> String {
+    call(id, "echo").replace("\"_meta\"", &format!("\"arguments\":{{\"text\":\"{text}\"}},\"_meta\""))
+}
+
+fn temporary(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("mcp-smol-{}-{name}", std::process::id()))
+}
+
+// covers: STDIO-001, STDIO-020, STDIO-021
+#[test]
+fn pipes_files_and_nothing() {
+    in_time(|| {
+        let input = format!("{OPENING}{}{}", echo(1, "one"), echo(2, "two"));
+        // Pipes.
+        let mut server =
+            Command::new(example("echo")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        server.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = server.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert_eq!(ids(&String::from_utf8(output.stdout).unwrap()), [0, 1, 2]);
+
+        // Files, which the reactor refuses.
+        let (requests, answers) = (temporary("requests"), temporary("answers"));
+        std::fs::write(&requests, &input).unwrap();
+        let status = Command::new(example("echo"))
+            .stdin(File::open(&requests).unwrap())
+            .stdout(File::create(&answers).unwrap())
+            .status()
+            .unwrap();
+        assert!(status.success());
+        assert_eq!(ids(&std::fs::read_to_string(&answers).unwrap()), [0, 1, 2]);
+        let _ = (std::fs::remove_file(requests), std::fs::remove_file(answers));
+
+        // One socket for both directions.
+        let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let handles = [far.try_clone().unwrap(), far].map(std::os::fd::OwnedFd::from);
+        let [stdin, stdout] = handles;
+        let mut server = Command::new(example("echo")).stdin(stdin).stdout(stdout).spawn().unwrap();
+        near.write_all(input.as_bytes()).unwrap();
+        near.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut output = String::new();
+        near.read_to_string(&mut output).unwrap();
+        assert_eq!(ids(&output), [0, 1, 2]);
+        assert!(server.wait().unwrap().success());
+
+        // Nothing at all.
+        let status =
+            Command::new(example("echo")).stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap();
+        assert!(status.success());
+    });
+}
+
+// covers: STDIO-021
+#[test]
+fn a_client_that_reads_no_more_is_no_error() {
+    in_time(|| {
+        let mut server = Command::new(example("echo"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = server.stdin.take().unwrap();
+        drop(server.stdout.take());
+        // No signal ends it, and nobody is told.
+        let _ = stdin.write_all(format!("{OPENING}{}", echo(1, "one")).as_bytes());
+        let output = server.wait_with_output().unwrap();
+        assert!(output.status.success(), "{:?}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        drop(stdin);
+    });
+}
+
+#[test]
+fn large_messages_through_real_pipes() {
+    in_time(|| {
+        let large = "0123456789".repeat(1_000_000);
+        let mut server =
+            Command::new(example("echo")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = server.stdin.take().unwrap();
+        let input = format!("{OPENING}{}{}", echo(1, &large), echo(2, &large));
+        let writing = std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap());
+        let mut output = String::new();
+        server.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        writing.join().unwrap();
+        assert_eq!(ids(&output), [0, 1, 2]);
+        assert!(output.len() > 2 * large.len());
+        assert!(server.wait().unwrap().success());
+    });
+}
