@@ -1,0 +1,30 @@
+//! Many calls at once, of random length, some of them cancelled, on each runtime and transport
+//!
+//! Here it is 20,000 calls each. In full, one at a time:
+//!
+//! ```sh
+//! cargo run --release -p mcp-tests --bin soak -- --runtime blocking --transport http --calls 200000
+//! ```
+
+use std::process::Command;
+
+#[track_caller]
+fn soak(runtime: &str, transport: &str, era: &str) {
+    let words = ["--runtime", runtime, "--transport", transport, "--era", era, "--calls", "20000"];
+    let ran = Command::new(env!("CARGO_BIN_EXE_soak")).args(words).output().expect("the program starts");
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    print!("{out}");
+    assert!(ran.status.success(), "{words:?}: {err}");
+}
+
+// covers: BASE-006, BASE-008, CANC-010, CANC-012, CANC-013, CANC-014
+#[test]
+fn blocking_stdio() {
+    soak("blocking", "stdio", "legacy");
+}
+
+// covers: CANC-013, CANC-017
+#[test]
+fn blocking_http() {
+    soak("blocking", "http", "modern");
+}
