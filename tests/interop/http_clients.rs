@@ -36,11 +36,6 @@ fn their_clients_with_our_server_over_http() {
     session(&server, "client-v2.mjs", &["--era", "legacy"], "legacy", LEGACY);
     session(&server, "client-v2.mjs", &["--era", "modern"], "modern", MODERN);
     session(&server, "client-v2.mjs", &["--era", "auto"], "modern", MODERN);
-    for revision in ["2025-06-18", "2025-03-26"] {
-        session(&server, "client-v1.mjs", &["--revision", revision], "legacy", revision);
-        let args = ["--era", "legacy", "--revision", revision];
-        session(&server, "client-v2.mjs", &args, "legacy", revision);
-    }
     server.end();
 }
 
@@ -53,7 +48,6 @@ fn their_clients_with_our_server_over_http_and_sse() {
     server.url = server.url.replace("/mcp", "/sse");
     session(&server, "client-v1.mjs", &["--sse"], "legacy", LEGACY);
     session(&server, "client-v2.mjs", &["--era", "legacy", "--sse"], "legacy", LEGACY);
-    session(&server, "client-v1.mjs", &["--sse", "--revision", "2024-11-05"], "legacy", "2024-11-05");
     server.end();
 }
 

@@ -9,7 +9,6 @@ use crate::hosted::Hosted;
 use crate::our_client::{Peer, v2_tools};
 use crate::peers::{node, node_ready, probe};
 use crate::run::{DEADLINE, Done, run, say};
-use crate::talk::{Sdk, Wire};
 use crate::{LEGACY, MODERN};
 
 /// `mcp-probe ARGS URL`
@@ -64,39 +63,5 @@ fn our_client_with_their_server_everything_over_http() {
         ours(&["call", "get-roots-list", "--root", "/srv/a b"], &server.url).ok().says("file:///srv/a%20b");
         ours(&["ping"], &server.url).ok();
         say(&format!("interop over HTTP, our client, server-everything {mode}: inspect, call, roots, ping"));
-    }
-}
-
-#[test]
-fn our_client_with_each_of_their_servers_over_http() {
-    let all = [
-        (Sdk::Typescript1, Wire::Http, &["2025-03-26", "2025-06-18", LEGACY][..]),
-        (Sdk::Typescript2, Wire::Http, &[LEGACY, MODERN]),
-        (Sdk::Python, Wire::Http, &["2025-03-26", "2025-06-18", LEGACY, MODERN]),
-        (Sdk::Rmcp, Wire::Http, &["2025-03-26", "2025-06-18", LEGACY, MODERN]),
-        // Who is pinned to another revision does not look for the transport of this one.
-        (Sdk::Typescript1, Wire::Sse, &["2024-11-05"]),
-        (Sdk::Python, Wire::Sse, &["2024-11-05"]),
-    ];
-    for (sdk, wire, revisions) in all {
-        if !sdk.ready() {
-            continue;
-        }
-        for revision in revisions {
-            let mut words = sdk.program("server").into_iter();
-            let mut server = Command::new(words.next().expect("a program"));
-            server.args(words).args(["--http", "0"]);
-            server.args(["--era", if *revision == MODERN { "modern" } else { "legacy" }]);
-            if wire == Wire::Sse {
-                server.arg("--sse");
-            }
-            let server = Hosted::start(server);
-            let pinned = ["--protocol-version", revision];
-            inspected(&pinned, &server.url, revision, "change");
-            let change = ["call", "change", "--args", r#"{"what":"tools"}"#, "--protocol-version", revision];
-            ours(&change, &server.url).ok().says("{}");
-            ours(&["ping", "--protocol-version", revision], &server.url).ok();
-        }
-        say(&format!("interop over HTTP, our client, {sdk:?}, {wire:?}: {revisions:?}"));
     }
 }

@@ -63,21 +63,3 @@ fn our_client_goes_on_after_a_cut() {
         Pair::over(Wire::Http, Sdk::Ours, peer, "legacy").goes_on_after_a_cut();
     }
 }
-
-#[test]
-fn older_revisions_over_http() {
-    for revision in ["2025-03-26", "2025-06-18"] {
-        for peer in PEERS_LEGACY {
-            Pair::over(Wire::Http, peer, Sdk::Ours, "legacy").at(revision).talks_a_little();
-            Pair::over(Wire::Http, Sdk::Ours, peer, "legacy").at(revision).talks_a_little();
-        }
-    }
-}
-
-#[test]
-fn the_oldest_revision_over_http_and_sse() {
-    for peer in PEERS_SSE {
-        Pair::over(Wire::Sse, peer, Sdk::Ours, "legacy").at("2024-11-05").talks_a_little();
-        Pair::over(Wire::Sse, Sdk::Ours, peer, "legacy").at("2024-11-05").talks_a_little();
-    }
-}

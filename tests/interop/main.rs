@@ -20,6 +20,7 @@ mod recorded;
 mod run;
 #[path = "../../adapters/cli/tests/cli/steps.rs"]
 mod steps;
+mod table;
 mod talk;
 mod their_clients;
 

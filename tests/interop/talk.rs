@@ -26,7 +26,6 @@ use crate::peers::{
 };
 use crate::proxy::Proxy;
 use crate::run::{DEADLINE, Done, run, say};
-use crate::{LEGACY, MODERN};
 use told::Told;
 
 /// How long our server waits for answers in the part `time-out`; their servers as well.
@@ -47,7 +46,7 @@ pub(crate) enum Sdk {
 }
 
 /// What they talk over
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Wire {
     Stdio,
     /// Streamable HTTP
@@ -109,24 +108,17 @@ pub(crate) struct Pair {
     server: Sdk,
     era: &'static str,
     wire: Wire,
-    revision: &'static str,
 }
 
 impl Pair {
     /// On stdio, in the newest revision of an era
     const fn new(client: Sdk, server: Sdk, era: &'static str) -> Self {
-        let revision = if matches!(era.as_bytes(), b"modern") { MODERN } else { LEGACY };
-        Self { client, server, era, wire: Wire::Stdio, revision }
+        Self { client, server, era, wire: Wire::Stdio }
     }
 
     /// Over HTTP
     pub(crate) const fn over(wire: Wire, client: Sdk, server: Sdk, era: &'static str) -> Self {
         Self { wire, ..Self::new(client, server, era) }
-    }
-
-    /// In another revision than the newest of the era
-    pub(crate) const fn at(self, revision: &'static str) -> Self {
-        Self { revision, ..self }
     }
 
     /// Runs some parts of the conversation
@@ -163,9 +155,6 @@ impl Pair {
         let mut words = self.client.program("client").into_iter();
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).args(["--era", self.era, "--part", parts]);
-        if self.revision != MODERN && self.revision != LEGACY {
-            command.args(["--revision", self.revision]);
-        }
         if self.client == Sdk::Ours {
             command.arg("--log").arg(log);
         }
@@ -307,16 +296,6 @@ impl Pair {
         let Self { client, server, .. } = self;
         let took = told.took();
         say(&format!("interop, {client:?} cut off by {server:?}: {count} steps in {took:.1?}"));
-    }
-
-    /// What every revision has: logs and news
-    pub(crate) fn talks_a_little(self) {
-        if !self.client.ready() || !self.server.ready() {
-            return;
-        }
-        let count = self.run("logs,news").check();
-        let Self { client, server, wire, revision, .. } = self;
-        say(&format!("interop, {client:?} and {server:?}, {wire:?}, {revision}: {count} steps"));
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Pair, Sdk, Wire, talk};
 use crate::run::Done;
+use crate::{LEGACY, MODERN};
 
 /// What both sides said of one run
 pub(super) struct Told {
@@ -37,7 +38,7 @@ impl Told {
         let is_cut = self.has("farewell") && self.pair.differs("cut", "farewell").is_some();
         assert_ne!(done.succeeded(), is_cut, "{:?}, {}: {done}", self.pair, self.parts);
         let [negotiated, lines @ ..] = &*self.lines else { panic!("too little: {done}") };
-        let revision = self.pair.revision;
+        let revision = if self.pair.is_modern() { MODERN } else { LEGACY };
         assert_eq!(
             (negotiated["step"].as_str(), negotiated["version"].as_str()),
             (Some("negotiate"), Some(revision)),

@@ -49,13 +49,15 @@ const onlyText = (result) => {
  * Not left to the SDK's error callback, because these SDKs take responses at once and notifications a moment
  * later: progress that arrives in one read with its response counts as unknown there, although it came first.
  */
-const watch = (transport) => {
+export const watch = (transport) => {
     const open = new Map();
     const tokens = new Map();
     const cancelled = new Set();
     const faults = [];
+    const methods = [];
     const send = transport.send.bind(transport);
     transport.send = (message, options) => {
+        methods.push(message.method);
         if (message.method === 'notifications/cancelled') {
             cancelled.add(message.params.requestId);
         } else if (message.id !== undefined && message.method !== undefined) {
@@ -86,6 +88,8 @@ const watch = (transport) => {
         faults,
         /** Progress of the latest call that asked for any, in the order of the wire. */
         latest: () => [...tokens.values()].at(-1)?.values ?? [],
+        /** How often a method was sent. */
+        sent: (method) => methods.filter((each) => each === method).length,
         /** From now on nothing may come for calls that were cancelled. */
         settle: () => tokens.forEach((call) => (call.settled = cancelled.has(call.id))),
     };

@@ -20,10 +20,36 @@ const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(even
 process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
 
 const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value) }] });
-const names = [...Object.keys(talk.tools), 'gate', 'log', 'change', 'cut'];
-const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
+const names = [...Object.keys(talk.tools), 'gate', 'log', 'change', 'cut', 'count', 'fail'];
+const sum = { type: 'object', properties: { sum: { type: 'number' } }, required: ['sum'] };
+const tools = [
+    ...names.map((name) => ({ name, inputSchema: { type: 'object' } })),
+    { name: 'add', inputSchema: { type: 'object' }, outputSchema: sum },
+];
 const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
-const prompts = Object.keys(talk.prompts).map((name) => ({ name }));
+const prompts = Object.keys(talk.prompts).map((name) => ({ name, arguments: [{ name: 'colour' }] }));
+/** A page of the resources, of which there are two at least. */
+const page = (params) => {
+    const from = Number(params?.cursor ?? 0);
+    const next = from + 2 < resources.length ? { nextCursor: String(from + 2) } : {};
+    return { resources: resources.slice(from, from + 2), ...next };
+};
+const completion = ({ argument: { value } }) => {
+    const values = ['green', 'grey', 'red'].filter((colour) => colour.startsWith(value));
+    return { completion: { values, total: values.length, hasMore: false } };
+};
+/** The tools that ask nobody; none when it is another one. */
+const alone = async (name, { a, b, to, delay_ms }, { token, notify, signal }) => {
+    if (name === 'add') return { ...text(a + b), structuredContent: { sum: a + b } };
+    if (name === 'fail') return { ...text('this tool always fails'), isError: true };
+    if (name !== 'count') return undefined;
+    for (let step = 1; step <= to; step += 1) {
+        await delay(delay_ms, undefined, { signal });
+        const params = { progressToken: token, progress: step, total: to };
+        if (token !== undefined) await notify({ method: 'notifications/progress', params });
+    }
+    return text(to);
+};
 /** The text of a result as that of a prompt or of a resource; what is no result yet stays as it is. */
 const asPrompt = (result) =>
     result.content === undefined ? result : { messages: [{ role: 'user', content: result.content[0] }] };
@@ -35,6 +61,7 @@ const CAPABILITIES = {
     resources: { listChanged: true, subscribe: true },
     prompts: { listChanged: true },
     logging: {},
+    completions: {},
 };
 
 /** Whether the page of 2025-11-25 was visited, on which the tool `gate` insists. */
@@ -98,7 +125,8 @@ if (sdk === '1') {
             asResource(uri, await askLegacy(talk.resources[uri], senders(extra))),
         );
         server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
-        server.setRequestHandler(types.ListResourcesRequestSchema, () => ({ resources }));
+        server.setRequestHandler(types.ListResourcesRequestSchema, ({ params }) => page(params));
+        server.setRequestHandler(types.CompleteRequestSchema, ({ params }) => completion(params));
         server.setRequestHandler(types.ListPromptsRequestSchema, () => ({ prompts }));
         server.setRequestHandler(types.SubscribeRequestSchema, ({ params: { uri } }) => (subscribed.add(uri), {}));
         server.setRequestHandler(types.UnsubscribeRequestSchema, ({ params: { uri } }) => (subscribed.delete(uri), {}));
@@ -109,6 +137,9 @@ if (sdk === '1') {
             const { name } = params;
             log({ event: 'call', tool: name });
             extra.signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+            const { signal, sendNotification: notify, _meta } = extra;
+            const done = await alone(name, params.arguments ?? {}, { token: _meta?.progressToken, notify, signal });
+            if (done !== undefined) return done;
             if (name === 'log') {
                 for (const line of talk.logs) await server.sendLoggingMessage(line, extra.sessionId);
                 return text({});
@@ -189,7 +220,8 @@ if (sdk === '1') {
         );
         const subscribed = new Set();
         server.setRequestHandler('tools/list', () => ({ tools }));
-        server.setRequestHandler('resources/list', () => ({ resources }));
+        server.setRequestHandler('resources/list', ({ params }) => page(params));
+        server.setRequestHandler('completion/complete', ({ params }) => completion(params));
         server.setRequestHandler('prompts/list', () => ({ prompts }));
         server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => (subscribed.add(uri), {}));
         server.setRequestHandler('resources/unsubscribe', ({ params: { uri } }) => (subscribed.delete(uri), {}));
@@ -201,6 +233,9 @@ if (sdk === '1') {
             const { signal } = ctx.mcpReq;
             log({ event: 'call', tool: name });
             signal.addEventListener('abort', () => log({ event: 'aborted', tool: name }));
+            const { notify, _meta } = ctx.mcpReq;
+            const done = await alone(name, params.arguments ?? {}, { token: _meta?.progressToken, notify, signal });
+            if (done !== undefined) return done;
             if (name === 'log') {
                 for (const { level, data, logger } of talk.logs) await ctx.mcpReq.log(level, data, logger);
                 return text({});

@@ -51,6 +51,7 @@ with open(given.talk, encoding="utf-8") as file:
 
 MODERN = "2026-07-28"
 SCHEMA = {"type": "object"}
+SUM = {"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]}
 RESULTS = {
     "elicitation/create": types.ElicitResult,
     "sampling/createMessage": types.CreateMessageResult,
@@ -189,6 +190,9 @@ async def call_tool(ctx: Any, params: Any) -> Any:
     log(event="call", tool=params.name)
     modern = ctx.protocol_version == MODERN
     try:
+        done = await alone(ctx, params.name, params.arguments or {})
+        if done is not None:
+            return done
         if params.name == "log":
             for line in talk["logs"]:
                 # Legacy clients are sent everything: this SDK leaves the level to the server.
@@ -214,6 +218,29 @@ async def call_tool(ctx: Any, params: Any) -> Any:
         raise
 
 
+async def alone(ctx: Any, name: str, given_: dict[str, Any]) -> types.CallToolResult | None:
+    """The tools that ask nobody; none when it is another one."""
+    if name == "add":
+        result = text(given_["a"] + given_["b"])
+        result.structured_content = {"sum": given_["a"] + given_["b"]}
+        return result
+    if name == "fail":
+        result = text("this tool always fails")
+        result.is_error = True
+        return result
+    if name != "count":
+        return None
+    for step in range(1, given_["to"] + 1):
+        await asyncio.sleep(given_["delay_ms"] / 1000)
+        await ctx.session.report_progress(step, given_["to"])
+    return text(given_["to"])
+
+
+async def complete(_: Any, params: Any) -> types.CompleteResult:
+    values = [colour for colour in ("green", "grey", "red") if colour.startswith(params.argument.value)]
+    return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
+
+
 async def set_level(_: Any, params: Any) -> types.EmptyResult:
     global least
     least = params.level
@@ -221,17 +248,23 @@ async def set_level(_: Any, params: Any) -> types.EmptyResult:
 
 
 async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-    names = [*talk["tools"], "gate", "log", "change", "cut"]
-    return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=SCHEMA) for name in names])
+    names = [*talk["tools"], "gate", "log", "change", "cut", "count", "fail"]
+    tools = [types.Tool(name=name, input_schema=SCHEMA) for name in names]
+    return types.ListToolsResult(tools=[*tools, types.Tool(name="add", input_schema=SCHEMA, output_schema=SUM)])
 
 
-async def list_resources(_: Any, __: Any) -> types.ListResourcesResult:
+async def list_resources(_: Any, params: Any) -> types.ListResourcesResult:
+    """A page of the resources, of which there are two at least."""
     uris = [*talk["notes"], *talk["resources"]]
-    return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in uris])
+    first = int(getattr(params, "cursor", None) or 0)
+    cursor = str(first + 2) if first + 2 < len(uris) else None
+    resources = [types.Resource(uri=uri, name=uri) for uri in uris[first : first + 2]]
+    return types.ListResourcesResult(resources=resources, next_cursor=cursor)
 
 
 async def list_prompts(_: Any, __: Any) -> types.ListPromptsResult:
-    return types.ListPromptsResult(prompts=[types.Prompt(name=name) for name in talk["prompts"]])
+    colour = [types.PromptArgument(name="colour")]
+    return types.ListPromptsResult(prompts=[types.Prompt(name=name, arguments=colour) for name in talk["prompts"]])
 
 
 async def subscribe(_: Any, params: Any) -> types.EmptyResult:
@@ -269,6 +302,7 @@ async def main() -> None:
         on_subscribe_resource=subscribe,
         on_unsubscribe_resource=unsubscribe,
         on_set_logging_level=set_level,
+        on_completion=complete,
         on_roots_list_changed=roots_changed,
         on_subscriptions_listen=listening,
     )

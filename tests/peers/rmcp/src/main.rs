@@ -1,15 +1,18 @@
-//! The official Rust SDK, which holds the conversations of ../talk.json over HTTP, as a server and as a client
+//! The official Rust SDK, which holds the conversations of ../talk.json, as a server and (over HTTP) as a client, and
+//! performs the steps of ../table.json
 //!
-//!     mcp-interop-rmcp server TALK --http PORT [--log FILE] [--time-out MS]
+//!     mcp-interop-rmcp server TALK [--http PORT] [--log FILE] [--time-out MS]
 //!     mcp-interop-rmcp client TALK --era modern|legacy [--revision R] --part NAME[,NAME…] -- URL
+//!     mcp-interop-rmcp table TABLE --profile NAME --era modern|legacy --revision R -- SERVER [ARGS...] | URL
 //!
-//! Both speak and report as the peers of ../node do.
+//! All of them speak and report as the peers of ../node do.
 
 // Half of what is used here is deprecated by the newest revision, and says so.
 #![allow(deprecated)]
 
 mod client;
 mod server;
+mod table;
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -53,6 +56,7 @@ async fn main() {
     match &*given.words[0] {
         "server" => server::serve(given).await,
         "client" => client::talk(given).await,
+        "table" => table::perform(given).await,
         other => panic!("what is {other}?"),
     }
 }

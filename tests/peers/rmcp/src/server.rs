@@ -1,14 +1,16 @@
 //! The server: each tool asks what the file says, and gives back what it was told
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, SubscriptionSink};
 use rmcp::service::{PeerRequestOptions, RequestContext, RoleServer, ServiceError, SubscriptionContext};
+use rmcp::transport::io::stdio;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{ErrorData, ServerHandler};
+use rmcp::{ErrorData, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
@@ -19,6 +21,8 @@ struct Shared {
     given: Given,
     /// Whether the page of 2025-11-25 was visited, on which the tool `gate` insists
     visited: Mutex<bool>,
+    /// Counts the subscriptions that are acknowledged, which is said a moment before their sinks are here
+    acknowledged: AtomicUsize,
     sinks: Mutex<Vec<SubscriptionSink>>,
     /// Counts how often all subscriptions were ended
     ends: watch::Sender<u32>,
@@ -32,16 +36,29 @@ struct Talker {
 }
 
 pub(crate) async fn serve(given: Given) {
-    let port = given.option("--http").expect("--http").to_owned();
-    let shared =
-        Shared { given, visited: false.into(), sinks: Mutex::default(), ends: watch::Sender::new(0) };
+    let port = given.option("--http").map(str::to_owned);
+    let shared = Shared {
+        given,
+        visited: false.into(),
+        acknowledged: 0.into(),
+        sinks: Mutex::default(),
+        ends: watch::Sender::new(0),
+    };
     let shared = Arc::new(shared);
-    let make = Arc::clone(&shared);
+    match port {
+        Some(port) => serve_http(&shared, &port).await,
+        None => {
+            let served = Talker::new(&shared).serve(stdio()).await.expect("a client");
+            served.waiting().await.expect("no panic");
+        }
+    }
+    note(shared.given.option("--log"), &json!({"event": "end", "ok": true}));
+}
+
+async fn serve_http(shared: &Arc<Shared>, port: &str) {
+    let make = Arc::clone(shared);
     let service = StreamableHttpService::new(
-        move || {
-            let level = LoggingLevel::Debug.into();
-            Ok(Talker { shared: Arc::clone(&make), level, subscribed: Mutex::default() })
-        },
+        move || Ok(Talker::new(&make)),
         Arc::new(LocalSessionManager::default()),
         StreamableHttpServerConfig::default(),
     );
@@ -54,7 +71,6 @@ pub(crate) async fn serve(given: Given) {
         served = async { axum::serve(listener, router).await } => served.expect("to serve"),
         _ = told.recv() => {}
     }
-    note(shared.given.option("--log"), &json!({"event": "end", "ok": true}));
 }
 
 fn parse<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -72,6 +88,10 @@ enum Said {
 }
 
 impl Talker {
+    fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared), level: LoggingLevel::Debug.into(), subscribed: Mutex::default() }
+    }
+
     fn note(&self, event: Value) {
         note(self.shared.given.option("--log"), &event);
     }
@@ -169,8 +189,11 @@ impl Talker {
                 tell_of_visit(cx).await?;
             }
             _ if is_modern(cx) => {
-                let sinks = self.shared.sinks.lock().expect("no panic").clone();
-                for sink in sinks {
+                let sinks = || self.shared.sinks.lock().expect("no panic").clone();
+                while sinks().len() < self.shared.acknowledged.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                for sink in sinks() {
                     // Those who did not ask for it, or are gone, are refused.
                     let _ = match what {
                         "tools" => sink.notify_tool_list_changed().await,
@@ -191,6 +214,29 @@ impl Talker {
             }
         }
         Ok(())
+    }
+
+    /// Slowly, with progress
+    async fn count(
+        &self,
+        arguments: &Value,
+        cx: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let [to, delay] = ["to", "delay_ms"].map(|name| arguments[name].as_u64().unwrap_or_default());
+        for step in 1..=to {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(delay)) => {}
+                () = cx.ct.cancelled() => {
+                    self.note(json!({"event": "aborted", "tool": "count"}));
+                    return Err(failed("given up"));
+                }
+            }
+            if let Some(token) = cx.meta.get_progress_token() {
+                let param = ProgressNotificationParam::new(token, step as f64).with_total(to as f64);
+                cx.peer.notify_progress(param).await.map_err(failed)?;
+            }
+        }
+        Ok(text(&json!(to)))
     }
 
     /// Whose level is too low is left to the server in the legacy era, and to what a call says in the modern one
@@ -235,7 +281,7 @@ fn text(value: &Value) -> CallToolResult {
 impl ServerHandler for Talker {
     fn get_info(&self) -> ServerConfig {
         let capabilities = json!({
-            "tools": {"listChanged": true}, "prompts": {"listChanged": true}, "logging": {},
+            "tools": {"listChanged": true}, "prompts": {"listChanged": true}, "logging": {}, "completions": {},
             "resources": {"listChanged": true, "subscribe": true},
         });
         ServerConfig::new(parse(capabilities)).with_server_info(Implementation::new("talk-server", "3.8.0"))
@@ -247,11 +293,45 @@ impl ServerHandler for Talker {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let asking = self.shared.given.talk["tools"].as_object().expect("tools").keys().map(String::as_str);
-        let tools: Vec<_> = asking
-            .chain(["gate", "log", "change"])
+        let mut tools: Vec<_> = asking
+            .chain(["gate", "log", "change", "count", "fail"])
             .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
             .collect();
+        let sum = json!({"type": "object", "properties": {"sum": {"type": "number"}}, "required": ["sum"]});
+        tools.push(json!({"name": "add", "inputSchema": {"type": "object"}, "outputSchema": sum}));
         Ok(parse(json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let talk = &self.shared.given.talk;
+        let notes = talk["notes"].as_array().expect("notes").iter().filter_map(Value::as_str);
+        let all: Vec<_> = notes
+            .chain(talk["resources"].as_object().expect("resources").keys().map(String::as_str))
+            .map(|uri| json!({"uri": uri, "name": uri}))
+            .collect();
+        // A page, of which there are two at least.
+        let from = request.and_then(|params| params.cursor).map_or(0, |cursor| cursor.parse().expect("ours"));
+        let page: Vec<_> = all.iter().skip(from).take(2).collect();
+        let mut list =
+            json!({"resources": page, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+        if from + 2 < all.len() {
+            list["nextCursor"] = (from + 2).to_string().into();
+        }
+        Ok(parse(list))
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let colours = ["green", "grey", "red"].into_iter();
+        let values: Vec<_> = colours.filter(|colour| colour.starts_with(&request.argument.value)).collect();
+        Ok(CompleteResult::new(parse(json!({"values": values, "total": values.len(), "hasMore": false}))))
     }
 
     async fn call_tool(
@@ -262,6 +342,18 @@ impl ServerHandler for Talker {
         self.note(json!({"event": "call", "tool": request.name}));
         let talk = &self.shared.given.talk;
         match &*request.name {
+            "add" => {
+                let arguments = Value::Object(request.arguments.unwrap_or_default());
+                let [a, b] = ["a", "b"].map(|name| arguments[name].as_f64().unwrap_or_default());
+                return Ok(CallToolResult::structured(json!({"sum": a + b})).into());
+            }
+            "fail" => {
+                return Ok(CallToolResult::error(vec![ContentBlock::text("this tool always fails")]).into());
+            }
+            "count" => {
+                let arguments = Value::Object(request.arguments.unwrap_or_default());
+                return self.count(&arguments, &cx).await.map(Into::into);
+            }
             "log" => self.log(request.meta.as_ref().or(Some(&cx.meta)), &cx).await?,
             "change" => {
                 let arguments = Value::Object(request.arguments.unwrap_or_default());
@@ -347,6 +439,7 @@ impl ServerHandler for Talker {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.shared.acknowledged.fetch_add(1, Ordering::Relaxed);
         Some(requested.clone())
     }
 
