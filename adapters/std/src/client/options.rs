@@ -41,7 +41,7 @@ use crate::error::Error;
 ///
 /// // An adapter's own `Client` stands where `Opened` does here.
 /// let program = Program::new("my-server").stderr(Stderr::Capture);
-/// let client: Opened = Options::new(Config::new("my-app", "1.0")).handler(Log).spawn(program)?;
+/// let client = Options::<Opened>::new(Config::new("my-app", "1.0")).handler(Log).spawn(program)?;
 /// # Ok::<(), mcp_std::Error>(())
 /// ```
 pub struct Options<C> {
@@ -245,7 +245,7 @@ impl<C: Opens> Options<C> {
     ///
     /// let token = std::env::var("TOKEN").unwrap();
     /// let http = Config::new("http://localhost:8080/mcp").unwrap().credential(Credential::bearer(&token).unwrap());
-    /// let client: Opened = Options::new(mcp_proto::client::Config::new("my-app", "1.0")).connect_http(http)?;
+    /// let client = Options::<Opened>::new(mcp_proto::client::Config::new("my-app", "1.0")).connect_http(http)?;
     /// # Ok::<(), mcp_std::Error>(())
     /// ```
     ///
