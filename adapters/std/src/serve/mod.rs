@@ -7,6 +7,8 @@ mod desk;
 mod handler;
 mod host;
 #[cfg(feature = "http")]
+mod peer;
+#[cfg(feature = "http")]
 mod peers;
 mod remote;
 pub mod router;

@@ -2,15 +2,19 @@
 //!
 //! A wait costs what is ready, what was driven since the last one, and what is due: never all connections.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::task::Waker;
 use core::time::Duration;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 
-use crate::{Clock, Duplex, Interest, Listener, Ready, Selector, Socket, is_exhausted};
+use super::peer::{Found, Peer};
+use crate::{Clock, Interest, Listener, Ready, Selector, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
@@ -30,7 +34,7 @@ pub struct Peers {
     /// Those with which something has happened since they were last written to
     moved: Vec<u64>,
     known: Known,
-    /// Those who had something to read that nobody wanted: the selector does not wait for it
+    /// Those whom the selector does not wait for although they want to read: nobody does
     muffled: Vec<u64>,
     /// Connections that may be open at a time
     pub max: usize,
@@ -62,39 +66,6 @@ struct Known {
     deadlines: BTreeSet<(Instant, u64)>,
     /// When who was used last, of those who may be idle
     idle: BTreeSet<(Instant, u64)>,
-}
-
-/// What a wait found for a connection
-#[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    ready: Ready,
-    /// Reading was wanted
-    asked: bool,
-    /// A deadline has passed
-    due: bool,
-}
-
-/// One connection
-#[derive(Debug)]
-struct Peer {
-    socket: Socket,
-    connection: Connection,
-    /// What the last wait found and was not acted on yet
-    found: Found,
-    /// When something was read or written last
-    used_at: Instant,
-    /// Our direction was ended
-    shut: bool,
-    /// The socket is broken
-    broken: bool,
-    /// It stands in the list of those driven
-    driven: bool,
-    /// What the selector waits for
-    interest: Interest,
-    /// Its entry in each of the maps
-    exchange: Option<ExchangeId>,
-    deadline: Option<Instant>,
-    idle: Option<Instant>,
 }
 
 impl Peers {
@@ -291,6 +262,7 @@ impl Peers {
         if reads {
             for token in self.muffled.drain(..) {
                 if let Some(peer) = self.peers.get_mut(&token) {
+                    peer.muffled = false;
                     self.known.note(token, peer);
                 }
             }
@@ -300,7 +272,11 @@ impl Peers {
             peer.driven = false;
             self.known.update(token, peer);
             // Most who want to read nothing now do soon: that is taken back when there is something.
-            let read = peer.interest.read || (reads && peer.connection.wants_input());
+            let wants = peer.connection.wants_input();
+            let read = peer.interest.read || (reads && wants);
+            if wants && !read && !core::mem::replace(&mut peer.muffled, true) {
+                self.muffled.push(token);
+            }
             let write = !peer.connection.transmit().is_empty();
             peer.select(token, Interest { read, write }, &mut self.selector)?;
         }
@@ -326,7 +302,8 @@ impl Peers {
             // If both directions are over, that is found again.
             ready.readable = false;
             peer.select(token, Interest { read: false, ..peer.interest }, &mut self.selector)?;
-            self.muffled.push(token);
+            // It is seen then whether it is to be read again, and when.
+            self.known.note(token, peer);
         }
         if !ready.is_empty() {
             peer.found = Found { ready, asked, due: false };
@@ -487,121 +464,6 @@ impl Known {
         if let Some(at) = peer.idle {
             self.idle.remove(&(at, token));
         }
-    }
-}
-
-impl Peer {
-    const fn new(socket: Socket, connection: Connection, now: Instant) -> Self {
-        Self {
-            socket,
-            connection,
-            found: Found { ready: Ready { readable: false, writable: false }, asked: false, due: false },
-            used_at: now,
-            shut: false,
-            broken: false,
-            driven: false,
-            interest: Interest::READ,
-            exchange: None,
-            deadline: None,
-            idle: None,
-        }
-    }
-
-    /// Whether closing it loses nothing
-    fn is_idle(&self) -> bool {
-        self.connection.is_idle() && self.found.ready.is_empty()
-    }
-
-    /// Has the selector wait for this
-    fn select(&mut self, token: u64, interest: Interest, selector: &mut Selector) -> io::Result<()> {
-        if interest != self.interest {
-            selector.modify(&self.socket, token, interest)?;
-            self.interest = interest;
-        }
-        Ok(())
-    }
-
-    /// Writes and reads what can be, and lets its deadline pass
-    fn turn(&mut self, now: Instant, server: &mut Server, found: Found, reads: bool, scratch: &mut [u8]) {
-        let ready = found.ready;
-        if self.is_over() {
-            return;
-        }
-        if ready.writable {
-            // Before its deadline is looked at: while a handler ran nobody wrote, however fast its client reads.
-            self.write(now, server);
-        }
-        if ready.readable && !found.asked {
-            // Nobody asked: both directions are over.
-            return self.lose(now, server);
-        }
-        let due = found.due && self.connection.poll_timeout().is_some_and(|at| at <= now);
-        if ready.readable && reads && self.connection.wants_input() {
-            match self.socket.read(scratch) {
-                Ok(0) => self.connection.handle_eof(now),
-                Ok(n) => {
-                    self.used_at = now;
-                    self.connection.handle_input(now, scratch.get(..n).unwrap_or_default());
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock && !due => return,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => return self.lose(now, server),
-            }
-        } else if !due {
-            return;
-        }
-        if due {
-            self.connection.handle_timeout(now);
-        }
-        self.connection.drive(now, server);
-        self.shut();
-    }
-
-    /// Writes what there is as far as it goes now; whether anything went
-    fn write(&mut self, now: Instant, server: &mut Server) -> bool {
-        let mut moved = false;
-        while !self.broken && !self.connection.transmit().is_empty() {
-            let mut parts = [IoSlice::new(&[]); 8];
-            let mut filled = 0;
-            for (part, bytes) in parts.iter_mut().zip(self.connection.segments()) {
-                *part = IoSlice::new(bytes);
-                filled += 1;
-            }
-            match self.socket.write_vectored(parts.get(..filled).unwrap_or(&parts)) {
-                Ok(0) => break,
-                Ok(n) => {
-                    self.used_at = now;
-                    self.connection.consume(n);
-                    self.connection.drive(now, server);
-                    moved = true;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.lose(now, server),
-            }
-        }
-        self.shut();
-        moved
-    }
-
-    /// Ends our direction once nothing more is to be written
-    fn shut(&mut self) {
-        if self.connection.is_write_over() && !core::mem::replace(&mut self.shut, true) {
-            if self.connection.wants_reset() {
-                // Fails when the client is gone, who then needs no sign.
-                let _ = self.socket.reset_when_dropped();
-            } else {
-                let _ = self.socket.shutdown_write();
-            }
-        }
-    }
-
-    fn lose(&mut self, now: Instant, server: &mut Server) {
-        self.broken = true;
-        self.connection.abandon(now, server);
-    }
-
-    fn is_over(&self) -> bool {
-        self.broken || self.connection.is_over()
     }
 }
 

@@ -1,0 +1,171 @@
+//! One connection of a server
+
+use std::io::{self, ErrorKind, IoSlice};
+
+use mcp_proto::Instant;
+use mcp_proto::http::server::{Connection, ExchangeId, Server};
+
+use crate::{Duplex, Interest, Ready, Selector, Socket};
+
+/// What a wait found for a connection
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    pub(super) ready: Ready,
+    /// Reading was wanted
+    pub(super) asked: bool,
+    /// A deadline has passed
+    pub(super) due: bool,
+}
+
+/// One connection
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) socket: Socket,
+    pub(super) connection: Connection,
+    /// What the last wait found and was not acted on yet
+    pub(super) found: Found,
+    /// When something was read or written last
+    pub(super) used_at: Instant,
+    /// Our direction was ended
+    shut: bool,
+    /// The socket is broken
+    broken: bool,
+    /// It stands in the list of those driven
+    pub(super) driven: bool,
+    /// It stands in the list of those who are not read
+    pub(super) muffled: bool,
+    /// What the selector waits for
+    pub(super) interest: Interest,
+    /// Its entry in each of the maps
+    pub(super) exchange: Option<ExchangeId>,
+    pub(super) deadline: Option<Instant>,
+    pub(super) idle: Option<Instant>,
+}
+
+impl Peer {
+    pub(super) const fn new(socket: Socket, connection: Connection, now: Instant) -> Self {
+        Self {
+            socket,
+            connection,
+            found: Found { ready: Ready { readable: false, writable: false }, asked: false, due: false },
+            used_at: now,
+            shut: false,
+            broken: false,
+            driven: false,
+            muffled: false,
+            interest: Interest::READ,
+            exchange: None,
+            deadline: None,
+            idle: None,
+        }
+    }
+
+    /// Whether closing it loses nothing
+    pub(super) fn is_idle(&self) -> bool {
+        self.connection.is_idle() && self.found.ready.is_empty()
+    }
+
+    /// Has the selector wait for this
+    pub(super) fn select(
+        &mut self,
+        token: u64,
+        interest: Interest,
+        selector: &mut Selector,
+    ) -> io::Result<()> {
+        if interest != self.interest {
+            selector.modify(&self.socket, token, interest)?;
+            self.interest = interest;
+        }
+        Ok(())
+    }
+
+    /// Writes and reads what can be, and lets its deadline pass
+    pub(super) fn turn(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        found: Found,
+        reads: bool,
+        scratch: &mut [u8],
+    ) {
+        let ready = found.ready;
+        if self.is_over() {
+            return;
+        }
+        if ready.writable {
+            // Before its deadline is looked at: while a handler ran nobody wrote, however fast its client reads.
+            self.write(now, server);
+        }
+        if ready.readable && !found.asked {
+            // Nobody asked: both directions are over.
+            return self.lose(now, server);
+        }
+        let due = found.due && self.connection.poll_timeout().is_some_and(|at| at <= now);
+        if ready.readable && reads && self.connection.wants_input() {
+            match self.socket.read(scratch) {
+                Ok(0) => self.connection.handle_eof(now),
+                Ok(n) => {
+                    self.used_at = now;
+                    self.connection.handle_input(now, scratch.get(..n).unwrap_or_default());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !due => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return self.lose(now, server),
+            }
+        } else if !due {
+            return;
+        }
+        if due {
+            self.connection.handle_timeout(now);
+        }
+        self.connection.drive(now, server);
+        self.shut();
+    }
+
+    /// Writes what there is as far as it goes now; whether anything went
+    pub(super) fn write(&mut self, now: Instant, server: &mut Server) -> bool {
+        let mut moved = false;
+        while !self.broken && !self.connection.transmit().is_empty() {
+            let mut parts = [IoSlice::new(&[]); 8];
+            let mut filled = 0;
+            for (part, bytes) in parts.iter_mut().zip(self.connection.segments()) {
+                *part = IoSlice::new(bytes);
+                filled += 1;
+            }
+            match self.socket.write_vectored(parts.get(..filled).unwrap_or(&parts)) {
+                Ok(0) => break,
+                Ok(n) => {
+                    self.used_at = now;
+                    self.connection.consume(n);
+                    self.connection.drive(now, server);
+                    moved = true;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.lose(now, server),
+            }
+        }
+        self.shut();
+        moved
+    }
+
+    /// Ends our direction once nothing more is to be written
+    fn shut(&mut self) {
+        if self.connection.is_write_over() && !core::mem::replace(&mut self.shut, true) {
+            if self.connection.wants_reset() {
+                // Fails when the client is gone, who then needs no sign.
+                let _ = self.socket.reset_when_dropped();
+            } else {
+                let _ = self.socket.shutdown_write();
+            }
+        }
+    }
+
+    fn lose(&mut self, now: Instant, server: &mut Server) {
+        self.broken = true;
+        self.connection.abandon(now, server);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.broken || self.connection.is_over()
+    }
+}
