@@ -10,6 +10,8 @@ mod host;
 mod peer;
 #[cfg(feature = "http")]
 mod peers;
+#[cfg(feature = "http")]
+mod places;
 mod remote;
 pub mod router;
 

@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) muffled: bool,
     /// What the selector waits for
     pub(super) interest: Interest,
+    /// It stands in the list of those who have another exchange than is known
+    pub(super) other_exchange: bool,
     /// Its entry in each of the maps
     pub(super) exchange: Option<ExchangeId>,
     pub(super) deadline: Option<Instant>,
@@ -53,6 +55,7 @@ impl Peer {
             broken: false,
             driven: false,
             muffled: false,
+            other_exchange: false,
             interest: Interest::READ,
             exchange: None,
             deadline: None,

@@ -14,6 +14,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use super::peer::{Found, Peer};
+use super::places::Places;
 use crate::{Clock, Interest, Listener, Ready, Selector, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
@@ -26,9 +27,10 @@ pub struct Peers {
     listener: Option<Listener>,
     /// The selector waits for newcomers
     listening: bool,
-    /// By their tokens, of which none is given twice
-    peers: BTreeMap<u64, Box<Peer>>,
-    last_token: u64,
+    /// By their tokens
+    peers: Places<Box<Peer>>,
+    /// Whose turn it is, or was last
+    turn: u64,
     /// Those for whom the last wait found something and who had no turn yet
     turns: VecDeque<u64>,
     /// Those with which something has happened since they were last written to
@@ -44,6 +46,8 @@ pub struct Peers {
     pub heads: bool,
     /// When connections are accepted again
     accepts_at: Option<Instant>,
+    /// Until then nobody can give way to another one
+    full_until: Instant,
     selector: Selector,
     /// What the last wait found, for the sake of its memory
     found: Vec<(u64, Ready)>,
@@ -60,8 +64,9 @@ pub struct Peers {
 struct Known {
     /// Those driven since the last wait; what the rest and the selector say of them may be out of date
     driven: Vec<u64>,
-    /// Who has which exchange
+    /// Who has which exchange, but for those who have had others since that was looked at
     exchanges: BTreeMap<ExchangeId, u64>,
+    other_exchanges: Vec<u64>,
     /// When who has a deadline
     deadlines: BTreeSet<(Instant, u64)>,
     /// When who was used last, of those who may be idle
@@ -84,8 +89,8 @@ impl Peers {
         Ok(Self {
             listener: Some(listener),
             listening: true,
-            peers: BTreeMap::new(),
-            last_token: LISTENER,
+            peers: Places::new(),
+            turn: LISTENER,
             turns: VecDeque::new(),
             moved: Vec::new(),
             known: Known::default(),
@@ -94,6 +99,7 @@ impl Peers {
             limits,
             heads: false,
             accepts_at: None,
+            full_until: Instant::ZERO,
             selector,
             found: Vec::new(),
             clock,
@@ -130,7 +136,7 @@ impl Peers {
 
     /// Whether nobody is connected and nobody can be any more
     pub fn is_over(&self) -> bool {
-        self.listener.is_none() && self.peers.is_empty()
+        self.listener.is_none() && self.peers.len() == 0
     }
 
     /// What ends a [`wait`](Self::wait) early, from any thread
@@ -145,21 +151,23 @@ impl Peers {
     /// Accepts nobody any more, and lets everybody go who has had his answer
     pub fn close(&mut self, server: &mut Server) {
         self.end_listening();
-        for (token, peer) in &mut self.peers {
+        for (token, peer) in self.peers.iter_mut() {
             peer.connection.close(self.now);
             peer.connection.drive(self.now, server);
-            self.known.note(*token, peer);
-            self.moved.push(*token);
+            self.known.note(token, peer);
+            self.moved.push(token);
         }
     }
 
     /// Ends all connections, whatever is under way
     pub fn abandon(&mut self, server: &mut Server) {
         self.end_listening();
-        while let Some((token, mut peer)) = self.peers.pop_first() {
-            peer.connection.abandon(self.now, server);
-            self.known.forget(token, &peer);
-            let _ = self.selector.remove(&peer.socket, token);
+        let tokens: Vec<u64> = self.peers.iter_mut().map(|(token, _)| token).collect();
+        for token in tokens {
+            if let Some(peer) = self.peers.get_mut(token) {
+                peer.connection.abandon(self.now, server);
+            }
+            self.forget(token);
         }
     }
 
@@ -175,13 +183,20 @@ impl Peers {
         if !self.heads {
             return None;
         }
-        self.peers.values_mut().find_map(|peer| peer.connection.poll_head())
+        self.peers.iter_mut().find_map(|(_, peer)| peer.connection.poll_head())
     }
 
     /// Moves what the server has to say on one exchange, or wants to hear, to its connection
     pub fn drive(&mut self, server: &mut Server, exchange: ExchangeId) {
-        let Some(token) = self.known.exchanges.get(&exchange).copied() else { return };
-        if let Some(peer) = self.peers.get_mut(&token) {
+        // Most likely it is that of whoever has his turn, and over before anything is waited for.
+        let has_it = |peer: &mut Box<Peer>| peer.connection.exchange() == Some(exchange);
+        let mut token = self.turn;
+        if !self.peers.get_mut(token).is_some_and(has_it) {
+            self.known.enter_exchanges(&mut self.peers);
+            let Some(other) = self.known.exchanges.get(&exchange) else { return };
+            token = *other;
+        }
+        if let Some(peer) = self.peers.get_mut(token) {
             peer.connection.drive(self.now, server);
             self.known.note(token, peer);
             self.moved.push(token);
@@ -196,7 +211,7 @@ impl Peers {
                 self.drive(server, exchange);
             }
             let Some(token) = self.moved.pop() else { return moved };
-            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            let Some(peer) = self.peers.get_mut(token) else { continue };
             moved |= peer.write(self.now, server);
             if peer.is_over() {
                 self.forget(token);
@@ -208,7 +223,7 @@ impl Peers {
 
     /// Closes a connection that is over, or gives way
     fn forget(&mut self, token: u64) {
-        if let Some(peer) = self.peers.remove(&token) {
+        if let Some(peer) = self.peers.remove(token) {
             self.known.forget(token, &peer);
             // Closing it would do, unless a child of ours holds it between its fork and its exec.
             let _ = self.selector.remove(&peer.socket, token);
@@ -254,21 +269,22 @@ impl Peers {
     pub fn arm(&mut self, server: &mut Server, reads: bool) -> io::Result<Option<Instant>> {
         for token in self.turns.drain(..) {
             // What was left is found again.
-            if let Some(peer) = self.peers.get_mut(&token) {
+            if let Some(peer) = self.peers.get_mut(token) {
                 peer.found = Found::default();
                 self.known.note(token, peer);
             }
         }
         if reads {
             for token in self.muffled.drain(..) {
-                if let Some(peer) = self.peers.get_mut(&token) {
+                if let Some(peer) = self.peers.get_mut(token) {
                     peer.muffled = false;
                     self.known.note(token, peer);
                 }
             }
         }
+        self.known.enter_exchanges(&mut self.peers);
         while let Some(token) = self.known.driven.pop() {
-            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            let Some(peer) = self.peers.get_mut(token) else { continue };
             peer.driven = false;
             self.known.update(token, peer);
             // Most who want to read nothing now do soon: that is taken back when there is something.
@@ -296,7 +312,7 @@ impl Peers {
 
     /// Notes what the selector found for a connection
     fn hear(&mut self, token: u64, mut ready: Ready, reads: bool) -> io::Result<()> {
-        let Some(peer) = self.peers.get_mut(&token) else { return Ok(()) };
+        let Some(peer) = self.peers.get_mut(token) else { return Ok(()) };
         let asked = peer.interest.read;
         if ready.readable && asked && !(reads && peer.connection.wants_input()) {
             // If both directions are over, that is found again.
@@ -317,7 +333,7 @@ impl Peers {
         while let Some((at, token)) = self.known.deadlines.first().copied().filter(|(at, _)| *at <= self.now)
         {
             self.known.deadlines.remove(&(at, token));
-            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            let Some(peer) = self.peers.get_mut(token) else { continue };
             peer.deadline = None;
             if peer.connection.poll_timeout().is_some_and(|at| at <= self.now) {
                 if peer.found.ready.is_empty() {
@@ -334,8 +350,9 @@ impl Peers {
     /// deadline pass; false when all have had theirs
     pub fn next(&mut self, server: &mut Server, reads: bool) -> bool {
         while let Some(token) = self.turns.pop_front() {
-            let Some(peer) = self.peers.get_mut(&token) else { continue };
+            let Some(peer) = self.peers.get_mut(token) else { continue };
             let found = core::mem::take(&mut peer.found);
+            self.turn = token;
             peer.turn(self.now, server, found, reads, &mut self.scratch);
             self.known.note(token, peer);
             self.moved.push(token);
@@ -349,14 +366,20 @@ impl Peers {
         if self.peers.len() < self.max {
             return None;
         }
+        if self.now < self.full_until {
+            // It is looked for once in that time, however much happens.
+            return Some(self.full_until);
+        }
         let at = self.longest_idle().map_or(Instant::FAR, |(at, _)| at + SPARED);
+        // Who is in use now will have been used later than now.
+        self.full_until = at.min(self.now + SPARED);
         Some(at).filter(|at| *at > self.now)
     }
 
     /// Who has been idle for longest, and since when
     fn longest_idle(&mut self) -> Option<(Instant, u64)> {
         while let Some((at, token)) = self.known.idle.first().copied() {
-            let idle = self.peers.get_mut(&token).filter(|peer| peer.idle == Some(at));
+            let idle = self.peers.get_mut(token).filter(|peer| peer.idle == Some(at));
             match idle {
                 Some(peer) if peer.is_idle() && peer.used_at <= at => return Some((at, token)),
                 Some(peer) => {
@@ -383,7 +406,7 @@ impl Peers {
             let Some(listener) = &self.listener else { return };
             let accepted = listener.accept().and_then(|socket| {
                 let Some(socket) = socket else { return Ok(None) };
-                let token = self.last_token + 1;
+                let token = self.peers.next_key();
                 self.selector.add(&socket, token, Interest::READ)?;
                 Ok(Some((socket, token)))
             });
@@ -400,10 +423,9 @@ impl Peers {
                     // Most clients have sent their request by now.
                     peer.found.ready.readable = true;
                     peer.found.asked = true;
-                    self.turns.push_back(token);
                     self.known.note(token, &mut peer);
-                    self.peers.insert(token, peer);
-                    self.last_token = token;
+                    self.turns.push_back(token);
+                    self.peers.insert(peer);
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -426,17 +448,31 @@ impl std::os::fd::AsFd for Peers {
 }
 
 impl Known {
-    /// Has what is known of a connection brought up to date before the next wait; its exchange is known at once
+    /// Has what is known of a connection brought up to date before the next wait
     fn note(&mut self, token: u64, peer: &mut Peer) {
         if !core::mem::replace(&mut peer.driven, true) {
             self.driven.push(token);
         }
-        let exchange = peer.connection.exchange();
-        if exchange != peer.exchange {
-            if let Some(over) = core::mem::replace(&mut peer.exchange, exchange) {
-                self.exchanges.remove(&over);
+        if peer.exchange != peer.connection.exchange() && !core::mem::replace(&mut peer.other_exchange, true)
+        {
+            self.other_exchanges.push(token);
+        }
+    }
+
+    /// Brings up to date who has which exchange
+    ///
+    /// Most exchanges begin and end without a wait in between, and are not asked for.
+    fn enter_exchanges(&mut self, peers: &mut Places<Box<Peer>>) {
+        for token in self.other_exchanges.drain(..) {
+            let Some(peer) = peers.get_mut(token) else { continue };
+            peer.other_exchange = false;
+            let exchange = peer.connection.exchange();
+            if exchange != peer.exchange {
+                if let Some(over) = core::mem::replace(&mut peer.exchange, exchange) {
+                    self.exchanges.remove(&over);
+                }
+                self.exchanges.extend(exchange.map(|exchange| (exchange, token)));
             }
-            self.exchanges.extend(exchange.map(|exchange| (exchange, token)));
         }
     }
 

@@ -48,11 +48,11 @@ fn what_nobody_wanted_is_read_once_somebody_does() {
     for _ in 0..5 {
         assert!(turn(&mut peers, &mut server, false).is_none());
     }
-    let peer = |peers: &Peers| {
-        let peer = peers.peers.values().next().unwrap();
+    let peer = |peers: &mut Peers| {
+        let peer = peers.peers.iter_mut().next().unwrap().1;
         (peer.interest.read, peer.connection.wants_input())
     };
-    assert_eq!(peer(&peers), (false, true));
+    assert_eq!(peer(&mut peers), (false, true));
     let call = core::iter::repeat_with(|| turn(&mut peers, &mut server, true)).take(500).flatten().next();
     let call = call.expect("a call");
     // The connection has enough.
@@ -69,7 +69,7 @@ fn what_nobody_wanted_is_read_once_somebody_does() {
     for _ in 0..5 {
         turn(&mut peers, &mut server, false);
     }
-    assert_eq!(peer(&peers), (false, true));
+    assert_eq!(peer(&mut peers), (false, true));
     // Both do.
     client.set_nonblocking(true).unwrap();
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
