@@ -62,8 +62,6 @@ pub fn serve_http(
 pub struct HttpServer<H> {
     handler: H,
     state: State,
-    /// When what is left is given up, once it was told to shut down
-    gives_up: Option<Instant>,
 }
 
 impl<H: Handler> HttpServer<H> {
@@ -96,11 +94,12 @@ impl<H: Handler> HttpServer<H> {
             held: VecDeque::new(),
             told: Vec::new(),
             tools_changed: false,
+            ends_at: None,
             error: None,
         };
         let mut handler = handler;
         state.tell_tools(&mut handler)?;
-        Ok(Self { handler, state, gives_up: None })
+        Ok(Self { handler, state })
     }
 
     /// How many connections may be open at a time (default 64; at least 1)
@@ -165,10 +164,7 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// To be followed by [`poll`](Self::poll) until that says that it is over.
     pub fn shutdown(&mut self, grace: Duration) {
-        let now = self.state.peers.tick();
-        self.state.server.shutdown(now, grace);
-        self.state.peers.close(&mut self.state.server);
-        self.gives_up = Some(now + grace);
+        Host::shutdown(&mut self.state, grace);
     }
 
     /// The server itself; what its commands write goes out with the next [`poll`](Self::poll)
@@ -198,7 +194,7 @@ impl<H: Handler> HttpServer<H> {
 
     /// One turn of the loop; false when everything is over
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
-        let until = until.into_iter().chain(self.gives_up).min();
+        let until = until.into_iter().chain(self.state.ends_at).min();
         // Commands may have been given since.
         self.state.write();
         self.show_tap();
@@ -208,7 +204,7 @@ impl<H: Handler> HttpServer<H> {
                 return Err(Error::Io(error));
             }
         }
-        if self.gives_up.is_some_and(|at| at <= self.state.peers.now()) {
+        if self.state.ends_at.is_some_and(|at| at <= self.state.peers.now()) {
             self.state.peers.abandon(&mut self.state.server);
         }
         // One after the other, so that nobody's answer waits for what others want.
@@ -285,6 +281,8 @@ struct State {
     /// The tools that the server knows the schemas of
     told: Vec<String>,
     tools_changed: bool,
+    /// When what is left is given up, once it was told to shut down
+    ends_at: Option<Instant>,
     /// Why nothing can be waited for
     error: Option<io::Error>,
 }
@@ -403,6 +401,13 @@ impl Host for State {
 
     fn publish(&mut self, change: &Change) {
         self.tell(change);
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        let now = self.peers.tick();
+        self.server.shutdown(now, grace);
+        self.peers.close(&mut self.server);
+        self.ends_at = Some(now + grace);
     }
 
     fn polls(&self) -> bool {

@@ -112,12 +112,12 @@ pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;
-pub use mcp_std::serve::{Answered, Cx, Failure, Handler};
+pub use mcp_std::serve::{Answered, Cx, Failure, Handle, Handler, Server};
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
 pub use mcp_std::{BadResult, Closed, Error, SharedCache};
 pub use router::{Later, Router};
-pub use server::{Server, serve, serve_stdio};
+pub use server::{serve, serve_stdio};
 
 /// A client that is about to connect: see [`Options`](mcp_std::client::Options)
 pub type Options = mcp_std::client::Options<Client>;

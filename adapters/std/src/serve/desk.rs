@@ -152,16 +152,29 @@ impl Commands {
     ///
     /// [`Refused`] when the loop is over, or 1,024 commands wait for it.
     pub fn send(&self, command: impl FnOnce(&mut dyn Host) + Send + 'static) -> Result<(), Refused<()>> {
-        self.0.send(Report::Do(Box::new(command) as Command)).map_err(|refused| match refused {
-            Refused::Full(_) => Refused::Full(()),
-            Refused::Closed(_) => Refused::Closed(()),
-        })
+        self.0.send(Report::Do(Box::new(command) as Command)).map_err(|refused| without(&refused))
+    }
+
+    /// Has something done that must not be refused, however much waits
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Closed`] when the loop is over.
+    pub fn send_due(&self, command: impl FnOnce(&mut dyn Host) + Send + 'static) -> Result<(), Refused<()>> {
+        self.0.send_due(Report::Do(Box::new(command) as Command)).map_err(|refused| without(&refused))
     }
 
     /// Whether the loop is over
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
+    }
+}
+
+fn without(refused: &Refused<Report>) -> Refused<()> {
+    match refused {
+        Refused::Full(_) => Refused::Full(()),
+        Refused::Closed(_) => Refused::Closed(()),
     }
 }
 

@@ -47,6 +47,12 @@ pub trait Host: Debug {
         false
     }
 
+    /// Takes no more requests; ends when those in work are answered and written, or after `grace`; what a
+    /// [`Handle`](super::Handle) asks for
+    fn shutdown(&mut self, grace: Duration) {
+        let _ = grace;
+    }
+
     /// Whether there is such a thing at all
     fn polls(&self) -> bool {
         false

@@ -14,6 +14,7 @@ mod peers;
 mod places;
 mod remote;
 pub mod router;
+mod stream;
 
 pub use cx::{Answered, Cx, Line, Place};
 pub use desk::{Commands, Desk};
@@ -22,3 +23,4 @@ pub use host::{Backlog, Here, Host, handle, settle};
 #[cfg(feature = "http")]
 pub use peers::Peers;
 pub use remote::{Command, Done, Remote, Report, Running, Verdict};
+pub use stream::{Handle, Server};

@@ -247,6 +247,8 @@ macro_rules! router {
             parts: Current<Parts>,
             cache: Mutex<PageCache>,
             later: Later,
+            /// Held by who makes changes
+            changing: Mutex<()>,
         }
 
         /// All that a call needs; changed in a copy while one is under way
@@ -316,7 +318,7 @@ macro_rules! router {
             }
 
             fn of(parts: Arc<Parts>, later: Pending<Change>) -> Self {
-                Self { parts: Current::new(parts), cache: Mutex::default(), later: Later(later) }
+                Self { parts: Current::new(parts), cache: Mutex::default(), later: Later(later), changing: Mutex::new(()) }
             }
 
             /// A tool whose schema is that of the type of its arguments; `()` for none

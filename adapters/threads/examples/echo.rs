@@ -1,0 +1,71 @@
+//! A server with two small tools on stdin and stdout: `echo {text}` and `add {a, b}`; with a number as its argument it has
+//! so many workers
+
+extern crate alloc;
+
+use alloc::borrow::Cow;
+
+use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+use mcp_proto::server::Config;
+use mcp_proto::{Capabilities, Capability, RawJson, RpcError};
+use mcp_threads::{Answered, Call, Cx, Error, Server};
+use serde::{Deserialize, Serialize};
+
+#[derive(Deserialize)]
+struct Echo<'a> {
+    /// Borrowed from the message, unless something in it is escaped
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Add {
+    a: f64,
+    b: f64,
+}
+
+#[derive(Serialize)]
+struct Sum {
+    sum: f64,
+}
+
+fn main() -> Result<(), Error> {
+    let config = Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
+    let tools = list();
+    let mut server = Server::stdio(config, move |cx: &mut Cx<'_>, call: &Call| match call.method() {
+        "tools/call" => call_tool(cx, call),
+        "tools/list" => cx.complete(&tools),
+        other => Err(RpcError::method_not_found(other)),
+    })?;
+    if let Some(workers) = std::env::args().nth(1).and_then(|workers| workers.parse().ok()) {
+        server = server.workers(workers);
+    }
+    server.run()
+}
+
+fn call_tool(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+    let tool = call.tool()?;
+    match &*tool.name {
+        "echo" => {
+            let Echo { text } = tool.parse()?;
+            cx.complete(&CallToolResult::text(text))
+        }
+        "add" => {
+            let Add { a, b } = tool.parse()?;
+            let sum = RawJson::encode(&Sum { sum: a + b }).map_err(|e| RpcError::internal(e.to_string()))?;
+            cx.complete(&CallToolResult::structured(sum))
+        }
+        other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
+    }
+}
+
+fn list() -> ListToolsResult {
+    let schema = |text: &'static str| RawJson::new(text).expect("a constant");
+    let echo = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
+    let add = r#"{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]}"#;
+    let sum = r#"{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}"#;
+    ListToolsResult::new(vec![
+        Tool::new("echo", schema(echo)).description("Answers with the text that it is given"),
+        Tool::new("add", schema(add)).description("Adds two numbers").output_schema(schema(sum)),
+    ])
+}
