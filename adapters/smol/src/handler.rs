@@ -163,7 +163,7 @@ pub(crate) async fn run<H: Handler>(handler: &H, mut remote: Remote) {
 }
 
 /// What a future gives, or its panic
-async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
+pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {
         Ok(poll) => poll.map(Ok),

@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod handler;
 mod io;
+mod router;
 mod running;
 mod server;
 #[cfg(unix)]
@@ -20,6 +21,9 @@ pub use handler::{Cx, Handler};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::Error;
 pub use mcp_std::serve::{Answered, Failure};
+#[cfg(feature = "validate")]
+pub use mcp_std::validate;
+pub use router::{Later, Router};
 #[cfg(unix)]
 pub use server::serve_stdio;
 pub use server::{Handle, Server, serve};
