@@ -3,15 +3,15 @@
 use core::time::Duration;
 use std::thread;
 
-use mcp_blocking::{Cx, Router};
-use mcp_proto::model::{Tool, ToolAnnotations};
 use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
 use mcp_proto::{Progress, RpcError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
+use super::Router;
 use crate::demo::Step;
+use crate::serve::harmless;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -52,67 +52,74 @@ impl Count {
     const fn default_delay() -> u32 {
         100
     }
+
+    fn delay(&self) -> Duration {
+        Duration::from_millis(self.delay_ms.into())
+    }
+
+    fn progress(&self, counted: u32) -> Progress {
+        Progress::new(counted.into()).of(self.to.into()).saying(format!("{counted} of {}", self.to))
+    }
 }
 
 /// Registers them; `broken` is what the tour wants to be done wrong
 pub(super) fn register(router: &mut Router, broken: Option<Step>) {
     let tool = harmless(schema::tool::<Echo>("echo"));
     let tool = tool.title("Echo").description("Answers with the text that it is given");
-    router.tool_with(tool, |_, Echo { text }: Echo| text);
+    router.tool_with(tool, handler!(|_, Echo { text }: Echo| text));
 
     let tool = harmless(schema::tool::<Add>("add"));
     let tool = tool.title("Add").description("Adds two numbers; whole ones exactly");
-    router.tool_with(tool, move |_, Add { a, b }: Add| {
-        let a = if broken == Some(Step::Call) { Number::from(-1) } else { a };
-        let sum = sum(&a, &b).ok_or("the sum of `a` and `b` is too large for a number")?;
-        Ok::<_, &str>(Typed(Sum { sum }))
-    });
+    router.tool_with(
+        tool,
+        handler!(|_, Add { a, b }: Add| {
+            let a = if broken == Some(Step::Call) { Number::from(-1) } else { a };
+            let sum = sum(&a, &b).ok_or("the sum of `a` and `b` is too large for a number")?;
+            Ok::<_, &str>(Typed(Sum { sum }))
+        }),
+    );
 
     if broken != Some(Step::List) {
         let tool = harmless(schema::tool::<Count>("count"));
         let about = "Counts from 1, slowly, and reports progress; can be cancelled";
         let tool = tool.title("Count").description(about);
-        router.tool_with(tool, move |cx, count: Count| count.run(cx, broken));
+        router.tool_with(
+            tool,
+            handler!(|cx, count: Count| {
+                let mut counted = 0;
+                while counted < count.to
+                    && !(broken == Some(Step::Timeout) && count.delay() >= Duration::from_secs(1))
+                {
+                    // Time passes and input is read only in here; the error says that the call was cancelled, and ends it.
+                    let slept = wait!(cx.sleep(count.delay()));
+                    if broken == Some(Step::Cancel) {
+                        if slept.is_err() {
+                            thread::sleep(count.delay());
+                        }
+                    } else {
+                        slept?;
+                    }
+                    counted += 1;
+                    match broken {
+                        Some(Step::Progress) => {}
+                        Some(Step::Cancel) => _ = cx.progress(count.progress(counted)),
+                        _ => cx.progress(count.progress(counted))?,
+                    }
+                }
+                Ok::<_, RpcError>(format!("counted to {counted}"))
+            }),
+        );
     }
 
     let tool = harmless(schema::tool::<NoArguments>("fail"));
     let tool = tool.title("Fail").description("Always reports an error, as a tool does");
-    router.tool_with(tool, move |_, _: NoArguments| {
-        let text = "this tool always fails";
-        if broken == Some(Step::Error) { Ok(text) } else { Err(text) }
-    });
-}
-
-/// Changes nothing, and knows nothing of the world
-pub(super) fn harmless(tool: Tool) -> Tool {
-    tool.annotations(ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false))
-}
-
-impl Count {
-    fn run(self, cx: &mut Cx<'_>, broken: Option<Step>) -> Result<String, RpcError> {
-        let Self { to, delay_ms } = self;
-        let delay = Duration::from_millis(delay_ms.into());
-        let mut counted = 0;
-        while counted < to && !(broken == Some(Step::Timeout) && delay >= Duration::from_secs(1)) {
-            // Time passes and input is read only in here; the error says that the call was cancelled, and ends it.
-            let slept = cx.sleep(delay);
-            if broken == Some(Step::Cancel) {
-                if slept.is_err() {
-                    thread::sleep(delay);
-                }
-            } else {
-                slept?;
-            }
-            counted += 1;
-            let progress = Progress::new(counted.into()).of(to.into()).saying(format!("{counted} of {to}"));
-            match broken {
-                Some(Step::Progress) => {}
-                Some(Step::Cancel) => _ = cx.progress(progress),
-                _ => cx.progress(progress)?,
-            }
-        }
-        Ok(format!("counted to {counted}"))
-    }
+    router.tool_with(
+        tool,
+        handler!(|_, _: NoArguments| {
+            let text = "this tool always fails";
+            if broken == Some(Step::Error) { Ok(text) } else { Err(text) }
+        }),
+    );
 }
 
 /// A whole number however it is spelt: `5`, `5.0` and `5e0` are the same number in JSON

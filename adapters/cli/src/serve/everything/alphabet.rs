@@ -1,7 +1,8 @@
 //! A list of resources that fills several pages
 
-use mcp_blocking::Router;
 use mcp_proto::model::Resource;
+
+use super::Router;
 
 /// The spelling alphabet of radio
 const WORDS: [&str; 26] = [
@@ -15,6 +16,6 @@ pub(super) fn register(router: &mut Router) {
         let letter = &word[..1];
         let resource =
             Resource::new(format!("alphabet://{letter}"), letter).title(word).mime_type("text/plain");
-        router.resource(resource, move |_, _| format!("{letter} as in {word}"));
+        router.resource(resource, handler!(|_, _| format!("{letter} as in {word}")));
     }
 }

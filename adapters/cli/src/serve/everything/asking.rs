@@ -1,6 +1,5 @@
 //! Fixtures of the conformance suite that ask their client once: by a form, or its model
 
-use mcp_blocking::{Cx, Router};
 use mcp_proto::RpcError;
 use mcp_proto::model::{
     BooleanSchema, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitSchema,
@@ -10,6 +9,8 @@ use mcp_proto::model::{
 use mcp_proto::router::schema::{NoArguments, schemars};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use super::{Cx, Router};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,38 +28,50 @@ struct Elicitation {
 
 pub(super) fn register(router: &mut Router) {
     let about = "Asks the client's model, and answers with what that says";
-    router.tool("test_sampling", about, |cx, Sampling { prompt }: Sampling| {
-        let said = cx.sample("model", question(prompt))?;
-        Ok::<_, RpcError>(format!("LLM response: {}", text(&said)))
-    });
+    router.tool(
+        "test_sampling",
+        about,
+        handler!(|cx, Sampling { prompt }: Sampling| {
+            let said = cx.sample("model", question(prompt))?;
+            Ok::<_, RpcError>(format!("LLM response: {}", text(&said)))
+        }),
+    );
     let about = "Asks the user for a name and an address, and answers with what was filled in";
-    router.tool("test_elicitation", about, |cx, Elicitation { message }: Elicitation| {
-        let form = ElicitSchema::default()
-            .field("username", StringSchema::new().description("User's response"))
-            .field(
-                "email",
-                StringSchema::new().description("User's email address").format(StringFormat::Email),
-            );
-        Ok::<_, RpcError>(outcome(&cx.elicit("user", message, form)?))
-    });
+    router.tool(
+        "test_elicitation",
+        about,
+        handler!(|cx, Elicitation { message }: Elicitation| {
+            let form = ElicitSchema::default()
+                .field("username", StringSchema::new().description("User's response"))
+                .field(
+                    "email",
+                    StringSchema::new().description("User's email address").format(StringFormat::Email),
+                );
+            Ok::<_, RpcError>(outcome(&cx.elicit("user", message, form)?))
+        }),
+    );
     router.tool(
         "test_elicitation_sep1034_defaults",
         "Asks by a form that is filled in already",
-        |cx: &mut Cx<'_>, _: NoArguments| {
+        handler!(|cx, _: NoArguments| {
             let answer =
                 cx.elicit("profile", "Please review and update the form fields with defaults", defaults());
             Ok::<_, RpcError>(outcome(&answer?))
-        },
+        }),
     );
     router.tool(
         "test_elicitation_sep1330_enums",
         "Asks by a form with every kind of choice",
-        |cx: &mut Cx<'_>, _: NoArguments| {
+        handler!(|cx, _: NoArguments| {
             let answer = cx.elicit("choices", "Please select options from the enum fields", choices());
             Ok::<_, RpcError>(outcome(&answer?))
-        },
+        }),
     );
-    router.tool("test_elicitation_url", "Asks the user to visit a web page", |cx, _: NoArguments| page(cx));
+    router.tool(
+        "test_elicitation_url",
+        "Asks the user to visit a web page",
+        handler!(|cx, _: NoArguments| page(cx)),
+    );
 }
 
 /// Sends the user to a web page, which is done at once as there is none

@@ -1,6 +1,5 @@
 //! Cities by country: nested arguments, structured results, a template whose variables complete by each other
 
-use mcp_blocking::Router;
 use mcp_proto::RpcError;
 use mcp_proto::model::{
     Annotations, CallToolResult, Content, Icon, Prompt, PromptArgument, PromptMessage, PromptReference,
@@ -11,7 +10,8 @@ use mcp_proto::router::{CompletionTarget, suggest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::serve::demo::harmless;
+use super::Router;
+use crate::serve::harmless;
 
 #[derive(Clone, Serialize, JsonSchema)]
 struct City {
@@ -123,34 +123,40 @@ pub(super) fn register(router: &mut Router) {
         .title("Find cities")
         .description("Cities of the atlas, as a structured result")
         .icons([Icon::new(ICON).mime_type("image/svg+xml").sizes(["any".into()])]);
-    router.tool_with(tool, |_, asked: FindCities| Typed(asked.answer()));
+    router.tool_with(tool, handler!(|_, asked: FindCities| Typed(asked.answer())));
 
     let tool = harmless(schema::tool::<Place>("city_link"));
     let tool = tool.title("Link to a city").description("Where to read about a city: a link to its resource");
-    router.tool_with(tool, |_, Place { country, city }: Place| {
-        let found = City::find(&country, &city).ok_or("there is no such city in the atlas")?;
-        let link = ResourceLink::new(found.uri(), found.name)
-            .description(format!("{} in {}", found.name, found.country))
-            .mime_type("text/plain")
-            .annotations(Box::new(Annotations::new().audience([Role::User]).priority(0.8)));
-        Ok::<_, &str>(CallToolResult::content(vec![Content::text("Read this:"), link.into()]))
-    });
+    router.tool_with(
+        tool,
+        handler!(|_, Place { country, city }: Place| {
+            let found = City::find(&country, &city).ok_or("there is no such city in the atlas")?;
+            let link = ResourceLink::new(found.uri(), found.name)
+                .description(format!("{} in {}", found.name, found.country))
+                .mime_type("text/plain")
+                .annotations(Box::new(Annotations::new().audience([Role::User]).priority(0.8)));
+            Ok::<_, &str>(CallToolResult::content(vec![Content::text("Read this:"), link.into()]))
+        }),
+    );
 
     let family = ResourceTemplate::new(TEMPLATE, "city")
         .title("Cities")
         .description("What the atlas says of a city; both variables complete")
         .mime_type("text/plain");
-    router.resource_template(family, |_, read| {
-        let Place { country, city } = read.parse()?;
-        let found = City::find(&country, &city).ok_or_else(|| RpcError::resource_not_found(&read.uri))?;
-        Ok::<_, RpcError>(format!(
-            "{} in {} has {} inhabitants.",
-            found.name, found.country, found.population
-        ))
-    });
+    router.resource_template(
+        family,
+        handler!(|_, read| {
+            let Place { country, city } = read.parse()?;
+            let found = City::find(&country, &city).ok_or_else(|| RpcError::resource_not_found(&read.uri))?;
+            Ok::<_, RpcError>(format!(
+                "{} in {} has {} inhabitants.",
+                found.name, found.country, found.population
+            ))
+        }),
+    );
     let template = || ResourceTemplateReference::new(TEMPLATE);
-    router.completion(template(), "country", |_, asked| countries(asked));
-    router.completion(template(), "city", |_, asked| cities(asked));
+    router.completion(template(), "country", handler!(|_, asked| countries(asked)));
+    router.completion(template(), "city", handler!(|_, asked| cities(asked)));
 
     let prompt = Prompt::new("travel_plan")
         .title("Plan a journey")
@@ -160,20 +166,23 @@ pub(super) fn register(router: &mut Router) {
             PromptArgument::new("city").description("To one city only"),
             PromptArgument::new("days").description("How long, in days: a number; 3 if left out"),
         ]);
-    router.prompt(prompt, |_, Trip { country, city, days }: Trip| {
-        let days = days.unwrap_or(3);
-        let place = city.map_or_else(|| country.clone(), |city| format!("{city}, {country}"));
-        vec![
-            PromptMessage::user(
-                format!("I want to spend {days} days in {place}. What should I see?").as_str(),
-            )
-            .into_owned(),
-            PromptMessage::assistant("Let me think about what is there, and what lies on the way."),
-        ]
-    });
+    router.prompt(
+        prompt,
+        handler!(|_, Trip { country, city, days }: Trip| {
+            let days = days.unwrap_or(3);
+            let place = city.map_or_else(|| country.clone(), |city| format!("{city}, {country}"));
+            vec![
+                PromptMessage::user(
+                    format!("I want to spend {days} days in {place}. What should I see?").as_str(),
+                )
+                .into_owned(),
+                PromptMessage::assistant("Let me think about what is there, and what lies on the way."),
+            ]
+        }),
+    );
     let prompt = || PromptReference::new("travel_plan");
-    router.completion(prompt(), "country", |_, asked| countries(asked));
-    router.completion(prompt(), "city", |_, asked| cities(asked));
+    router.completion(prompt(), "country", handler!(|_, asked| countries(asked)));
+    router.completion(prompt(), "city", handler!(|_, asked| cities(asked)));
 }
 
 impl FindCities {

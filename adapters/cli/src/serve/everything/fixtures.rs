@@ -4,7 +4,6 @@
 
 use core::time::Duration;
 
-use mcp_blocking::{Cx, Router};
 use mcp_proto::model::{
     ClientCapabilities, Content, EmbeddedResource, Prompt, PromptArgument, PromptMessage, PromptReference,
     Resource, ResourceTemplate, SamplingCapability, TextResourceContents, Tool,
@@ -15,6 +14,8 @@ use mcp_proto::{Progress, RawJson, RpcError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::{Cx, Router};
 
 const PICTURE: &[u8] = include_bytes!("dot.png");
 const SOUND: &[u8] = include_bytes!("beep.wav");
@@ -31,21 +32,29 @@ fn contents(router: &mut Router) {
     router.tool(
         "test_simple_text",
         "Answers with a text",
-        |_, _: NoArguments| "This is a simple text response for testing.",
+        handler!(|_, _: NoArguments| "This is a simple text response for testing."),
     );
-    router.tool("test_image_content", "Answers with a picture", |_, _: NoArguments| {
-        Content::image_bytes(PICTURE, "image/png")
-    });
-    router.tool("test_audio_content", "Answers with a sound", |_, _: NoArguments| {
-        Content::audio_bytes(SOUND, "audio/wav")
-    });
-    router.tool("test_embedded_resource", "Answers with a resource", |_, _: NoArguments| {
-        embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
-    });
+    router.tool(
+        "test_image_content",
+        "Answers with a picture",
+        handler!(|_, _: NoArguments| { Content::image_bytes(PICTURE, "image/png") }),
+    );
+    router.tool(
+        "test_audio_content",
+        "Answers with a sound",
+        handler!(|_, _: NoArguments| { Content::audio_bytes(SOUND, "audio/wav") }),
+    );
+    router.tool(
+        "test_embedded_resource",
+        "Answers with a resource",
+        handler!(|_, _: NoArguments| {
+            embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+        }),
+    );
     router.tool(
         "test_multiple_content_types",
         "Answers with text, picture and resource",
-        |_, _: NoArguments| {
+        handler!(|_, _: NoArguments| {
             vec![
                 Content::text("Multiple content types test:"),
                 Content::image_bytes(PICTURE, "image/png"),
@@ -55,11 +64,15 @@ fn contents(router: &mut Router) {
                     r#"{"test":"data","value":123}"#,
                 ),
             ]
-        },
+        }),
     );
-    router.tool("test_error_handling", "Reports an error, as a tool does", |_, _: NoArguments| {
-        Err::<(), _>("This tool intentionally returns an error for testing")
-    });
+    router.tool(
+        "test_error_handling",
+        "Reports an error, as a tool does",
+        handler!(|_, _: NoArguments| {
+            Err::<(), _>("This tool intentionally returns an error for testing")
+        }),
+    );
 }
 
 fn embedded(uri: &'static str, mime_type: &'static str, text: &'static str) -> Content<'static> {
@@ -76,34 +89,43 @@ struct CustomHeader {
 
 /// Tools that do something besides answering
 fn behaviour(router: &mut Router) {
-    router.tool("test_tool_with_progress", "Reports progress before it answers", |cx, _: NoArguments| {
-        for step in [0.0, 50.0, 100.0] {
-            cx.progress(Progress::new(step).of(100.0).saying(format!("Completed step {step} of 100")))?;
-            cx.sleep(Duration::from_millis(50))?;
-        }
-        Ok::<_, RpcError>("Three steps were reported")
-    });
+    router.tool(
+        "test_tool_with_progress",
+        "Reports progress before it answers",
+        handler!(|cx, _: NoArguments| {
+            for step in [0.0, 50.0, 100.0] {
+                cx.progress(Progress::new(step).of(100.0).saying(format!("Completed step {step} of 100")))?;
+                wait!(cx.sleep(Duration::from_millis(50)))?;
+            }
+            Ok::<_, RpcError>("Three steps were reported")
+        }),
+    );
     router.tool(
         "test_reconnection",
         "Has its client come back for the answer, where it can (HTTP, 2025-11-25)",
-        |cx, _: NoArguments| {
+        handler!(|cx, _: NoArguments| {
             cx.poll_later(Some(Duration::from_millis(500)));
-            cx.sleep(Duration::from_millis(100))?;
+            wait!(cx.sleep(Duration::from_millis(100)))?;
             Ok::<_, RpcError>("Whoever came back has this")
-        },
+        }),
     );
-    router.tool("test_missing_capability", "Needs a client that declares sampling", |cx, _: NoArguments| {
-        needs_sampling(cx).map(|()| "The client declares sampling")
-    });
+    router.tool(
+        "test_missing_capability",
+        "Needs a client that declares sampling",
+        handler!(|cx, _: NoArguments| { needs_sampling(cx).map(|()| "The client declares sampling") }),
+    );
     router.tool(
         "test_custom_header",
         "Has an argument that clients repeat in a header of HTTP",
-        |_, CustomHeader { region }: CustomHeader| region,
+        handler!(|_, CustomHeader { region }: CustomHeader| region),
     );
     let schema = RawJson::new(JSON_SCHEMA_2020_12).expect("a constant of ours, read by every test");
     let tool = Tool::new("json_schema_2020_12_tool", schema)
         .description("Has a schema with much of JSON Schema 2020-12");
-    router.tool_with(tool, |_, arguments: Value| format!("JSON Schema 2020-12 tool called with {arguments}"));
+    router.tool_with(
+        tool,
+        handler!(|_, arguments: Value| format!("JSON Schema 2020-12 tool called with {arguments}")),
+    );
 }
 
 fn needs_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
@@ -120,19 +142,19 @@ fn needs_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
 fn resources(router: &mut Router) {
     let resource =
         Resource::new("test://static-text", "static-text").description("A text").mime_type("text/plain");
-    router.resource(resource, |_, _| "This is the content of the static text resource.");
+    router.resource(resource, handler!(|_, _| "This is the content of the static text resource."));
     let resource = Resource::new("test://static-binary", "static-binary")
         .description("A picture")
         .mime_type("image/png");
-    router.resource(resource.size(PICTURE.len() as u64), |_, _| PICTURE);
+    router.resource(resource.size(PICTURE.len() as u64), handler!(|_, _| PICTURE));
     let family = ResourceTemplate::new("test://template/{id}/data", "template")
         .description("The data of an id")
         .mime_type("application/json");
-    router.resource_template(family, |_, read| {
+    router.resource_template(family, handler!(|_, read| {
         let id = read.variables.get("id");
         serde_json::json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {}", id.unwrap_or_default()) })
             .to_string()
-    });
+    }));
 }
 
 #[derive(Deserialize)]
@@ -150,7 +172,7 @@ struct OneUri {
 fn prompts(router: &mut Router) {
     router.prompt(
         Prompt::new("test_simple_prompt").description("Says one thing"),
-        |_, _: NoArguments| "This is a simple prompt for testing.",
+        handler!(|_, _: NoArguments| "This is a simple prompt for testing."),
     );
 
     let arguments = [
@@ -159,35 +181,46 @@ fn prompts(router: &mut Router) {
     ];
     let prompt =
         Prompt::new("test_prompt_with_arguments").description("Says its arguments").arguments(arguments);
-    router.prompt(prompt, |_, TwoArguments { arg1, arg2 }: TwoArguments| {
-        format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
-    });
+    router.prompt(
+        prompt,
+        handler!(|_, TwoArguments { arg1, arg2 }: TwoArguments| {
+            format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
+        }),
+    );
     for argument in ["arg1", "arg2"] {
         let words = ["test value 1", "test value 2", "another value"];
-        router.completion(PromptReference::new("test_prompt_with_arguments"), argument, move |_, asked| {
-            suggest(words, asked.value())
-        });
+        router.completion(
+            PromptReference::new("test_prompt_with_arguments"),
+            argument,
+            handler!(|_, asked| { suggest(words, asked.value()) }),
+        );
     }
 
     let argument =
         PromptArgument::new("resourceUri").description("URI of the resource to embed").required(true);
     let prompt = Prompt::new("test_prompt_with_embedded_resource").description("Has a resource in it");
-    router.prompt(prompt.arguments([argument]), |_, OneUri { resource_uri }: OneUri| {
-        let text = "Embedded resource content for testing.";
-        let resource = TextResourceContents::new(resource_uri, text).mime_type("text/plain");
-        vec![
-            PromptMessage::user(EmbeddedResource::new(resource)),
-            PromptMessage::user("Please process the embedded resource above."),
-        ]
-    });
+    router.prompt(
+        prompt.arguments([argument]),
+        handler!(|_, OneUri { resource_uri }: OneUri| {
+            let text = "Embedded resource content for testing.";
+            let resource = TextResourceContents::new(resource_uri, text).mime_type("text/plain");
+            vec![
+                PromptMessage::user(EmbeddedResource::new(resource)),
+                PromptMessage::user("Please process the embedded resource above."),
+            ]
+        }),
+    );
 
     let prompt = Prompt::new("test_prompt_with_image").description("Has a picture in it");
-    router.prompt(prompt, |_, _: NoArguments| {
-        vec![
-            PromptMessage::user(Content::image_bytes(PICTURE, "image/png")),
-            PromptMessage::user("Please analyze the image above."),
-        ]
-    });
+    router.prompt(
+        prompt,
+        handler!(|_, _: NoArguments| {
+            vec![
+                PromptMessage::user(Content::image_bytes(PICTURE, "image/png")),
+                PromptMessage::user("Please analyze the image above."),
+            ]
+        }),
+    );
 }
 
 /// Goes to clients as it stands here

@@ -4,14 +4,13 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
-use mcp_blocking::{Cx, Router};
 use mcp_proto::model::{Elicited, Resource, ToolAnnotations};
 use mcp_proto::router::schema::{self, NoArguments, schemars};
 use mcp_proto::{Change, RpcError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::lock;
+use super::{Router, lock};
 use crate::demo::Step;
 
 const PAGE: &str = "guestbook://page";
@@ -34,27 +33,31 @@ pub(super) fn register(router: &mut Router, broken: Option<Step>) {
         ToolAnnotations::new().read_only_hint(false).destructive_hint(false).open_world_hint(false),
     );
     let tool = tool.description("Asks for a name by a form, and writes it into guestbook://page");
-    router.tool_with(tool, move |cx: &mut Cx<'_>, _: NoArguments| {
-        if broken == Some(Step::Ask) {
-            return Ok("Hello!".to_owned());
-        }
-        let Elicited::Accepted(Guest { name }) = cx.elicit_as::<Guest>("guest", "Who are you?")? else {
-            return Ok("Never mind.".to_owned());
-        };
-        let greeting = format!("Hello, {name}!");
-        let mut names = lock(&written);
-        if names.len() >= ROOM {
-            names.pop_front();
-        }
-        names.push_back(name);
-        drop(names);
-        if broken != Some(Step::Change) {
-            cx.publish(&Change::Resource(PAGE.into()));
-        }
-        Ok::<_, RpcError>(greeting)
-    });
+    router.tool_with(
+        tool,
+        handler!(|cx, _: NoArguments| {
+            if broken == Some(Step::Ask) {
+                return Ok("Hello!".to_owned());
+            }
+            let Elicited::Accepted(Guest { name }) = cx.elicit_as::<Guest>("guest", "Who are you?")? else {
+                return Ok("Never mind.".to_owned());
+            };
+            let greeting = format!("Hello, {name}!");
+            let mut names = lock(&written);
+            if names.len() >= ROOM {
+                names.pop_front();
+            }
+            names.push_back(name);
+            drop(names);
+            if broken != Some(Step::Change) {
+                cx.publish(&Change::Resource(PAGE.into()));
+            }
+            Ok::<_, RpcError>(greeting)
+        }),
+    );
     let resource = Resource::new(PAGE, "guest book").description("Who has signed").mime_type("text/plain");
-    router.resource(resource, move |_, _| {
-        lock(&names).iter().map(|name| format!("{name}\n")).collect::<String>()
-    });
+    router.resource(
+        resource,
+        handler!(|_, _| { lock(&names).iter().map(|name| format!("{name}\n")).collect::<String>() }),
+    );
 }

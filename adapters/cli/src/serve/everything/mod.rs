@@ -13,15 +13,13 @@ mod text;
 mod visits;
 
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_blocking::Router;
 use mcp_proto::model::Implementation;
 use mcp_proto::router::{CacheHint, Kind};
 
+use super::{Cx, Router};
 use crate::demo::Step;
-
-pub(super) use clock::Clock;
+use crate::serve::clock::{Clock, lock};
 
 /// Registers all of it; the clock has to be looked at while the server runs, and `broken` is what the tour wants to be
 /// done wrong
@@ -42,12 +40,7 @@ pub(super) fn register(router: &mut Router, info: Implementation, broken: Option
     visits::register(router);
     alphabet::register(router);
     router.nest("text", text::router());
-    Clock::register(router)
-}
-
-/// What was done under it was done wholly or not at all
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    clock::register(router)
 }
 
 const INSTRUCTIONS: &str = "\

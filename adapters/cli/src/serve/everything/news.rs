@@ -4,13 +4,14 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
-use mcp_blocking::{Cx, Router};
 use mcp_proto::model::{LoggingLevel, Prompt, Resource, ToolAnnotations};
 use mcp_proto::router::Kind;
 use mcp_proto::router::schema::{self, NoArguments, schemars};
 use mcp_proto::{Capability, Change, RpcError};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use super::{Cx, Router};
 
 const WATCHED: &str = "test://watched-resource";
 
@@ -30,18 +31,26 @@ pub(super) fn register(router: &mut Router) {
 }
 
 fn logs(router: &mut Router) {
-    router.tool("test_tool_with_logging", "Logs while it works", |cx, _: NoArguments| {
-        for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-            log(cx, &LoggingLevel::Info, text)?;
-            cx.sleep(Duration::from_millis(50))?;
-        }
-        Ok::<_, RpcError>("Tool with logging executed successfully")
-    });
-    router.tool("test_logging_tool", "Logs if it is asked to", |cx, _: NoArguments| {
-        log(cx, &LoggingLevel::Debug, "a detail")?;
-        log(cx, &LoggingLevel::Info, "something worth knowing")?;
-        Ok::<_, RpcError>("Logged at two levels, for who wants to know")
-    });
+    router.tool(
+        "test_tool_with_logging",
+        "Logs while it works",
+        handler!(|cx, _: NoArguments| {
+            for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+                log(cx, &LoggingLevel::Info, text)?;
+                wait!(cx.sleep(Duration::from_millis(50)))?;
+            }
+            Ok::<_, RpcError>("Tool with logging executed successfully")
+        }),
+    );
+    router.tool(
+        "test_logging_tool",
+        "Logs if it is asked to",
+        handler!(|cx, _: NoArguments| {
+            log(cx, &LoggingLevel::Debug, "a detail")?;
+            log(cx, &LoggingLevel::Info, "something worth knowing")?;
+            Ok::<_, RpcError>("Logged at two levels, for who wants to know")
+        }),
+    );
 }
 
 fn log(cx: &mut Cx<'_>, level: &LoggingLevel, text: &str) -> Result<(), RpcError> {
@@ -56,10 +65,14 @@ fn triggers(router: &mut Router) {
         ("test_trigger_prompt_change", "Says that the list of prompts has changed", Change::Prompts),
     ];
     for (name, about, change) in triggers {
-        router.tool(name, about, move |cx, _: NoArguments| {
-            cx.publish(&change);
-            "Told to who wants to know"
-        });
+        router.tool(
+            name,
+            about,
+            handler!(|cx, _: NoArguments| {
+                cx.publish(&change);
+                "Told to who wants to know"
+            }),
+        );
     }
 }
 
@@ -69,15 +82,20 @@ fn watched(router: &mut Router) {
     let resource =
         Resource::new(WATCHED, "watched-resource").description("Changes by test_touch_watched_resource");
     let seen = Arc::clone(&times);
-    router.resource(resource.mime_type("text/plain"), move |_, _| {
-        format!("changed {} times", seen.load(Ordering::Relaxed))
-    });
+    router.resource(
+        resource.mime_type("text/plain"),
+        handler!(|_, _| { format!("changed {} times", seen.load(Ordering::Relaxed)) }),
+    );
     let about = "Changes what test://watched-resource holds, and tells who follows it";
-    router.tool("test_touch_watched_resource", about, move |cx, _: NoArguments| {
-        let now = times.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        cx.publish(&Change::Resource(WATCHED.into()));
-        format!("changed {now} times")
-    });
+    router.tool(
+        "test_touch_watched_resource",
+        about,
+        handler!(|cx, _: NoArguments| {
+            let now = times.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            cx.publish(&Change::Resource(WATCHED.into()));
+            format!("changed {now} times")
+        }),
+    );
 }
 
 /// A tool, a prompt and a resource that come and go together
@@ -93,23 +111,26 @@ fn annex(router: &mut Router) {
     let is_open = AtomicBool::new(false);
     let about = "Opens or closes the annex: while it is open there are the tool annex_bell, the prompt annex_tour and \
                  the resource annex://sign";
-    router.tool_with(tool.description(about), move |_, Annex { open }: Annex| {
-        if is_open.swap(open, Ordering::Relaxed) != open {
-            later.change(move |router| if open { furnish(router) } else { clear(router) });
-        }
-        if open { "the annex is open" } else { "the annex is closed" }
-    });
+    router.tool_with(
+        tool.description(about),
+        handler!(|_, Annex { open }: Annex| {
+            if is_open.swap(open, Ordering::Relaxed) != open {
+                later.change(move |router| if open { furnish(router) } else { clear(router) });
+            }
+            if open { "the annex is open" } else { "the annex is closed" }
+        }),
+    );
 }
 
 fn furnish(router: &mut Router) {
-    router.tool("annex_bell", "Rings the bell of the annex", |_, _: NoArguments| "ding");
+    router.tool("annex_bell", "Rings the bell of the annex", handler!(|_, _: NoArguments| "ding"));
     router.prompt(
         Prompt::new("annex_tour").description("Asks for a tour of the annex"),
-        |_, _: NoArguments| "Show me around the annex.",
+        handler!(|_, _: NoArguments| "Show me around the annex."),
     );
     let sign =
         Resource::new("annex://sign", "sign").description("What the sign says").mime_type("text/plain");
-    router.resource(sign, |_, _| "Welcome to the annex");
+    router.resource(sign, handler!(|_, _| "Welcome to the annex"));
 }
 
 fn clear(router: &mut Router) {

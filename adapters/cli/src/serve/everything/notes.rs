@@ -4,7 +4,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
-use mcp_blocking::Router;
 use mcp_proto::Change;
 use mcp_proto::model::{Resource, ToolAnnotations};
 use mcp_proto::router::Kind;
@@ -12,7 +11,7 @@ use mcp_proto::router::schema::{self, schemars};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::lock;
+use super::{Router, lock};
 
 /// As many as there is room for
 const ROOM: usize = 100;
@@ -47,36 +46,42 @@ pub(super) fn register(router: &mut Router) {
         schema::tool::<Note>("write_note").title("Write a note").annotations(hints().destructive_hint(false));
     let tool = tool.description("Writes a note, which can then be read as the resource note://TITLE");
     let (later, kept) = (router.later(), Arc::clone(&notes));
-    router.tool_with(tool, move |cx, Note { title, text }: Note| {
-        let uri = uri(&title);
-        let mut notes = lock(&kept);
-        if !notes.contains_key(&title) {
-            if notes.len() >= ROOM {
-                return Err(format!("there are {ROOM} notes already: delete one first"));
+    router.tool_with(
+        tool,
+        handler!(|cx, Note { title, text }: Note| {
+            let uri = uri(&title);
+            let mut notes = lock(&kept);
+            if !notes.contains_key(&title) {
+                if notes.len() >= ROOM {
+                    return Err(format!("there are {ROOM} notes already: delete one first"));
+                }
+                let (uri, title, kept) = (uri.clone(), title.clone(), Arc::clone(&kept));
+                later.change(move |router| {
+                    let resource =
+                        Resource::new(uri, title.clone()).description("A note").mime_type("text/plain");
+                    router.resource(resource, handler!(|_, _| lock(&kept).get(&title).cloned()));
+                });
             }
-            let (uri, title, kept) = (uri.clone(), title.clone(), Arc::clone(&kept));
-            later.change(move |router| {
-                let resource =
-                    Resource::new(uri, title.clone()).description("A note").mime_type("text/plain");
-                router.resource(resource, move |_, _| lock(&kept).get(&title).cloned());
-            });
-        }
-        notes.insert(title, text);
-        drop(notes);
-        cx.publish(&Change::Resource(uri.clone()));
-        Ok(format!("written to {uri}"))
-    });
+            notes.insert(title, text);
+            drop(notes);
+            cx.publish(&Change::Resource(uri.clone()));
+            Ok(format!("written to {uri}"))
+        }),
+    );
 
     let tool = schema::tool::<Title>("delete_note")
         .title("Delete a note")
         .annotations(hints().destructive_hint(true));
     let later = router.later();
-    router.tool_with(tool.description("Deletes a note"), move |_, Title { title }: Title| {
-        lock(&notes).remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
-        let uri = uri(&title);
-        later.change(move |router| _ = router.core().remove(Kind::Resource, &uri));
-        Ok::<_, String>("deleted")
-    });
+    router.tool_with(
+        tool.description("Deletes a note"),
+        handler!(|_, Title { title }: Title| {
+            lock(&notes).remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
+            let uri = uri(&title);
+            later.change(move |router| _ = router.core().remove(Kind::Resource, &uri));
+            Ok::<_, String>("deleted")
+        }),
+    );
 }
 
 fn uri(title: &str) -> String {

@@ -1,6 +1,5 @@
 //! Fixtures of the conformance suite for results that need input first: one round and several, one question and several
 
-use mcp_blocking::{Cx, Router};
 use mcp_proto::RpcError;
 use mcp_proto::model::{
     BooleanSchema, ClientCapabilities, ElicitResult, ElicitSchema, ElicitValue, ListRootsResult, Prompt,
@@ -9,6 +8,7 @@ use mcp_proto::model::{
 use mcp_proto::router::schema::NoArguments;
 
 use super::asking::{outcome, question, text};
+use super::{Cx, Router};
 
 type Told = Result<String, RpcError>;
 /// Name, description, and what it does
@@ -31,18 +31,21 @@ pub(super) fn register(router: &mut Router) {
         ("test_streaming_elicitation", "Asks for a confirmation", streaming),
     ];
     for (name, about, run) in tools {
-        router.tool(name, about, move |cx, _: NoArguments| run(cx));
+        router.tool(name, about, handler!(|cx, _: NoArguments| run(cx)));
     }
     let prompt = Prompt::new("test_input_required_result_prompt").description("Asks for context first");
-    router.prompt(prompt, |cx, _: NoArguments| -> Told {
-        let form =
-            ElicitSchema::default().field("context", StringSchema::new().description("What it is about"));
-        let answer = cx.elicit("user_context", "What context should the prompt use?", form)?;
-        Ok(match field(&answer, "context") {
-            Some(context) => format!("Use the following context: {context}"),
-            None => "Use no context".into(),
-        })
-    });
+    router.prompt(
+        prompt,
+        handler!(|cx, _: NoArguments| -> Told {
+            let form =
+                ElicitSchema::default().field("context", StringSchema::new().description("What it is about"));
+            let answer = cx.elicit("user_context", "What context should the prompt use?", form)?;
+            Ok(match field(&answer, "context") {
+                Some(context) => format!("Use the following context: {context}"),
+                None => "Use no context".into(),
+            })
+        }),
+    );
 }
 
 fn name_form() -> ElicitSchema {

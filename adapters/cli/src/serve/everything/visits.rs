@@ -4,7 +4,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
-use mcp_blocking::Router;
 use mcp_proto::RawJson;
 use mcp_proto::model::{Annotations, Resource, Role};
 use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
@@ -13,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::lock;
-use crate::serve::demo::harmless;
+use super::{Router, lock};
+use crate::serve::harmless;
 
 /// What is known of a client, who says it of itself
 #[derive(Serialize, JsonSchema)]
@@ -39,15 +38,18 @@ impl Hook for Visits {
 
 pub(super) fn register(router: &mut Router) {
     let tool = harmless(schema::tool::<NoArguments>("whoami")).title("Who am I");
-    router.tool_with(tool.description("What the server knows of its client"), |cx, _: NoArguments| {
-        let peer = cx.peer();
-        let value = |raw: &RawJson| raw.parse().unwrap_or_default();
-        Typed(Who {
-            revision: peer.version.to_string(),
-            client: peer.info.as_ref().map(value).unwrap_or_default(),
-            capabilities: value(&peer.capabilities),
-        })
-    });
+    router.tool_with(
+        tool.description("What the server knows of its client"),
+        handler!(|cx, _: NoArguments| {
+            let peer = cx.peer();
+            let value = |raw: &RawJson| raw.parse().unwrap_or_default();
+            Typed(Who {
+                revision: peer.version.to_string(),
+                client: peer.info.as_ref().map(value).unwrap_or_default(),
+                capabilities: value(&peer.capabilities),
+            })
+        }),
+    );
 
     let visits = Visits::default();
     router.hook(visits.clone());
@@ -56,5 +58,5 @@ pub(super) fn register(router: &mut Router) {
         .description("What was called how often")
         .mime_type("application/json")
         .annotations(Annotations::new().audience([Role::User, Role::Assistant]).priority(0.2));
-    router.resource(resource, move |_, _| serde_json::to_string(&*lock(&visits.0)));
+    router.resource(resource, handler!(|_, _| serde_json::to_string(&*lock(&visits.0))));
 }
