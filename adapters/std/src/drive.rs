@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
-use crate::{Clock, Duplex, Interest, is_peer_gone};
+use crate::{Clock, Duplex, Interest, Outlook, is_peer_gone};
 use mcp_proto::Instant;
 use mcp_proto::pipe::Pipe;
 
@@ -133,13 +133,8 @@ impl Drive {
     /// Waits until something can be read (if `reads`) or written, a deadline of the pipe's passes, or `until`; then
     /// reads once, and lets deadlines pass
     pub fn wait<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex, reads: bool, until: Option<Instant>) {
-        let interest = Interest {
-            read: reads && self.reading && pipe.wants_input(),
-            write: self.writing && !pipe.transmit().is_empty(),
-        };
-        let due = if self.relaxed && !self.heavy { pipe.poll_punctual() } else { pipe.poll_timeout() };
-        let deadlines = [until, due, self.reading_ends];
-        let deadline = deadlines.into_iter().flatten().min();
+        let interest = self.interest(pipe, reads);
+        let deadline = until.into_iter().chain(self.due(pipe)).min();
         match io.wait(interest, deadline.map(|at| self.clock.until(at))) {
             Ok(ready) if ready.readable && interest.read => self.read(pipe, io),
             Ok(_) => _ = self.tick(),
@@ -156,6 +151,30 @@ impl Drive {
             pipe.handle_timeout(self.now);
             // Nothing is left to be given back.
             self.heavy &= pipe.poll_timeout() != pipe.poll_punctual();
+        }
+    }
+
+    fn interest<P: Pipe>(&self, pipe: &P, reads: bool) -> Interest {
+        Interest {
+            read: reads && self.reading && pipe.wants_input(),
+            write: self.writing && !pipe.transmit().is_empty(),
+        }
+    }
+
+    fn due<P: Pipe>(&self, pipe: &mut P) -> Option<Instant> {
+        let due = if self.relaxed && !self.heavy { pipe.poll_punctual() } else { pipe.poll_timeout() };
+        due.into_iter().chain(self.reading_ends).min()
+    }
+
+    /// What [`wait`](Self::wait) would wait for, for a loop that has other things to wait for besides
+    pub fn outlook<'io, P: Pipe>(&self, pipe: &mut P, io: &'io dyn Duplex, reads: bool) -> Outlook<'io> {
+        let timeout = self.due(pipe).map(|at| self.clock.until(at));
+        #[cfg(unix)]
+        return Outlook::new(io.descriptors(), self.interest(pipe, reads), timeout);
+        #[cfg(not(unix))]
+        {
+            let _ = (io, reads);
+            Outlook::blind(timeout)
         }
     }
 

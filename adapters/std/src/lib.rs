@@ -53,6 +53,7 @@ mod net;
 #[cfg(not(unix))]
 #[path = "net_other.rs"]
 mod net;
+mod outlook;
 #[cfg(unix)]
 mod readiness;
 #[cfg(unix)]
@@ -89,6 +90,7 @@ pub use memory::{MemoryEnd, memory_pair};
 #[cfg(not(unix))]
 pub use net::Selector;
 pub use net::{Listener, is_exhausted};
+pub use outlook::Outlook;
 #[cfg(unix)]
 pub use selector::Selector;
 pub use socket::Socket;

@@ -3,6 +3,7 @@
 //! `poll`, because `epoll` refuses regular files (`server < requests > answers` must work) and a few handles
 //! need nothing better.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -83,6 +84,23 @@ impl Handles<'_> {
             bell.silence();
         }
         Ok(found)
+    }
+}
+
+/// Waits until one of these is ready, for writing where that is said and for reading elsewhere, or `timeout` has passed
+pub(crate) fn wait_any<'fd>(
+    all: impl Iterator<Item = (BorrowedFd<'fd>, bool)>,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let entry = |(fd, writes)| {
+        let flags = if writes { PollFlags::OUT } else { PollFlags::IN };
+        PollFd::from_borrowed_fd(fd, flags)
+    };
+    let mut entries: Vec<PollFd<'fd>> = all.map(entry).collect();
+    let timeout = timeout.map_or(LONGEST, |timeout| timeout.min(LONGEST));
+    match poll(&mut entries, Timespec::try_from(timeout).ok().as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -18,6 +18,7 @@ use mcp_proto::http::client::{Challenge, Credential, ExchangeId};
 use mcp_proto::pipe::{self, Pipe};
 
 use super::link::Link;
+use crate::Outlook;
 use crate::drive::{Drive, Opening};
 use crate::error::Error;
 
@@ -52,6 +53,11 @@ pub trait Wire: Debug {
     /// Waits until something can be read or written, a deadline passes, or `until`; then reads once, and lets deadlines
     /// pass
     fn wait(&mut self, until: Option<Instant>);
+
+    /// What [`wait`](Self::wait) would wait for, for a loop that has other things to wait for besides
+    fn outlook(&mut self) -> Outlook<'_> {
+        Outlook::blind(None)
+    }
 
     /// Ends the conversation in good order: what that takes is still to be written
     fn close(&mut self);
@@ -166,6 +172,10 @@ impl Wire for Stream {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.drive.wait(&mut self.pipe, self.link.io(), true, until);
+    }
+
+    fn outlook(&mut self) -> Outlook<'_> {
+        self.drive.outlook(&mut self.pipe, self.link.io(), true)
     }
 
     fn close(&mut self) {
