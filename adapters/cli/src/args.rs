@@ -13,8 +13,8 @@ use crate::answer::Given;
 use crate::demo::Step;
 use crate::ordered;
 use help::{
-    AFTER_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP, READ_HELP,
-    SERVE_HELP,
+    AFTER_HELP, BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, INSPECT_HELP, LISTEN_HELP, PROMPT_HELP,
+    READ_HELP, SERVE_HELP,
 };
 
 /// Looks at servers of the Model Context Protocol (MCP): what they offer, what they answer, what goes over the wire.
@@ -71,6 +71,13 @@ pub(crate) enum Command {
     /// kind.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(Serve),
+    /// Connect a client with a server that it could not talk to: stdio with HTTP, one era of the protocol with the other
+    ///
+    /// For MCP clients: it stands for the server that it names, on stdin and stdout, or over HTTP with --http. What the
+    /// server asks of the client, progress, cancellation, subscriptions and logs pass through, in whatever revision each
+    /// side speaks.
+    #[command(after_help = BRIDGE_HELP, after_long_help = BRIDGE_HELP)]
+    Bridge(Bridge),
     /// A tour: our client and our server, in both eras, with the wire in view
     ///
     /// Starts `mcp-probe serve` as a child and walks through a session, first in the modern era, then in a legacy
@@ -300,6 +307,47 @@ pub(crate) struct ServeHttp {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Bridge {
+    #[command(flatten)]
+    pub(crate) http: ServeHttp,
+    /// Which era of the protocol clients may speak
+    #[arg(long, value_name = "ERA", value_enum, default_value_t)]
+    pub(crate) client_era: EraChoice,
+    #[command(flatten)]
+    pub(crate) revisions: Revisions,
+    /// Longest wait for one answer of the server, such as 2s or 5m; progress starts it anew. Clients have a patience of
+    /// their own
+    #[arg(long, value_name = "TIME", default_value = "60m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Longest wait for the server to start and to agree on a revision; over HTTP for each answer on the way there
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Show every message on stderr as it passes, of both sides: → from here, ← to here
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// In the trace, replace the values of members with this name, at any depth (may be repeated)
+    #[arg(long, value_name = "MEMBER", requires = "trace")]
+    pub(crate) hide: Vec<String>,
+    /// What becomes of the server's stderr
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
+    pub(crate) stderr: StderrChoice,
+    /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
+    /// repeated)
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Show who we are to a server over HTTP: this token goes out with each request
+    ///
+    /// What stands on a command line can be seen by others on this machine: env:NAME takes the token from a variable of
+    /// the environment, @PATH out of a file.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) bearer: Option<String>,
+    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
+    /// as http://127.0.0.1:8080/mcp, which needs no -- before it
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) server: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Let the server do this step wrong
     #[arg(long = "break", value_name = "STEP", hide = true)]
@@ -386,15 +434,18 @@ fn is_url(word: &str) -> bool {
 
 /// The command line with a URL where a server's command goes
 ///
-/// A URL needs no `--` before it, and may stand among the options. That is not so for what serves, and there are no
-/// options whose value begins like one.
+/// A URL needs no `--` before it, and may stand among the options. That is not so for what serves, and of the options
+/// of others only `--allow-origin` has a value that begins like one.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
     if serves || words.iter().any(|word| word == "--") {
         return words;
     }
-    if let Some(at) = words.iter().rposition(|word| word.to_str().is_some_and(is_url)) {
+    let is_origin =
+        |at: usize| at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|w| w == "--allow-origin");
+    let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_url));
+    if let Some((at, _)) = urls.rfind(|(at, _)| !is_origin(*at)) {
         let url = words.remove(at);
         words.extend(["--".into(), url]);
     }

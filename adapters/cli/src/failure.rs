@@ -74,6 +74,13 @@ impl Failure {
         self
     }
 
+    /// With what the server wrote to stderr at the end
+    #[must_use]
+    pub(crate) fn last_words(mut self, words: &str) -> Self {
+        words.clone_into(&mut self.last_words);
+        self
+    }
+
     /// With another exit code
     #[must_use]
     pub(crate) const fn exit(mut self, exit: Exit) -> Self {

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Command::Listen(args) => listen::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Bridge(args) => bridge::run(&args),
         Command::Demo(args) => demo::run(&args),
     };
     match outcome {

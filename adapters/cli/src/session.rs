@@ -4,18 +4,19 @@ use core::time::Duration;
 use std::env::{self, VarError};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 
-use mcp_blocking::{Client, ClientHandler, Error, Options};
+use mcp_blocking::{Client, ClientHandler, Error};
 use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
 use mcp_proto::http::{self, HeadRecord};
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
+use mcp_std::client::{Opened, Options};
 
 use crate::answer::{Answers, Unanswered};
-use crate::args::{Answering, NO_BEARER, StderrChoice, Target};
+use crate::args::{self, Answering, NO_BEARER, StderrChoice, Target};
 use crate::escape;
 use crate::failure::{Asked, Failure};
 use crate::news::{Item, News};
@@ -70,13 +71,14 @@ impl Session {
             news: news.clone(),
         };
         let options = Options::new(config).handler(notes).patience(PATIENCE);
-        let client = match target.url() {
-            Some(url) => connect(options, url, target)?,
-            None if target.bearer.is_some() => {
-                return Err(Failure::usage(NO_BEARER));
-            }
-            None => options.spawn(program(&target.server, target.stderr, &target.env)?),
+        let way = Way {
+            server: &target.server,
+            bearer: target.bearer.as_deref(),
+            stderr: target.stderr,
+            env: &target.env,
+            heads: target.trace,
         };
+        let client = way.connect::<Client>(options)?;
         let mut client = client.map_err(|error| Failure::of(&error, &asked))?;
         if let Some(level) = &target.log {
             match client.set_log_level(Some(level.clone())) {
@@ -107,19 +109,42 @@ impl Session {
     }
 }
 
-/// Connects to a server over HTTP
-fn connect(mut options: Options, url: &str, target: &Target) -> Result<Result<Client, Error>, Failure> {
-    let http = http::client::Config::new(url);
-    let shown = http::client::Url::shown(url);
-    let mut http = http.map_err(|why| Failure::usage(format!("{shown} cannot be connected to: {why}")))?;
-    if let Some(bearer) = &target.bearer {
-        let credential = http::client::Credential::bearer(&token(bearer)?);
-        http = http.credential(credential.map_err(|why| Failure::usage(format!("--bearer: {why}")))?);
+/// Where a server is, and how it is reached
+pub(crate) struct Way<'a> {
+    /// Its command, or its URL
+    pub(crate) server: &'a [OsString],
+    pub(crate) bearer: Option<&'a str>,
+    pub(crate) stderr: StderrChoice,
+    pub(crate) env: &'a [String],
+    /// Heads of HTTP are kept
+    pub(crate) heads: bool,
+}
+
+impl Way<'_> {
+    /// Starts the server or connects to it; what is wrong with the command line is said first
+    pub(crate) fn connect<C: From<Opened>>(
+        &self,
+        mut options: Options<C>,
+    ) -> Result<Result<C, Error>, Failure> {
+        let Some(url) = args::url(self.server) else {
+            if self.bearer.is_some() {
+                return Err(Failure::usage(NO_BEARER));
+            }
+            return Ok(options.spawn(program(self.server, self.stderr, self.env)?));
+        };
+        let http = http::client::Config::new(url);
+        let shown = http::client::Url::shown(url);
+        let mut http =
+            http.map_err(|why| Failure::usage(format!("{shown} cannot be connected to: {why}")))?;
+        if let Some(bearer) = self.bearer {
+            let credential = http::client::Credential::bearer(&token(bearer)?);
+            http = http.credential(credential.map_err(|why| Failure::usage(format!("--bearer: {why}")))?);
+        }
+        if self.heads {
+            options = options.tap_heads();
+        }
+        Ok(options.connect_http(http))
     }
-    if target.trace {
-        options = options.tap_heads();
-    }
-    Ok(options.connect_http(http))
 }
 
 /// The token that `--bearer` says, or says where to find; no message holds it (SEC-019)
@@ -181,6 +206,16 @@ pub(crate) fn complaint(ended: &Ended) -> Option<String> {
 pub(crate) fn note(text: &str) {
     let paint = Paint::for_stderr();
     say(&format!("{} {}", paint.note("note:"), escape::indented(text)));
+}
+
+/// Says what a program expects that speaks on stdin, when a person sits there
+pub(crate) fn hint_at_terminal(command: &str) {
+    if io::stdin().is_terminal() {
+        note(&format!(
+            "`mcp-probe {command}` is for MCP clients: it reads their messages from stdin, one JSON-RPC message a line, and \
+             answers on stdout. Ctrl-D ends it; `mcp-probe {command} --help` shows how clients start it"
+        ));
+    }
 }
 
 /// A line on stderr; when that is closed there is nobody to tell

@@ -78,6 +78,29 @@ Examples:
   mcp-probe listen clock://running --count 3 -- mcp-probe serve --everything
   mcp-probe listen --json --for 60s -- my-server | jq -r .changed";
 
+pub(super) const BRIDGE_HELP: &str = "\
+On stdin and stdout there is one client. The server is connected to as by that client: what it is
+and what it can do, as its first message says. Over HTTP there may be any number of clients, and
+all of them share one connection to the server, with one identity and its rights: the server sees
+mcp-probe as a client that can do everything. What the server says without saying whose it is
+(log messages, or what a server of the legacy era asks) goes to the only client that it can be
+for; where several have calls under way it is not passed on, and the server is told so.
+Who can reach the address can use the server; only programs and pages of this machine are let in
+unless --allow-host and --allow-origin say otherwise.
+
+The bridge ends when its client does, or with Ctrl-C; and with exit code 3 when the server is gone,
+after telling so to all who wait. A server at a URL that is out of reach for a while fails the
+calls of that while.
+
+In a client's configuration, for a server over HTTP:
+  {\"command\": \"mcp-probe\", \"args\": [\"bridge\", \"http://127.0.0.1:8080/mcp\"]}
+
+Examples:
+  mcp-probe inspect -- mcp-probe bridge http://127.0.0.1:8080/mcp
+  mcp-probe bridge --bearer env:TOKEN http://127.0.0.1:8080/mcp
+  mcp-probe bridge --http 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
+  mcp-probe bridge --client-era legacy -- my-modern-server";
+
 pub(super) const SERVE_HELP: &str = "\
 Examples:
   mcp-probe inspect -- mcp-probe serve --everything

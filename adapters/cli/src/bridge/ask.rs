@@ -25,6 +25,10 @@ impl Relay {
     pub(super) fn place(&mut self, ends: &mut Ends<'_>, owner: Option<u64>, mut asked: Asked) {
         let found = owner.and_then(|number| Some((number, self.passages.get_mut(number)?)));
         let Some((number, passage)) = found else {
+            if self.is_alone() && self.strays.len() < MAX_STRAYS {
+                // It is asked along with the next call that can ask.
+                return self.strays.push(asked);
+            }
             let why = "the bridge cannot tell which of its clients this is for";
             return refuse(ends, asked.input, &RpcError::internal(why));
         };
@@ -57,6 +61,13 @@ impl Relay {
 
     /// Asks the clients all that is known by now
     pub(super) fn ask_all(&mut self, ends: &mut Ends<'_>) {
+        if !self.strays.is_empty() {
+            if let Some(owner) = self.owner() {
+                for asked in core::mem::take(&mut self.strays) {
+                    self.place(ends, Some(owner), asked);
+                }
+            }
+        }
         for number in self.passages.take_due() {
             self.ask(ends, number);
         }
@@ -127,7 +138,7 @@ impl Relay {
                     let read = asked.request.method().map(|method| InputResponse::read(method, answer));
                     match read {
                         Some(Ok(response)) => {
-                            ends.up.answer(ends.now, asked.input, &response).map_err(|e| e.to_string())
+                            ends.up.answer(ends.up_now, asked.input, &response).map_err(|e| e.to_string())
                         }
                         Some(Err(misfit)) => Err(misfit.to_string()),
                         None => Err("it was no question".to_owned()),
@@ -200,3 +211,6 @@ fn told(why: &UseError) -> RpcError {
 fn crowded() -> RpcError {
     RpcError::internal("too many calls wait for their clients")
 }
+
+/// Questions that wait for a call of the client's to go along with
+const MAX_STRAYS: usize = 16;

@@ -66,7 +66,7 @@ impl Logs {
             return;
         }
         // Without room it is told the next time.
-        if ends.up.set_log_level(ends.now, level.clone()).is_ok() {
+        if ends.up.set_log_level(ends.up_now, level.clone()).is_ok() {
             self.told = Some(level);
         }
     }

@@ -150,7 +150,7 @@ impl News {
                     _ => filter.resources_list_changed = Some(true),
                 }
             }
-            let key = ends.up.subscribe(ends.now, &filter)?;
+            let key = ends.up.subscribe(ends.up_now, &filter)?;
             let uris = BTreeSet::new();
             self.subscriptions.insert(key, Subscription { lists: true, uris, acknowledged: false });
         }
@@ -161,7 +161,7 @@ impl News {
         let uris = if many { self.followed.clone() } else { new };
         let mut filter = SubscriptionFilter::new();
         filter.resource_subscriptions = Some(uris.iter().cloned().collect());
-        let key = ends.up.subscribe(ends.now, &filter)?;
+        let key = ends.up.subscribe(ends.up_now, &filter)?;
         self.subscriptions.insert(key, Subscription { lists: false, uris, acknowledged: false });
         Ok(())
     }
@@ -182,7 +182,7 @@ impl News {
         let found = self.subscriptions.iter().filter(|(key, sub)| superfluous(key, sub));
         let found: Vec<SubscriptionKey> = found.map(|(key, _)| *key).collect();
         for key in found {
-            ends.up.unsubscribe(ends.now, key)?;
+            ends.up.unsubscribe(ends.up_now, key)?;
             self.subscriptions.remove(&key);
         }
         Ok(())

@@ -100,6 +100,7 @@ pub(super) struct Passages {
 }
 
 impl Passages {
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

@@ -17,13 +17,16 @@ use alloc::collections::BTreeMap;
 use super::logs::Logs;
 use super::news::News;
 use super::{passage, shape};
-use passage::{At, Outcome, Passage, Passages};
+use passage::{Asked, At, Outcome, Passage, Passages};
 
-/// Both engines, at one moment
+/// Both engines, at one moment, which each of them counts from a beginning of its own
 pub(crate) struct Ends<'a> {
+    /// On the clock of who faces the client, which is that of the bridge
     pub(crate) now: Instant,
     /// Faces the client
     pub(crate) down: &'a mut server::Engine,
+    /// On the clock of who faces the server
+    pub(crate) up_now: Instant,
     /// Faces the server
     pub(crate) up: &'a mut client::Engine,
 }
@@ -45,6 +48,8 @@ pub(crate) struct Relay {
     version: Version,
     pub(super) passages: Passages,
     pub(super) sessions: Vec<ChannelId>,
+    /// What a legacy server asks of a client that has no call under way
+    pub(super) strays: Vec<Asked>,
     pub(super) news: News,
     pub(super) logs: Logs,
     /// Why the server is gone
@@ -63,6 +68,7 @@ impl Relay {
             version: peer.version,
             passages: Passages::default(),
             sessions: Vec::new(),
+            strays: Vec::new(),
             news: News::new(peer),
             logs: Logs::new(peer),
             fault: None,
@@ -82,6 +88,7 @@ impl Relay {
     }
 
     /// Calls that have not been answered
+    #[cfg(test)]
     pub(crate) fn pending(&self) -> usize {
         self.passages.len()
     }
@@ -132,8 +139,8 @@ impl Relay {
             server::Event::Notification(news) => {
                 // Refused when it is none that a client sends, or nobody can be told: it has no answer either way.
                 let _ = match &*news.method {
-                    "notifications/roots/list_changed" => ends.up.roots_changed(ends.now),
-                    method => ends.up.notify(ends.now, method, news.params.as_ref()),
+                    "notifications/roots/list_changed" => ends.up.roots_changed(ends.up_now),
+                    method => ends.up.notify(ends.up_now, method, news.params.as_ref()),
                 };
             }
             _ => {}
@@ -152,7 +159,7 @@ impl Relay {
             let mut options = mcp_proto::CallOptions::new();
             options.progress = call.wants_progress();
             options.meta = call.meta().and_then(|meta| shape::free(&meta));
-            let key = ends.up.call(ends.now, call.method(), &params, &options);
+            let key = ends.up.call(ends.up_now, call.method(), &params, &options);
             key.map_err(|refused| shape::refused(&refused, call.method()))
         });
         match asked {
@@ -174,7 +181,10 @@ impl Relay {
                 }
             }
             client::Event::Input(input) => self.input(ends, input),
-            client::Event::InputGone(input) => self.passages.input_gone(input),
+            client::Event::InputGone(input) => {
+                self.strays.retain(|asked| asked.input != input);
+                self.passages.input_gone(input);
+            }
             client::Event::ElicitationComplete(id) => {
                 if let Some(session) = self.only_session() {
                     ends.down.elicitation_complete(ends.now, session, &id);
@@ -186,7 +196,7 @@ impl Relay {
             client::Event::Log(log) => self.log(ends, &log),
             client::Event::Request(request) => {
                 let error = RpcError::method_not_found(&request.method);
-                let _ = ends.up.refuse(ends.now, request.id, &error);
+                let _ = ends.up.refuse(ends.up_now, request.id, &error);
             }
             client::Event::Notification(news) => {
                 if let Some(session) = self.only_session() {
@@ -333,7 +343,7 @@ pub(super) fn fail(ends: &mut Ends<'_>, call: CallId, error: &RpcError) {
 /// Tells the server that nobody waits for a call any more
 fn give_up(ends: &mut Ends<'_>, passage: &Passage, why: &str) {
     if let Some(up) = passage.up {
-        let _ = ends.up.cancel(ends.now, up, Some(why));
+        let _ = ends.up.cancel(ends.up_now, up, Some(why));
     }
     // A legacy server does not know that this was for that call.
     for asked in &passage.asked {
@@ -343,7 +353,7 @@ fn give_up(ends: &mut Ends<'_>, passage: &Passage, why: &str) {
 
 /// Refuses something that the server asks for; it may have ended meanwhile
 pub(super) fn refuse(ends: &mut Ends<'_>, input: InputId, error: &RpcError) {
-    let _ = ends.up.refuse(ends.now, input, error);
+    let _ = ends.up.refuse(ends.up_now, input, error);
 }
 
 /// The answer to calls when there is no server any more

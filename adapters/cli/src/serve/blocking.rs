@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::{Watch, http};
 use crate::args;
 use crate::failure::Failure;
+use crate::session;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
@@ -36,7 +37,10 @@ pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
     let watched = Watched { router, watch: Watch::new(args) };
     match &args.http.address {
         Some(address) => serve_http(args, address, config, watched, clock.as_ref()),
-        None => serve_stdio(config, watched, clock.as_ref()).map_err(|error| Failure::serving(&error)),
+        None => {
+            session::hint_at_terminal("serve");
+            serve_stdio(config, watched, clock.as_ref()).map_err(|error| Failure::serving(&error))
+        }
     }
 }
 

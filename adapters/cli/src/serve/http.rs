@@ -10,7 +10,8 @@ use crate::args;
 use crate::failure::{Exit, Failure};
 use crate::session;
 
-pub(super) fn config(args: &args::ServeHttp) -> Config {
+/// Paths, and whom to let in
+pub(crate) fn config(args: &args::ServeHttp) -> Config {
     let mut http = Config::new().path(&args.path).cors(!args.allow_origin.is_empty());
     for host in &args.allow_host {
         http = http.allow_host(host);
@@ -25,7 +26,7 @@ pub(super) fn config(args: &args::ServeHttp) -> Config {
 }
 
 /// The address cannot be had
-pub(super) fn refused(address: &str, error: &Error) -> Failure {
+pub(crate) fn refused(address: &str, error: &Error) -> Failure {
     let error = match error {
         Error::Io(error) => error.to_string(),
         other => other.to_string(),
@@ -35,7 +36,7 @@ pub(super) fn refused(address: &str, error: &Error) -> Failure {
 }
 
 /// Says where it listens.
-pub(super) fn listening(args: &args::ServeHttp, at: io::Result<SocketAddr>) -> Result<(), Failure> {
+pub(crate) fn listening(args: &args::ServeHttp, at: io::Result<SocketAddr>) -> Result<(), Failure> {
     let at = at.map_err(|error| Failure::failed(error.to_string()))?;
     session::say(&format!("listening at http://{at}{}", args.path));
     if args.sse {

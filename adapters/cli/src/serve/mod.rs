@@ -2,7 +2,7 @@
 
 mod blocking;
 mod clock;
-mod http;
+pub(crate) mod http;
 
 use core::time::Duration;
 use std::sync::Mutex;

@@ -22,6 +22,11 @@ impl Serving {
         Self::of(Command::new(PROBE).args(["serve", "--http", "127.0.0.1:0"]).args(args), args)
     }
 
+    /// `mcp-probe bridge --http 127.0.0.1:0 ARGS`
+    pub(crate) fn bridge(args: &[&str]) -> Self {
+        Self::of(Command::new(PROBE).args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
+    }
+
     fn of(command: &mut Command, args: &[&str]) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -45,7 +50,7 @@ impl Serving {
     }
 
     /// The time that it has worked, in ticks of a hundredth of a second, where the system tells
-    fn spent(&self) -> Option<u64> {
+    pub(crate) fn spent(&self) -> Option<u64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)

@@ -6,6 +6,8 @@ mod answering;
 mod answers;
 mod asks;
 #[cfg(unix)]
+mod bridge;
+#[cfg(unix)]
 mod check;
 mod check_http;
 mod conversations;

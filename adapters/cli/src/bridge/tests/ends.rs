@@ -118,7 +118,8 @@ impl Chain {
 
     /// The two engines of the bridge, for what a test does to them
     pub(super) fn bridge(&mut self, act: impl FnOnce(&mut Relay, &mut Ends<'_>)) {
-        let mut ends = Ends { now: self.now, down: self.down.engine(), up: self.up.engine() };
+        let (now, down, up) = (self.now, self.down.engine(), self.up.engine());
+        let mut ends = Ends { now, down, up_now: now, up };
         act(&mut self.relay, &mut ends);
     }
 

@@ -309,6 +309,32 @@ fn a_legacy_question_goes_to_who_can_only_be_meant() {
 }
 
 #[test]
+fn a_legacy_question_beside_all_calls_goes_along_with_the_next_one() {
+    let mut chain = Chain::new(Version::V2026_07_28, Version::V2025_11_25);
+    chain.bridge(|relay, ends| {
+        let message = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
+        let channel = ends.up.open_channel(ends.up_now);
+        ends.up.handle_message(ends.up_now, channel, message.into());
+        let event = ends.up.poll_event(ends.up_now).expect("a question");
+        relay.client_event(ends, event);
+    });
+    chain.settle();
+    assert!(chain.asked().is_empty());
+    // Completion cannot ask, and is not held up.
+    let key = chain.call("tools/list", &json!({}));
+    let call = chain.taken();
+    chain.complete(&call, &json!({"tools": []}));
+    assert_eq!(chain.result(key), json!({"tools": []}));
+    let key = chain.book();
+    let inputs = chain.asked();
+    assert_eq!(kind(&inputs[0].request), "roots");
+    chain.answer(&inputs[0], &fitting(&inputs[0].request));
+    let call = chain.taken();
+    chain.complete(&call, &done());
+    assert_eq!(chain.result(key), done());
+}
+
+#[test]
 fn context_that_a_client_does_not_give_is_left_out() {
     let mut able = ABLE.to_vec();
     able.push(Capability::SamplingContext);
