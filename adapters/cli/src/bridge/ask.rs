@@ -44,19 +44,24 @@ impl Relay {
     /// The call that something is for which does not say so: legacy servers do not
     ///
     /// A client that is alone may be asked along with any of its calls. Of several clients only who is the only one with
-    /// a call is known to be meant.
+    /// a call is known to be meant; calls whose clients are being asked do not count, as their servers wait for that.
     pub(super) fn owner(&self) -> Option<u64> {
-        let all = || self.passages.iter().filter(|(_, passage)| passage.up.is_some());
-        let may_ask = |(_, passage): &(u64, &Passage)| match passage.here() {
+        let may_ask = |passage: &Passage| match passage.here() {
             Some(call) => matches!(call.method(), "tools/call" | "prompts/get" | "resources/read"),
             None => true,
         };
-        if !self.is_alone() && all().count() > 1 {
-            return None;
+        let all = || self.passages.iter().filter(|(_, passage)| passage.up.is_some() && may_ask(passage));
+        let mut here = all().filter(|(_, passage)| passage.here().is_some());
+        if self.is_alone() {
+            let free = here.find(|(_, passage)| passage.asked.is_empty());
+            return free.or_else(|| all().next()).map(|(number, _)| number);
         }
-        let free =
-            all().filter(may_ask).find(|(_, passage)| passage.here().is_some() && passage.asked.is_empty());
-        free.or_else(|| all().find(may_ask)).map(|(number, _)| number)
+        let mut meant = here.next();
+        if meant.is_none() {
+            let mut away = all();
+            meant = away.next().filter(|_| away.next().is_none());
+        }
+        meant.filter(|_| here.next().is_none()).map(|(number, _)| number)
     }
 
     /// Asks the clients all that is known by now
@@ -83,7 +88,7 @@ impl Relay {
         let declared = Capabilities::declared(&ends.down.peer(call).capabilities);
         let (mut requests, mut refused) = (InputRequests::new(), Vec::new());
         for asked in &mut passage.asked {
-            let fits = if room { fit(asked, &declared, call.version()) } else { Err(crowded()) };
+            let fits = if room { fit(asked, &declared, call.version(), number) } else { Err(crowded()) };
             match fits {
                 Ok(()) => _ = requests.insert(asked.name.clone(), asked.request.clone()),
                 Err(why) => refused.push((asked.input, why)),
@@ -165,11 +170,11 @@ impl Relay {
 }
 
 /// Makes a question one that the client can be asked, or says why there is none
-fn fit(asked: &mut Asked, declared: &Capabilities, version: Version) -> Result<(), RpcError> {
+fn fit(asked: &mut Asked, declared: &Capabilities, version: Version, number: u64) -> Result<(), RpcError> {
     match &mut asked.request {
         // That revision alone needs a name for the matter; it is told of no end then.
         InputRequest::Elicit(ElicitParams::Url(page)) if version == Version::V2025_11_25 => {
-            page.elicitation_id.get_or_insert_with(|| asked.name.clone());
+            page.elicitation_id.get_or_insert_with(|| format!("bridge-{number}-{}", asked.name));
         }
         // A client may give less context than it is asked for.
         InputRequest::CreateMessage(params) if !declared.has(Capability::SamplingContext) => {

@@ -28,7 +28,7 @@ impl Logs {
     }
 
     /// Takes care that a call that is about to be made is logged about as its client wants
-    pub(super) fn before(&mut self, ends: &mut Ends<'_>, call: &Call) {
+    pub(super) fn before(&mut self, ends: &mut Ends<'_>, call: &Call, sessions: &[ChannelId]) {
         if !self.any {
             return;
         }
@@ -44,6 +44,7 @@ impl Logs {
             self.tell(ends, wanted);
         } else if call.version().era() == Era::Modern {
             self.least = least(self.least.take(), wanted);
+            self.settle(ends, sessions);
         }
     }
 

@@ -155,7 +155,7 @@ impl Relay {
             return fail(ends, call.id(), &gone(fault));
         }
         let asked = shape::params(&call, self.version).and_then(|params| {
-            self.logs.before(ends, &call);
+            self.logs.before(ends, &call, &self.sessions);
             let mut options = mcp_proto::CallOptions::new();
             options.progress = call.wants_progress();
             options.meta = call.meta().and_then(|meta| shape::free(&meta));
