@@ -28,9 +28,17 @@ impl<'a> Outlook<'a> {
     #[cfg(unix)]
     #[must_use]
     pub fn new(descriptors: Descriptors<'a>, interest: Interest, timeout: Option<Duration>) -> Self {
-        let blind = (interest.read && descriptors.read.is_none())
-            || (interest.write && descriptors.write.is_none());
+        let blind =
+            (interest.read && descriptors.read.is_none()) || (interest.write && descriptors.write.is_none());
         Self { descriptors, interest, timeout, blind, life: PhantomData }
+    }
+
+    /// Something that waits for many things by a selector, whose descriptor this is
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn of(selector: std::os::fd::BorrowedFd<'a>, timeout: Option<Duration>) -> Self {
+        let descriptors = Descriptors { read: Some(selector), ..Descriptors::default() };
+        Self::new(descriptors, Interest::READ, timeout)
     }
 
     /// Something that cannot be watched: it is looked at every few milliseconds, and after `timeout` at the latest

@@ -151,7 +151,7 @@ pub(super) struct OnHttp {
 impl OnHttp {
     pub(super) fn new(config: Config, http: http::Config, listener: Listener) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::failed(format!("HTTP cannot be served: {error}"));
-        let peers = Peers::new(listener);
+        let peers = Peers::new(listener).map_err(failed)?;
         let anchor = peers.anchor();
         let keys = Keys::new(entropy::seed().map_err(failed)?);
         let config = config.seal_by_default(|| Some((keys, anchor)));
@@ -203,8 +203,12 @@ impl Front for OnHttp {
         }
     }
 
-    fn outlook(&mut self, _: bool) -> Outlook<'_> {
-        Outlook::blind(None)
+    fn outlook(&mut self, reads: bool) -> Outlook<'_> {
+        let Self { peers, server, error, .. } = self;
+        peers.outlook(server, reads).unwrap_or_else(|why| {
+            error.get_or_insert(why);
+            Outlook::blind(Some(Duration::ZERO))
+        })
     }
 
     fn is_congested(&mut self) -> bool {

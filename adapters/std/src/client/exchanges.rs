@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::child::{Ended, Patience};
-use crate::{Clock, Duplex, Interest, Ready, Selector, Socket};
+use crate::{Clock, Duplex, Interest, Outlook, Ready, Selector, Socket};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
@@ -198,6 +198,12 @@ impl Exchanges {
         Ok(())
     }
 
+    /// When something is due
+    fn due(&mut self) -> Option<Instant> {
+        let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
+        [next, self.client.poll_timeout(), self.connections.poll_timeout()].into_iter().flatten().min()
+    }
+
     /// Takes a socket out of the list and the selector
     fn unwire(&mut self, at: usize) -> Wired {
         let wired = self.sockets.swap_remove(at);
@@ -323,9 +329,7 @@ impl Wire for Exchanges {
             self.tick();
             return;
         }
-        let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
-        let deadlines = [until, next, self.client.poll_timeout(), self.connections.poll_timeout()];
-        let timeout = deadlines.into_iter().flatten().min().map(|at| self.clock.until(at));
+        let timeout = until.into_iter().chain(self.due()).min().map(|at| self.clock.until(at));
         let mut found = core::mem::take(&mut self.found);
         let waited = self.select().and_then(|()| self.selector.wait(timeout, &mut found));
         if let Err(error) = waited {
@@ -357,6 +361,18 @@ impl Wire for Exchanges {
         if self.connections.poll_timeout().is_some_and(|at| at <= self.now) {
             self.connections.handle_timeout(self.now);
         }
+    }
+
+    fn outlook(&mut self) -> Outlook<'_> {
+        if self.event.is_some() || self.select().is_err() {
+            // What is wrong is found by a wait.
+            return Outlook::blind(Some(Duration::ZERO));
+        }
+        let timeout = self.due().map(|at| self.clock.until(at));
+        #[cfg(target_os = "linux")]
+        return Outlook::of(std::os::fd::AsFd::as_fd(&self.selector), timeout);
+        #[cfg(not(target_os = "linux"))]
+        Outlook::blind(timeout)
     }
 
     fn poll_head(&mut self) -> Option<HeadRecord> {

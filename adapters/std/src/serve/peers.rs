@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 
 use super::peer::{Found, Peer};
 use super::places::Places;
-use crate::{Clock, Interest, Listener, Ready, Selector, is_exhausted};
+use crate::{Clock, Interest, Listener, Outlook, Ready, Selector, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
@@ -257,6 +257,19 @@ impl Peers {
             self.accept();
         }
         Ok(())
+    }
+
+    /// What [`wait`](Self::wait) would wait for, for a loop that has other things to wait for besides
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    pub fn outlook(&mut self, server: &mut Server, reads: bool) -> io::Result<Outlook<'_>> {
+        let timeout = self.arm(server, reads)?.map(|at| self.clock.until(at));
+        #[cfg(target_os = "linux")]
+        return Ok(Outlook::of(std::os::fd::AsFd::as_fd(self), timeout));
+        #[cfg(not(target_os = "linux"))]
+        Ok(Outlook::blind(timeout))
     }
 
     /// Brings up to date what is waited for; when to call [`wait`](Self::wait) at the latest
