@@ -13,7 +13,7 @@ use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
 use mcp_std::child::{Ended, How, Patience, Program, Stderr};
-use mcp_std::client::{Opened, Options};
+use mcp_std::client::{Opens, Options};
 
 use crate::answer::{Answers, Unanswered};
 use crate::args::{self, Answering, NO_BEARER, StderrChoice, Target};
@@ -122,10 +122,10 @@ pub(crate) struct Way<'a> {
 
 impl Way<'_> {
     /// Starts the server or connects to it; what is wrong with the command line is said first
-    pub(crate) fn connect<C: From<Opened>>(
-        &self,
-        mut options: Options<C>,
-    ) -> Result<Result<C, Error>, Failure> {
+    pub(crate) fn connect<C>(&self, mut options: Options<C>) -> Result<Result<C, Error>, Failure>
+    where
+        C: for<'a> Opens<Opening<'a> = Result<C, Error>>,
+    {
         let Some(url) = args::url(self.server) else {
             if self.bearer.is_some() {
                 return Err(Failure::usage(NO_BEARER));
