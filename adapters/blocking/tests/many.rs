@@ -14,13 +14,18 @@ use std::process::{Child, Command, Stdio};
 
 use mcp_blocking::HttpServer;
 use mcp_proto::http::server::Config as Http;
+use mcp_proto::{Capabilities, Capability};
 use support::{DEADLINE, Tools, in_time, server};
 
 /// The server: this test alone, in a process of its own
 #[test]
 fn helper() {
     if std::env::var_os("MCP_MANY").is_some() {
-        let server = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Tools::new().0).unwrap();
+        // As many streams as connections.
+        let http = Http::new().max_exchanges(20_000).max_sessions(20_000, 20_000);
+        let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
+        let config = server().capabilities(capabilities);
+        let server = HttpServer::bind("127.0.0.1:0", config, http, Tools::new().0).unwrap();
         let mut server = server.max_connections(20_000);
         println!("at {}", server.address().unwrap());
         // As long as who started it.
@@ -120,6 +125,58 @@ fn idle_connections_cost_little_and_all_are_answered() {
             ask(&streams[at * 7919 % streams.len()]);
         }
         assert!(streams.iter().all(is_answered));
+    });
+}
+
+/// The head of what is answered
+fn head(mut stream: &TcpStream) -> String {
+    let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut buffer).unwrap() {
+            0 => break,
+            n => head.extend_from_slice(&buffer[..n]),
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+#[test]
+fn open_streams_cost_little_and_hold_up_nobody() {
+    in_time(|| {
+        let helper = Helper::start("all");
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{initialize}",
+            initialize.len()
+        );
+        let open = || {
+            let mut stream = helper.connect();
+            stream.write_all(request.as_bytes()).unwrap();
+            let answer = head(&stream);
+            let named = |line: &&str| line.to_lowercase().starts_with("mcp-session-id: ");
+            let session = &answer.lines().find(named).unwrap()["mcp-session-id: ".len()..];
+            // A connection of its own: what follows the head of the answer is not looked at.
+            stream = helper.connect();
+            let get = format!(
+                "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\
+                 MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {session}\r\n\r\n"
+            );
+            stream.write_all(get.as_bytes()).unwrap();
+            let answer = head(&stream);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            stream
+        };
+        let mut streams: Vec<TcpStream> = (0..200).map(|_| open()).collect();
+        let (before, more) = (helper.resident(), many() - 200);
+        streams.extend((0..more).map(|_| open()));
+        let each = helper.resident().saturating_sub(before) / more;
+        println!("{each} bytes for each of {more} streams");
+        // With the session and the exchange, which are the engine's.
+        assert!(each <= 4096, "{each} bytes for each of {more} streams");
+        let plain = helper.connect();
+        ask(&plain);
+        assert!(is_answered(&plain));
     });
 }
 

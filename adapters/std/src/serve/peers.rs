@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 
 use super::peer::{Found, Peer};
 use super::places::Places;
-use crate::{Clock, Interest, Listener, Outlook, Ready, Selector, is_exhausted};
+use crate::{Clock, Interest, Listener, Outlook, Ready, Selector, Socket, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
@@ -417,38 +417,43 @@ impl Peers {
                 return;
             }
             let Some(listener) = &self.listener else { return };
-            let accepted = listener.accept().and_then(|socket| {
-                let Some(socket) = socket else { return Ok(None) };
-                let token = self.peers.next_key();
-                self.selector.add(&socket, token, Interest::READ)?;
-                Ok(Some((socket, token)))
-            });
-            match accepted {
-                Ok(Some((socket, token))) => {
+            let entered = match listener.accept() {
+                Ok(Some(socket)) => {
                     if let Some((_, idle)) = gives_way {
                         self.forget(idle);
                     }
-                    let mut connection = Connection::new(self.now, self.limits.clone());
-                    if self.heads {
-                        connection.tap_heads();
-                    }
-                    let mut peer = Box::new(Peer::new(socket, connection, self.now));
-                    // Most clients have sent their request by now.
-                    peer.found.ready.readable = true;
-                    peer.found.asked = true;
-                    self.known.note(token, &mut peer);
-                    self.turns.push_back(token);
-                    self.peers.insert(peer);
+                    self.enter(socket)
                 }
                 Ok(None) => return,
-                Err(error) => {
-                    // It would go on failing, or be told of at once again: others may end in the meantime.
-                    let wait = if is_exhausted(&error) { PAUSE } else { PAUSE / 10 };
-                    self.accepts_at = Some(self.now + wait);
-                    return;
-                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = entered {
+                // It would go on failing, or be told of at once again: others may end in the meantime.
+                let wait = if is_exhausted(&error) { PAUSE } else { PAUSE / 10 };
+                self.accepts_at = Some(self.now + wait);
+                return;
             }
         }
+    }
+
+    fn enter(&mut self, socket: Socket) -> io::Result<()> {
+        let mut connection = Connection::new(self.now, self.limits.clone());
+        if self.heads {
+            connection.tap_heads();
+        }
+        let mut peer = Box::new(Peer::new(socket, connection, self.now));
+        // Most clients have sent their request by now.
+        peer.found.ready.readable = true;
+        peer.found.asked = true;
+        let token = self.peers.insert(peer);
+        let Some(peer) = self.peers.get_mut(token) else { return Ok(()) };
+        if let Err(error) = self.selector.add(&peer.socket, token, Interest::READ) {
+            self.peers.remove(token);
+            return Err(error);
+        }
+        self.known.note(token, peer);
+        self.turns.push_back(token);
+        Ok(())
     }
 }
 

@@ -18,20 +18,16 @@ impl<T> Places<T> {
         self.places.len() - self.free.len()
     }
 
-    /// The key that the next value gets
-    pub(super) fn next_key(&self) -> u64 {
-        let end = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
-        let place = self.free.last().copied().unwrap_or(end);
-        key(place, self.places.get(place as usize).map_or(1, |(turn, _)| *turn))
-    }
-
     pub(super) fn insert(&mut self, value: T) -> u64 {
-        let key = self.next_key();
-        match self.free.pop().and_then(|place| self.places.get_mut(place as usize)) {
-            Some((_, free)) => *free = Some(value),
-            None => self.places.push((1, Some(value))),
+        if let Some(place) = self.free.pop() {
+            if let Some((turn, free)) = self.places.get_mut(place as usize) {
+                *free = Some(value);
+                return key(place, *turn);
+            }
         }
-        key
+        let place = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        self.places.push((1, Some(value)));
+        key(place, 1)
     }
 
     pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut T> {
@@ -70,18 +66,11 @@ mod tests {
     #[test]
     fn keys_go_stale() {
         let mut places = Places::new();
-        let keys: Vec<u64> = (0..3)
-            .map(|n| (places.next_key(), places.insert(n)))
-            .map(|(next, key)| {
-                assert_eq!(next, key);
-                key
-            })
-            .collect();
+        let keys: Vec<u64> = (0..3).map(|n| places.insert(n)).collect();
         assert_eq!(places.remove(keys[1]), Some(1));
         assert!(places.remove(keys[1]).is_none() && places.get_mut(keys[1]).is_none());
         assert_eq!(places.len(), 2);
-        let next = places.next_key();
-        assert_eq!(places.insert(4), next);
+        let next = places.insert(4);
         assert!(next != keys[1] && next as u32 == keys[1] as u32, "the same place");
         assert_eq!(places.get_mut(keys[1]), None);
         assert_eq!(places.get_mut(next), Some(&mut 4));
