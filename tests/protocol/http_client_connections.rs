@@ -572,6 +572,27 @@ fn a_call_of_which_nothing_was_written_goes_out_on_another_connection() {
 }
 
 #[test]
+fn an_answer_that_ends_with_its_connection_is_none_when_that_breaks() {
+    for breaks in [false, true] {
+        let mut rig = Rig::modern(Chunker::Whole);
+        let key = rig.waves();
+        let call = rig.one();
+        rig.servers.remove(&call.on);
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+        let whole = format!("{head}{}", result(&call.body, answer()));
+        rig.pool.handle_input(rig.now, call.on, whole.as_bytes());
+        if breaks {
+            rig.pool.handle_broken(rig.now, call.on, "somebody cut the line");
+            let error = http(rig.done(key));
+            assert!(matches!(&error, HttpError::Lost { why } if why.contains("cut the line")), "{error:?}");
+        } else {
+            rig.pool.handle_eof(rig.now, call.on);
+            assert_eq!(rig.done(key), Ok(answer()));
+        }
+    }
+}
+
+#[test]
 fn what_may_be_said_twice_survives_a_kept_connection_that_is_closed() {
     let mut rig = Rig::new(VersionSet::ALL, ConnectionLimits::default(), Chunker::Whole);
     let probe = rig.one();

@@ -112,7 +112,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Url`] when it is none that can be connected to: `https` is refused without the feature `tls`;
     /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_url(url: &str) -> Result<Self, Error> {

@@ -56,8 +56,8 @@ pub fn serve_http(
 /// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits.
 ///
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
-/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). There is no TLS here: for the open
-/// network put a proxy in front.
+/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the
+/// feature of that name (`HttpServer::tls`), or put a proxy in front.
 #[derive(Debug)]
 pub struct HttpServer<H> {
     handler: H,
@@ -115,6 +115,28 @@ impl<H: Handler> HttpServer<H> {
     pub fn connection_limits(mut self, limits: Limits) -> Self {
         self.state.peers.limits = limits;
         self.state.peers.limits.max_body = u64::MAX;
+        self
+    }
+
+    /// Speaks TLS to all clients; one that does not is let go
+    ///
+    /// The handshake may take as long as the head of a request ([`connection_limits`](Self::connection_limits)). A
+    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB when it is idle.
+    ///
+    /// ```no_run
+    /// use mcp_blocking::{Call, Cx, HttpServer, tls::ServerTls};
+    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    ///
+    /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
+    /// let http = http::server::Config::new().allow_host("tools.example.com");
+    /// let handler = |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+    /// HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls).run()?;
+    /// # Ok::<(), mcp_blocking::Error>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {
+        self.state.peers.tls = Some(tls.into());
         self
     }
 

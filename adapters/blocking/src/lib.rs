@@ -94,6 +94,7 @@
 //! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
 //! | `http` | yes | servers and clients over HTTP; turns on `crypto` |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `tls` | no | HTTP over TLS, by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
 //! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
 
 #![forbid(unsafe_code)]
@@ -113,6 +114,8 @@ pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;
 pub use mcp_std::serve::{Answered, Cx, Failure, Handle, Handler, Server};
+#[cfg(feature = "tls")]
+pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
 pub use mcp_std::{BadResult, Closed, Error, SharedCache};

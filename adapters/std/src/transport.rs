@@ -115,6 +115,14 @@ impl Transport {
     }
 }
 
+impl Transport {
+    /// Lets go of the socket, and has TLS end before; what was written and has not left is lost
+    pub fn close(mut self) {
+        // A plain socket needs no words, and a peer that is gone hears none.
+        let _: io::Result<()> = ask!(&mut self.0, Ok(()), tls => tls.shutdown_write());
+    }
+}
+
 impl From<Socket> for Transport {
     fn from(socket: Socket) -> Self {
         Self(Kind::Plain(socket))

@@ -53,6 +53,8 @@ pub struct Connection {
     /// No request after this one
     last: bool,
     eof: bool,
+    /// It broke: what would end with the connection has not ended
+    broken: bool,
     keep: Keep,
     /// When input came last
     input_at: Instant,
@@ -91,6 +93,7 @@ impl Connection {
             received: false,
             last: false,
             eof: false,
+            broken: false,
             keep: Keep::Nothing,
             input_at: now,
             since: now,
@@ -126,6 +129,12 @@ impl Connection {
     pub fn handle_eof(&mut self, now: Instant) {
         self.pass(now);
         self.eof = true;
+    }
+
+    /// The connection broke: nothing more will come, and a body that its end would end is not whole
+    pub fn handle_broken(&mut self, now: Instant) {
+        self.handle_eof(now);
+        self.broken = true;
     }
 
     /// Time has passed; what comes of it comes with the next poll
@@ -398,7 +407,7 @@ impl Connection {
         self.reading = Reading::Body(reader);
         match progress {
             Ok(Progress::Data(data)) => Some(Event::Body(data)),
-            Ok(Progress::More) if self.eof && reader.is_until_close() => self.ended(),
+            Ok(Progress::More) if self.eof && !self.broken && reader.is_until_close() => self.ended(),
             Ok(Progress::More) if self.eof => self.fail(self.inbox.fault_at_end(Reason::Truncated)),
             Ok(Progress::More) if self.deadline().is_some_and(|d| d <= self.now) => {
                 self.fail(self.inbox.fault_at_end(Reason::BodyTimeout))

@@ -15,7 +15,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::child::{Ended, Patience};
-use crate::{Clock, Duplex, Interest, Outlook, Ready, Selector, Socket};
+#[cfg(feature = "tls")]
+use crate::tls::ClientTls;
+use crate::{Clock, Duplex, Interest, Outlook, Ready, Selector, Socket, Transport};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::http::HeadRecord;
@@ -47,6 +49,9 @@ pub struct Exchanges {
     scratch: Box<[u8]>,
     /// How long a connection may take to be made
     connect_timeout: Duration,
+    /// Whom TLS trusts
+    #[cfg(feature = "tls")]
+    tls: ClientTls,
     /// Why nothing can be waited for
     error: Option<io::Error>,
 }
@@ -55,17 +60,18 @@ pub struct Exchanges {
 #[derive(Debug)]
 struct Wired {
     id: ConnectionId,
-    socket: Socket,
+    transport: Transport,
     /// By which the selector knows the socket; none is given twice
     token: u64,
     /// What the selector waits for
     interest: Interest,
-    /// Where to connect if this address does not answer; none once it has
+    /// Where to connect if this address does not answer; none once the connection is there, TLS included
     connecting: Option<Connecting>,
 }
 
 #[derive(Debug)]
 struct Connecting {
+    origin: Origin,
     /// Other addresses of the same name
     rest: VecDeque<SocketAddr>,
     /// How long each but the last may take
@@ -74,6 +80,8 @@ struct Connecting {
     gives_up: Option<Instant>,
     /// Which one it is, and what came of it
     why: String,
+    /// The address has answered: TLS is being agreed on
+    reached: bool,
 }
 
 impl Wired {
@@ -114,8 +122,18 @@ impl Exchanges {
             now,
             scratch: vec![0; SCRATCH].into(),
             connect_timeout,
+            #[cfg(feature = "tls")]
+            tls: ClientTls::new(),
             error: None,
         })
+    }
+
+    /// Says whom TLS trusts: the system's roots, otherwise
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: ClientTls) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// What ends a [`wait`](Wire::wait) early, from any thread
@@ -132,7 +150,7 @@ impl Exchanges {
         let mut failed = false;
         while let Some(id) = self.connections.poll_close() {
             if let Some(at) = self.sockets.iter().position(|wired| wired.id == id) {
-                self.unwire(at);
+                self.unwire(at).transport.close();
             }
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
@@ -144,8 +162,9 @@ impl Exchanges {
                     let tries = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
                     let patience = PER_ADDRESS.min(self.connect_timeout / tries);
                     let none = format!("{} has no address", origin.host);
-                    failed |= !self
-                        .connect(id, Connecting { rest: addresses, patience, gives_up: None, why: none });
+                    let (rest, gives_up, reached) = (addresses, None, false);
+                    let connecting = Connecting { origin, rest, patience, gives_up, why: none, reached };
+                    failed |= !self.connect(id, connecting);
                 }
                 Err(why) => {
                     self.refused(id, &why);
@@ -160,17 +179,18 @@ impl Exchanges {
     fn connect(&mut self, id: ConnectionId, mut connecting: Connecting) -> bool {
         while let Some(address) = connecting.rest.pop_front() {
             match Socket::connect(address).and_then(|socket| {
-                self.selector.add(&socket, self.last_token + 1, Interest::WRITE)?;
-                Ok(socket)
+                let transport = self.wrap(socket, &connecting.origin)?;
+                self.selector.add(transport.socket(), self.last_token + 1, Interest::WRITE)?;
+                Ok(transport)
             }) {
-                Ok(socket) => {
+                Ok(transport) => {
                     self.last_token += 1;
                     let more = !connecting.rest.is_empty();
                     connecting.gives_up = more.then(|| self.now + connecting.patience);
                     // For when it does not work out.
                     connecting.why = format!("{address}");
                     let (token, interest) = (self.last_token, Interest::WRITE);
-                    self.sockets.push(Wired { id, socket, token, interest, connecting: Some(connecting) });
+                    self.sockets.push(Wired { id, transport, token, interest, connecting: Some(connecting) });
                     return true;
                 }
                 Err(error) => connecting.why = format!("{address}: {error}"),
@@ -180,18 +200,29 @@ impl Exchanges {
         false
     }
 
+    /// A socket, under TLS where that is to be
+    fn wrap(&self, socket: Socket, origin: &Origin) -> io::Result<Transport> {
+        #[cfg(feature = "tls")]
+        if origin.secure {
+            return self.tls.connect(socket, &origin.host);
+        }
+        let _ = origin;
+        Ok(socket.into())
+    }
+
     /// Tells the selector what to wait for
     fn select(&mut self) -> io::Result<()> {
         for wired in &mut self.sockets {
-            let interest = match wired.connecting {
-                Some(_) => Interest::WRITE,
-                None => Interest {
+            let interest = match &wired.connecting {
+                Some(connecting) if !connecting.reached => Interest::WRITE,
+                Some(_) => wired.transport.interest(Interest::WRITE),
+                None => wired.transport.interest(Interest {
                     read: self.connections.wants_input(wired.id),
                     write: !self.connections.transmit(wired.id).is_empty(),
-                },
+                }),
             };
             if interest != wired.interest {
-                self.selector.modify(&wired.socket, wired.token, interest)?;
+                self.selector.modify(wired.transport.socket(), wired.token, interest)?;
                 wired.interest = interest;
             }
         }
@@ -201,15 +232,23 @@ impl Exchanges {
     /// When something is due
     fn due(&mut self) -> Option<Instant> {
         let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
-        [next, self.client.poll_timeout(), self.connections.poll_timeout()].into_iter().flatten().min()
+        let at_once = (0..self.sockets.len()).any(|at| self.is_pending(at)).then_some(self.now);
+        let all = [next, at_once, self.client.poll_timeout(), self.connections.poll_timeout()];
+        all.into_iter().flatten().min()
     }
 
     /// Takes a socket out of the list and the selector
     fn unwire(&mut self, at: usize) -> Wired {
         let wired = self.sockets.swap_remove(at);
         // Closing it would do, unless a child of ours holds it between its fork and its exec.
-        let _ = self.selector.remove(&wired.socket, wired.token);
+        let _ = self.selector.remove(wired.transport.socket(), wired.token);
         wired
+    }
+
+    /// Whether reading need not be waited for
+    fn is_pending(&self, at: usize) -> bool {
+        let pending = |wired: &Wired| wired.connecting.is_none() && wired.transport.is_pending();
+        self.sockets.get(at).is_some_and(|wired| pending(wired) && self.connections.wants_input(wired.id))
     }
 
     fn refused(&mut self, id: ConnectionId, why: &str) {
@@ -219,21 +258,33 @@ impl Exchanges {
     /// Finds out what came of connecting
     fn connected(&mut self, at: usize, writable: bool) {
         let Some(wired) = self.sockets.get_mut(at) else { return };
-        let outcome = match writable {
-            true => wired.socket.connected(),
-            false if wired.is_late(self.now) => Err(ErrorKind::TimedOut.into()),
-            false => return,
-        };
-        match outcome {
-            Ok(()) => {
-                wired.connecting = None;
-                self.connections.handle_connected(self.now, wired.id);
-            }
-            Err(error) => {
+        let late = wired.is_late(self.now);
+        let Some(connecting) = &mut wired.connecting else { return };
+        if !connecting.reached {
+            let outcome = match writable {
+                true => wired.transport.socket().connected(),
+                false if late => Err(ErrorKind::TimedOut.into()),
+                false => return,
+            };
+            if let Err(error) = outcome {
                 let Wired { id, connecting, .. } = self.unwire(at);
                 let Some(mut connecting) = connecting else { return };
                 connecting.why = format!("{}: {error}", connecting.why);
                 let _ = self.connect(id, connecting);
+                return;
+            }
+            (connecting.reached, connecting.gives_up) = (true, None);
+        }
+        match wired.transport.handshake() {
+            Ok(true) => {
+                wired.connecting = None;
+                self.connections.handle_connected(self.now, wired.id);
+            }
+            Ok(false) => {}
+            // Other addresses of the same name would show no better certificate.
+            Err(error) => {
+                let wired = self.unwire(at);
+                self.refused(wired.id, &error.to_string());
             }
         }
     }
@@ -246,14 +297,14 @@ impl Exchanges {
     /// Reads once; whether anything came of it, be it the end
     fn read(&mut self, at: usize) -> bool {
         let Some(wired) = self.sockets.get_mut(at) else { return false };
-        match wired.socket.read(&mut self.scratch) {
-            Ok(n) if n > 0 => {
+        match wired.transport.read(&mut self.scratch) {
+            Ok(0) => self.connections.handle_eof(self.now, wired.id),
+            Ok(n) => {
                 let bytes = self.scratch.get(..n).unwrap_or_default();
                 self.connections.handle_input(self.now, wired.id, bytes);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-            // A broken connection and one that ends are told apart by what is missing.
-            _ => self.connections.handle_eof(self.now, wired.id),
+            Err(error) => self.connections.handle_broken(self.now, wired.id, &error.to_string()),
         }
         true
     }
@@ -268,8 +319,10 @@ impl Exchanges {
                 continue;
             }
             let Some(wired) = self.sockets.get_mut(at) else { break };
+            // Where that fails, reading says why.
+            let _ = wired.transport.flush_some();
             while wired.connecting.is_none() && !self.connections.transmit(wired.id).is_empty() {
-                match wired.socket.write(self.connections.transmit(wired.id)) {
+                match wired.transport.write(self.connections.transmit(wired.id)) {
                     Ok(0) => break,
                     Ok(n) => {
                         self.connections.consume(wired.id, n);
@@ -347,11 +400,16 @@ impl Wire for Exchanges {
             } else if ready.readable && self.connections.wants_input(wired.id) {
                 let _ = self.read(at);
             } else if ready.readable {
-                // Nobody asked: both directions are over.
-                self.connections.handle_eof(self.now, wired.id);
+                // Nobody asked: both directions are over, and what came before is not read any more.
+                self.connections.handle_broken(self.now, wired.id, "the connection broke");
             }
         }
         self.found = found;
+        for at in 0..self.sockets.len() {
+            if self.is_pending(at) {
+                let _ = self.read(at);
+            }
+        }
         while let Some(at) = self.sockets.iter().position(|wired| wired.is_late(self.now)) {
             self.connected(at, false);
         }
@@ -414,7 +472,7 @@ impl Wire for Exchanges {
 
     fn end(&mut self, _: Patience) -> Result<Option<Ended>, Error> {
         while !self.sockets.is_empty() {
-            self.unwire(0);
+            self.unwire(0).transport.close();
         }
         Ok(None)
     }
@@ -422,7 +480,7 @@ impl Wire for Exchanges {
 
 /// The addresses of an origin; the system may take a while to find them, and no longer than `patience`
 fn resolve(origin: &Origin, patience: Duration) -> Result<VecDeque<SocketAddr>, String> {
-    if origin.secure {
+    if origin.secure && cfg!(not(feature = "tls")) {
         return Err("there is no TLS here".into());
     }
     let (host, port) = (origin.host.clone(), origin.port);

@@ -1,7 +1,7 @@
 //! How a client comes to its server
 
 use alloc::boxed::Box;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", not(feature = "tls")))]
 use alloc::format;
 use alloc::string::String;
 use core::borrow::Borrow;
@@ -23,6 +23,8 @@ use super::link::Link;
 use super::memory::Caching;
 use super::wire::{Stream, Wire};
 use crate::error::Error;
+#[cfg(feature = "tls")]
+use crate::tls::ClientTls;
 
 /// A client that is about to connect: its configuration, and what is to be there from the first message on
 ///
@@ -62,6 +64,8 @@ pub struct Setup {
     /// Whether heads of requests and responses are shown
     #[cfg(feature = "http")]
     pub heads: bool,
+    #[cfg(feature = "tls")]
+    tls: ClientTls,
 }
 
 /// The way to a server that is no stream
@@ -118,6 +122,8 @@ impl<C: Opens> Options<C> {
             schemas: None,
             #[cfg(feature = "http")]
             heads: false,
+            #[cfg(feature = "tls")]
+            tls: ClientTls::new(),
         };
         Self { setup, client: PhantomData }
     }
@@ -127,6 +133,24 @@ impl<C: Opens> Options<C> {
     #[must_use]
     pub const fn tap_heads(mut self) -> Self {
         self.setup.heads = true;
+        self
+    }
+
+    /// Says which servers are trusted over `https`, instead of those that the system trusts
+    ///
+    /// ```no_run
+    /// use mcp_std::client::{Opened, Options};
+    /// use mcp_std::tls::ClientTls;
+    ///
+    /// let tls = ClientTls::new().root_file("/etc/company/ca.pem").unwrap();
+    /// let options = Options::<Opened>::new(mcp_proto::client::Config::new("my-app", "1.0")).tls(tls);
+    /// let client = options.connect_url("https://tools.company.example/mcp")?;
+    /// # Ok::<(), mcp_std::Error>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<ClientTls>) -> Self {
+        self.setup.tls = tls.into();
         self
     }
 
@@ -226,7 +250,7 @@ impl<C: Opens> Options<C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Url`] when it is none that can be connected to: `https` is refused without the feature `tls`;
     /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_url(self, url: &str) -> C::Opening<'static> {
@@ -251,10 +275,11 @@ impl<C: Opens> Options<C> {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] when it is none that can be connected to: there is no TLS here, so `https` is refused;
+    /// [`Error::Url`] when it is none that can be connected to: `https` is refused without the feature `tls`;
     /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_http(self, http: mcp_proto::http::client::Config) -> C::Opening<'static> {
+        #[cfg(not(feature = "tls"))]
         if http.endpoint().origin().secure {
             return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
         }
@@ -269,10 +294,23 @@ impl Setup {
             Way::Program(program) => self.spawn((*program).borrow()),
             #[cfg(feature = "http")]
             Way::Http(http) => {
-                let wire = Exchanges::new(self.config.clone(), http, self.heads)?;
+                let wire = self.exchanges(http)?;
                 self.open_wire(Box::new(wire))
             }
         }
+    }
+
+    /// The way to a server over HTTP
+    ///
+    /// # Errors
+    ///
+    /// As [`Exchanges::new`].
+    #[cfg(feature = "http")]
+    pub fn exchanges(&self, http: mcp_proto::http::client::Config) -> Result<Exchanges, Error> {
+        let exchanges = Exchanges::new(self.config.clone(), http, self.heads)?;
+        #[cfg(feature = "tls")]
+        let exchanges = exchanges.tls(self.tls.clone());
+        Ok(exchanges)
     }
 
     /// Speaks over a stream, and waits until the server is ready
@@ -347,9 +385,9 @@ impl<D: Duplex + Send + 'static> OpensStream<D> for Opened {
 }
 
 /// Why there is no `https`
-#[cfg(feature = "http")]
-const NO_TLS: &str = "TLS is not spoken here: have a program on this machine that does speak it (stunnel, for instance) \
-                      forward a local port, and connect to that with http";
+#[cfg(all(feature = "http", not(feature = "tls")))]
+const NO_TLS: &str = "TLS is spoken with the feature `tls` alone, which is not turned on here; or have a program on this \
+                      machine that speaks it (stunnel, for instance) forward a local port, and connect to that with http";
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,11 +1,12 @@
 //! One connection of a server
 
+use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{Connection, ExchangeId, Server};
 
-use crate::{Duplex, Interest, Ready, Selector, Socket};
+use crate::{Duplex, Interest, Ready, Selector, Transport};
 
 /// What a wait found for a connection
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,12 +21,14 @@ pub(super) struct Found {
 /// One connection
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) socket: Socket,
+    pub(super) transport: Transport,
     pub(super) connection: Connection,
     /// What the last wait found and was not acted on yet
     pub(super) found: Found,
     /// When something was read or written last
     pub(super) used_at: Instant,
+    /// When TLS has to be through with what it is at: the handshake, or the last bytes
+    pub(super) until: Option<Instant>,
     /// Our direction was ended
     shut: bool,
     /// The socket is broken
@@ -45,12 +48,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) const fn new(socket: Socket, connection: Connection, now: Instant) -> Self {
+    pub(super) const fn new(transport: Transport, connection: Connection, now: Instant) -> Self {
         Self {
-            socket,
+            transport,
             connection,
             found: Found { ready: Ready { readable: false, writable: false }, asked: false, due: false },
             used_at: now,
+            until: None,
             shut: false,
             broken: false,
             driven: false,
@@ -65,18 +69,24 @@ impl Peer {
 
     /// Whether closing it loses nothing
     pub(super) fn is_idle(&self) -> bool {
-        self.connection.is_idle() && self.found.ready.is_empty()
+        self.connection.is_idle() && self.found.ready.is_empty() && self.transport.is_flushed()
     }
 
-    /// Has the selector wait for this
-    pub(super) fn select(
-        &mut self,
-        token: u64,
-        interest: Interest,
-        selector: &mut Selector,
-    ) -> io::Result<()> {
+    /// Whether to read, for TLS itself or (if `reads`) for the server
+    pub(super) fn asks(&self, reads: bool) -> bool {
+        self.transport.is_handshaking() || (reads && self.connection.wants_input())
+    }
+
+    /// When it is to have its turn, whatever happens
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.poll_timeout().into_iter().chain(self.until).min()
+    }
+
+    /// Has the selector wait for what it takes to do this
+    pub(super) fn select(&mut self, token: u64, wanted: Interest, selector: &mut Selector) -> io::Result<()> {
+        let interest = self.transport.interest(wanted);
         if interest != self.interest {
-            selector.modify(&self.socket, token, interest)?;
+            selector.modify(self.transport.socket(), token, interest)?;
             self.interest = interest;
         }
         Ok(())
@@ -103,9 +113,19 @@ impl Peer {
             // Nobody asked: both directions are over.
             return self.lose(now, server);
         }
+        if self.transport.is_handshaking() {
+            match self.transport.handshake() {
+                Ok(true) => self.until = None,
+                Ok(false) => {}
+                Err(_) => return self.lose(now, server),
+            }
+        }
+        if self.until.is_some_and(|at| at <= now) {
+            return self.lose(now, server);
+        }
         let due = found.due && self.connection.poll_timeout().is_some_and(|at| at <= now);
         if ready.readable && reads && self.connection.wants_input() {
-            match self.socket.read(scratch) {
+            match self.transport.read(scratch) {
                 Ok(0) => self.connection.handle_eof(now),
                 Ok(n) => {
                     self.used_at = now;
@@ -113,6 +133,8 @@ impl Peer {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !due => return,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // TLS did not end. As what came says itself how long it is, nothing can be missing unnoticed.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.connection.handle_eof(now),
                 Err(_) => return self.lose(now, server),
             }
         } else if !due {
@@ -122,12 +144,15 @@ impl Peer {
             self.connection.handle_timeout(now);
         }
         self.connection.drive(now, server);
-        self.shut();
+        self.shut(now);
     }
 
     /// Writes what there is as far as it goes now; whether anything went
     pub(super) fn write(&mut self, now: Instant, server: &mut Server) -> bool {
         let mut moved = false;
+        if !self.broken && self.transport.flush_some().is_err() {
+            self.lose(now, server);
+        }
         while !self.broken && !self.connection.transmit().is_empty() {
             let mut parts = [IoSlice::new(&[]); 8];
             let mut filled = 0;
@@ -135,7 +160,7 @@ impl Peer {
                 *part = IoSlice::new(bytes);
                 filled += 1;
             }
-            match self.socket.write_vectored(parts.get(..filled).unwrap_or(&parts)) {
+            match self.transport.write_vectored(parts.get(..filled).unwrap_or(&parts)) {
                 Ok(0) => break,
                 Ok(n) => {
                     self.used_at = now;
@@ -147,18 +172,19 @@ impl Peer {
                 Err(_) => self.lose(now, server),
             }
         }
-        self.shut();
+        self.shut(now);
         moved
     }
 
     /// Ends our direction once nothing more is to be written
-    fn shut(&mut self) {
+    fn shut(&mut self, now: Instant) {
         if self.connection.is_write_over() && !core::mem::replace(&mut self.shut, true) {
             if self.connection.wants_reset() {
                 // Fails when the client is gone, who then needs no sign.
-                let _ = self.socket.reset_when_dropped();
+                let _ = self.transport.socket().reset_when_dropped();
             } else {
-                let _ = self.socket.shutdown_write();
+                let _ = self.transport.shutdown_write();
+                self.until = Some(now + LAST).filter(|_| !self.transport.is_flushed());
             }
         }
     }
@@ -169,6 +195,10 @@ impl Peer {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.broken || self.connection.is_over()
+        let last = self.transport.is_flushed() || self.connection.wants_reset();
+        self.broken || (self.connection.is_over() && last)
     }
 }
+
+/// How long the last bytes of TLS may take to leave this process
+const LAST: Duration = Duration::from_secs(10);

@@ -15,7 +15,9 @@ use std::io::{self, ErrorKind};
 
 use super::peer::{Found, Peer};
 use super::places::Places;
-use crate::{Clock, Interest, Listener, Outlook, Ready, Selector, Socket, is_exhausted};
+#[cfg(feature = "tls")]
+use crate::tls::ServerTls;
+use crate::{Clock, Interest, Listener, Outlook, Ready, Selector, Socket, Transport, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
@@ -38,12 +40,17 @@ pub struct Peers {
     known: Known,
     /// Those whom the selector does not wait for although they want to read: nobody does
     muffled: Vec<u64>,
+    /// Those who have something to read that the selector does not know of
+    pending: Vec<u64>,
     /// Connections that may be open at a time
     pub max: usize,
     /// The bounds of connections
     pub limits: Limits,
     /// Heads of requests and responses are kept
     pub heads: bool,
+    /// What is shown to clients, who all have to speak TLS then
+    #[cfg(feature = "tls")]
+    pub tls: Option<ServerTls>,
     /// When connections are accepted again
     accepts_at: Option<Instant>,
     /// Until then nobody can give way to another one
@@ -95,9 +102,12 @@ impl Peers {
             moved: Vec::new(),
             known: Known::default(),
             muffled: Vec::new(),
+            pending: Vec::new(),
             max: 64,
             limits,
             heads: false,
+            #[cfg(feature = "tls")]
+            tls: None,
             accepts_at: None,
             full_until: Instant::ZERO,
             selector,
@@ -167,7 +177,7 @@ impl Peers {
             if let Some(peer) = self.peers.get_mut(token) {
                 peer.connection.abandon(self.now, server);
             }
-            self.forget(token);
+            drop(self.forget(token));
         }
     }
 
@@ -214,20 +224,20 @@ impl Peers {
             let Some(peer) = self.peers.get_mut(token) else { continue };
             moved |= peer.write(self.now, server);
             if peer.is_over() {
-                self.forget(token);
+                drop(self.forget(token));
             } else {
                 self.known.note(token, peer);
             }
         }
     }
 
-    /// Closes a connection that is over, or gives way
-    fn forget(&mut self, token: u64) {
-        if let Some(peer) = self.peers.remove(token) {
-            self.known.forget(token, &peer);
-            // Closing it would do, unless a child of ours holds it between its fork and its exec.
-            let _ = self.selector.remove(&peer.socket, token);
-        }
+    /// Takes out a connection that is over, or gives way: to be closed
+    fn forget(&mut self, token: u64) -> Option<Transport> {
+        let peer = self.peers.remove(token)?;
+        self.known.forget(token, &peer);
+        // Closing it would do, unless a child of ours holds it between its fork and its exec.
+        let _ = self.selector.remove(peer.transport.socket(), token);
+        Some(peer.transport)
     }
 
     /// Waits until something can be read (if `reads`), written or accepted, until `until`, or until [woken](Self::waker);
@@ -246,6 +256,7 @@ impl Peers {
         self.found = found;
         waited.and(heard)?;
 
+        self.hear_pending();
         self.pass_deadlines();
         if server.poll_timeout().is_some_and(|at| at <= self.now) {
             server.handle_timeout(self.now);
@@ -302,9 +313,13 @@ impl Peers {
             self.known.update(token, peer);
             // Most who want to read nothing now do soon: that is taken back when there is something.
             let wants = peer.connection.wants_input();
-            let read = peer.interest.read || (reads && wants);
-            if wants && !read && !core::mem::replace(&mut peer.muffled, true) {
+            let read = peer.interest.read || peer.asks(reads);
+            let pending = peer.transport.is_pending();
+            if wants && (!read || (pending && !reads)) && !core::mem::replace(&mut peer.muffled, true) {
                 self.muffled.push(token);
+            }
+            if pending && peer.asks(reads) && !self.pending.contains(&token) {
+                self.pending.push(token);
             }
             let write = !peer.connection.transmit().is_empty();
             peer.select(token, Interest { read, write }, &mut self.selector)?;
@@ -320,14 +335,15 @@ impl Peers {
             }
         }
         let own = self.known.deadlines.first().map(|(at, _)| *at);
-        Ok([accepts_at, own, server.poll_timeout()].into_iter().flatten().min())
+        let at_once = Some(self.now).filter(|_| !self.pending.is_empty());
+        Ok([at_once, accepts_at, own, server.poll_timeout()].into_iter().flatten().min())
     }
 
     /// Notes what the selector found for a connection
     fn hear(&mut self, token: u64, mut ready: Ready, reads: bool) -> io::Result<()> {
         let Some(peer) = self.peers.get_mut(token) else { return Ok(()) };
         let asked = peer.interest.read;
-        if ready.readable && asked && !(reads && peer.connection.wants_input()) {
+        if ready.readable && asked && !peer.asks(reads) {
             // If both directions are over, that is found again.
             ready.readable = false;
             peer.select(token, Interest { read: false, ..peer.interest }, &mut self.selector)?;
@@ -341,6 +357,18 @@ impl Peers {
         Ok(())
     }
 
+    /// Notes for whom there is something to read without the selector
+    fn hear_pending(&mut self) {
+        for token in self.pending.drain(..) {
+            let Some(peer) = self.peers.get_mut(token) else { continue };
+            if peer.found.ready.is_empty() {
+                self.turns.push_back(token);
+            }
+            peer.found.ready.readable = true;
+            peer.found.asked = true;
+        }
+    }
+
     /// Finds those whose deadlines have passed
     fn pass_deadlines(&mut self) {
         while let Some((at, token)) = self.known.deadlines.first().copied().filter(|(at, _)| *at <= self.now)
@@ -348,7 +376,7 @@ impl Peers {
             self.known.deadlines.remove(&(at, token));
             let Some(peer) = self.peers.get_mut(token) else { continue };
             peer.deadline = None;
-            if peer.connection.poll_timeout().is_some_and(|at| at <= self.now) {
+            if peer.poll_timeout().is_some_and(|at| at <= self.now) {
                 if peer.found.ready.is_empty() {
                     self.turns.push_back(token);
                 }
@@ -419,8 +447,8 @@ impl Peers {
             let Some(listener) = &self.listener else { return };
             let entered = match listener.accept() {
                 Ok(Some(socket)) => {
-                    if let Some((_, idle)) = gives_way {
-                        self.forget(idle);
+                    if let Some(idle) = gives_way.and_then(|(_, idle)| self.forget(idle)) {
+                        idle.close();
                     }
                     self.enter(socket)
                 }
@@ -437,17 +465,26 @@ impl Peers {
     }
 
     fn enter(&mut self, socket: Socket) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        let transport = match &self.tls {
+            Some(tls) => tls.accept(socket)?,
+            None => socket.into(),
+        };
+        #[cfg(not(feature = "tls"))]
+        let transport = Transport::from(socket);
         let mut connection = Connection::new(self.now, self.limits.clone());
         if self.heads {
             connection.tap_heads();
         }
-        let mut peer = Box::new(Peer::new(socket, connection, self.now));
+        let mut peer = Box::new(Peer::new(transport, connection, self.now));
+        let shakes = peer.transport.is_handshaking();
+        peer.until = shakes.then(|| self.now + self.limits.head_timeout);
         // Most clients have sent their request by now.
         peer.found.ready.readable = true;
         peer.found.asked = true;
         let token = self.peers.insert(peer);
         let Some(peer) = self.peers.get_mut(token) else { return Ok(()) };
-        if let Err(error) = self.selector.add(&peer.socket, token, Interest::READ) {
+        if let Err(error) = self.selector.add(peer.transport.socket(), token, Interest::READ) {
             self.peers.remove(token);
             return Err(error);
         }
@@ -495,7 +532,7 @@ impl Known {
     }
 
     fn update(&mut self, token: u64, peer: &mut Peer) {
-        let deadline = peer.connection.poll_timeout();
+        let deadline = peer.poll_timeout();
         if deadline.is_some_and(|at| peer.deadline.is_none_or(|known| at < known)) {
             if let Some(later) = core::mem::replace(&mut peer.deadline, deadline) {
                 self.deadlines.remove(&(later, token));

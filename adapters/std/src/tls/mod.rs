@@ -5,7 +5,8 @@
 //! is not here: certificates of clients, other roots, certificates that are renewed while a server runs. There is no
 //! switch that turns checking off.
 //!
-//! TLS 1.2 and 1.3 are spoken, and by ALPN `http/1.1`.
+//! TLS 1.2 and 1.3 are spoken, and by ALPN `http/1.1`. An idle connection holds about 8 KiB, one that moves data up to
+//! 32 KiB that were written and 36 KiB that were read besides.
 
 use alloc::format;
 use alloc::string::String;

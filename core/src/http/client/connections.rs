@@ -4,7 +4,7 @@
 //! those that [`poll_close`](Connections::poll_close) names:
 //!
 //! ```text
-//!   handle_connected / handle_connect_failed / handle_input / handle_eof / handle_timeout
+//!   handle_connected / handle_connect_failed / handle_input / handle_eof / handle_broken / handle_timeout
 //!     → poll_event(&mut client) until None
 //!     → poll_connect, poll_close until None · write transmit(id), consume(id, n) for each connection
 //!     → wait to read where wants_input(id), to write where transmit(id) is not empty, or for poll_timeout
@@ -97,6 +97,8 @@ struct Connection {
     carried: Option<Carried>,
     /// It has carried an exchange before
     used: bool,
+    /// How it broke
+    broken: Option<Box<str>>,
     /// When it was last used, as a number that grows
     turn: u64,
 }
@@ -182,11 +184,24 @@ impl Connections {
         }
     }
 
-    /// Nothing more will come, whether the peer closed its side or the connection broke
+    /// Nothing more will come: the peer closed its side
     pub fn handle_eof(&mut self, now: Instant, connection: ConnectionId) {
         self.tick(now);
         if let Some(h1) = self.h1(connection) {
             h1.handle_eof(now);
+        }
+    }
+
+    /// Nothing more will come, and that is not the peer's doing, or it cannot be told: the connection broke
+    ///
+    /// A response that would end with the connection is not whole then (RFC 9112, 9.8).
+    pub fn handle_broken(&mut self, now: Instant, connection: ConnectionId, why: &str) {
+        self.tick(now);
+        if let Some(c) = self.all.get_mut(connection.0) {
+            c.broken = Some(why.into());
+        }
+        if let Some(h1) = self.h1(connection) {
+            h1.handle_broken(now);
         }
     }
 
@@ -415,8 +430,13 @@ impl Connections {
                 if again && client.is_open(exchange) {
                     return self.queue.push_front(carried.open);
                 }
-                let why = match event {
-                    Came::Fault(fault) => format!("{fault}"),
+                let why = match (event, c.broken) {
+                    (Came::Fault(fault), broken)
+                        if broken.is_none() || fault.reason() != h1::Reason::Truncated =>
+                    {
+                        format!("{fault}")
+                    }
+                    (_, Some(broken)) => broken.into(),
                     _ => String::from("the server closed the connection"),
                 };
                 client.handle_failure(self.now, exchange, Failure { sent: carried.written, why: why.into() });
@@ -456,7 +476,14 @@ impl Connections {
                 None => {
                     let until = self.now + self.limits.connect_timeout;
                     let state = State::Connecting { until };
-                    let c = Connection { origin: origin.clone(), state, carried, used: false, turn: 0 };
+                    let c = Connection {
+                        origin: origin.clone(),
+                        state,
+                        carried,
+                        used: false,
+                        broken: None,
+                        turn: 0,
+                    };
                     let key = self.all.insert(c);
                     self.connects.push_back((ConnectionId(key), origin));
                 }
