@@ -6,12 +6,14 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Instant;
 
+#[cfg(feature = "tls")]
+use mcp_blocking::tls::ClientTls;
 use mcp_proto::h1::Limits;
 use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
-use mcp_std::{Clock, Duplex, Interest, Ready, Selector, Socket};
+use mcp_std::{Clock, Duplex, Interest, Ready, Selector, Socket, Transport};
 
 /// A server at a URL
 #[derive(Clone)]
@@ -20,6 +22,8 @@ pub(super) struct Site {
     addresses: Vec<SocketAddr>,
     /// What `Authorization` holds
     credential: Option<String>,
+    #[cfg(feature = "tls")]
+    tls: ClientTls,
 }
 
 /// The head of a response
@@ -41,7 +45,7 @@ pub(super) enum Came {
 
 /// A request that was made
 pub(super) struct Exchange {
-    socket: Socket,
+    transport: Transport,
     connection: Connection,
     clock: Clock,
 }
@@ -58,10 +62,19 @@ impl Site {
     pub(super) fn find(url: Url, credential: Option<String>, timeout: Duration) -> io::Result<Self> {
         let origin = url.origin();
         let addresses = (&*origin.host, origin.port).to_socket_addrs()?.collect();
-        let mut site = Self { url, addresses, credential };
+        let mut site = Self {
+            url,
+            addresses,
+            credential,
+            #[cfg(feature = "tls")]
+            tls: ClientTls::new(),
+        };
         let reached = site.connect(timeout)?.peer_addr()?;
         // The one that answers is the one that is talked to.
         site.addresses = vec![reached];
+        if site.url.origin().secure {
+            site.transport(timeout)?.close();
+        }
         Ok(site)
     }
 
@@ -74,6 +87,25 @@ impl Site {
             }
         }
         Err(last)
+    }
+
+    /// A connection, with TLS agreed on where that is to be
+    fn transport(&self, timeout: Duration) -> io::Result<Transport> {
+        let socket = Socket::tcp(self.connect(timeout)?)?;
+        #[cfg(feature = "tls")]
+        if self.url.origin().secure {
+            let until = Instant::now() + timeout;
+            let mut transport = self.tls.connect(socket, &self.url.origin().host)?;
+            while !transport.handshake()? {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::Error::new(ErrorKind::TimedOut, "the TLS handshake takes too long"));
+                }
+                transport.wait(Interest::WRITE, Some(left))?;
+            }
+            return Ok(transport);
+        }
+        Ok(socket.into())
     }
 }
 
@@ -110,7 +142,7 @@ impl Exchange {
         body: Option<&[u8]>,
         timeout: Duration,
     ) -> io::Result<Self> {
-        let socket = Socket::tcp(site.connect(timeout)?)?;
+        let transport = site.transport(timeout)?;
         let clock = Clock::start();
         let now = clock.now();
         let mut limits = Limits::default();
@@ -125,26 +157,29 @@ impl Exchange {
         let asked = connection.request(now, method, target, &host, &fields, size);
         let asked = asked.and_then(|()| body.map_or(Ok(()), |body| connection.body(body)));
         asked.and_then(|()| connection.end(now)).map_err(io::Error::other)?;
-        Ok(Self { socket, connection, clock })
+        Ok(Self { transport, connection, clock })
     }
 
     /// Writes and reads as far as it goes now
     fn step(&mut self, ready: Ready) {
         let now = self.clock.now();
+        // Where that fails, reading says why.
+        let _ = self.transport.flush_some();
         while ready.writable && !self.connection.transmit().is_empty() {
-            match self.socket.write(self.connection.transmit()) {
+            match self.transport.write(self.connection.transmit()) {
                 Ok(n @ 1..) => self.connection.consume(n),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // What was said before it left is still there to be read.
                 _ => self.connection.consume(self.connection.transmit().len()),
             }
         }
-        if ready.readable {
+        if ready.readable || self.transport.is_pending() {
             let mut chunk = [0; 64 * 1024];
-            match self.socket.read(&mut chunk) {
-                Ok(n @ 1..) => self.connection.handle_input(now, &chunk[..n]),
+            match self.transport.read(&mut chunk) {
+                Ok(0) => self.connection.handle_eof(now),
+                Ok(n) => self.connection.handle_input(now, &chunk[..n]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                _ => self.connection.handle_eof(now),
+                Err(_) => self.connection.handle_broken(now),
             }
         }
     }
@@ -179,8 +214,10 @@ pub(super) fn advance<'a>(
     for (exchange, token) in exchanges.iter().zip(0..) {
         let write = !exchange.connection.transmit().is_empty();
         let interest = Interest { read: exchange.connection.wants_input(), write };
-        selector.add(&exchange.socket, token, interest)?;
+        selector.add(exchange.transport.socket(), token, exchange.transport.interest(interest))?;
     }
+    let pending = exchanges.iter().any(|exchange| exchange.transport.is_pending());
+    let until = if pending { Instant::now() } else { until };
     selector.wait(Some(until.saturating_duration_since(Instant::now())), &mut found)?;
     for (exchange, token) in exchanges.iter_mut().zip(0..) {
         let ready = found.iter().find(|(found, _)| *found == token);

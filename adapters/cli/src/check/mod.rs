@@ -91,8 +91,9 @@ fn server(args: &args::Check) -> Result<Server, Failure> {
     let wrong =
         |why: &dyn core::fmt::Display| Failure::usage(format!("{shown} cannot be connected to: {why}"));
     let url = Url::parse(text).map_err(|why| wrong(&why))?;
-    if url.origin().secure {
-        return Err(wrong(&"TLS is not spoken here: have a proxy on this machine do that"));
+    if url.origin().secure && cfg!(not(feature = "tls")) {
+        let why = "this mcp-probe was built without the feature `tls`: have a proxy on this machine speak it";
+        return Err(wrong(&why));
     }
     let token = args.bearer.as_deref().map(session::token).transpose()?;
     let valid = token.as_deref().map(Credential::bearer).transpose();

@@ -24,3 +24,5 @@ mod steps;
 #[cfg(unix)]
 mod strangers;
 mod support;
+#[cfg(all(unix, feature = "tls"))]
+mod tls;
