@@ -336,6 +336,34 @@ fn a_server_ends_tls_before_it_closes() {
         send(&mut stream, LAST);
         while !receive(&mut stream).unwrap().is_empty() {}
 
+        // A long answer arrives to its end, however late it is read and though the client has ended its side before.
+        let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let text = "slowly".repeat(1 << 20);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{text}"}},"_meta":{meta}}}}}"#
+        );
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+             Mcp-Method: tools/call\r\nMcp-Name: echo\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = by_hand(address);
+        send(&mut stream, head.as_bytes());
+        send(&mut stream, body.as_bytes());
+        stream.shutdown_write().unwrap();
+        // So that the server has said all that it can when the first byte is read.
+        stream.wait(Interest::READ, Some(DEADLINE)).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let mut answer = 0;
+        loop {
+            match receive(&mut stream).unwrap().len() {
+                0 => break,
+                n => answer += n,
+            }
+        }
+        assert!(answer > text.len(), "{answer}");
+
         // A client that ends its side and not TLS: what it has asked is answered.
         let socket = TcpStream::connect(address).unwrap();
         let half = socket.try_clone().unwrap();
