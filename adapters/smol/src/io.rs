@@ -37,12 +37,40 @@ struct Side {
     write: Direction,
 }
 
+/// A descriptor and the reactor
 #[cfg(unix)]
 #[derive(Debug)]
-enum Watch {
+pub(crate) enum Watch {
     Reactor(Async<OwnedFd>),
     /// Always ready, as regular files are; should it not be, it is asked again soon
     Always(Option<Timer>),
+}
+
+#[cfg(unix)]
+impl Watch {
+    /// Has the reactor watch a duplicate of `fd`
+    pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        match Async::new_nonblocking(fd.try_clone_to_owned()?) {
+            Ok(watch) => Ok(Self::Reactor(watch)),
+            // What can always be read and written is refused, by one error or another.
+            Err(error) if mcp_std::is_exhausted(&error) => Err(error),
+            Err(_) => Ok(Self::Always(None)),
+        }
+    }
+
+    /// Ready when it was not ready before, and is to be tried now
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+        match self {
+            Self::Reactor(watch) if interest.write => watch.poll_writable(cx),
+            Self::Reactor(watch) => watch.poll_readable(cx),
+            Self::Always(timer) => {
+                let wait = timer.get_or_insert_with(|| Timer::after(RETRY));
+                ready!(Pin::new(wait).poll(cx));
+                *timer = None;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
 }
 
 /// What is known of one direction
@@ -58,13 +86,7 @@ enum Direction {
 #[cfg(unix)]
 impl Side {
     fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let watch = match Async::new_nonblocking(fd.try_clone_to_owned()?) {
-            Ok(watch) => Watch::Reactor(watch),
-            // What can always be read and written is refused, by one error or another.
-            Err(error) if mcp_std::is_exhausted(&error) => return Err(error),
-            Err(_) => Watch::Always(None),
-        };
-        Ok(Self { watch, read: Direction::Open, write: Direction::Open })
+        Ok(Self { watch: Watch::new(fd)?, read: Direction::Open, write: Direction::Open })
     }
 
     /// Ready when the descriptor is to be tried
@@ -73,15 +95,7 @@ impl Side {
         if *direction == Direction::Open {
             return Poll::Ready(Ok(()));
         }
-        match &mut self.watch {
-            Watch::Reactor(watch) if interest.write => ready!(watch.poll_writable(cx))?,
-            Watch::Reactor(watch) => ready!(watch.poll_readable(cx))?,
-            Watch::Always(timer) => {
-                let timer = timer.get_or_insert_with(|| Timer::after(RETRY));
-                ready!(futures_lite::Stream::poll_next(Pin::new(timer), cx));
-                self.watch = Watch::Always(None);
-            }
-        }
+        ready!(self.watch.poll(cx, interest))?;
         *direction = Direction::Open;
         Poll::Ready(Ok(()))
     }

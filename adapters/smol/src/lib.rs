@@ -9,6 +9,8 @@
 extern crate alloc;
 
 mod handler;
+#[cfg(feature = "http")]
+mod http;
 mod io;
 mod router;
 mod running;
@@ -18,6 +20,8 @@ mod stdio;
 mod timer;
 
 pub use handler::{Cx, Handler};
+#[cfg(feature = "http")]
+pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::Error;
 pub use mcp_std::serve::{Answered, Failure};

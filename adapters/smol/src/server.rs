@@ -467,9 +467,9 @@ impl Host for OnPipe<'_> {
 }
 
 /// Calls that run at a time, unless told otherwise
-const MAX_RUNNING: usize = 1024;
+pub(crate) const MAX_RUNNING: usize = 1024;
 /// Turns before other futures of the executor have theirs
-const TURNS: u32 = 16;
+pub(crate) const TURNS: u32 = 16;
 /// How often it is looked whether the client is still there, while nothing is read from it
 const LOOK: Duration = Duration::from_millis(250);
 /// How long an answer waits for the handlers of other calls that were read along with it

@@ -2,6 +2,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+mod tools;
+
+#[allow(unused_imports, reason = "not every program uses them")]
+pub use tools::{Tools, raw_text, text};
+
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::pin::Pin;
@@ -16,7 +21,7 @@ use std::thread::{self, JoinHandle};
 
 use async_io::Async;
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_proto::{Capabilities, Capability, server};
+use mcp_proto::{Capabilities, Capability, Era, VersionSet, client, server};
 use mcp_smol::{Error, Handle, Handler, Server};
 
 /// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
@@ -47,6 +52,30 @@ pub fn ids(written: &str) -> Vec<i64> {
 
 pub fn server() -> server::Config {
     server::Config::new("test", "1").capabilities(Capabilities::new().with(Capability::Tools))
+}
+
+pub fn speaks(versions: VersionSet) -> client::Config {
+    client::Config::new("test", "1").versions(versions)
+}
+
+pub const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+pub fn only(era: Era) -> VersionSet {
+    VersionSet::ALL.era(era)
+}
+
+/// What a handler of a test was told, in words; clones share it
+#[derive(Clone, Default)]
+pub struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    pub fn note(&self, line: impl Into<String>) {
+        self.0.lock().unwrap().push(line.into());
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        core::mem::take(&mut self.0.lock().unwrap())
+    }
 }
 
 /// Runs `f` on a thread and fails when it does not return in time
