@@ -22,6 +22,7 @@ use mcp_std::{Error, Listener, catch, entropy};
 use crate::handler::{Handler, run, tell};
 #[cfg(target_os = "linux")]
 use crate::io::Watch;
+use crate::nudge::Nudge;
 use crate::running::Running;
 use crate::server::{Handle, MAX_RUNNING, TURNS};
 use crate::timer::Deadline;
@@ -108,6 +109,7 @@ impl<H: Handler> HttpServer<H> {
             desk,
             held: VecDeque::new(),
             told: Vec::new(),
+            nudge: Nudge::new(),
             deadline: Deadline::new(),
             armed: false,
             due: None,
@@ -171,7 +173,8 @@ impl<H: Handler> HttpServer<H> {
     /// [`Error::Io`] when the system does not let it wait; what goes wrong with a connection ends that one.
     pub async fn run(self) -> Result<(), Error> {
         let Self { handler, mut state } = self;
-        let mut running = Running::new();
+        let mut running = Running::new(state.nudge.waker());
+        state.desk.register(state.nudge.waker());
         poll_fn(|cx| state.poll(cx, &handler, &mut running, &|remote| run(&handler, remote))).await
     }
 }
@@ -196,6 +199,8 @@ struct State {
     held: VecDeque<(ExchangeId, Token)>,
     /// The tools that the server knows the schemas of
     told: Vec<String>,
+    /// What handlers and handles wake
+    nudge: Nudge,
     deadline: Deadline,
     /// The reactor was told to look for something, and has not found it
     armed: bool,
@@ -214,11 +219,10 @@ impl State {
         running: &mut Running<F>,
         start: &impl Fn(Remote) -> F,
     ) -> Poll<Result<(), Error>> {
-        // Before they are looked at: what comes later wakes us.
-        self.desk.register(cx.waker());
-        running.register(cx.waker());
+        self.nudge.begin(cx.waker());
         self.armed = self.armed && !self.watch.poll(cx)?;
         for _ in 0..TURNS {
+            self.nudge.look();
             let now = self.loops.peers.tick();
             let mut moved = running.turn();
             moved |= self.settle(handler, running, start);
@@ -239,7 +243,7 @@ impl State {
                 // One after the other, so that nobody's answer waits for what others want.
                 self.settle(handler, running, start);
             }
-            if !moved && !self.waits(cx)? {
+            if !moved && !self.waits(cx)? && self.nudge.rest() {
                 return Poll::Pending;
             }
         }

@@ -12,6 +12,7 @@ mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod io;
+mod nudge;
 mod router;
 mod running;
 mod server;

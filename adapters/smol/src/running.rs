@@ -55,14 +55,12 @@ impl Wake for Alarm {
 }
 
 impl<F: Future<Output = ()>> Running<F> {
-    pub(crate) fn new() -> Self {
+    /// None yet; `waker` is woken when one of them is to be polled
+    pub(crate) fn new(waker: &Waker) -> Self {
         let (places, free, turns) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { places, free, woken: Inbox::new(usize::MAX), turns }
-    }
-
-    /// Has `waker` woken when one of them is to be polled from now on
-    pub(crate) fn register(&self, waker: &Waker) {
-        self.woken.register(waker);
+        let woken = Inbox::new(usize::MAX);
+        woken.register(waker);
+        Self { places, free, woken, turns }
     }
 
     /// Begins one, for a call

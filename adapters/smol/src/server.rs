@@ -19,6 +19,7 @@ use mcp_std::{Error, HungUp, catch};
 
 use crate::handler::{Handler, run, tell};
 use crate::io::Polled;
+use crate::nudge::Nudge;
 use crate::running::Running;
 use crate::timer::Deadline;
 
@@ -111,7 +112,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
     /// As [`serve`].
     pub async fn run(self) -> Result<(), Error> {
         let Self { mut stream, handler, mut state } = self;
-        let mut running = Running::new();
+        let mut running = Running::new(state.nudge.waker());
+        state.desk.register(state.nudge.waker());
         poll_fn(|cx| state.poll(cx, &mut stream, &handler, &mut running, &|remote| run(&handler, remote)))
             .await?;
         // Nobody is told any more.
@@ -188,6 +190,8 @@ struct State<S> {
     drive: Drive,
     desk: Desk,
     handle: Handle,
+    /// What handlers and handles wake
+    nudge: Nudge,
     deadline: Deadline,
     /// What was written may not have left
     unflushed: bool,
@@ -218,6 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             drive,
             handle: Handle::new(&desk),
             desk,
+            nudge: Nudge::new(),
             deadline: Deadline::new(),
             unflushed: false,
             ends_at: None,
@@ -238,10 +243,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         running: &mut Running<F>,
         start: &impl Fn(Remote) -> F,
     ) -> Poll<Result<(), Error>> {
-        // Before they are looked at: what comes later wakes us.
-        self.desk.register(cx.waker());
-        running.register(cx.waker());
+        self.nudge.begin(cx.waker());
         for _ in 0..TURNS {
+            self.nudge.look();
             let mut moved = self.take_in(handler, running, start);
             moved |= running.turn();
             moved |= self.apply(handler);
@@ -251,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
                 return Poll::Ready(Ok(()));
             }
             moved |= self.read(cx, stream);
-            if !moved {
+            if !moved && self.nudge.rest() {
                 return Poll::Pending;
             }
         }
