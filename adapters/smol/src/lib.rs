@@ -3,6 +3,77 @@
 //! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate waits for them by
 //! [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: whoever awaits one of its futures
 //! drives it. `mcp-blocking` has the same surface as plain calls, `mcp-threads` for many threads at once.
+//!
+//! # A server
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+//! use mcp_proto::{Capabilities, Capability, RawJson, RpcError, server::Config};
+//! use mcp_smol::{Answered, Call, Cx, serve_stdio};
+//!
+//! fn main() -> Result<(), mcp_smol::Error> {
+//!     let config = Config::new("greeter", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
+//!     let schema = RawJson::new(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
+//!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Says hello")]);
+//!
+//!     async_io::block_on(serve_stdio(config, async |cx: &mut Cx<'_>, call: &Call| match call.method() {
+//!         "tools/list" => cx.complete(&tools),
+//!         "tools/call" => greet(cx, call).await,
+//!         other => Err(RpcError::method_not_found(other)),
+//!     }))
+//! }
+//!
+//! async fn greet(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+//!     #[derive(serde::Deserialize)]
+//!     struct Greet<'a> {
+//!         name: std::borrow::Cow<'a, str>,
+//!     }
+//!     let greet: Greet<'_> = call.tool()?.parse()?;
+//!     cx.sleep(Duration::from_millis(100)).await?; // others are answered meanwhile
+//!     cx.complete(&CallToolResult::text(format!("Hello, {}!", greet.name)))
+//! }
+//! ```
+//!
+//! [`serve`] does the same on anything with `AsyncRead` and `AsyncWrite`, [`serve_http`] and [`HttpServer`] for many clients
+//! over HTTP, [`Router`] is a server made of async closures, and [`Handler`] is for servers that want to know more than
+//! their calls. [`Server`] and [`HttpServer`] give a [`Handle`], which shuts them down, tells of changes and reaches the
+//! engine from any thread.
+//!
+//! Handlers run at the same time, inside of the server's future: what they hold need not be `Send`, and if it is, the
+//! server's future is. A handler that works for long without waiting holds up its server; that is for a thread, such as
+//! `blocking::unblock` gives.
+//!
+//! # What holds
+//!
+//! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
+//! - Deadlines pass by one timer, which is set anew only for an earlier one.
+//! - A future is polled when it was woken, and no other with it. So many run at a time as
+//!   [`max_running`](Server::max_running) says, more calls wait within [`Limits`](mcp_proto::Limits), and then reading
+//!   pauses. A server gives way to other futures of its executor now and then, however busy its handlers are.
+//! - The future of a call that is cancelled, or whose client is gone, is dropped at once. One that never ends costs its
+//!   place.
+//! - Requests that are read together are answered in one write, unless their handlers are slow.
+//! - A server that reads the end of its input answers what came before, as far as it can within
+//!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
+//! - A handler that panics answers with an internal error, and nothing else breaks.
+//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.
+//!
+//! # Features
+//!
+//! | feature | default | what it turns on |
+//! |---|---|---|
+//! | `base64` | yes | resources that are bytes |
+//! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
+//! | `http` | yes | servers over HTTP; turns on `crypto` |
+//! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `validate` | no | arguments and results of tools checked against their schemas by [`Router`], unless it is told otherwise ([`Router::no_validator`]); the module `validate` |
+//!
+//! # Platforms
+//!
+//! [`serve`] works wherever `async-io` does. Stdin and stdout are watched on Unix. Over HTTP, the reactor watches all
+//! connections at once on Linux; on other Unix systems the server looks after them every ten milliseconds.
 
 #![forbid(unsafe_code)]
 
