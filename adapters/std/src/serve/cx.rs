@@ -498,10 +498,12 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
         if self.is_asking() && outcome.is_ok() {
             return Verdict::Ask(self.asking);
         }
+        if let Some(done) = self.done.take() {
+            // What comes after the answer is not sent, whether the answer has left or not.
+            return Verdict::Complete(done, outcome.err().map(Failure::Panicked));
+        }
         match (outcome, self.failure) {
-            (Ok(Ok(answered)), _) if answered.is_for(self.call) => {
-                self.done.take().map_or(Verdict::Answered, Verdict::Complete)
-            }
+            (Ok(Ok(answered)), _) if answered.is_for(self.call) => Verdict::Answered,
             // `Answered` of another call; none of this one.
             (Ok(Ok(_)), _) => Verdict::Fail(RpcError::internal("no answer"), Some(Failure::Unanswered)),
             (Ok(Err(error)), failure) => Verdict::Fail(error, failure),

@@ -90,13 +90,18 @@ pub fn settle(host: &mut dyn Host, call: &Call, verdict: Verdict, failed: &mut d
     let engine = host.engine();
     let (error, failure) = match verdict {
         Verdict::Answered => return,
-        Verdict::Complete(done) => {
+        Verdict::Complete(done, failure) => {
             let outcome = match &done {
                 Done::Prepared(result) => engine.complete_prepared(now, call.id(), result),
                 Done::Raw(result) => engine.complete_raw(now, call.id(), result),
             };
             match outcome {
-                Ok(()) | Err(UseError::Stale) => return,
+                Ok(()) | Err(UseError::Stale) => {
+                    if let Some(failure) = failure {
+                        failed(call, &failure);
+                    }
+                    return;
+                }
                 Err(refused) => (RpcError::internal("the result cannot be sent"), Some(refused.into())),
             }
         }

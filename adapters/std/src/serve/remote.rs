@@ -36,8 +36,8 @@ pub enum Report {
 pub enum Verdict {
     /// It is answered, or nobody waits any more
     Answered,
-    /// It is to be answered with this
-    Complete(Done),
+    /// It is to be answered with this; the rest is for the author of the handler
+    Complete(Done, Option<Failure>),
     /// Something has to be asked first
     Ask(Asking),
     /// It fails with this; the rest is for the author of the handler
