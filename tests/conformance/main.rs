@@ -21,6 +21,7 @@ use std::{env, fs};
 
 use hosted::Hosted;
 use judge::{Excuse, LeftOut, Leg, Set, Verdict};
+use mcp_tests::ours::Runtime;
 use run::say;
 use suite::Suite;
 
@@ -60,6 +61,13 @@ const NO_HANDSHAKE: Excuse = Excuse {
     why: "the revision has no handshake",
 };
 
+/// The one revision whose sets a runtime is held to; none for the one that is held to all
+const fn only(runtime: Runtime) -> Option<&'static str> {
+    match runtime {
+        Runtime::Blocking => None,
+    }
+}
+
 /// How many scenarios there are: a list that was read wrongly would be a pass.
 const SETS: &[(Set, usize)] = &[
     (Set { leg: Leg::Server, revision: "2025-03-26" }, 1),
@@ -72,52 +80,56 @@ const SETS: &[(Set, usize)] = &[
 ];
 
 /// Our fixture, or the server whose URL is in `MCP_CONFORMANCE_SERVER`
-fn server() -> (Option<Hosted>, String) {
+fn server(runtime: Runtime) -> (Option<Hosted>, String) {
     if let Ok(url) = env::var("MCP_CONFORMANCE_SERVER") {
         return (None, url);
     }
     let mut command = Command::new(peers::probe());
     command.args(["serve", "--everything", "--http", "127.0.0.1:0", "--path", "/mcp"]);
+    command.args(["--runtime", runtime.as_str()]);
     let server = Hosted::start(command);
     let url = server.url.clone();
     (Some(server), url)
 }
 
 /// Our fixture, or the command in `MCP_CONFORMANCE_CLIENT`
-fn client() -> String {
+fn client(runtime: Runtime) -> String {
     env::var("MCP_CONFORMANCE_CLIENT").unwrap_or_else(|_| {
         let mut beside = env::current_exe().expect("the path of this test");
         beside.pop();
         beside.pop();
         // `exec`, so that the client and not a shell is ended when its time is up.
-        format!("exec {}", beside.join("conformance-client").display())
+        format!("exec {} --runtime {runtime}", beside.join("conformance-client").display())
     })
 }
 
 /// Where the suite writes, empty
-fn results_of(set: Set) -> PathBuf {
+fn results_of(runtime: Runtime, set: Set) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
-    let dir = dir.join(format!("{}-{}", set.leg.as_str(), set.revision));
+    let dir = dir.join(format!("{runtime}-{}-{}", set.leg.as_str(), set.revision));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("room for results");
     dir
 }
 
 /// Runs the sets of a leg, and says what came of each
-fn conforms(leg: Leg, run: impl Fn(&Suite, Set, &[String], &Path) -> Vec<String>) {
+fn conforms(runtime: Runtime, leg: Leg, run: impl Fn(&Suite, Set, &[String], &Path) -> Vec<String>) {
     let Some(suite) = Suite::new() else { return };
     let mut problems = Vec::new();
     for (set, count) in SETS.iter().filter(|(set, _)| set.leg == leg) {
+        if only(runtime).is_some_and(|only| only != set.revision) {
+            continue;
+        }
         let begun = Instant::now();
         let mut names = suite.scenarios(*set);
         names.retain(|name| !judge::is_left_out(name, LEFT_OUT));
-        let out = results_of(*set);
+        let out = results_of(runtime, *set);
         let complaints = run(&suite, *set, &names, &out);
         let Verdict { passed, scenarios, succeeded, problems: wrong } =
             judge::judge(*set, &names, &suite::results(leg, &out), EXCUSES);
         let took = begun.elapsed();
         say(&format!(
-            "conformance, {set}: {passed} of {scenarios} scenarios, {succeeded} checks, {took:.1?}, nothing expected to fail"
+            "conformance on {runtime}, {set}: {passed} of {scenarios} scenarios, {succeeded} checks, {took:.1?}, nothing expected to fail"
         ));
         if scenarios != *count {
             problems.push(format!("{set}: there are {scenarios} scenarios, and should be {count}"));
@@ -128,10 +140,9 @@ fn conforms(leg: Leg, run: impl Fn(&Suite, Set, &[String], &Path) -> Vec<String>
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-#[test]
-fn our_server_conforms() {
-    let (hosted, url) = server();
-    conforms(Leg::Server, |suite, set, _, out| {
+fn server_conforms(runtime: Runtime) {
+    let (hosted, url) = server(runtime);
+    conforms(runtime, Leg::Server, |suite, set, _, out| {
         suite.run_server(set, &url, out);
         Vec::new()
     });
@@ -140,8 +151,17 @@ fn our_server_conforms() {
     }
 }
 
+fn client_conforms(runtime: Runtime) {
+    let client = client(runtime);
+    conforms(runtime, Leg::Client, |suite, set, names, out| suite.run_client(set, &client, names, out));
+}
+
+#[test]
+fn our_server_conforms() {
+    server_conforms(Runtime::Blocking);
+}
+
 #[test]
 fn our_client_conforms() {
-    let client = client();
-    conforms(Leg::Client, |suite, set, names, out| suite.run_client(set, &client, names, out));
+    client_conforms(Runtime::Blocking);
 }

@@ -277,6 +277,9 @@ pub(crate) struct Serve {
     /// In the trace, replace the values of members with this name, at any depth (may be repeated)
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
+    /// What it runs on
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) http: ServeHttp,
     /// Do one step of the demo wrong, so that a test sees it noticed
@@ -498,6 +501,13 @@ impl core::fmt::Display for EraChoice {
             Self::Legacy => "legacy",
         })
     }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Runtime {
+    /// One thread, on which handlers run one after the other
+    #[default]
+    Blocking,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,7 @@
 //! The table: peer × direction × transport × runtime × revision × step
 //!
 //! `peers/table.json` has the steps, and by which tools of which server each is performed. Where the peer is the client
-//! its own script performs them (`peers/*/table*`), otherwise ours does, behind a facade for each runtime. A part of the
+//! its own script performs them (`peers/*/table*`), otherwise ours does, by `mcp_tests::ours`, which has every runtime. A part of the
 //! table in which every two values of its axes meet is run with the other tests; all of it, with a new
 //! `tests/INTEROP.md`, by
 //!
@@ -9,10 +9,9 @@
 //! cargo test -p mcp-tests --test interop -- --ignored the_whole_table
 //! ```
 
-mod blocking;
-mod ours;
 mod page;
 mod pairwise;
+mod person;
 mod row;
 mod steps;
 

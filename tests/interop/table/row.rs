@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use mcp_tests::ours::{Runtime, Where};
 use serde_json::Value;
 
-use super::ours::Where;
 use super::{Cells, Outcome, names, steps, table_file};
 use crate::MODERN;
 use crate::hosted::Hosted;
@@ -74,22 +74,6 @@ impl fmt::Display for Peer {
 pub(super) enum Side {
     Client,
     Server,
-}
-
-/// What our side runs on
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Runtime {
-    Blocking,
-}
-
-impl Runtime {
-    pub(super) const ALL: [Self; 1] = [Self::Blocking];
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Blocking => "blocking",
-        }
-    }
 }
 
 const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN];
@@ -162,7 +146,7 @@ impl Row {
             Wire::Proxy => "nginx",
         };
         let own = |text: &str| text.to_owned();
-        [self.peer.to_string(), own(side), own(wire), own(self.runtime.as_str()), own(self.revision)]
+        [self.peer.to_string(), own(side), own(wire), self.runtime.to_string(), own(self.revision)]
     }
 
     pub(super) fn ready(&self) -> bool {

@@ -4,13 +4,15 @@ use core::time::Duration;
 use std::path::Path;
 use std::time::Instant;
 
-use mcp_proto::client::Kind;
+use mcp_blocking::Error;
+use mcp_proto::client::{Kind, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_proto::tap::Direction;
+use mcp_tests::ours::{Client, Runtime, Where};
 use serde_json::{Value, json};
 
-use super::ours::{self, Client, Person, Where};
-use super::row::{Runtime, noted};
+use super::person::{Person, connect};
+use super::row::noted;
 use super::{Cells, Outcome, names, table};
 use crate::talk::Wire;
 
@@ -45,9 +47,9 @@ impl Scene<'_> {
             serde_json::from_str(&text.replace("$DIR", directory.trim_matches('"'))).expect("JSON");
         let person = Person::default();
         person.seen().root = profile["root"].as_str().expect("a URI").to_owned();
-        let client = match ours::connect(self.runtime, self.revision, &person, server) {
+        let client = match connect(self.runtime, self.revision, &person, server) {
             Ok(client) => client,
-            Err(error) => return vec![Outcome::Fail(error); names().len()],
+            Err(error) => return vec![Outcome::Fail(error.to_string()); names().len()],
         };
         let mut session = Session { client, person, profile, scene: self };
         let mut cells = Vec::new();
@@ -71,6 +73,11 @@ fn outcome(step: Step) -> Outcome {
 
 fn require(condition: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if condition { Ok(()) } else { Err(why()) }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "nothing more comes of it")]
+fn said(error: Error) -> String {
+    error.to_string()
 }
 
 struct Session<'a> {
@@ -115,7 +122,7 @@ impl Session<'_> {
             "log" => self.logged(&given),
             "change" => self.changed(&given),
             "complete" => self.completed(&given),
-            "ping" => self.client.ping(),
+            "ping" => self.client.ping().map_err(said),
             other => Err(format!("no step {other}")),
         }?;
         Ok(None)
@@ -173,7 +180,8 @@ impl Session<'_> {
     fn request(&mut self, given: &Value) -> Result<(Value, Vec<f64>), String> {
         let params = json!({"name": given["tool"], "arguments": given["arguments"]});
         let mut reports = Vec::new();
-        let result = self.client.request("tools/call", &params, &mut |report| reports.push(report))?;
+        let result = self.client.request("tools/call", &params, &mut |report| reports.push(report));
+        let result = result.map_err(said)?;
         Ok((result, reports))
     }
 
@@ -192,7 +200,7 @@ impl Session<'_> {
         let begun = Instant::now();
         while !done(&self.person) {
             require(begun.elapsed() < NEWS, || why.to_owned())?;
-            self.client.pause(Duration::from_millis(10))?;
+            self.client.pause(Duration::from_millis(10)).map_err(said)?;
         }
         Ok(())
     }
@@ -204,7 +212,7 @@ impl Session<'_> {
             _ => (Kind::Resource, "resources/list", "uri"),
         };
         let before = self.person.count(Direction::Out, method);
-        let entries = self.client.list(kind)?;
+        let entries = self.client.list(kind).map_err(said)?;
         let mut keys: Vec<_> = entries.iter().filter_map(|entry| entry[key].as_str()).collect();
         let has = given["has"].as_str().expect("a name");
         require(keys.contains(&has), || format!("no {has} in {keys:?}"))?;
@@ -230,17 +238,21 @@ impl Session<'_> {
 
     /// Gives a call up, after which the connection is as good as before.
     fn give_up(&mut self, given: &Value) -> Result<(), String> {
-        self.client.give_up(given["tool"].as_str().expect("a tool"), &given["arguments"])?;
+        let before = self.person.reports();
+        let (tool, person) = (given["tool"].as_str().expect("a tool"), self.person.clone());
+        let reports = move || person.reports() > before;
+        let result = self.client.give_up(tool, &given["arguments"], &reports).map_err(said)?;
+        require(result.is_none(), || format!("done without progress: {result:?}"))?;
         self.called(&self.profile["echo"].clone()).map(drop)
     }
 
     fn cancel(&mut self, given: &Value) -> Result<(), String> {
         self.give_up(given)?;
-        self.client.pause(QUIET)?;
+        self.client.pause(QUIET).map_err(said)?;
         // Some was on its way when the call was given up.
         self.person.seen().odd.retain(|odd| odd != "UnknownProgress");
         let count = self.person.reports();
-        self.client.pause(QUIET)?;
+        self.client.pause(QUIET).map_err(said)?;
         require(self.person.reports() == count, || "it goes on".to_owned())?;
         if given["noted"] == true {
             let log = self.scene.log;
@@ -269,13 +281,13 @@ impl Session<'_> {
 
     fn logged(&mut self, given: &Value) -> Result<(), String> {
         let level: LoggingLevel = serde_json::from_value(given["level"].clone()).expect("a level");
-        self.client.set_log_level(level.clone())?;
+        self.client.set_log_level(level.clone()).map_err(said)?;
         self.person.seen().logs.clear();
         if let Some(uri) = given["subscribe"].as_str() {
             let filter = SubscriptionFilter::new().resource_subscriptions([uri.to_owned()]);
-            let key = self.client.subscribe(&filter)?;
+            let key = self.subscribe(&filter)?;
             self.until(|person| !person.seen().logs.is_empty(), "no logs")?;
-            self.client.unsubscribe(key)?;
+            self.client.unsubscribe(key).map_err(said)?;
         } else {
             self.called(given)?;
         }
@@ -289,16 +301,22 @@ impl Session<'_> {
         require(logs.iter().all(|log| rank(log) >= rank(&level)), || format!("logs: {logs:?}"))
     }
 
+    fn subscribe(&mut self, filter: &SubscriptionFilter) -> Result<SubscriptionKey, String> {
+        let (key, honoured) = self.client.subscribe(filter).map_err(said)?;
+        require(honoured == *filter, || format!("only {honoured:?} is honoured"))?;
+        Ok(key)
+    }
+
     fn changed(&mut self, given: &Value) -> Result<(), String> {
         let uri = given["uri"].as_str().expect("a URI");
         let filter = SubscriptionFilter::new().resource_subscriptions([uri.to_owned()]);
-        let key = self.client.subscribe(&filter)?;
+        let key = self.subscribe(&filter)?;
         let told = |person: &Person| person.seen().changed.iter().any(|changed| changed == uri);
         let changed = self.called(given).and_then(|_| self.until(told, "not told of the change"));
         if given["toggles"] == true {
             self.called(given)?;
         }
-        self.client.unsubscribe(key).and(changed)
+        self.client.unsubscribe(key).map_err(said).and(changed)
     }
 
     fn completed(&mut self, given: &Value) -> Result<(), String> {
@@ -306,12 +324,13 @@ impl Session<'_> {
             "ref": {"type": "ref/prompt", "name": given["prompt"]},
             "argument": {"name": given["argument"], "value": given["value"]},
         });
-        let result = self.client.request("completion/complete", &params, &mut |_| {})?;
+        let result = self.client.request("completion/complete", &params, &mut |_| {});
+        let result = result.map_err(said)?;
         require(result["completion"]["values"] == given["values"], || result.to_string())
     }
 
     fn end(self) -> Step {
-        let by_itself = self.client.close()?;
+        let by_itself = self.client.close().map_err(said)?;
         require(by_itself, || "it had to be ended".to_owned())?;
         let odd = self.person.seen().odd.clone();
         require(odd.is_empty(), || format!("odd: {odd:?}"))?;

@@ -1,6 +1,8 @@
 //! Our client as the program that the official conformance suite starts once per scenario, with the URL of its server
 //!
 //! What a scenario wants to see is in its name, which is in the environment, as is the revision to speak.
+//!
+//!     conformance-client [--runtime RUNTIME] URL
 
 extern crate alloc;
 
@@ -11,13 +13,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
 
-use mcp_blocking::{Client, ClientHandler, Error};
-use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, GetPromptParams, Map, ReadResourceParams};
+use mcp_blocking::{ClientHandler, Error};
+use mcp_proto::client::{Config, Kind};
+use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map};
 use mcp_proto::{
     CallError, Capabilities, Capability, Fault, HttpAnswer, HttpError, RpcError, UseError, Version,
-    VersionSet, client,
+    VersionSet,
 };
-
+use mcp_tests::ours::{self, Client, Runtime, Where};
 use serde_json::{Value, json};
 
 type Outcome = Result<(), Box<dyn core::error::Error>>;
@@ -37,12 +40,19 @@ impl ClientHandler for Willing {
 }
 
 fn main() -> ExitCode {
-    let Some(url) = env::args().nth(1) else {
-        eprintln!("usage: conformance-client URL, as the suite starts it");
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let given = match *words {
+        [url] => Some((Runtime::Blocking, url)),
+        ["--runtime", name, url] => Runtime::from_name(name).map(|runtime| (runtime, url)),
+        _ => None,
+    };
+    let Some((runtime, url)) = given else {
+        eprintln!("usage: conformance-client [--runtime RUNTIME] URL, as the suite starts it");
         return ExitCode::from(2);
     };
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
-    match run(&scenario, &url) {
+    match run(runtime, &scenario, url) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{scenario}: {error}");
@@ -51,70 +61,69 @@ fn main() -> ExitCode {
     }
 }
 
-fn connect(url: &str) -> Result<Client, Error> {
+fn connect(runtime: Runtime, url: &str) -> Result<Box<dyn Client>, Error> {
     let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok().and_then(|v| Version::from_name(&v));
     let versions = version.map_or(VersionSet::ALL, |v| VersionSet::NONE.with(v));
     let capabilities =
         Capabilities::new().with(Capability::Elicitation).with(Capability::Sampling).with(Capability::Roots);
-    let config =
-        client::Config::new("mcp-proto-conformance", "0.1.0").versions(versions).capabilities(capabilities);
-    Client::options(config).handler(Willing).connect_url(url)
+    let config = Config::new("mcp-proto-conformance", "0.1.0").versions(versions).capabilities(capabilities);
+    ours::connect(runtime, config, Willing, &Where::Url(url.to_owned()))
 }
 
-fn run(scenario: &str, url: &str) -> Outcome {
+fn run(runtime: Runtime, scenario: &str, url: &str) -> Outcome {
     if let Some(flow) = scenario.strip_prefix("auth/") {
-        return stop_before_the_flow(flow, url);
+        return stop_before_the_flow(runtime, flow, url);
     }
-    let mut client = connect(url)?;
+    let mut client = connect(runtime, url)?;
     match scenario {
         "tools_call" => {
-            client.list_tools()?;
+            client.list(Kind::Tool)?;
             client.call_tool("add_numbers", &json!({"a": 1, "b": 2}))?;
         }
         "elicitation-sep1034-client-defaults" => {
-            client.list_tools()?;
+            client.list(Kind::Tool)?;
             client.call_tool("test_client_elicitation_defaults", &json!({}))?;
         }
         "sse-retry" => {
             client.call_tool("test_reconnection", &json!({}))?;
         }
         "json-schema-2020-12-preservation" => {
-            let tools = client.list_tools()?;
-            let tool = tools.iter().find(|t| t.name == "json_schema_2020_12_tool").ok_or("no such tool")?;
-            let schema: Value = tool.input_schema.parse()?;
-            client.call_tool("json_schema_echo", &json!({ "schema": schema }))?;
+            let tools = client.list(Kind::Tool)?;
+            let tool =
+                tools.iter().find(|t| t["name"] == "json_schema_2020_12_tool").ok_or("no such tool")?;
+            client.call_tool("json_schema_echo", &json!({ "schema": tool["inputSchema"] }))?;
         }
         "sep-2322-client-request-state" => {
-            client.list_tools()?;
+            client.list(Kind::Tool)?;
             for tool in ["echo_state", "no_state", "unrelated", "no_result_type"] {
                 client.call_tool(&format!("test_mrtr_{tool}"), &json!({}))?;
             }
         }
         "http-standard-headers" => {
-            for tool in client.list_tools()? {
-                client.call_tool(&tool.name, &json!({}))?;
+            for tool in client.list(Kind::Tool)? {
+                client.call_tool(name(&tool)?, &json!({}))?;
             }
-            for resource in client.list_resources()? {
-                client.send(&ReadResourceParams::new(resource.uri))?;
+            for resource in client.list(Kind::Resource)? {
+                client.request("resources/read", &json!({ "uri": resource["uri"] }), &mut |_| {})?;
             }
-            for prompt in client.list_prompts()? {
-                client.send(&GetPromptParams::new(prompt.name))?;
+            for prompt in client.list(Kind::Prompt)? {
+                client.request("prompts/get", &json!({ "name": prompt["name"] }), &mut |_| {})?;
             }
         }
         "http-custom-headers" => {
-            client.list_tools()?;
+            client.list(Kind::Tool)?;
             let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT")?)?;
             for call in context["toolCalls"].as_array().ok_or("no calls")? {
                 client.call_tool(call["name"].as_str().ok_or("no name")?, &call["arguments"])?;
             }
         }
         "http-invalid-tool-headers" => {
-            for tool in client.list_tools()? {
-                client.call_tool(&tool.name, &json!({"region": "x"}))?;
+            for tool in client.list(Kind::Tool)? {
+                client.call_tool(name(&tool)?, &json!({"region": "x"}))?;
             }
         }
         // What is there to be seen is seen in these.
-        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => match client.list_tools() {
+        "initialize" | "request-metadata" | "json-schema-ref-no-deref" => match client.list(Kind::Tool) {
             // Some of these servers have nothing at all.
             Ok(_) | Err(Error::Use(UseError::PeerLacks(_))) => {}
             Err(error) => return Err(error.into()),
@@ -125,9 +134,13 @@ fn run(scenario: &str, url: &str) -> Outcome {
     Ok(())
 }
 
+fn name(entry: &Value) -> Result<&str, &'static str> {
+    entry["name"].as_str().ok_or("no name")
+}
+
 /// Reads what a server without a good token refers to, and finds that it is not to be trusted
-fn stop_before_the_flow(flow: &str, url: &str) -> Outcome {
-    let Err(error) = connect(url).and_then(|mut client| client.list_tools()) else {
+fn stop_before_the_flow(runtime: Runtime, flow: &str, url: &str) -> Outcome {
+    let Err(error) = connect(runtime, url).and_then(|mut client| client.list(Kind::Tool)) else {
         return Err("nothing was asked for".into());
     };
     let answer = refusal(&error).ok_or_else(|| format!("no challenge: {error}"))?;

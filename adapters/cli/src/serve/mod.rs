@@ -15,7 +15,7 @@ use mcp_proto::server::Config;
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, Era, Limits, VersionSet};
 
-use crate::args;
+use crate::args::{self, Runtime};
 use crate::demo::Step;
 use crate::failure::Failure;
 use crate::paint::Paint;
@@ -25,7 +25,9 @@ use clock::lock;
 
 /// Serves until the input ends
 pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
-    blocking::run(args)?;
+    match args.runtime {
+        Runtime::Blocking => blocking::run(args)?,
+    }
     if args.broken == Some(Step::End) {
         // Longer than any client waits.
         thread::sleep(Duration::from_secs(60));

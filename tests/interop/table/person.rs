@@ -1,60 +1,19 @@
-//! Our client as the steps use it, whatever runtime it is on
+//! Who sits at our client: answers what servers ask, and sees what they tell
 
 use alloc::sync::Arc;
 use core::time::Duration;
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 
-use mcp_blocking::ClientHandler;
-use mcp_proto::client::{Config, Kind, Log, Peer, SubscriptionKey};
+use mcp_blocking::{ClientHandler, Error};
+use mcp_proto::client::{Config, Log};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ListRootsResult, LoggingLevel,
-    Role, Root, SubscriptionFilter,
+    Role, Root,
 };
 use mcp_proto::tap::{Direction, TapRecord};
 use mcp_proto::{Capabilities, Capability, Change, Diagnostic, Limits, RpcError, VersionSet};
+use mcp_tests::ours::{self, Client, Runtime, Where};
 use serde_json::Value;
-
-use super::row::Runtime;
-
-/// A server
-pub(super) enum Where {
-    Process(Command),
-    Url(String),
-}
-
-/// What the steps need; errors are for people
-pub(super) trait Client {
-    fn peer(&self) -> &Peer;
-
-    /// Makes a request; progress comes to the callback.
-    fn request(
-        &mut self,
-        method: &str,
-        params: &Value,
-        on_progress: &mut dyn FnMut(f64),
-    ) -> Result<Value, String>;
-
-    /// All entries of a list, from all of its pages
-    fn list(&mut self, kind: Kind) -> Result<Vec<Value>, String>;
-
-    /// Calls a tool, and gives the call up when it has reported progress.
-    fn give_up(&mut self, tool: &str, arguments: &Value) -> Result<(), String>;
-
-    fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), String>;
-
-    fn subscribe(&mut self, filter: &SubscriptionFilter) -> Result<SubscriptionKey, String>;
-
-    fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), String>;
-
-    fn ping(&mut self) -> Result<(), String>;
-
-    /// Lets come what comes, for this long
-    fn pause(&mut self, time: Duration) -> Result<(), String>;
-
-    /// Ends the connection; whether the server, if it is a process of this client's, ended by itself and well
-    fn close(self: Box<Self>) -> Result<bool, String>;
-}
 
 /// Connects a client that speaks one revision, and can do everything for its server.
 pub(super) fn connect(
@@ -62,7 +21,7 @@ pub(super) fn connect(
     revision: &str,
     person: &Person,
     server: &Where,
-) -> Result<Box<dyn Client>, String> {
+) -> Result<Box<dyn Client>, Error> {
     let version = VersionSet::ALL.iter().find(|version| version.as_str() == revision).expect("a revision");
     let all = [Capability::ElicitationForm, Capability::Sampling, Capability::Roots];
     let mut limits = Limits::default();
@@ -75,9 +34,7 @@ pub(super) fn connect(
         .versions(VersionSet::only(version))
         .capabilities(all.into_iter().fold(Capabilities::new(), Capabilities::with))
         .limits(limits);
-    match runtime {
-        Runtime::Blocking => super::blocking::connect(config, person, server),
-    }
+    ours::connect(runtime, config, person.clone(), server)
 }
 
 /// Answers, and what was seen
