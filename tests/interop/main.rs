@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod bridge;
 mod hosted;
 mod http_clients;
 mod http_our_client;

@@ -5,8 +5,7 @@ use core::time::Duration;
 use std::io;
 
 #[cfg(unix)]
-use crate::duplex::Descriptors;
-use crate::duplex::Interest;
+use crate::duplex::{Descriptors, Interest};
 
 /// What one of several things that a loop drives waits for
 ///
@@ -16,6 +15,7 @@ pub struct Outlook<'a> {
     /// What can be watched; nothing where that cannot be told
     #[cfg(unix)]
     descriptors: Descriptors<'a>,
+    #[cfg(unix)]
     interest: Interest,
     timeout: Option<Duration>,
     /// It cannot be told what to watch
@@ -47,6 +47,7 @@ impl<'a> Outlook<'a> {
         Self {
             #[cfg(unix)]
             descriptors: Descriptors::default(),
+            #[cfg(unix)]
             interest: Interest::default(),
             timeout,
             blind: true,

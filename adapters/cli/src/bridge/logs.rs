@@ -37,8 +37,8 @@ impl Logs {
                 let level = call.meta().and_then(|meta| meta.member("io.modelcontextprotocol/logLevel"));
                 level.and_then(|level| level.parse::<LoggingLevel>().ok())
             }
-            // It is for the server to say what it logs as long as a session has not said anything.
-            Era::Legacy => Some(ends.down.log_level(call.channel()).unwrap_or(LoggingLevel::Info)),
+            // All is wanted as long as a session has not said anything.
+            Era::Legacy => Some(ends.down.log_level(call.channel()).unwrap_or(LoggingLevel::Debug)),
         };
         if self.modern {
             self.tell(ends, wanted);
@@ -57,7 +57,7 @@ impl Logs {
         if said.iter().all(Option::is_none) && self.least.is_none() {
             return;
         }
-        let said = said.into_iter().map(|level| Some(level.unwrap_or(LoggingLevel::Info)));
+        let said = said.into_iter().map(|level| Some(level.unwrap_or(LoggingLevel::Debug)));
         let wanted = said.fold(self.least.clone(), least);
         self.tell(ends, wanted);
     }

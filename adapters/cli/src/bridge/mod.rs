@@ -58,7 +58,8 @@ fn over_http(
     let back = Back::open(args, None, able())?;
     let config = server_config(&back.peer, versions, tapped(server_limits(Limits::default()), args));
     let at = listener.address().map_err(|error| Failure::failed(error.to_string()))?;
-    let front = OnHttp::new(hidden(config, args), http::config(&args.http), listener)?;
+    let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);
+    let front = OnHttp::new(hidden(config, args), http_config, listener)?;
     http::listening(&args.http, Ok(at))?;
     bridge(args, Box::new(front), back, Clients::Many)
 }
@@ -221,5 +222,7 @@ fn hidden(mut config: mcp_proto::server::Config, args: &args::Bridge) -> mcp_pro
     config
 }
 
+/// Sessions over HTTP: they share one connection to the server, and what one wants is asked of all of them
+const MAX_SESSIONS: usize = 1_024;
 /// How long clients have to take what they are told at the end
 const FAREWELL: Duration = Duration::from_secs(2);

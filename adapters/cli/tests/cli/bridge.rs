@@ -149,9 +149,7 @@ impl Talk {
 
 #[test]
 fn a_server_that_dies_fails_the_calls_in_work_and_the_bridge() {
-    // It answers the handshake by our own server, and dies of the first call.
-    let dies = "{ for i in 1 2; do read -r l; printf '%s\\n' \"$l\"; done; read -r l; kill -9 $$; } | \"$0\" serve --era legacy";
-    let mut talk = Talk::new(&["--era", "legacy", "--", "sh", "-c", dies, PROBE]);
+    let mut talk = Talk::new(&["--era", "legacy", "--", "sh", "-c", DIES, PROBE]);
     talk.say(
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}"#,
     );
@@ -159,6 +157,14 @@ fn a_server_that_dies_fails_the_calls_in_work_and_the_bridge() {
     assert!(error.contains("\"id\":2") && error.contains("the server behind the bridge is gone"), "{error}");
     let (code, said) = talk.end();
     assert!(code == Some(3) && said.contains("ended in the middle of the session"), "{code:?} {said}");
+}
+
+#[test]
+fn a_server_that_dies_ends_a_bridge_over_http_too() {
+    let mut bridge = Serving::bridge(&["--era", "legacy", "--", "sh", "-c", DIES, PROBE]);
+    let done = probe(&["call", "echo", "--args", r#"{"text":"x"}"#, "--era", "modern", &bridge.url]).code(1);
+    done.complains(&["the server behind the bridge is gone"]);
+    assert_eq!(bridge.code(), Some(3));
 }
 
 #[test]
@@ -183,3 +189,6 @@ fn a_bridge_that_waits_works_on_nothing() {
     let after = bridge.spent().expect("it runs");
     assert!(after - before <= 5, "{before} {after}");
 }
+
+/// Answers the handshake by our own server, and dies of the first call
+const DIES: &str = "{ for i in 1 2; do read -r l; printf '%s\\n' \"$l\"; done; read -r l; kill -9 $$; } | \"$0\" serve --era legacy";

@@ -56,6 +56,11 @@ impl Serving {
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     }
 
+    /// The code that it exits with by itself
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap_or_default()
     }

@@ -275,7 +275,7 @@ fn logs_pass_from_the_level_that_the_client_has_set() {
 }
 
 #[test]
-fn a_session_that_set_no_level_is_told_what_matters() {
+fn a_session_that_set_no_level_is_told_all() {
     let mut chain = Chain::new(Version::V2025_11_25, Version::V2026_07_28);
     chain.book();
     let (now, call) = (chain.now, chain.taken());
@@ -283,7 +283,7 @@ fn a_session_that_set_no_level_is_told_what_matters() {
         chain.server.engine().log(now, call.id(), &level, None, &n).expect("open");
     }
     chain.settle();
-    assert_eq!(logged(&mut chain), [(LoggingLevel::Info, json!(2))]);
+    assert_eq!(logged(&mut chain), [(LoggingLevel::Debug, json!(1)), (LoggingLevel::Info, json!(2))]);
 }
 
 #[test]
