@@ -244,6 +244,16 @@ impl Connection {
         now: Instant,
         on_head: impl FnOnce(Request<'_>, &BodyInfo) -> R,
     ) -> Option<Event<R>> {
+        self.poll_event_if(now, |head, info| Some(on_head(head, info)))
+    }
+
+    /// As [`poll_event`](Self::poll_event), unless `on_head` does not take the head: then it stays where it is, and there
+    /// is nothing for now
+    pub fn poll_event_if<R>(
+        &mut self,
+        now: Instant,
+        on_head: impl FnOnce(Request<'_>, &BodyInfo) -> Option<R>,
+    ) -> Option<Event<R>> {
         self.pass(now);
         loop {
             match self.reading {
@@ -274,7 +284,10 @@ impl Connection {
         }
     }
 
-    fn read_head<R>(&mut self, on_head: impl FnOnce(Request<'_>, &BodyInfo) -> R) -> Option<Event<R>> {
+    fn read_head<R>(
+        &mut self,
+        on_head: impl FnOnce(Request<'_>, &BodyInfo) -> Option<R>,
+    ) -> Option<Event<R>> {
         // A line end too many behind a body is forgiven once (RFC 9112, 2.2).
         if !self.blank_skipped && self.inbox.bytes().starts_with(b"\r\n") {
             self.inbox.advance(2);
@@ -315,9 +328,9 @@ impl Connection {
         self.take_head(read, found.length)
     }
 
-    fn take_head<R>(&mut self, read: Result<(R, Asked), Wrong>, length: usize) -> Option<Event<R>> {
+    fn take_head<R>(&mut self, read: Result<(Option<R>, Asked), Wrong>, length: usize) -> Option<Event<R>> {
         let (r, asked) = match read {
-            Ok(read) => read,
+            Ok((r, asked)) => (r?, asked),
             Err((reason, at)) => return self.fail(self.inbox.fault(reason, at)),
         };
         self.inbox.advance(length);

@@ -56,6 +56,8 @@ pub struct Connection {
     /// It has taken something
     moved: bool,
     dead: bool,
+    /// The shard that the next request is for
+    elsewhere: Option<u8>,
     fault: Option<Fault>,
     heads: Option<VecDeque<HeadRecord>>,
 }
@@ -84,6 +86,7 @@ impl Connection {
             stuck_since: None,
             moved: false,
             dead: false,
+            elsewhere: None,
             fault: None,
             heads: None,
         }
@@ -185,6 +188,15 @@ impl Connection {
         self.exchange.map(|open| open.id)
     }
 
+    /// The [shard](Server::is_one_of) that the next request is for, if that is not the one that it was driven with; told
+    /// once
+    ///
+    /// The connection is to be driven with that one from now on. Nothing of the request was taken, and no exchange is
+    /// open. Until then it stands still.
+    pub const fn elsewhere(&mut self) -> Option<u8> {
+        self.elsewhere.take()
+    }
+
     /// What was wrong with what came, if that is why the connection ends
     pub const fn take_fault(&mut self) -> Option<Fault> {
         self.fault.take()
@@ -244,15 +256,19 @@ impl Connection {
         if self.waits() {
             return false;
         }
-        let heads = &mut self.heads;
-        let event = self.h1.poll_event(now, |head, info| {
+        let (heads, elsewhere) = (&mut self.heads, &mut self.elsewhere);
+        let event = self.h1.poll_event_if(now, |head, info| {
+            *elsewhere = server.elsewhere(&head);
+            if elsewhere.is_some() {
+                return None;
+            }
             keep(heads, || HeadRecord::request(now, Direction::In, &head));
             let length = match info.framing {
                 Framing::None => Some(0),
                 Framing::Exact(length) => Some(length),
                 Framing::Chunked | Framing::UntilClose => None,
             };
-            server.open(now, &head, length)
+            Some(server.open(now, &head, length))
         });
         match event {
             None => return false,

@@ -41,8 +41,10 @@ use bytes::Bytes;
 use self::exchange::{Exchange, Kind, Parts};
 use self::head::shutting_down;
 use self::session::Sessions;
+use super::fields::{self, Known};
 use super::params::HeaderParams;
 use crate::entropy::Entropy;
+use crate::head::Request;
 use crate::server::{self, Engine};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
@@ -84,7 +86,8 @@ impl core::fmt::Debug for Token {
 
 /// A server over HTTP: every revision of Streamable HTTP side by side on one path
 ///
-/// One of these is one shard: it shares nothing with others but its configurations.
+/// One of these is one shard: it shares nothing with others but its configurations. Several of them behind one address
+/// are told [so](Self::is_one_of).
 #[derive(Debug)]
 pub struct Server {
     engine: Engine,
@@ -134,6 +137,29 @@ impl Server {
             tick: Instant::FAR,
             period,
         }
+    }
+
+    /// Says which shard this is, counted from 0, of how many behind one address; before the first request
+    ///
+    /// Ids of sessions name their shard then. A request for another one is not [opened](Self::open) by a [`Connection`],
+    /// which says [where it belongs](Connection::elsewhere).
+    pub const fn is_one_of(&mut self, shard: u8, all: u8) {
+        self.sessions.is_one_of(shard, all);
+    }
+
+    /// The shard that a request is for, by the session that it names, if that is another one than this
+    #[must_use]
+    pub fn elsewhere(&self, head: &Request<'_>) -> Option<u8> {
+        if !self.sessions.is_sharded() {
+            return None;
+        }
+        let (path, query) = split_target(head.target);
+        if self.config.old_paths.as_ref().is_some_and(|(_, post)| post == path) {
+            let id = self::query(query, fields::OLD_SESSION)?;
+            return self.sessions.elsewhere(id.as_bytes());
+        }
+        let (_, id) = head.fields.iter().find(|(name, _)| Known::of(name) == Some(Known::SessionId))?;
+        self.sessions.elsewhere(id.trim_ascii())
     }
 
     /// The engine, for answers and other commands

@@ -64,6 +64,8 @@ pub(super) enum Found {
 
 #[derive(Debug)]
 pub(super) struct Sessions {
+    /// Which of how many servers this is
+    shard: Option<(u8, u8)>,
     table: Slab<Session>,
     /// All of them whose handshake may not be done, oldest first
     young: VecDeque<Key>,
@@ -81,7 +83,7 @@ struct Share {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { table: Slab::new(), young: VecDeque::new(), shares: BTreeMap::new() }
+        Self { shard: None, table: Slab::new(), young: VecDeque::new(), shares: BTreeMap::new() }
     }
 }
 
@@ -109,6 +111,23 @@ impl Sessions {
         bool::from(known.as_slice().ct_eq(secret)).then_some(key)
     }
 
+    /// The shard that an id names, if that is another one
+    pub(super) fn elsewhere(&self, id: &[u8]) -> Option<u8> {
+        let (own, all) = self.shard?;
+        let mut bytes = [0; ID];
+        let length = URL_SAFE_NO_PAD.decode_slice(id, &mut bytes).ok()?;
+        let shard = *bytes.get(PLACE)?;
+        (length == ID && shard != own && shard < all).then_some(shard)
+    }
+
+    pub(super) const fn is_sharded(&self) -> bool {
+        self.shard.is_some()
+    }
+
+    pub(super) const fn is_one_of(&mut self, shard: u8, all: u8) {
+        self.shard = Some((shard, all));
+    }
+
     /// The id of a session (HTTP-066)
     pub(super) fn id(&self, key: Key) -> String {
         let mut bytes = [0; ID];
@@ -131,6 +150,10 @@ impl Sessions {
     ) -> Key {
         let mut secret = [0; SECRET];
         entropy.fill(&mut secret);
+        if let (Some((own, _)), Some(named)) = (self.shard, secret.first_mut()) {
+            // What is left is more than can be guessed.
+            *named = own;
+        }
         let key = self.table.insert(Session {
             secret: Secret(secret),
             channel,
@@ -313,6 +336,61 @@ mod tests {
         sessions.insert(Instant::ZERO, channel, None, &mut entropy);
         assert_eq!(sessions.find(&id), None, "its place in the table is another's now");
         assert_eq!(sessions.find(""), None);
+    }
+
+    #[test]
+    fn an_id_names_its_shard_and_only_ids_do() {
+        let channel = Key { slot: 0, generation: 0 };
+        let shards = [0, 1, 2].map(|own| {
+            let mut sessions = Sessions::default();
+            sessions.is_one_of(own, 3);
+            let mut entropy = Entropy::new([7; 32], own.into());
+            let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy);
+            (own, sessions.id(key), sessions, key)
+        });
+        for (own, id, sessions, key) in &shards {
+            assert_eq!((sessions.find(id), sessions.elsewhere(id.as_bytes())), (Some(*key), None));
+            for (other, id, ..) in shards.iter().filter(|(other, ..)| other != own) {
+                assert_eq!((sessions.find(id), sessions.elsewhere(id.as_bytes())), (None, Some(*other)));
+            }
+            for bad in ["", "AAAAAQAA", "not an id", "AAAAA_AAAAAAAAAAAAAAAAAAAAAA"] {
+                assert_eq!(sessions.elsewhere(bad.as_bytes()), None);
+            }
+        }
+        assert_eq!(Sessions::default().elsewhere(shards[1].1.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_request_for_another_shard_goes_there_untouched() {
+        use crate::h1::Limits;
+        use crate::http::server::Connection;
+        let server = |shard: u8| {
+            let (engine, http) = (crate::server::Config::new("x", "1"), crate::http::server::Config::new());
+            let mut server = Server::new(engine.into(), http.into(), Entropy::new([7; 32], shard.into()));
+            server.is_one_of(shard, 2);
+            server
+        };
+        let now = Instant::from_micros(1);
+        let (mut first, mut second) = (server(0), server(1));
+        let channel = second.engine.open_channel(now);
+        let session = second.begin_session(channel.0, None);
+        let id = second.sessions.id(session);
+
+        let mut connection = Connection::new(now, Limits::default());
+        let nowhere = "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let delete = format!("DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: {id}\r\n\r\n");
+        // The first one is answered where it came, and what was not sent of the answer goes along.
+        connection.handle_input(now, format!("{nowhere}{delete}{nowhere}").as_bytes());
+        connection.drive(now, &mut first);
+        assert_eq!((connection.elsewhere(), connection.elsewhere()), (Some(1), None));
+        assert_eq!((first.exchanges(), connection.exchange()), (0, None));
+        connection.drive(now, &mut first);
+        assert_eq!(connection.elsewhere(), Some(1), "it does not move by itself");
+        connection.drive(now, &mut second);
+        assert_eq!(connection.elsewhere(), None);
+        let written = String::from_utf8_lossy(connection.transmit()).into_owned();
+        let statuses: Vec<_> = written.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+        assert_eq!((statuses, second.sessions()), (alloc::vec!["404", "204", "404"], 0));
     }
 
     // covers: SEC-018
