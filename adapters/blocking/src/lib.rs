@@ -109,10 +109,12 @@ mod server;
 
 pub use client::Client;
 #[cfg(feature = "http")]
-pub use http::{HttpServer, serve_http};
+pub use http::serve_http;
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;
+#[cfg(feature = "http")]
+pub use mcp_std::serve::HttpServer;
 pub use mcp_std::serve::{Answered, Cx, Failure, Handle, Handler, Server};
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;

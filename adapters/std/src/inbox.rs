@@ -146,6 +146,12 @@ impl<T> Sender<T> {
         Ok(())
     }
 
+    /// Whether this is the other end of `inbox`
+    #[must_use]
+    pub fn is_of(&self, inbox: &Inbox<T>) -> bool {
+        Arc::ptr_eq(&self.0, &inbox.0)
+    }
+
     /// Whether the loop is over
     #[must_use]
     pub fn is_closed(&self) -> bool {

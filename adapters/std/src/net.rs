@@ -21,9 +21,13 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// What the operating system says about the last address.
+    /// What the operating system says about the last address, and which addresses were tried.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        let addresses: Vec<_> = address.to_socket_addrs()?.collect();
+        let listener = TcpListener::bind(addresses.as_slice()).map_err(|error| {
+            let tried: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            io::Error::new(error.kind(), format!("cannot listen at {}: {error}", tried.join(", ")))
+        })?;
         listener.set_nonblocking(true)?;
         Ok(Self(listener))
     }

@@ -53,12 +53,16 @@ extern crate alloc;
 
 mod client;
 mod handler;
+#[cfg(feature = "http")]
+mod http;
 mod pool;
 mod router;
 mod server;
 
 pub use client::{Client, Pending};
 pub use handler::Handler;
+#[cfg(feature = "http")]
+pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;

@@ -114,6 +114,20 @@ impl Router {
         crate::serve(self.config()?, stream, self)
     }
 
+    /// Serves HTTP at `address`, for ever; see [`HttpServer`](crate::HttpServer)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Register`] when something could not be registered; then as [`serve_http`](crate::serve_http).
+    #[cfg(feature = "http")]
+    pub fn serve_http(
+        self,
+        address: impl std::net::ToSocketAddrs,
+        http: mcp_proto::http::server::Config,
+    ) -> Result<(), Error> {
+        crate::serve_http(address, self.config()?, http, self)
+    }
+
     /// Makes the changes that were asked for, and tells of them; who calls this sees those that he asked for made
     fn settle(&self, cx: &mut Cx<'_>) {
         if self.later.0.is_empty() {

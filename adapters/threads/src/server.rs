@@ -192,7 +192,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
 }
 
 /// Workers for a handler
-fn pool<H: Handler>(workers: usize, handler: &Shared<H>) -> Pool<Remote> {
+pub(crate) fn pool<H: Handler>(workers: usize, handler: &Shared<H>) -> Pool<Remote> {
     let handler = handler.clone();
     Pool::new(workers, move |remote: Remote| {
         // It may have waited for this thread longer than somebody waits for it.
@@ -203,6 +203,6 @@ fn pool<H: Handler>(workers: usize, handler: &Shared<H>) -> Pool<Remote> {
 }
 
 /// How many workers there are unless it is said
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     thread::available_parallelism().map_or(4, usize::from).clamp(4, 64)
 }

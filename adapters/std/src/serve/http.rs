@@ -1,10 +1,13 @@
 //! Serving HTTP: one loop for all connections and their streams
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::SocketAddr;
+use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
@@ -14,43 +17,23 @@ use mcp_proto::http::server::{self as http, Denial, ExchangeId, Token};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
-use mcp_std::{Listener, catch, entropy};
 
-use mcp_std::Error;
-use mcp_std::serve::Peers;
-use mcp_std::serve::{self, Backlog, Handler, Host};
-
-/// Serves HTTP at `address` for ever; see [`HttpServer`]
-///
-/// ```no_run
-/// use mcp_blocking::{Call, Cx, serve_http};
-/// use mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
-///
-/// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-/// serve_http("127.0.0.1:8080", config, http::server::Config::new(), |cx: &mut Cx<'_>, call: &Call| {
-///     cx.complete(&CallToolResult::text(call.tool()?.name))
-/// })?;
-/// # Ok::<(), mcp_blocking::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// As [`HttpServer::bind`] and [`HttpServer::poll`].
-pub fn serve_http(
-    address: impl ToSocketAddrs,
-    config: Config,
-    http: http::Config,
-    handler: impl Handler,
-) -> Result<(), Error> {
-    HttpServer::bind(address, config, http, handler)?.run()
-}
+use super::desk::Desk;
+use super::handler::Handler;
+use super::host::{self, Backlog, Host};
+use super::peer::Moved;
+use super::peers::Peers;
+use super::remote::Remote;
+use super::stream::{Away, Handle};
+use crate::inbox::{Inbox, Sender};
+use crate::{Error, Listener, catch, entropy};
 
 /// A server over HTTP, on one thread: all connections, their streams, and the handlers
 ///
-/// A handler runs on the loop's thread: while it runs, no connection moves, except inside of the methods of
-/// [`Cx`](crate::Cx) that say so ([`progress`](crate::Cx::progress), [`checkpoint`](crate::Cx::checkpoint),
-/// [`sleep`](crate::Cx::sleep)), which move all of them. So a slow handler stops everybody: this is for local tools and
-/// for few clients.
+/// A handler runs on the loop's thread, unless handlers [run elsewhere](Self::away): while it runs, no connection moves,
+/// except inside of the methods of [`Cx`](super::Cx) that say so ([`progress`](super::Cx::progress),
+/// [`checkpoint`](super::Cx::checkpoint), [`sleep`](super::Cx::sleep)), which move all of them. So a slow handler stops
+/// everybody: this is for local tools and for few clients.
 ///
 /// 64 connections are open at a time ([`max_connections`](Self::max_connections)), those included that carry a stream of
 /// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits.
@@ -58,10 +41,14 @@ pub fn serve_http(
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
 /// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the
 /// feature of that name (`HttpServer::tls`), or put a proxy in front.
-#[derive(Debug)]
 pub struct HttpServer<H> {
     handler: H,
     state: State,
+    desk: Desk,
+    /// Takes calls to where their handlers run; none if that is here
+    away: Option<Box<Away>>,
+    /// Ends waiting
+    waker: Option<Waker>,
 }
 
 impl<H: Handler> HttpServer<H> {
@@ -84,22 +71,85 @@ impl<H: Handler> HttpServer<H> {
         let anchor = peers.anchor();
         // Its own, so that what is sealed has nothing to do with ids of sessions.
         let keys = entropy::seed()?;
-        let config = config.seal_by_default(|| Some((Keys::new(keys), anchor)));
-        let entropy = Entropy::new(seed, entropy::nonce());
-        let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
-        let mut state = State {
-            server,
-            peers,
-            backlog: Backlog::default(),
-            held: VecDeque::new(),
-            told: Vec::new(),
-            tools_changed: false,
-            ends_at: None,
-            error: None,
-        };
-        let mut handler = handler;
+        let config = Arc::new(config.seal_by_default(|| Some((Keys::new(keys), anchor))));
+        let http = Arc::new(http);
+        Self::of(State::new(peers, config, http, Entropy::new(seed, entropy::nonce())), handler)
+    }
+
+    fn of(mut state: State, mut handler: H) -> Result<Self, Error> {
         state.tell_tools(&mut handler)?;
-        Ok(Self { handler, state })
+        Ok(Self { handler, state, desk: Desk::new(1), away: None, waker: None })
+    }
+
+    /// More servers behind the same address, to be run by other threads, so that there are `handlers` and one: each is a
+    /// shard, with clients and sessions of its own
+    ///
+    /// Connections are shared out by this one, which is the first. A request for a session of another shard takes its
+    /// connection there. What is published by one is told by all, and when one is told to shut down, all are. To be
+    /// called when all else is said, and before it runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind); `InvalidInput` for more than 256.
+    pub fn shards(&mut self, handlers: Vec<H>) -> Result<Vec<Self>, Error> {
+        let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "there are at most 255 shards");
+        let all = u8::try_from(handlers.len() + 1).map_err(too_many)?;
+        let mut others = Vec::new();
+        for (shard, handler) in (1..all).zip(handlers) {
+            let peers = self.state.peers.shard(shard, all)?;
+            let entropy = Entropy::new(entropy::seed()?, entropy::nonce());
+            let (config, http) = (self.state.config.clone(), self.state.http.clone());
+            let mut state = State::new(peers, config, http, entropy);
+            state.server.is_one_of(shard, all);
+            others.push(Self::of(state, handler)?);
+        }
+        self.state.server.is_one_of(0, all);
+        let senders: Vec<_> =
+            core::iter::once(&*self).chain(&others).map(|server| server.state.crossings.sender()).collect();
+        for server in core::iter::once(self).chain(&mut others) {
+            let waker = server.waker()?;
+            server.state.crossings.register(&waker);
+            server.state.siblings.clone_from(&senders);
+        }
+        Ok(others)
+    }
+
+    /// Has handlers run elsewhere: `run` takes the calls to them, as many at a time as `desk` lets
+    ///
+    /// The handler that the server has only hears what is no call. To be said before it runs, and before anybody has a
+    /// [`Handle`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Selector::waker`](crate::Selector::waker).
+    pub fn away(
+        &mut self,
+        desk: Desk,
+        run: impl FnMut(&mut dyn Iterator<Item = Remote>) + Send + 'static,
+    ) -> Result<(), Error> {
+        self.desk = desk;
+        self.away = Some(Box::new(run));
+        let waker = self.waker()?;
+        self.desk.register(&waker);
+        Ok(())
+    }
+
+    /// What gives it commands from other threads
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system has no descriptor left that could end its waiting.
+    pub fn handle(&mut self) -> Result<Handle, Error> {
+        let waker = self.waker()?;
+        self.desk.register(&waker);
+        Ok(Handle::new(self.desk.commands()))
+    }
+
+    fn waker(&mut self) -> Result<Waker, Error> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        Ok(self.waker.insert(self.state.peers.waker()?).clone())
     }
 
     /// How many connections may be open at a time (default 64; at least 1)
@@ -135,7 +185,7 @@ impl<H: Handler> HttpServer<H> {
     /// ```
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {
+    pub fn tls(mut self, tls: impl Into<crate::tls::ServerTls>) -> Self {
         self.state.peers.tls = Some(tls.into());
         self
     }
@@ -156,7 +206,7 @@ impl<H: Handler> HttpServer<H> {
         self.state.peers.address()
     }
 
-    /// Connections that are open
+    /// Connections that are open, of all [shards](Self::shards)
     #[must_use]
     pub fn connections(&self) -> usize {
         self.state.peers.count()
@@ -237,24 +287,27 @@ impl<H: Handler> HttpServer<H> {
         Ok(!self.state.peers.is_over())
     }
 
-    /// Handles everything that was read, then writes everything, until there is nothing left to do but wait
+    /// Handles everything that was read or reported, then writes everything, until there is nothing left to do but wait
     fn settle(&mut self) {
         loop {
-            let mut moved = false;
+            self.state.cross();
+            let handler = &mut self.handler;
+            let mut moved = self
+                .desk
+                .apply(&mut self.state, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
+            self.state.congested = self.is_congested();
             while let Some(event) = self.state.next_event() {
                 self.show_tap();
-                if matches!(event, Event::Call(_)) {
-                    // Whoever waits for the answers to other calls need not wait for this handler.
-                    self.state.write();
-                }
-                serve::handle(&mut self.state, &mut self.handler, &event);
-                // However long that took: what is written next was not waiting meanwhile.
-                self.state.peers.tick();
-                if core::mem::take(&mut self.state.tools_changed) {
-                    // What cannot be used is not checked; it was told of at the start.
-                    let _ = self.state.tell_tools(&mut self.handler);
-                }
+                self.take(event);
+                self.state.congested = self.is_congested();
                 moved = true;
+            }
+            if let Some(away) = &mut self.away {
+                away(&mut core::iter::from_fn(|| self.desk.next_call(&mut self.state)));
+            }
+            if core::mem::take(&mut self.state.tools_changed) {
+                // What cannot be used is not checked; it was told of at the start.
+                let _ = self.state.tell_tools(&mut self.handler);
             }
             moved |= self.judge();
             moved |= self.state.write();
@@ -263,6 +316,26 @@ impl<H: Handler> HttpServer<H> {
                 return;
             }
         }
+    }
+
+    fn take(&mut self, event: Event) {
+        let event = if self.away.is_some() { self.desk.take_in(event) } else { Some(event) };
+        let Some(event) = event else { return };
+        if matches!(event, Event::Call(_)) {
+            // Whoever waits for the answers to other calls need not wait for this handler.
+            self.state.write();
+        }
+        host::handle(&mut self.state, &mut self.handler, &event);
+        // However long that took: what is written next was not waiting meanwhile.
+        self.state.peers.tick();
+        if core::mem::take(&mut self.state.tools_changed) {
+            let _ = self.state.tell_tools(&mut self.handler);
+        }
+    }
+
+    /// Whether so much waits for handlers that run elsewhere that no more is taken in
+    fn is_congested(&mut self) -> bool {
+        self.desk.is_congested(self.state.server.engine().config().get_limits())
     }
 
     /// Has the handler judge the tokens that came; whether there were any
@@ -297,7 +370,15 @@ impl<H: Handler> HttpServer<H> {
 struct State {
     server: http::Server,
     peers: Peers,
+    config: Arc<Config>,
+    http: Arc<http::Config>,
     backlog: Backlog,
+    /// So much waits for handlers that run elsewhere that no more is taken in
+    congested: bool,
+    /// What comes from other shards, and where to send it, by their numbers; none if there is only one
+    crossings: Inbox<Crossing>,
+    siblings: Vec<Sender<Crossing>>,
+    crossed: VecDeque<Crossing>,
     /// Exchanges that wait for a judgement of their tokens; no more of them than connections
     held: VecDeque<(ExchangeId, Token)>,
     /// The tools that the server knows the schemas of
@@ -309,12 +390,93 @@ struct State {
     error: Option<io::Error>,
 }
 
+/// What goes from one shard to another
+#[derive(Debug)]
+enum Crossing {
+    /// A connection whose next request is for a session there, or whose turn it is to be served there
+    Connection(Moved),
+    /// Something has changed
+    Change(Change),
+    /// The server is told to shut down
+    Shutdown(Duration),
+    /// Somebody wants to connect, and all places are taken
+    Room,
+}
+
 impl State {
-    /// Tells everybody who wants to know that something has changed; how many that are
+    fn new(peers: Peers, config: Arc<Config>, http: Arc<http::Config>, entropy: Entropy) -> Self {
+        Self {
+            server: http::Server::new(config.clone(), http.clone(), entropy),
+            peers,
+            config,
+            http,
+            backlog: Backlog::default(),
+            congested: false,
+            crossings: Inbox::new(MAX_CROSSINGS),
+            siblings: Vec::new(),
+            crossed: VecDeque::new(),
+            held: VecDeque::new(),
+            told: Vec::new(),
+            tools_changed: false,
+            ends_at: None,
+            error: None,
+        }
+    }
+
+    /// Does what other shards ask for
+    fn cross(&mut self) {
+        let mut crossed = core::mem::take(&mut self.crossed);
+        if self.crossings.take(&mut crossed) {
+            self.peers.tick();
+        }
+        for crossing in crossed.drain(..) {
+            match crossing {
+                Crossing::Connection(moved) => self.peers.adopt(&mut self.server, moved),
+                Crossing::Change(change) => _ = self.tell_own(&change),
+                Crossing::Shutdown(grace) => self.shut_down(grace),
+                Crossing::Room => self.peers.make_room(),
+            }
+        }
+        self.crossed = crossed;
+    }
+
+    /// Sends other shards what is theirs
+    fn see_off(&mut self) {
+        while let Some((shard, moved)) = self.peers.poll_leaving() {
+            if let Some(sibling) = self.siblings.get(usize::from(shard)) {
+                // There are no more of them than connections may be open. It is closed if nobody is there any more.
+                let _ = sibling.send_due(Crossing::Connection(moved));
+            }
+        }
+        if self.peers.is_crowded() {
+            self.send_others(|| Crossing::Room);
+        }
+    }
+
+    /// Sends something to all other shards, as far as they take it
+    fn send_others(&self, make: impl Fn() -> Crossing) {
+        for sibling in self.siblings.iter().filter(|sibling| !sibling.is_of(&self.crossings)) {
+            let _ = sibling.send(make());
+        }
+    }
+
+    /// Tells everybody who wants to know that something has changed; how many that are, in this shard
     fn tell(&mut self, change: &Change) -> usize {
+        self.send_others(|| Crossing::Change(change.clone()));
+        self.tell_own(change)
+    }
+
+    fn tell_own(&mut self, change: &Change) -> usize {
         self.tools_changed |= *change == Change::Tools;
         let now = self.peers.tick();
         self.server.engine().publish(now, change)
+    }
+
+    fn shut_down(&mut self, grace: Duration) {
+        let now = self.peers.tick();
+        self.server.shutdown(now, grace);
+        self.peers.close(&mut self.server);
+        self.ends_at = Some(now + grace);
     }
 
     fn next_event(&mut self) -> Option<Event> {
@@ -334,7 +496,7 @@ impl State {
 
     /// Whether more is taken in
     fn reads(&mut self) -> bool {
-        !self.backlog.is_full(self.server.engine().config().get_limits())
+        !self.congested && !self.backlog.is_full(self.server.engine().config().get_limits())
     }
 
     fn wait_until(&mut self, until: Option<Instant>) {
@@ -410,7 +572,9 @@ impl Host for State {
     }
 
     fn write(&mut self) -> bool {
-        self.peers.write(&mut self.server)
+        let moved = self.peers.write(&mut self.server);
+        self.see_off();
+        moved
     }
 
     fn wait(&mut self, until: Instant) {
@@ -426,10 +590,8 @@ impl Host for State {
     }
 
     fn shutdown(&mut self, grace: Duration) {
-        let now = self.peers.tick();
-        self.server.shutdown(now, grace);
-        self.peers.close(&mut self.server);
-        self.ends_at = Some(now + grace);
+        self.send_others(|| Crossing::Shutdown(grace));
+        self.shut_down(grace);
     }
 
     fn polls(&self) -> bool {
@@ -441,3 +603,16 @@ impl Host for State {
         self.server.poll_later(now, call, retry)
     }
 }
+
+impl<H: fmt::Debug> fmt::Debug for HttpServer<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServer")
+            .field("handler", &self.handler)
+            .field("state", &self.state)
+            .field("desk", &self.desk)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Changes and the like that wait for a shard at most; connections come on top
+const MAX_CROSSINGS: usize = 1024;

@@ -7,6 +7,8 @@ mod desk;
 mod handler;
 mod host;
 #[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "http")]
 mod peer;
 #[cfg(feature = "http")]
 mod peers;
@@ -20,6 +22,10 @@ pub use cx::{Answered, Cx, Line, Place};
 pub use desk::{Commands, Desk};
 pub use handler::{Failure, Handler};
 pub use host::{Backlog, Here, Host, handle, settle};
+#[cfg(feature = "http")]
+pub use http::HttpServer;
+#[cfg(feature = "http")]
+pub use peer::Moved;
 #[cfg(feature = "http")]
 pub use peers::Peers;
 pub use remote::{Command, Done, Remote, Report, Running, Verdict};

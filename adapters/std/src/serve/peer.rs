@@ -1,5 +1,8 @@
 //! One connection of a server
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
@@ -18,10 +21,34 @@ pub(super) struct Found {
     pub(super) due: bool,
 }
 
+/// One of the connections that may be open
+#[derive(Debug)]
+pub(super) struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    /// Counts one more in `open`
+    pub(super) fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection on its way to another shard
+#[derive(Debug)]
+pub struct Moved(pub(super) Box<Peer>);
+
 /// One connection
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) transport: Transport,
+    /// It is counted as long as it is there
+    _seat: Seat,
     pub(super) connection: Connection,
     /// What the last wait found and was not acted on yet
     pub(super) found: Found,
@@ -48,9 +75,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) const fn new(transport: Transport, connection: Connection, now: Instant) -> Self {
+    pub(super) const fn new(transport: Transport, connection: Connection, seat: Seat, now: Instant) -> Self {
         Self {
             transport,
+            _seat: seat,
             connection,
             found: Found { ready: Ready { readable: false, writable: false }, asked: false, due: false },
             used_at: now,
@@ -65,6 +93,14 @@ impl Peer {
             deadline: None,
             idle: None,
         }
+    }
+
+    /// Forgets what is known of it where it stood
+    pub(super) const fn uproot(&mut self) {
+        self.found = Found { ready: Ready { readable: false, writable: false }, asked: false, due: false };
+        (self.driven, self.muffled, self.other_exchange) = (false, false, false);
+        (self.exchange, self.deadline, self.idle) = (None, None, None);
+        self.interest = Interest::READ;
     }
 
     /// Whether closing it loses nothing

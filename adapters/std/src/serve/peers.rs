@@ -7,13 +7,15 @@ mod tests;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
-use super::peer::{Found, Peer};
+use super::peer::{Found, Moved, Peer, Seat};
 use super::places::Places;
 #[cfg(feature = "tls")]
 use crate::tls::ServerTls;
@@ -29,6 +31,18 @@ pub struct Peers {
     listener: Option<Listener>,
     /// The selector waits for newcomers
     listening: bool,
+    /// Nobody is to come any more
+    closed: bool,
+    /// Which shard this is, of how many, and who gets the next newcomer
+    shard: u8,
+    shards: u8,
+    next_shard: u8,
+    /// Those for other shards
+    leaving: VecDeque<(u8, Moved)>,
+    /// All places are taken, and nobody here can give his up
+    crowded: bool,
+    /// Connections that are open, of all shards
+    open: Arc<AtomicUsize>,
     /// By their tokens
     peers: Places<Box<Peer>>,
     /// Whose turn it is, or was last
@@ -87,15 +101,38 @@ impl Peers {
     ///
     /// When the system has no way to wait for many sockets, or none left.
     pub fn new(listener: Listener) -> io::Result<Self> {
-        let clock = Clock::start();
         let mut limits = Limits::default();
         // How long a message may be is for the server to say, which says so in the answer.
         limits.max_body = u64::MAX;
-        let mut selector = Selector::new()?;
-        selector.add(&listener, LISTENER, Interest::READ)?;
-        Ok(Self {
-            listener: Some(listener),
-            listening: true,
+        let mut peers = Self::of(Clock::start(), Selector::new()?, limits, Arc::default());
+        peers.selector.add(&listener, LISTENER, Interest::READ)?;
+        (peers.listener, peers.listening) = (Some(listener), true);
+        Ok(peers)
+    }
+
+    /// The connections of one more shard: they come from this one, which is the first of so many from now on
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn shard(&mut self, shard: u8, all: u8) -> io::Result<Self> {
+        let mut peers = Self::of(self.clock, Selector::new()?, self.limits.clone(), self.open.clone());
+        (peers.max, peers.heads) = (self.max, self.heads);
+        (peers.shard, peers.shards, self.shards) = (shard, all, all);
+        Ok(peers)
+    }
+
+    fn of(clock: Clock, selector: Selector, limits: Limits, open: Arc<AtomicUsize>) -> Self {
+        Self {
+            listener: None,
+            listening: false,
+            closed: false,
+            shard: 0,
+            shards: 1,
+            next_shard: 0,
+            leaving: VecDeque::new(),
+            crowded: false,
+            open,
             peers: Places::new(),
             turn: LISTENER,
             turns: VecDeque::new(),
@@ -115,7 +152,7 @@ impl Peers {
             clock,
             now: clock.now(),
             scratch: vec![0; SCRATCH].into(),
-        })
+        }
     }
 
     /// The time as of the last look at the clock; cheap
@@ -139,14 +176,14 @@ impl Peers {
         self.listener.as_ref().map_or_else(|| Err(ErrorKind::NotConnected.into()), Listener::address)
     }
 
-    /// Connections that are open
+    /// Connections that are open, of all shards
     pub fn count(&self) -> usize {
-        self.peers.len()
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Whether nobody is connected and nobody can be any more
     pub fn is_over(&self) -> bool {
-        self.listener.is_none() && self.peers.len() == 0
+        self.closed && self.peers.len() == 0
     }
 
     /// What ends a [`wait`](Self::wait) early, from any thread
@@ -182,9 +219,67 @@ impl Peers {
     }
 
     fn end_listening(&mut self) {
+        self.closed = true;
         if let Some(listener) = self.listener.take() {
             // Closing it would do.
             let _ = self.selector.remove(&listener, LISTENER);
+        }
+    }
+
+    /// The next connection that belongs to another shard, which is to [adopt](Self::adopt) it
+    pub fn poll_leaving(&mut self) -> Option<(u8, Moved)> {
+        self.leaving.pop_front()
+    }
+
+    /// Takes in a connection from another shard; one that cannot be waited for is closed
+    pub fn adopt(&mut self, server: &mut Server, moved: Moved) {
+        let Moved(mut peer) = moved;
+        peer.uproot();
+        if self.closed {
+            peer.connection.close(self.now);
+        }
+        peer.connection.drive(self.now, server);
+        let _ = self.enter(peer);
+    }
+
+    /// Takes in a connection, which has its turn soon
+    fn enter(&mut self, mut peer: Box<Peer>) -> io::Result<()> {
+        // Most clients have sent their request by now.
+        peer.found.ready.readable = true;
+        peer.found.asked = true;
+        let token = self.peers.insert(peer);
+        let Some(peer) = self.peers.get_mut(token) else { return Ok(()) };
+        if let Err(error) = self.selector.add(peer.transport.socket(), token, Interest::READ) {
+            self.peers.remove(token);
+            return Err(error);
+        }
+        self.known.note(token, peer);
+        self.turns.push_back(token);
+        self.moved.push(token);
+        Ok(())
+    }
+
+    /// Lets a connection go to the shard that its next request is for, if that is another one
+    fn see_off(&mut self, token: u64) {
+        let shard = self.peers.get_mut(token).and_then(|peer| peer.connection.elsewhere());
+        if let Some((shard, peer)) = shard.and_then(|shard| Some((shard, self.take(token)?))) {
+            self.leaving.push_back((shard, Moved(peer)));
+        }
+    }
+
+    /// Whether a place is wanted that nobody here can give up: another shard may [make room](Self::make_room); told once
+    pub const fn is_crowded(&mut self) -> bool {
+        core::mem::replace(&mut self.crowded, false)
+    }
+
+    /// Closes the connection that has not been used for longest, if that is long enough
+    pub fn make_room(&mut self) {
+        if let Some((since, token)) = self.longest_idle() {
+            if since + SPARED <= self.now {
+                if let Some(idle) = self.forget(token) {
+                    idle.close();
+                }
+            }
         }
     }
 
@@ -210,6 +305,7 @@ impl Peers {
             peer.connection.drive(self.now, server);
             self.known.note(token, peer);
             self.moved.push(token);
+            self.see_off(token);
         }
     }
 
@@ -227,17 +323,22 @@ impl Peers {
                 drop(self.forget(token));
             } else {
                 self.known.note(token, peer);
+                self.see_off(token);
             }
         }
     }
 
     /// Takes out a connection that is over, or gives way: to be closed
     fn forget(&mut self, token: u64) -> Option<Transport> {
+        self.take(token).map(|peer| peer.transport)
+    }
+
+    fn take(&mut self, token: u64) -> Option<Box<Peer>> {
         let peer = self.peers.remove(token)?;
         self.known.forget(token, &peer);
-        // Closing it would do, unless a child of ours holds it between its fork and its exec.
+        // To close it would do, unless it goes on elsewhere, or a child of ours holds it between its fork and its exec.
         let _ = self.selector.remove(peer.transport.socket(), token);
-        Some(peer.transport)
+        Some(peer)
     }
 
     /// Waits until something can be read (if `reads`), written or accepted, until `until`, or until [woken](Self::waker);
@@ -397,6 +498,7 @@ impl Peers {
             peer.turn(self.now, server, found, reads, &mut self.scratch);
             self.known.note(token, peer);
             self.moved.push(token);
+            self.see_off(token);
             return true;
         }
         false
@@ -404,7 +506,7 @@ impl Peers {
 
     /// When there may be room for another connection; none when there is
     fn room_at(&mut self) -> Option<Instant> {
-        if self.peers.len() < self.max {
+        if !self.is_full() || self.shards > 1 {
             return None;
         }
         if self.now < self.full_until {
@@ -415,6 +517,11 @@ impl Peers {
         // Who is in use now will have been used later than now.
         self.full_until = at.min(self.now + SPARED);
         Some(at).filter(|at| *at > self.now)
+    }
+
+    /// Whether as many connections are open as may be
+    fn is_full(&self) -> bool {
+        self.count() >= self.max
     }
 
     /// Who has been idle for longest, and since when
@@ -435,36 +542,8 @@ impl Peers {
         None
     }
 
-    /// Takes in who waits, in the place of who has not used his connection for long, if need be
-    fn accept(&mut self) {
-        for _ in 0..BATCH {
-            let full = self.peers.len() >= self.max;
-            let gives_way = if full { self.longest_idle() } else { None };
-            let gives_way = gives_way.filter(|(since, _)| *since + SPARED <= self.now);
-            if full && gives_way.is_none() {
-                return;
-            }
-            let Some(listener) = &self.listener else { return };
-            let entered = match listener.accept() {
-                Ok(Some(socket)) => {
-                    if let Some(idle) = gives_way.and_then(|(_, idle)| self.forget(idle)) {
-                        idle.close();
-                    }
-                    self.enter(socket)
-                }
-                Ok(None) => return,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = entered {
-                // It would go on failing, or be told of at once again: others may end in the meantime.
-                let wait = if is_exhausted(&error) { PAUSE } else { PAUSE / 10 };
-                self.accepts_at = Some(self.now + wait);
-                return;
-            }
-        }
-    }
-
-    fn enter(&mut self, socket: Socket) -> io::Result<()> {
+    /// Takes in who has come, here or at the shard whose turn it is
+    fn welcome(&mut self, socket: Socket) -> io::Result<()> {
         #[cfg(feature = "tls")]
         let transport = match &self.tls {
             Some(tls) => tls.accept(socket)?,
@@ -476,21 +555,50 @@ impl Peers {
         if self.heads {
             connection.tap_heads();
         }
-        let mut peer = Box::new(Peer::new(transport, connection, self.now));
+        let mut peer = Box::new(Peer::new(transport, connection, Seat::new(&self.open), self.now));
         let shakes = peer.transport.is_handshaking();
         peer.until = shakes.then(|| self.now + self.limits.head_timeout);
-        // Most clients have sent their request by now.
-        peer.found.ready.readable = true;
-        peer.found.asked = true;
-        let token = self.peers.insert(peer);
-        let Some(peer) = self.peers.get_mut(token) else { return Ok(()) };
-        if let Err(error) = self.selector.add(peer.transport.socket(), token, Interest::READ) {
-            self.peers.remove(token);
-            return Err(error);
+        let shard = self.next_shard;
+        self.next_shard = (shard + 1) % self.shards;
+        if shard == self.shard {
+            return self.enter(peer);
         }
-        self.known.note(token, peer);
-        self.turns.push_back(token);
+        self.leaving.push_back((shard, Moved(peer)));
         Ok(())
+    }
+
+    /// Takes in who waits, in the place of who has not used his connection for long, if need be
+    fn accept(&mut self) {
+        for _ in 0..BATCH {
+            let full = self.is_full();
+            let gives_way = if full { self.longest_idle() } else { None };
+            let gives_way = gives_way.filter(|(since, _)| *since + SPARED <= self.now);
+            if full && gives_way.is_none() {
+                if self.shards > 1 {
+                    // Others may make room, which nobody here notices.
+                    self.crowded = true;
+                    self.accepts_at = Some(self.now + PAUSE);
+                }
+                return;
+            }
+            let Some(listener) = &self.listener else { return };
+            let entered = match listener.accept() {
+                Ok(Some(socket)) => {
+                    if let Some(idle) = gives_way.and_then(|(_, idle)| self.forget(idle)) {
+                        idle.close();
+                    }
+                    self.welcome(socket)
+                }
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = entered {
+                // It would go on failing, or be told of at once again: others may end in the meantime.
+                let wait = if is_exhausted(&error) { PAUSE } else { PAUSE / 10 };
+                self.accepts_at = Some(self.now + wait);
+                return;
+            }
+        }
     }
 }
 

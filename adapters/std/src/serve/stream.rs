@@ -35,7 +35,8 @@ pub struct Server<D, H> {
     fault: Option<Fault>,
 }
 
-type Away = dyn FnMut(&mut dyn Iterator<Item = Remote>) + Send;
+/// Takes calls to where their handlers run
+pub(super) type Away = dyn FnMut(&mut dyn Iterator<Item = Remote>) + Send;
 
 impl<D: Duplex, H: Handler> Server<D, H> {
     /// A server that has not begun to read

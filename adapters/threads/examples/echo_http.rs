@@ -1,0 +1,42 @@
+//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp` (8080 if no port is given); the second and
+//! third argument say how many workers and shards it has
+
+extern crate alloc;
+
+use alloc::borrow::Cow;
+
+use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server::Config};
+use mcp_threads::{Call, Cx, Error, HttpServer};
+
+#[derive(serde::Deserialize)]
+struct Echo<'a> {
+    /// Borrowed from the message, unless something in it is escaped
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+fn main() -> Result<(), Error> {
+    let port = std::env::args().nth(1).unwrap_or_else(|| "8080".into());
+    let config = Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
+    let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
+    let schema = RawJson::new(schema).expect("a constant");
+    let tools = ListToolsResult::new(vec![Tool::new("echo", schema).description("Answers with the text")]);
+    let handler = move |cx: &mut Cx<'_>, call: &Call| match call.method() {
+        "tools/call" => {
+            let Echo { text } = call.tool()?.parse()?;
+            cx.complete(&CallToolResult::text(text))
+        }
+        "tools/list" => cx.complete(&tools),
+        other => Err(RpcError::method_not_found(other)),
+    };
+    let mut server =
+        HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
+    if let Some(workers) = std::env::args().nth(2).and_then(|workers| workers.parse().ok()) {
+        server = server.workers(workers);
+    }
+    if let Some(shards) = std::env::args().nth(3).and_then(|shards| shards.parse().ok()) {
+        server = server.shards(shards);
+    }
+    server.run()
+}
