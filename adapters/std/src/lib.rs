@@ -24,6 +24,8 @@
 //! `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
 //! Schemas for a [`Router`](mcp_proto::router::Router).
 //!
+//! With the feature `signals` (off by default, Unix) there is `on_terminate`, for servers that are told to stop by `SIGTERM`.
+//!
 //! # Platforms
 //!
 //! On Unix every wait is one `poll(2)`, or for many sockets on Linux one of `epoll`; no thread is started. Where pipes
@@ -59,6 +61,8 @@ mod readiness;
 #[cfg(unix)]
 mod selector;
 pub mod serve;
+#[cfg(all(unix, feature = "signals"))]
+mod signals;
 mod socket;
 #[cfg(unix)]
 mod stdio;
@@ -93,6 +97,8 @@ pub use net::{Listener, is_exhausted};
 pub use outlook::Outlook;
 #[cfg(unix)]
 pub use selector::Selector;
+#[cfg(all(unix, feature = "signals"))]
+pub use signals::on_terminate;
 pub use socket::Socket;
 pub use stdio::Stdio;
 #[cfg(unix)]

@@ -34,6 +34,30 @@
 //! workers there are and lets you hold the loop, and a [`Handle`] gives it commands from any thread. [`Handler`] is for
 //! servers that want to know more than their calls.
 //!
+//! # Over HTTP
+//!
+//! [`serve_http`] and [`HttpServer`] serve the same handlers to many clients at once, on one thread or on
+//! [several](HttpServer::shards).
+//!
+//! ```no_run
+//! # #[cfg(feature = "http")] {
+//! use core::time::Duration;
+//! use mcp_proto::{http, model::Tool};
+//! use mcp_threads::{HttpServer, Router};
+//!
+//! let mut router = Router::new("clock", "1.0");
+//! let schema = mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap();
+//! router.tool_with(Tool::new("time", schema), |_, _: serde_json::Value| "noon");
+//! let (config, http) = (router.config()?, http::server::Config::new());
+//! let mut server = HttpServer::bind("127.0.0.1:8080", config, http, router)?.shards(2);
+//! let handle = server.handle()?;
+//! // With the feature `signals`: mcp_threads::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
+//! # let _ = (handle, Duration::ZERO);
+//! server.run()?;
+//! # }
+//! # Ok::<(), mcp_threads::Error>(())
+//! ```
+//!
 //! # What holds
 //!
 //! - A handler holds up no other, and none holds up reading and writing. One that never returns costs its worker; when
@@ -46,6 +70,11 @@
 //! - A handler that panics answers with an internal error, and its worker goes on.
 //! - A server that reads the end of its input, or is [told to](Handle::shutdown), answers what came before within its
 //!   time of grace, and returns.
+//!
+//! # Features
+//!
+//! Those of `mcp-blocking` (`base64`, `crypto`, `http`, `schemars`, `validate`), and `signals` (off by default, Unix):
+//! `on_terminate`, which has a server shut down when the process is told to end.
 
 #![forbid(unsafe_code)]
 
@@ -66,6 +95,8 @@ pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;
+#[cfg(all(unix, feature = "signals"))]
+pub use mcp_std::on_terminate;
 pub use mcp_std::serve::{Answered, Cx, Failure, Handle};
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
