@@ -16,7 +16,7 @@ use mcp_proto::http::server::{self as http, Denial, ExchangeId, Token};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
-use mcp_std::serve::{Desk, Host, Peers, Remote};
+use mcp_std::serve::{Desk, Handle, Host, Peers, Remote};
 use mcp_std::{Error, Listener, catch, entropy};
 
 use crate::handler::{Handler, run, tell};
@@ -24,7 +24,7 @@ use crate::handler::{Handler, run, tell};
 use crate::io::Watch;
 use crate::nudge::Nudge;
 use crate::running::Running;
-use crate::server::{Handle, MAX_RUNNING, TURNS};
+use crate::server::{MAX_RUNNING, TURNS};
 use crate::timer::Deadline;
 
 /// Serves HTTP at `address` for ever; see [`HttpServer`]
@@ -104,8 +104,7 @@ impl<H: Handler> HttpServer<H> {
         let desk = Desk::new(MAX_RUNNING);
         let mut state = State {
             watch: Wait::new(&peers)?,
-            loops: Loops { server, peers, tools_changed: false },
-            handle: Handle::new(&desk),
+            loops: Loops { server, peers, tools_changed: false, ends_at: None },
             desk,
             held: VecDeque::new(),
             told: Vec::new(),
@@ -113,7 +112,6 @@ impl<H: Handler> HttpServer<H> {
             deadline: Deadline::new(),
             armed: false,
             due: None,
-            ends_at: None,
         };
         state.tell_tools(&handler)?;
         Ok(Self { handler, state })
@@ -131,7 +129,6 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
         self.state.desk = Desk::new(calls);
-        self.state.handle = Handle::new(&self.state.desk);
         self
     }
 
@@ -162,7 +159,7 @@ impl<H: Handler> HttpServer<H> {
 
     /// For commands to the server while it runs
     pub fn handle(&self) -> Handle {
-        self.state.handle.clone()
+        Handle::new(self.state.desk.commands())
     }
 
     /// Serves until it is told to [shut down](Handle::shutdown): then nobody is accepted any more, and it ends when calls
@@ -186,6 +183,8 @@ struct Loops {
     peers: Peers,
     /// The tools that the server knows may be others now
     tools_changed: bool,
+    /// When what is left is given up, once it was told to shut down
+    ends_at: Option<Instant>,
 }
 
 /// Everything but the handlers
@@ -194,7 +193,6 @@ struct State {
     watch: Wait,
     loops: Loops,
     desk: Desk,
-    handle: Handle,
     /// Exchanges that wait for a judgement of their tokens; no more of them than connections
     held: VecDeque<(ExchangeId, Token)>,
     /// The tools that the server knows the schemas of
@@ -206,8 +204,6 @@ struct State {
     armed: bool,
     /// When it is looked in any case
     due: Option<Instant>,
-    /// When what is left is given up, once it was told to shut down
-    ends_at: Option<Instant>,
 }
 
 impl State {
@@ -226,9 +222,9 @@ impl State {
             let now = self.loops.peers.tick();
             let mut moved = running.turn();
             moved |= self.settle(handler, running, start);
-            if self.ends_at.is_some_and(|at| at <= now) {
+            if self.loops.ends_at.is_some_and(|at| at <= now) {
                 self.loops.peers.abandon(&mut self.loops.server);
-                self.ends_at = None;
+                self.loops.ends_at = None;
             }
             if self.loops.peers.is_over() {
                 return Poll::Ready(Ok(()));
@@ -256,7 +252,7 @@ impl State {
     fn waits(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let reads = self.reads();
         self.due = self.loops.peers.arm(&mut self.loops.server, reads)?;
-        let at = self.due.into_iter().chain(self.ends_at).min();
+        let at = self.due.into_iter().chain(self.loops.ends_at).min();
         let now = self.loops.peers.tick();
         let timeout = at.map(|at| at.saturating_duration_since(now));
         self.armed = self.armed || !self.watch.poll(cx)?;
@@ -307,17 +303,7 @@ impl State {
             // What cannot be used is not checked; it was told of at the start.
             let _ = self.tell_tools(handler);
         }
-        if !any {
-            return false;
-        }
-        if let Some(grace) = self.handle.take_shutdown() {
-            let Loops { server, peers, .. } = &mut self.loops;
-            let now = peers.tick();
-            server.shutdown(now, grace);
-            peers.close(server);
-            self.ends_at = Some(now + grace);
-        }
-        true
+        any
     }
 
     /// Has the handler judge the tokens that came; whether there were any
@@ -408,6 +394,13 @@ impl Host for Loops {
 
     fn tick(&mut self) -> Instant {
         self.peers.tick()
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        let now = self.peers.tick();
+        self.server.shutdown(now, grace);
+        self.peers.close(&mut self.server);
+        self.ends_at = Some(now + grace);
     }
 
     // No handler runs on the loop itself: nothing has to be kept moving for it.

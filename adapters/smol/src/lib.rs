@@ -96,12 +96,12 @@ pub use handler::{Cx, Handler};
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::Error;
-pub use mcp_std::serve::{Answered, Failure};
+pub use mcp_std::serve::{Answered, Failure, Handle};
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
 pub use router::{Later, Router};
 #[cfg(unix)]
 pub use server::serve_stdio;
-pub use server::{Handle, Server, serve};
+pub use server::{Server, serve};
 #[cfg(unix)]
 pub use stdio::Stdio;

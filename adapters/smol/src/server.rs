@@ -5,16 +5,15 @@ use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
 
 use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_proto::pipe::{self, Pipe};
 #[cfg(feature = "crypto")]
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{Change, Fault, Instant};
+use mcp_proto::{Fault, Instant};
 use mcp_std::drive::Drive;
-use mcp_std::serve::{Commands, Desk, Host, Remote};
+use mcp_std::serve::{Desk, Handle, Host, Remote};
 use mcp_std::{Error, HungUp, catch};
 
 use crate::handler::{Handler, run, tell};
@@ -96,13 +95,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
         self.state.desk = Desk::new(calls);
-        self.state.handle = Handle::new(&self.state.desk);
         self
     }
 
     /// For commands to the server while it runs
     pub fn handle(&self) -> Handle {
-        self.state.handle.clone()
+        Handle::new(self.state.desk.commands())
     }
 
     /// Serves to the end
@@ -138,58 +136,12 @@ impl<H: Handler> Server<crate::Stdio, H> {
     }
 }
 
-/// Commands to a server that runs, from any thread; clones command the same one
-#[derive(Clone, Debug)]
-pub struct Handle {
-    commands: Commands,
-    shutdown: Arc<Mutex<Option<Duration>>>,
-}
-
-impl Handle {
-    pub(crate) fn new(desk: &Desk) -> Self {
-        Self { commands: desk.commands(), shutdown: Arc::default() }
-    }
-
-    /// Takes no more requests; the server ends when those in work are answered and written, or after `grace`
-    pub fn shutdown(&self, grace: Duration) {
-        *self.shutdown.lock().unwrap_or_else(PoisonError::into_inner) = Some(grace);
-        // Wakes the loop. Refused when that is over, or awake.
-        let _ = self.commands.send(|_| {});
-    }
-
-    /// Tells everybody who wants to know that something has changed; false when the server is over, or too busy to listen
-    pub fn publish(&self, change: Change) -> bool {
-        self.commands.send(move |host| host.publish(&change)).is_ok()
-    }
-
-    /// Does something with the engine, such as to send a notification; false when the server is over, or too busy to listen
-    pub fn with_engine(&self, command: impl FnOnce(&mut Engine, Instant) + Send + 'static) -> bool {
-        let command = move |host: &mut dyn Host| {
-            let now = host.tick();
-            command(host.engine(), now);
-        };
-        self.commands.send(command).is_ok()
-    }
-
-    /// Whether the server is over
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.commands.is_closed()
-    }
-
-    /// How long what is in work has when the server is to shut down, once
-    pub(crate) fn take_shutdown(&self) -> Option<Duration> {
-        self.shutdown.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// Everything but the stream and the handlers
 #[derive(Debug)]
 struct State<S> {
     pipe: pipe::Server,
     drive: Drive,
     desk: Desk,
-    handle: Handle,
     /// What handlers and handles wake
     nudge: Nudge,
     deadline: Deadline,
@@ -216,12 +168,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         #[cfg(feature = "crypto")]
         let config =
             config.seal_by_default(|| Some((Keys::new(mcp_std::entropy::seed().ok()?), drive.anchor())));
-        let desk = Desk::new(most);
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),
             drive,
-            handle: Handle::new(&desk),
-            desk,
+            desk: Desk::new(most),
             nudge: Nudge::new(),
             deadline: Deadline::new(),
             unflushed: false,
@@ -287,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             }
         }
         let mut started = 0_u32;
-        let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive };
+        let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive, ends_at: &mut self.ends_at };
         while let Some(remote) = self.desk.next_call(&mut host) {
             running.start(remote.running().call().id(), start(remote));
             moved = true;
@@ -322,18 +272,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
 
     /// Does what handlers and handles have to say; whether there was anything
     fn apply<H: Handler>(&mut self, handler: &H) -> bool {
-        let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive };
-        let any =
-            self.desk.apply(&mut host, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
-        if !any {
-            return false;
-        }
-        if let Some(grace) = self.handle.take_shutdown() {
-            let now = self.drive.tick();
-            self.pipe.shutdown(now, grace);
-            self.ends_at = Some(now + grace);
-        }
-        true
+        let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive, ends_at: &mut self.ends_at };
+        self.desk.apply(&mut host, &mut |call, failure| _ = catch(|| handler.failed(call, failure)))
     }
 
     fn show_tap<H: Handler>(&mut self, handler: &H) {
@@ -440,6 +380,7 @@ async fn close<S: AsyncWrite + Unpin>(stream: &mut S, grace: Duration) -> std::i
 struct OnPipe<'a> {
     pipe: &'a mut pipe::Server,
     drive: &'a mut Drive,
+    ends_at: &'a mut Option<Instant>,
 }
 
 impl Host for OnPipe<'_> {
@@ -453,6 +394,12 @@ impl Host for OnPipe<'_> {
 
     fn tick(&mut self) -> Instant {
         self.drive.tick()
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        let now = self.drive.tick();
+        self.pipe.shutdown(now, grace);
+        *self.ends_at = Some(now + grace);
     }
 
     // No handler runs on the loop itself: nothing has to be kept moving for it.

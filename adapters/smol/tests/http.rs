@@ -457,13 +457,13 @@ fn a_server_is_commanded_from_other_threads() {
     in_time(|| {
         let served = Served::new(|| Tools::new().0);
         let (tx, rx) = mpsc::channel();
-        assert!(served.handle.publish(Change::Tools));
-        assert!(served.handle.with_engine(move |_, now| _ = tx.send(now)));
+        served.handle.publish(&Change::Tools).unwrap();
+        served.handle.with_engine(move |_, now| _ = tx.send(now)).unwrap();
         rx.recv_timeout(DEADLINE).expect("it was woken");
         // What never ends is dropped when its time is over.
         let mut stream = served.raw();
         stream.write_all(&call("endless", "{}", "")).unwrap();
-        while !served.handle.is_closed() {
+        while !served.handle.is_over() {
             served.handle.shutdown(Duration::from_millis(20));
             thread::sleep(Duration::from_millis(1));
         }

@@ -238,7 +238,9 @@ impl<D: fmt::Debug, H: fmt::Debug> fmt::Debug for Server<D, H> {
 pub struct Handle(Commands);
 
 impl Handle {
-    pub(super) const fn new(commands: Commands) -> Self {
+    /// To a server that hears these commands
+    #[must_use]
+    pub const fn new(commands: Commands) -> Self {
         Self(commands)
     }
 
