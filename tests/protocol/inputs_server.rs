@@ -423,6 +423,43 @@ fn a_handler_that_keeps_something_is_told_that_its_call_does_not_come_again() {
     }
 }
 
+// covers: CANC-001, CANC-003, ELIC-021
+#[test]
+fn a_question_that_is_no_longer_needed_is_taken_back() {
+    let mut lone = session(config(), Version::V2025_11_25, Chunker::Whole);
+    let recall = |lone: &mut LoneServer, state: &[u8]| {
+        let now = lone.now;
+        let found = lone.pipe.engine().recall(now, state, Some("found it"));
+        lone.pump();
+        found
+    };
+    let call = lone.take(&legacy(1, "tools/call", json!({"name": "book"})));
+    assert!(!recall(&mut lone, b"step 1") && !recall(&mut lone, b""));
+    lone.need_input(&call, &asks([("a", form("A?")), ("b", form("B?"))]), b"step 1")
+        .expect("it may be asked");
+    let asked = lone.sent();
+    lone.tell(&result(&asked[0], alice()));
+    assert!(!recall(&mut lone, b"step 2"));
+    assert!(recall(&mut lone, b"step 1"));
+    let cancelled = lone.reply();
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]),
+        (&json!("notifications/cancelled"), &json!({"requestId": asked[1]["id"], "reason": "found it"}))
+    );
+    let again = lone.call();
+    assert_eq!((again.state(), answer(&again, "a")), (Some(&b"step 1"[..]), alice()));
+    assert_eq!(again.answer("b"), Some(Err(&mcp_proto::CallError::Cancelled)));
+    assert!(!recall(&mut lone, b"step 1"), "it waits no more");
+    // Too late.
+    lone.tell(&result(&asked[1], alice()));
+    assert!(matches!(lone.event(), server::Event::Diagnostic { .. }));
+    assert_eq!(lone.complete(again.id(), &json!({"content": []}))["id"], 1);
+    // A modern call waits nowhere.
+    let call = lone.take(&tool(2, json!({})));
+    lone.need_input(&call, &asks([("a", form("A?"))]), b"step 1").expect("it may be asked");
+    assert!(!recall(&mut lone, b"step 1"));
+}
+
 // covers: ELIC-025, ELIC-032
 #[test]
 fn the_end_of_a_page_is_told_where_the_revision_has_it() {

@@ -428,6 +428,28 @@ impl Engine {
         self.events.push_back(Event::Call(Call { id, channel, version, method, frame, params, round }));
     }
 
+    /// Takes back what the client of a call is being asked, and has the call delivered again at once (legacy)
+    ///
+    /// `state` is what was [kept](Self::need_input) when it was asked. The call comes with the answers that were given;
+    /// what was not answered counts as [`CallError::Cancelled`], and the client is told that, with `reason`. False where
+    /// no call waits with that state: it is on its way already, or over, or it is modern, and waits nowhere.
+    pub fn recall(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
+        self.link.tick(now);
+        let waits = |call: &InCall| call.parked.as_ref().is_some_and(|parked| *parked.state == *state);
+        let found = self.link.inbound.calls.iter().find(|(_, call)| waits(call) && !state.is_empty());
+        let Some(key) = found.map(|(key, _)| key) else { return false };
+        let parked = self.link.inbound.calls.get_mut(key).and_then(|record| record.parked.as_mut());
+        let Some(parked) = parked else { return false };
+        let open = core::mem::take(&mut parked.open);
+        parked.answers.extend(open.iter().map(|(name, _)| (name.clone(), Err(CallError::Cancelled))));
+        for (_, request) in open {
+            self.link.send_cancelled(request, reason);
+            self.link.outbound.calls.remove(request);
+        }
+        self.resume(key);
+        true
+    }
+
     /// Takes back what was asked for a parked call, which is over; false when it is not parked
     pub(super) fn unpark(&mut self, key: Key, reason: &str) -> bool {
         let parked = self.link.inbound.calls.get_mut(key).and_then(|record| record.parked.take());

@@ -234,12 +234,18 @@ impl Passages {
         core::mem::take(&mut self.due)
     }
 
-    /// The server needs something no longer, or has it
-    pub(super) fn input_gone(&mut self, input: InputId) {
-        let Some(number) = self.inputs.remove(&input) else { return };
-        if let Some(passage) = self.all.get_mut(&number) {
-            passage.asked.retain(|asked| asked.input != input);
-        }
+    /// The server needs something no longer, or has it; the passage that it was for
+    pub(super) fn input_gone(&mut self, input: InputId) -> Option<u64> {
+        let number = self.inputs.remove(&input)?;
+        self.all.get_mut(&number)?.asked.retain(|asked| asked.input != input);
+        Some(number)
+    }
+
+    /// What the client of a call keeps that is being asked in vain: nothing of it is needed any more
+    pub(super) fn in_vain(&self, number: u64) -> Option<Token> {
+        let passage = self.all.get(&number)?;
+        let idle = passage.here().is_none() && passage.asked.is_empty();
+        idle.then_some(Token { number, round: passage.round })
     }
 
     /// Takes a call out of the client's reach until it comes again; none when too many wait already

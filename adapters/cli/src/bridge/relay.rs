@@ -183,7 +183,9 @@ impl Relay {
             client::Event::Input(input) => self.input(ends, input),
             client::Event::InputGone(input) => {
                 self.strays.retain(|asked| asked.input != input);
-                self.passages.input_gone(input);
+                if let Some(number) = self.passages.input_gone(input) {
+                    self.recall(ends, number);
+                }
             }
             client::Event::ElicitationComplete(id) => {
                 if let Some(session) = self.only_session() {
@@ -216,6 +218,14 @@ impl Relay {
         } else {
             // It is told when the client comes with its answers.
             self.passages.hold(number, outcome);
+            self.recall(ends, number);
+        }
+    }
+
+    /// Takes back what a legacy client is asked in vain; a modern one cannot be told
+    fn recall(&self, ends: &mut Ends<'_>, number: u64) {
+        if let Some(token) = self.passages.in_vain(number) {
+            ends.down.recall(ends.now, &token.write(), Some("the server no longer needs it"));
         }
     }
 
