@@ -24,6 +24,13 @@ pub fn memory(pid: u32, key: &str) -> u64 {
     line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
+/// The time in µs within which `share` of all calls were answered, from sorted times in ns; 0 if there are none
+#[must_use]
+pub fn share(times: &[u32], share: f64) -> f64 {
+    let index = (times.len() as f64 * share) as usize;
+    times.get(index.min(times.len().saturating_sub(1))).map_or(0.0, |nanos| f64::from(*nanos) / 1e3)
+}
+
 /// Processes that our own main thread started
 #[must_use]
 pub fn children() -> Vec<u32> {

@@ -55,6 +55,8 @@ pub fn text(len: usize) -> String {
 #[derive(Clone, Debug)]
 pub struct Request {
     line: Vec<u8>,
+    /// Where the id stands
+    at: usize,
     id: u32,
 }
 
@@ -68,14 +70,22 @@ impl Request {
             "{{\"jsonrpc\":\"2.0\",\"id\":{FIRST_ID},\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",\
              \"arguments\":{{\"text\":\"{text}\"}}{meta}}}}}\n"
         );
-        Self { line: line.into_bytes(), id: FIRST_ID }
+        Self { line: line.into_bytes(), at: ID_AT, id: FIRST_ID }
+    }
+
+    /// The same behind a head, without line end
+    #[must_use]
+    pub fn posted(self, head: impl FnOnce(usize) -> Vec<u8>) -> Self {
+        let body = &self.line[..self.line.len() - 1];
+        let head = head(body.len());
+        Self { line: [&head, body].concat(), at: head.len() + self.at, id: self.id }
     }
 
     /// The line with the id that follows the last one, line end included
     pub fn advance(&mut self) -> &[u8] {
         self.id = if self.id >= FIRST_ID * 10 - 1 { FIRST_ID } else { self.id + 1 };
         let mut rest = self.id;
-        for digit in self.line[ID_AT..ID_AT + 5].iter_mut().rev() {
+        for digit in self.line[self.at..self.at + 5].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }

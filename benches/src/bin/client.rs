@@ -1,4 +1,4 @@
-//! `bench-client ERA N -- SERVER…`: N calls of `echo` with our blocking client, one at a time, to a server process.
+//! `bench-client RUNTIME ERA N -- SERVER…`: N calls of `echo` with a client of ours, one at a time, to a server process.
 //!
 //! Prints the CPU time that client and server took for each, as one JSON object.
 
@@ -6,11 +6,14 @@ use core::error::Error;
 use std::process::ExitCode;
 
 use mcp_benches::process;
-use mcp_benches::wire::text;
-use mcp_blocking::Client;
 use mcp_proto::client::{Config, Verdict};
+use mcp_proto::model::CallToolResult;
 use mcp_std::child::Program;
 use serde::Serialize;
+
+/// 100 bytes, as in the other benches
+const TEXT: &str =
+    "The quick brown fox jumps over the lazy dog 0123456789 and then echoes this text back, please. The q";
 
 /// Calls that go before those that count
 const WARM_UP: u32 = 500;
@@ -35,7 +38,9 @@ fn main() -> ExitCode {
 
 fn run() -> Result<String, Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [era, n, dashes, program, rest @ ..] = &args[..] else { return Err("ERA N -- SERVER…".into()) };
+    let [runtime, era, n, dashes, program, rest @ ..] = &args[..] else {
+        return Err("RUNTIME ERA N -- SERVER…".into());
+    };
     let verdict = match era.as_str() {
         "legacy" => Verdict::Legacy,
         "modern" => Verdict::Modern,
@@ -46,27 +51,46 @@ fn run() -> Result<String, Box<dyn Error>> {
     }
     let n: u32 = n.parse()?;
     let config = Config::new("mcpdrive", "1.0.0").verdict(Some(verdict));
-    let mut client = Client::spawn_with(config, Program::new(program).args(rest))?;
-    call(&mut client, WARM_UP)?;
+    let program = Program::new(program).args(rest);
+    match runtime.as_str() {
+        "blocking" => {
+            let mut client = mcp_blocking::Client::spawn_with(config, program)?;
+            let figures = calls(n, || Ok(client.call_tool("echo", &Echo { text: TEXT })?));
+            client.close()?;
+            figures
+        }
+        "threads" => {
+            let client = mcp_threads::Client::spawn_with(config, program)?;
+            let figures = calls(n, || Ok(client.call_tool("echo", &Echo { text: TEXT })?));
+            client.close()?;
+            figures
+        }
+        _ => Err("the runtime is `blocking` or `threads`".into()),
+    }
+}
+
+/// What `n` calls take
+fn calls(
+    n: u32,
+    mut call: impl FnMut() -> Result<CallToolResult<'static>, Box<dyn Error>>,
+) -> Result<String, Box<dyn Error>> {
+    let mut calls = |n: u32| -> Result<(), Box<dyn Error>> {
+        for _ in 0..n {
+            let result = call()?;
+            if result.content.first().and_then(|block| block.as_text()) != Some(TEXT) {
+                return Err(format!("not the answer: {result:?}").into());
+            }
+        }
+        Ok(())
+    };
+    calls(WARM_UP)?;
     let servers = process::children();
     let cpu =
         || (process::cpu(std::process::id()), servers.iter().map(|pid| process::cpu(*pid)).sum::<u64>());
     let before = cpu();
-    call(&mut client, n)?;
+    calls(n)?;
     let after = cpu();
-    client.close()?;
     let each = |nanos: u64| nanos as f64 / f64::from(n.max(1)) / 1e3;
     let (ours, theirs) = (each(after.0 - before.0), each(after.1 - before.1));
     Ok(format!("\"client_us\":{ours:.4},\"server_us\":{theirs:.4},\"both_us\":{:.4}", ours + theirs))
-}
-
-fn call(client: &mut Client, n: u32) -> Result<(), Box<dyn Error>> {
-    let text = text(100);
-    for _ in 0..n {
-        let result = client.call_tool("echo", &Echo { text: &text })?;
-        if result.content.first().and_then(|block| block.as_text()) != Some(&text) {
-            return Err(format!("not the answer: {result:?}").into());
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `bench-drive WHAT … -- SERVER…`: calls a server process over pipes and says what that cost the server.
 //!
-//! - `calls ERA WINDOW N`: N calls of `echo` with WINDOW in flight; CPU time per call
+//! - `calls ERA WINDOW N`: N calls of `echo` with WINDOW in flight; CPU time per call, and how long one takes (with a window
+//!   of 1)
 //! - `large ERA N`: N echoes of 10,000,000 bytes; CPU time of each, growth of the peak of the resident memory
 //! - `start ERA N`: N starts; wall time until the first reply
 //!
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use mcp_benches::lines::Lines;
 use mcp_benches::process;
+use mcp_benches::process::share;
 use mcp_benches::wire::{Era, FIRST_ID, INITIALIZE, INITIALIZED, Request, text};
 use memchr::memmem;
 
@@ -59,6 +61,7 @@ fn calls(server: &[String], era: Era, window: u32, n: u32) -> Outcome<String> {
     let mut server = Server::spawn(server, era)?;
     let mut request = Request::new(era, 100);
     server.call(&mut request, window, WARM_UP)?;
+    server.times.clear();
     let (cpu, switches, start) =
         (process::cpu(server.pid()), process::switches(server.pid()), Instant::now());
     server.call(&mut request, window, n)?;
@@ -66,9 +69,13 @@ fn calls(server: &[String], era: Era, window: u32, n: u32) -> Outcome<String> {
     let cpu = process::cpu(server.pid()) - cpu;
     let switches = process::switches(server.pid()) - switches;
     let (rss, each) = (process::memory(server.pid(), "VmRSS:"), f64::from(n));
+    let mut times = core::mem::take(&mut server.times);
+    times.sort_unstable();
+    let (p50, p99) = (share(&times, 0.5), share(&times, 0.99));
     server.end()?;
     Ok(format!(
-        "\"cpu_us\":{:.4},\"wall_us\":{:.4},\"switches\":{:.3},\"rss_kb\":{rss}",
+        "\"cpu_us\":{:.4},\"wall_us\":{:.4},\"switches\":{:.3},\"rss_kb\":{rss},\
+         \"p50_us\":{p50:.2},\"p99_us\":{p99:.2}",
         cpu as f64 / each / 1e3,
         wall.as_secs_f64() * 1e6 / each,
         switches as f64 / each,
@@ -116,6 +123,8 @@ struct Server {
     input: ChildStdin,
     output: ChildStdout,
     lines: Lines,
+    /// Of each call that was the only one, in ns
+    times: Vec<u32>,
 }
 
 impl Server {
@@ -130,7 +139,7 @@ impl Server {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("no pipes".into());
         };
-        let mut server = Self { child, input, output, lines: Lines::new(256 << 10) };
+        let mut server = Self { child, input, output, lines: Lines::new(256 << 10), times: Vec::new() };
         if era == Era::Legacy {
             server.input.write_all(&[INITIALIZE, b"\n"].concat())?;
             server.reply(|line| memmem::find(line, b"\"result\"").is_some())?;
@@ -152,6 +161,7 @@ impl Server {
                 open[(request.id() - FIRST_ID) as usize] = true;
                 asked += 1;
             }
+            let begun = Instant::now();
             self.input.write_all(&out)?;
             if !self.lines.fill(&mut self.output)? {
                 return Err("the server ended its output".into());
@@ -163,6 +173,9 @@ impl Server {
                     return Err(format!("not the reply: {}", String::from_utf8_lossy(line)).into());
                 }
                 answered += 1;
+            }
+            if window == 1 {
+                self.times.push(u32::try_from(begun.elapsed().as_nanos()).unwrap_or(u32::MAX));
             }
         }
         Ok(())

@@ -1,0 +1,52 @@
+//! `bench-serve RUNTIME PORT`: a server of ours that takes as many connections as there may be, with the tools `echo {text}`
+//! and `change {}`, which tells everybody that the list of tools has changed.
+
+extern crate alloc;
+
+mod blocking;
+
+use std::process::ExitCode;
+
+use mcp_proto::model::{ListToolsResult, Tool};
+use mcp_proto::{Capabilities, Capability, Limits, RawJson, http, server};
+
+type Outcome = Result<(), Box<dyn core::error::Error>>;
+
+/// More than any bench opens
+const CONNECTIONS: usize = 100_000;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let served = match &args[..] {
+        [runtime, port] => match (&**runtime, port.parse()) {
+            ("blocking", Ok(port)) => blocking::serve(port),
+            _ => Err("no such runtime, or no port".into()),
+        },
+        _ => Err("usage: bench-serve RUNTIME PORT".into()),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-serve: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn config() -> server::Config {
+    let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
+    let mut limits = Limits::default();
+    limits.max_live_calls = CONNECTIONS as u32;
+    server::Config::new("echo", "1.0.0").capabilities(capabilities).limits(limits)
+}
+
+fn paths() -> http::server::Config {
+    http::server::Config::new().max_exchanges(CONNECTIONS).max_sessions(CONNECTIONS, CONNECTIONS)
+}
+
+fn tools() -> ListToolsResult {
+    let schema = |text: &'static str| RawJson::new(text).expect("a constant");
+    let text = schema(r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#);
+    let nothing = schema(r#"{"type":"object"}"#);
+    ListToolsResult::new(vec![Tool::new("echo", text), Tool::new("change", nothing)])
+}
