@@ -28,3 +28,9 @@ fn blocking_stdio() {
 fn blocking_http() {
     soak("blocking", "http", "modern");
 }
+
+// covers: BASE-006, BASE-008, CANC-010, CANC-012, CANC-013, CANC-014
+#[test]
+fn threads_stdio() {
+    soak("threads", "stdio", "modern");
+}

@@ -9,6 +9,7 @@ mod ledger;
 mod memory;
 mod plan;
 mod tally;
+mod threads;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -25,7 +26,7 @@ use plan::Plan;
 use tally::Work;
 
 const USAGE: &str = "\
-usage: soak --runtime blocking --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
+usage: soak --runtime blocking|threads --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
 
 Makes N calls (200,000), as the seed (1) says, and prints one line. Fails when a call has no outcome or more than one, when
 the server runs one twice or goes on with one for ever, when either side finds something odd in what the other one says,
@@ -43,6 +44,7 @@ type Failed = Box<dyn core::error::Error + Send + Sync>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Runtime {
     Blocking,
+    Threads,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +71,7 @@ impl Given {
             let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
             match (&*word, &*value) {
                 ("--runtime", "blocking") => runtime = Some(Runtime::Blocking),
+                ("--runtime", "threads") => runtime = Some(Runtime::Threads),
                 ("--transport", "stdio") => transport = Some(Transport::Stdio),
                 ("--transport", "http") => transport = Some(Transport::Http),
                 ("--era", "modern" | "legacy") => legacy = value == "legacy",
@@ -91,6 +94,7 @@ impl Given {
     fn words(&self) -> Vec<String> {
         let runtime = match self.runtime {
             Runtime::Blocking => "blocking",
+            Runtime::Threads => "threads",
         };
         let transport = match self.transport {
             Transport::Stdio => "stdio",
@@ -127,6 +131,8 @@ fn serve(given: &Given) -> Result<(), Failed> {
     match (given.runtime, given.transport) {
         (Runtime::Blocking, Transport::Stdio) => blocking::serve_stdio(given.calls),
         (Runtime::Blocking, Transport::Http) => blocking::serve_http(given.calls),
+        (Runtime::Threads, Transport::Stdio) => threads::serve_stdio(given.calls),
+        (Runtime::Threads, Transport::Http) => Err("there is no server of that kind".into()),
     }
 }
 
@@ -146,6 +152,7 @@ fn soak(given: &Given) -> Result<(), Failed> {
     let begun = Instant::now();
     match given.runtime {
         Runtime::Blocking => blocking::run(given, target, &plan, &ledger, &mut memory)?,
+        Runtime::Threads => threads::run(given, target, &plan, &ledger, &mut memory)?,
     }
     let took = begun.elapsed();
     if let Some(server) = hosted {

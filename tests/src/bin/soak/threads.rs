@@ -1,0 +1,119 @@
+//! Both ends on `mcp-threads`
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use mcp_proto::model::ListToolsResult;
+use mcp_proto::{CallOptions, Diagnostic, RpcError};
+use mcp_threads::{Answered, Call, Client, Cx, Handler};
+
+use crate::ledger::{Ledger, Outcome};
+use crate::memory::Memory;
+use crate::plan::Plan;
+use crate::tally::{self, Empty, Report, Tally, Work};
+use crate::{AT_ONCE, Failed, Given, Target, answered};
+
+struct Server {
+    tally: Tally,
+    tools: ListToolsResult,
+}
+
+impl Handler for Server {
+    fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        match call.method() {
+            "tools/call" => {}
+            "tools/list" => return cx.complete(&self.tools),
+            other => return Err(RpcError::method_not_found(other)),
+        }
+        let tool = call.tool()?;
+        if tool.name == "tally" {
+            return cx.complete(&self.tally.report()?);
+        }
+        let work: Work = tool.parse()?;
+        let _running = self.tally.begin(work)?;
+        if work.micros > 0 {
+            cx.sleep(Duration::from_micros(work.micros))?;
+        }
+        cx.complete(&tally::done(work)?)
+    }
+
+    fn diagnostic(&self, diagnostic: &Diagnostic) {
+        self.tally.diagnostic(diagnostic);
+    }
+}
+
+fn server(calls: usize) -> Server {
+    Server { tally: Tally::new(calls), tools: tally::tools() }
+}
+
+pub(crate) fn serve_stdio(calls: usize) -> Result<(), Failed> {
+    Ok(mcp_threads::serve_stdio(tally::config(), server(calls))?)
+}
+
+/// Makes all calls, each thread one at a time
+pub(crate) fn run(
+    given: &Given,
+    target: Target,
+    plan: &Plan,
+    ledger: &Ledger,
+    memory: &mut Memory,
+) -> Result<(), Failed> {
+    let options = Client::options(given.config()).handler(ledger.watch());
+    let client = match target {
+        Target::Program(program) => options.spawn(program)?,
+        Target::Url(url) => options.connect_url(&url)?,
+    };
+    let (next, shared) = (AtomicUsize::new(0), Mutex::new(&mut *memory));
+    let calls = || -> Result<(), Failed> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= given.calls {
+                return Ok(());
+            }
+            let ended = ledger.end(number, call(&client, plan, number)?);
+            let mut memory = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if memory.is_due(ended) {
+                memory.note(tally(&client)?.resident);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(calls)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
+    })?;
+    // Handlers may be told a little later that nobody wants them any more.
+    let mut report = tally(&client)?;
+    for _ in 0..100 {
+        if report.running == 0 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+        report = tally(&client)?;
+    }
+    memory.note(report.resident);
+    ledger.server(report);
+    Ok(client.close().map(drop)?)
+}
+
+fn call(client: &Client, plan: &Plan, number: usize) -> Result<Outcome, Failed> {
+    let step = plan.step(number);
+    let work = Work { number, micros: step.length.as_micros() as u64 };
+    let mut call = client.start_tool("work", &work, &CallOptions::new())?;
+    match step.cancel {
+        None => return answered(number, &client.wait(call)?),
+        Some(Duration::ZERO) => {}
+        Some(after) => {
+            if let Some(result) = client.wait_timeout(&mut call, after)? {
+                return answered(number, &result);
+            }
+        }
+    }
+    client.cancel(call, Some("not wanted any more"))?;
+    Ok(Outcome::Cancelled)
+}
+
+fn tally(client: &Client) -> Result<Report, Failed> {
+    Ok(client.call_tool("tally", &Empty {})?.parse_structured()?)
+}
