@@ -57,8 +57,8 @@ pub fn serve_http(
 /// read until some are done.
 ///
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
-/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). There is no TLS here: for the open
-/// network put a proxy in front.
+/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with
+/// the feature of that name (`HttpServer::tls`), or put a proxy in front.
 #[derive(Debug)]
 pub struct HttpServer<H> {
     inner: serve::HttpServer<Shared<H>>,
@@ -130,6 +130,14 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn connection_limits(mut self, limits: Limits) -> Self {
         self.inner = self.inner.connection_limits(limits);
+        self
+    }
+
+    /// Has all connections speak TLS, which shows this certificate: see [`serve::HttpServer::tls`]
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {
+        self.inner = self.inner.tls(tls);
         self
     }
 

@@ -73,7 +73,7 @@
 //!
 //! # Features
 //!
-//! Those of `mcp-blocking` (`base64`, `crypto`, `http`, `schemars`, `validate`), and `signals` (off by default, Unix):
+//! Those of `mcp-blocking` (`base64`, `crypto`, `http`, `schemars`, `tls`, `validate`), and `signals` (off by default, Unix):
 //! `on_terminate`, which has a server shut down when the process is told to end.
 
 #![forbid(unsafe_code)]
@@ -98,6 +98,8 @@ pub use mcp_std::client::ClientHandler;
 #[cfg(all(unix, feature = "signals"))]
 pub use mcp_std::on_terminate;
 pub use mcp_std::serve::{Answered, Cx, Failure, Handle};
+#[cfg(feature = "tls")]
+pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
 pub use mcp_std::{BadResult, Closed, Error, SharedCache};

@@ -134,7 +134,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     ///
     /// # Errors
     ///
-    /// As [`serve`].
+    /// As [`serve()`].
     pub fn run(mut self) -> Result<(), Error> {
         self.start()?;
         self.inner.run()

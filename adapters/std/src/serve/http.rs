@@ -174,14 +174,15 @@ impl<H: Handler> HttpServer<H> {
     /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB when it is idle.
     ///
     /// ```no_run
-    /// use mcp_blocking::{Call, Cx, HttpServer, tls::ServerTls};
-    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_proto::{http, model::CallToolResult, server::{Call, Config}};
+    /// use mcp_std::serve::{Cx, HttpServer};
+    /// use mcp_std::tls::ServerTls;
     ///
     /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
     /// let http = http::server::Config::new().allow_host("tools.example.com");
     /// let handler = |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
     /// HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls).run()?;
-    /// # Ok::<(), mcp_blocking::Error>(())
+    /// # Ok::<(), mcp_std::Error>(())
     /// ```
     #[cfg(feature = "tls")]
     #[must_use]
