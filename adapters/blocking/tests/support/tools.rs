@@ -35,8 +35,9 @@ impl Serialize for Unwritable {
     }
 }
 
-impl Handler for Tools {
-    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+/// What the tools do, for the `Handler` of any adapter whose handlers block
+impl Tools {
+    pub fn answer(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         #[derive(Deserialize)]
         struct Arguments {
             #[serde(default)]
@@ -98,13 +99,27 @@ impl Handler for Tools {
         }
     }
 
-    fn notification(&mut self, notification: &server::Notification) {
+    pub fn hear(&self, notification: &server::Notification) {
         self.tell(&*notification.method);
         panic!("in a callback, on purpose");
     }
 
-    fn failed(&mut self, _: &Call, failure: &Failure) {
+    pub fn note(&self, failure: &Failure) {
         self.tell(failure.to_string());
+    }
+}
+
+impl Handler for Tools {
+    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        self.answer(cx, call)
+    }
+
+    fn notification(&mut self, notification: &server::Notification) {
+        self.hear(notification);
+    }
+
+    fn failed(&mut self, _: &Call, failure: &Failure) {
+        self.note(failure);
     }
 }
 
