@@ -97,6 +97,8 @@ pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::Error;
 pub use mcp_std::serve::{Answered, Failure, Handle};
+#[cfg(feature = "tls")]
+pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
 pub use router::{Later, Router};
