@@ -63,8 +63,8 @@ pub async fn serve_http(
 /// does who comes when no descriptor is left.
 ///
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
-/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). There is no TLS here: for the open
-/// network put a proxy in front.
+/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the
+/// feature of that name (`HttpServer::tls`), or put a proxy in front.
 ///
 /// On Linux the reactor watches one descriptor for all of them. On other systems it is looked every ten milliseconds what
 /// there is, as long as anybody is connected or may be.
@@ -138,6 +138,29 @@ impl<H: Handler> HttpServer<H> {
     pub fn connection_limits(mut self, limits: Limits) -> Self {
         self.state.loops.peers.limits = limits;
         self.state.loops.peers.limits.max_body = u64::MAX;
+        self
+    }
+
+    /// Speaks TLS to all clients; one that does not is let go
+    ///
+    /// The handshake may take as long as the head of a request ([`connection_limits`](Self::connection_limits)). A
+    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB when it is idle.
+    ///
+    /// ```no_run
+    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_smol::{Call, Cx, HttpServer, tls::ServerTls};
+    ///
+    /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
+    /// let http = http::server::Config::new().allow_host("tools.example.com");
+    /// let handler = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+    /// let server = HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls);
+    /// async_io::block_on(server.run())?;
+    /// # Ok::<(), mcp_smol::Error>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {
+        self.state.loops.peers.tls = Some(tls.into());
         self
     }
 

@@ -68,6 +68,7 @@
 //! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
 //! | `http` | yes | servers over HTTP; turns on `crypto` |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `tls` | no | HTTP over TLS, by `rustls`: `HttpServer::tls`, the module `tls` |
 //! | `validate` | no | arguments and results of tools checked against their schemas by [`Router`], unless it is told otherwise ([`Router::no_validator`]); the module `validate` |
 //!
 //! # Platforms

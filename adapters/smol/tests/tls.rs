@@ -1,0 +1,85 @@
+//! Servers over TLS
+
+#![cfg(unix)]
+
+extern crate alloc;
+
+mod support;
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
+
+use mcp_proto::h1::Limits;
+use mcp_proto::http::server::Config as Http;
+use mcp_smol::HttpServer;
+use mcp_smol::tls::{ClientTls, ServerTls};
+use serde_json::json;
+use support::{DEADLINE, ERAS, Tools, in_time, only, server, speaks, text};
+
+const ROOT: &[u8] = include_bytes!("../../std/tests/certificates/root.pem");
+const CHAIN: &[u8] = include_bytes!("../../std/tests/certificates/server.pem");
+const KEY: &[u8] = include_bytes!("../../std/tests/certificates/key.pem");
+
+/// Runs `client` against a server
+fn against(limits: Limits, client: impl FnOnce(SocketAddr) + Send + 'static) {
+    in_time(move || {
+        let (told, address) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let bound = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Tools::new().0);
+            let server = bound.unwrap().connection_limits(limits);
+            let server = server.tls(ServerTls::from_pem(CHAIN, KEY).unwrap());
+            told.send((server.address().unwrap(), server.handle())).unwrap();
+            async_io::block_on(server.run()).unwrap();
+        });
+        let (address, handle) = address.recv_timeout(DEADLINE).unwrap();
+        client(address);
+        handle.shutdown(Duration::from_secs(5));
+        thread.join().unwrap();
+    });
+}
+
+fn connect(address: SocketAddr, era: mcp_proto::Era) -> mcp_blocking::Client {
+    let tls = ClientTls::without_system_roots().root_pem(ROOT).unwrap();
+    let url = format!("https://localhost:{}/mcp", address.port());
+    mcp_blocking::Options::new(speaks(only(era))).tls(tls).connect_url(&url).unwrap()
+}
+
+#[test]
+fn everything_works_over_it() {
+    against(Limits::default(), |address| {
+        for era in ERAS {
+            let mut client = connect(address, era);
+            // More than any buffer holds, both ways.
+            for said in ["hello".to_owned(), "0123456789abcdef".repeat(3 << 16)] {
+                assert!(text(&client.call_tool("echo", &json!({"text": said})).unwrap()) == said);
+            }
+            let counted = client.call_tool("count", &json!({"steps": 50})).unwrap();
+            assert_eq!(text(&counted), "counted");
+            client.close().unwrap();
+        }
+    });
+}
+
+// covers: SEC-018
+#[test]
+fn who_speaks_no_tls_or_says_nothing_is_let_go() {
+    let mut limits = Limits::default();
+    limits.head_timeout = Duration::from_millis(200);
+    against(limits, |address| {
+        let mut client = connect(address, ERAS[1]);
+        for said in ["GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", ""] {
+            let mut plain = TcpStream::connect(address).unwrap();
+            plain.set_read_timeout(Some(DEADLINE)).unwrap();
+            plain.write_all(said.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            // An alert at most; then the end, or that what was sent was not read.
+            let _ = plain.read_to_end(&mut answer);
+            assert!(answer.len() < 20 && !answer.starts_with(b"HTTP"), "{answer:?}");
+        }
+        client.call_tool("echo", &json!({"text": "still there"})).unwrap();
+    });
+}
