@@ -65,6 +65,8 @@ const NO_HANDSHAKE: Excuse = Excuse {
 const fn only(runtime: Runtime) -> Option<&'static str> {
     match runtime {
         Runtime::Blocking => None,
+        Runtime::Threads => Some("2026-07-28"),
+        Runtime::Smol => Some("2025-11-25"),
     }
 }
 
@@ -159,6 +161,11 @@ fn client_conforms(runtime: Runtime) {
 #[test]
 fn our_server_conforms() {
     server_conforms(Runtime::Blocking);
+}
+
+#[test]
+fn our_server_conforms_on_smol() {
+    server_conforms(Runtime::Smol);
 }
 
 #[test]

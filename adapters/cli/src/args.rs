@@ -508,6 +508,10 @@ pub(crate) enum Runtime {
     /// One thread, on which handlers run one after the other
     #[default]
     Blocking,
+    /// A thread for input and output, and others on which handlers run side by side
+    Threads,
+    /// Futures on one thread: handlers run at the same time
+    Smol,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

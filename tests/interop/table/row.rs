@@ -130,7 +130,13 @@ impl Row {
             },
             Wire::Proxy => false,
         };
-        has_side && has_wire && self.revision <= newest
+        // What is not there yet.
+        let has_runtime = match self.runtime {
+            Runtime::Blocking => true,
+            Runtime::Threads => self.wire == Wire::Stdio,
+            Runtime::Smol => self.ours == Side::Server,
+        };
+        has_side && has_wire && has_runtime && self.revision <= newest
     }
 
     /// The values of its axes
@@ -173,7 +179,7 @@ impl Row {
     /// A client of theirs with our server
     fn run_our_server(&self) -> Cells {
         let mut server = Command::new(probe());
-        server.args(["serve", "--everything"]);
+        server.args(["serve", "--everything", "--runtime", self.runtime.as_str()]);
         let mut client = self.their_client();
         if self.wire == Wire::Stdio {
             let words = [server.get_program()].into_iter().chain(server.get_args());

@@ -219,6 +219,10 @@ impl Session<'_> {
         keys.sort_unstable();
         keys.dedup();
         require(keys.len() == entries.len(), || format!("some stand twice: {entries:?}"))?;
+        if self.person.count(Direction::Out, method) < before + 2 {
+            // What passed may be told on another thread, a moment later.
+            self.client.pause(QUIET).map_err(said)?;
+        }
         Ok(self.person.count(Direction::Out, method) - before)
     }
 
@@ -238,6 +242,8 @@ impl Session<'_> {
 
     /// Gives a call up, after which the connection is as good as before.
     fn give_up(&mut self, given: &Value) -> Result<(), String> {
+        // What is told late belongs to calls before.
+        self.client.pause(QUIET).map_err(said)?;
         let before = self.person.reports();
         let (tool, person) = (given["tool"].as_str().expect("a tool"), self.person.clone());
         let reports = move || person.reports() > before;

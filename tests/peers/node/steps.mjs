@@ -95,6 +95,14 @@ export const watch = (transport) => {
     };
 };
 
+/**
+ * What an SDK complains of and nobody is to blame for: progress is left to `watch`; and the stream of a call that was given
+ * up over HTTP ends without a result, for which these SDKs come back after a second, in vain.
+ */
+export const isNoise = (message) =>
+    message.includes('progress notification for an unknown token') ||
+    /Failed to (open|reconnect) SSE stream|Maximum reconnection attempts/.test(message);
+
 let failed = false;
 const report = (step, detail) => console.log(JSON.stringify({ step, ...detail }));
 const step = async (name, work) => {
@@ -220,10 +228,10 @@ export const run = async (peer, { refused, everything, overHttp }) => {
     }, TOTAL_MS);
 
     const wire = watch(transport);
-    // Lines that the SDK could not read, among others; what it says of progress is left to `watch`.
+    // Lines that the SDK could not read, among others.
     client.onerror = (error) => {
         const message = String(error.message);
-        if (!message.includes('progress notification for an unknown token')) wire.faults.push(message);
+        if (!isNoise(message)) wire.faults.push(message);
     };
 
     if (refused) {

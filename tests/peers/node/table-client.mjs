@@ -7,7 +7,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { agreedVersion, isUrl, offerVersion, transportTo } from './http.mjs';
-import { watch } from './steps.mjs';
+import { isNoise, watch } from './steps.mjs';
 
 const words = process.argv.slice(2);
 const split = words.indexOf('--');
@@ -116,8 +116,7 @@ const watchdog = setTimeout(() => {
 const wire = watch(transport);
 client.onerror = (error) => {
     const message = String(error.message);
-    // This is left to `watch`.
-    if (!message.includes('progress notification for an unknown token')) wire.faults.push(message);
+    if (!isNoise(message)) wire.faults.push(message);
 };
 await step('negotiate', async () => {
     await client.connect(transport, options);

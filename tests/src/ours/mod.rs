@@ -1,6 +1,7 @@
 //! Our client as tests use it, whatever runtime it is on
 
 mod blocking;
+mod threads;
 
 use core::fmt;
 use core::time::Duration;
@@ -16,17 +17,23 @@ use serde_json::Value;
 pub enum Runtime {
     /// `mcp-blocking`
     Blocking,
+    /// `mcp-threads`
+    Threads,
+    /// `mcp-smol`
+    Smol,
 }
 
 impl Runtime {
     /// Every one
-    pub const ALL: [Self; 1] = [Self::Blocking];
+    pub const ALL: [Self; 3] = [Self::Blocking, Self::Threads, Self::Smol];
 
     /// As `--runtime` has it
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Blocking => "blocking",
+            Self::Threads => "threads",
+            Self::Smol => "smol",
         }
     }
 
@@ -126,6 +133,8 @@ pub fn connect(
 ) -> Result<Box<dyn Client>, Error> {
     match runtime {
         Runtime::Blocking => blocking::connect(config, handler, server),
+        Runtime::Threads => threads::connect(config, handler, server),
+        Runtime::Smol => Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into()),
     }
 }
 

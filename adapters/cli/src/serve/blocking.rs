@@ -1,20 +1,15 @@
 //! The demonstration server on mcp-blocking
 
-use core::time::Duration;
-
-use mcp_blocking::{Answered, Call, Cx, Error, Failure as Failed, Handler, HttpServer, Router, Server};
-use mcp_proto::http::HeadRecord;
-use mcp_proto::http::server::{Denial, Token};
-use mcp_proto::server::{Config, Event, Notification};
-use mcp_proto::tap::TapRecord;
-use mcp_proto::{Change, Diagnostic, RawJson, RpcError};
-use mcp_std::Stdio;
+use mcp_blocking as adapter;
+use mcp_blocking::{Cx, HttpServer, Router};
+use mcp_proto::Change;
+use mcp_proto::server::Config;
 
 use super::clock::Clock;
-use super::{Watch, http};
+use super::http;
+use super::watched::watched;
 use crate::args;
 use crate::failure::Failure;
-use crate::session;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
@@ -29,33 +24,13 @@ macro_rules! wait {
 }
 
 #[path = "tools.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
+#[path = "turned.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
+mod turned;
 
-pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
-    let (router, clock) = tools::router(args);
-    let config = super::config(args, router.config())?;
-    let watched = Watched { router, watch: Watch::new(args) };
-    match &args.http.address {
-        Some(address) => serve_http(args, address, config, watched, clock.as_ref()),
-        None => {
-            session::hint_at_terminal("serve");
-            serve_stdio(config, watched, clock.as_ref()).map_err(|error| Failure::serving(&error))
-        }
-    }
-}
-
-/// Serves to the end, and tells what changes by itself
-fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), Error> {
-    let Some(clock) = clock else { return mcp_blocking::serve_stdio(config, watched) };
-    let mut server = Server::new(config, Stdio::guarded()?, watched);
-    while server.poll(clock.left().unwrap_or(IDLE))? {
-        if clock.ticks() {
-            let now = server.now();
-            server.engine().publish(now, &Change::Resource(Clock::URI.into()));
-        }
-    }
-    Ok(())
-}
+pub(super) use turned::run;
 
 /// Serves until somebody ends the process
 fn serve_http(
@@ -72,7 +47,7 @@ fn serve_http(
     }
     http::listening(&args.http, server.address())?;
     while server
-        .poll(clock.and_then(Clock::left).unwrap_or(IDLE))
+        .poll(clock.and_then(Clock::left).unwrap_or(turned::IDLE))
         .map_err(|error| Failure::serving(&error))?
     {
         if clock.is_some_and(Clock::ticks) {
@@ -82,49 +57,4 @@ fn serve_http(
     Ok(())
 }
 
-/// Until something happens
-const IDLE: Duration = Duration::from_secs(3_600);
-
-/// A router, and what is seen of it on stderr
-struct Watched {
-    router: Router,
-    watch: Watch,
-}
-
-impl Handler for Watched {
-    fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        self.router.call(cx, call)
-    }
-
-    fn failed(&mut self, call: &Call, failure: &Failed) {
-        self.router.failed(call, failure);
-    }
-
-    fn notification(&mut self, notification: &Notification) {
-        self.router.notification(notification);
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.router.event(event);
-    }
-
-    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
-        self.watch.diagnostic(diagnostic);
-    }
-
-    fn tap(&mut self, record: &TapRecord) {
-        self.watch.tap(record);
-    }
-
-    fn head(&mut self, record: &HeadRecord) {
-        self.watch.head(record);
-    }
-
-    fn token(&mut self, token: &Token) -> Result<String, Denial> {
-        self.router.token(token)
-    }
-
-    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.router.tools(tell);
-    }
-}
+watched!(adapter: self, mut: [mut], async: [], await: []);

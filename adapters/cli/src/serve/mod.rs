@@ -3,30 +3,32 @@
 mod blocking;
 mod clock;
 pub(crate) mod http;
+mod smol;
+mod threads;
+mod watched;
 
 use core::time::Duration;
-use std::sync::Mutex;
 use std::thread;
 
-use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{Tool, ToolAnnotations};
 use mcp_proto::router::RegisterError;
 use mcp_proto::server::Config;
-use mcp_proto::tap::TapRecord;
-use mcp_proto::{Diagnostic, Era, Limits, VersionSet};
+use mcp_proto::{Era, Limits, VersionSet};
 
 use crate::args::{self, Runtime};
 use crate::demo::Step;
 use crate::failure::Failure;
-use crate::paint::Paint;
-use crate::session::{self, Few};
-use crate::trace;
-use clock::lock;
+use crate::session;
 
 /// Serves until the input ends
 pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
+    if args.http.address.is_none() {
+        session::hint_at_terminal("serve");
+    }
     match args.runtime {
         Runtime::Blocking => blocking::run(args)?,
+        Runtime::Threads => threads::run(args)?,
+        Runtime::Smol => smol::run(args)?,
     }
     if args.broken == Some(Step::End) {
         // Longer than any client waits.
@@ -61,35 +63,6 @@ fn other_era(versions: VersionSet) -> VersionSet {
 /// A tool that changes nothing, and knows nothing of the world
 fn harmless(tool: Tool) -> Tool {
     tool.annotations(ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false))
-}
-
-/// What is seen on stderr of what the server does
-struct Watch {
-    /// Members of messages are hidden
-    hides: bool,
-    paint: Paint,
-    oddities: Mutex<Few>,
-}
-
-impl Watch {
-    fn new(args: &args::Serve) -> Self {
-        Self { hides: !args.hide.is_empty(), paint: Paint::for_stderr(), oddities: Mutex::new(Few(20)) }
-    }
-
-    fn diagnostic(&self, diagnostic: &Diagnostic) {
-        // Two that are nobody's fault: answer and cancellation have crossed.
-        if !matches!(diagnostic, Diagnostic::UnknownCancel(_) | Diagnostic::LateResponse(_)) {
-            lock(&self.oddities).note(&format!("the client did something odd: {diagnostic}"));
-        }
-    }
-
-    fn tap(&self, record: &TapRecord) {
-        session::say(&trace::line(record, self.paint));
-    }
-
-    fn head(&self, record: &HeadRecord) {
-        session::say(&trace::head(record, self.hides, self.paint));
-    }
 }
 
 const INSTRUCTIONS: &str = "Four small tools to try a client on: echo and add answer at once, count takes its time and \

@@ -1,4 +1,4 @@
-//! `serve --everything`, used by our own client: all that `everything.json` says, in both eras
+//! `serve --everything`, used by our own client: all that `everything.json` says, in both eras and on every runtime
 //!
 //! The same file is what the clients of others are held to (`tests/interop` of the repository).
 
@@ -15,10 +15,24 @@ use crate::support::PROBE;
 // covers: PAGE-003, PAGE-008, PROG-006, PROG-007, SCHEMA-002, SCHEMA-003
 #[test]
 fn everything_that_is_offered_works_in_both_eras() {
+    works_on("blocking");
+}
+
+#[test]
+fn everything_that_is_offered_works_on_threads() {
+    works_on("threads");
+}
+
+#[test]
+fn everything_that_is_offered_works_on_smol() {
+    works_on("smol");
+}
+
+fn works_on(runtime: &str) {
     let steps: Vec<Value> = serde_json::from_str(include_str!("everything.json")).expect("JSON");
     for version in [Version::V2025_11_25, Version::V2026_07_28] {
         let config = client::Config::new("everything", "1").versions(VersionSet::only(version));
-        let program = Program::new(PROBE).args(["serve", "--everything"]);
+        let program = Program::new(PROBE).args(["serve", "--everything", "--runtime", runtime]);
         let mut session = Session::new(Client::spawn_with(config, program).expect("a connection"));
         session.perform(&steps);
 

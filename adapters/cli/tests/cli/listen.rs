@@ -37,6 +37,18 @@ fn changes_are_told_line_by_line() {
 }
 
 #[test]
+fn what_changes_by_itself_is_told_on_every_runtime() {
+    for (runtime, era) in
+        [("threads", "modern"), ("threads", "legacy"), ("smol", "modern"), ("smol", "legacy")]
+    {
+        let ours = [PROBE, "serve", "--everything", "--runtime", runtime];
+        let done =
+            probe(&[&["listen", "clock://running", "--count", "2", "--era", era, "--"], &ours[..]].concat());
+        done.ok().says(&["changed    clock://running", "as many changes as were wanted"]);
+    }
+}
+
+#[test]
 fn what_is_not_honoured_is_said() {
     for era in ["modern", "legacy"] {
         let done = probe(&["listen", "a:b", "--for", "0.1", "--era", era, "--", PROBE, "serve"]).ok();

@@ -1,0 +1,88 @@
+//! The demonstration server on mcp-smol
+
+use core::time::Duration;
+
+use async_io::{Timer, block_on};
+use futures_lite::future;
+use mcp_proto::Change;
+use mcp_proto::server::Config;
+use mcp_smol as adapter;
+use mcp_smol::{Cx, Error, Handle, HttpServer, Router, Server};
+
+use super::clock::Clock;
+use super::http;
+use super::watched::{Watch, watched};
+use crate::args;
+use crate::failure::Failure;
+
+macro_rules! handler {
+    (|$cx:tt, $($rest:tt)*) => {
+        async move |$cx: &mut mcp_smol::Cx<'_>, $($rest)*
+    };
+}
+
+macro_rules! wait {
+    ($waiting:expr) => {
+        $waiting.await
+    };
+}
+
+#[path = "tools.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
+mod tools;
+
+watched!(adapter: self, mut: [], async: [async], await: [.await]);
+
+pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
+    let (router, clock) = tools::router(args);
+    let config = super::config(args, router.config())?;
+    let watched = Watched { router, watch: Watch::new(args) };
+    block_on(async {
+        match &args.http.address {
+            Some(address) => serve_http(args, address, config, watched, clock.as_ref()).await,
+            None => {
+                let served = serve_stdio(config, watched, clock.as_ref()).await;
+                served.map_err(|error| Failure::serving(&error))
+            }
+        }
+    })
+}
+
+/// Serves to the end, and tells what changes by itself
+async fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), Error> {
+    let server = Server::stdio(config, watched)?;
+    let handle = server.handle();
+    future::or(server.run(), told(handle, clock)).await
+}
+
+/// Serves until somebody ends the process
+async fn serve_http(
+    args: &args::Serve,
+    address: &str,
+    config: Config,
+    watched: Watched,
+    clock: Option<&Clock>,
+) -> Result<(), Failure> {
+    let bound = HttpServer::bind(address, config, http::config(&args.http), watched);
+    let mut server = bound.map_err(|error| http::refused(address, &error))?;
+    if args.trace {
+        server = server.tap_heads();
+    }
+    http::listening(&args.http, server.address())?;
+    let handle = server.handle();
+    future::or(server.run(), told(handle, clock)).await.map_err(|error| Failure::serving(&error))
+}
+
+/// Tells what changes by itself; never ends
+async fn told(handle: Handle, clock: Option<&Clock>) -> Result<(), Error> {
+    let Some(clock) = clock else { return future::pending().await };
+    loop {
+        Timer::after(clock.left().unwrap_or(LOOK)).await;
+        if clock.ticks() {
+            let _ = handle.publish(Change::Resource(Clock::URI.into()));
+        }
+    }
+}
+
+/// How soon it is seen that somebody follows the clock
+const LOOK: Duration = Duration::from_millis(100);

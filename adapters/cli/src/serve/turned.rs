@@ -1,0 +1,39 @@
+//! The demonstration server where a thread turns the loop, on the adapter that includes this
+
+use core::time::Duration;
+
+use mcp_proto::Change;
+use mcp_proto::server::Config;
+use mcp_std::Stdio;
+
+use super::{Watched, adapter, serve_http, tools};
+use crate::args;
+use crate::failure::Failure;
+use crate::serve::clock::Clock;
+use crate::serve::watched::Watch;
+
+pub(in crate::serve) fn run(args: &args::Serve) -> Result<(), Failure> {
+    let (router, clock) = tools::router(args);
+    let config = crate::serve::config(args, router.config())?;
+    let watched = Watched { router, watch: Watch::new(args) };
+    match &args.http.address {
+        Some(address) => serve_http(args, address, config, watched, clock.as_ref()),
+        None => serve_stdio(config, watched, clock.as_ref()).map_err(|error| Failure::serving(&error)),
+    }
+}
+
+/// Serves to the end, and tells what changes by itself
+fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), adapter::Error> {
+    let Some(clock) = clock else { return adapter::serve_stdio(config, watched) };
+    let mut server = adapter::Server::new(config, Stdio::guarded()?, watched);
+    while server.poll(clock.left().unwrap_or(IDLE))? {
+        if clock.ticks() {
+            let now = server.now();
+            server.engine().publish(now, &Change::Resource(Clock::URI.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Until something happens
+pub(super) const IDLE: Duration = Duration::from_secs(3_600);
