@@ -164,6 +164,11 @@ fn our_server_conforms() {
 }
 
 #[test]
+fn our_server_conforms_on_threads() {
+    server_conforms(Runtime::Threads);
+}
+
+#[test]
 fn our_server_conforms_on_smol() {
     server_conforms(Runtime::Smol);
 }

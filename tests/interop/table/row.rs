@@ -133,7 +133,7 @@ impl Row {
         // What is not there yet.
         let has_runtime = match self.runtime {
             Runtime::Blocking => true,
-            Runtime::Threads => self.wire == Wire::Stdio,
+            Runtime::Threads => self.wire == Wire::Stdio || self.ours == Side::Server,
             Runtime::Smol => self.ours == Side::Server,
         };
         has_side && has_wire && has_runtime && self.revision <= newest

@@ -1,13 +1,9 @@
 //! The demonstration server on mcp-threads
 
-use mcp_proto::server::Config;
 use mcp_threads as adapter;
 use mcp_threads::{Cx, Router};
 
-use super::clock::Clock;
 use super::watched::watched;
-use crate::args;
-use crate::failure::Failure;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
@@ -29,9 +25,5 @@ mod tools;
 mod turned;
 
 pub(super) use turned::run;
-
-fn serve_http(_: &args::Serve, _: &str, _: Config, _: Watched, _: Option<&Clock>) -> Result<(), Failure> {
-    Err(Failure::usage("there is no HTTP on threads yet: say --runtime blocking or smol"))
-}
 
 watched!(adapter: self, mut: [], async: [], await: []);

@@ -6,10 +6,11 @@ use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_std::Stdio;
 
-use super::{Watched, adapter, serve_http, tools};
+use super::{Watched, adapter, tools};
 use crate::args;
 use crate::failure::Failure;
 use crate::serve::clock::Clock;
+use crate::serve::http;
 use crate::serve::watched::Watch;
 
 pub(in crate::serve) fn run(args: &args::Serve) -> Result<(), Failure> {
@@ -35,5 +36,30 @@ fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Resul
     Ok(())
 }
 
+/// Serves until somebody ends the process
+fn serve_http(
+    args: &args::Serve,
+    address: &str,
+    config: Config,
+    watched: Watched,
+    clock: Option<&Clock>,
+) -> Result<(), Failure> {
+    let bound = adapter::HttpServer::bind(address, config, http::config(&args.http), watched);
+    let mut server = bound.map_err(|error| http::refused(address, &error))?;
+    if args.trace {
+        server = server.tap_heads();
+    }
+    http::listening(&args.http, server.address())?;
+    while server
+        .poll(clock.and_then(Clock::left).unwrap_or(IDLE))
+        .map_err(|error| Failure::serving(&error))?
+    {
+        if clock.is_some_and(Clock::ticks) {
+            server.publish(&Change::Resource(Clock::URI.into()));
+        }
+    }
+    Ok(())
+}
+
 /// Until something happens
-pub(super) const IDLE: Duration = Duration::from_secs(3_600);
+const IDLE: Duration = Duration::from_secs(3_600);
