@@ -5,7 +5,7 @@ use mcp_proto::model::{
     ClientCapabilities, ElicitParams, InputRequest, InputRequests, InputResponse, encode_for,
 };
 use mcp_proto::server::Call;
-use mcp_proto::{Capabilities, Capability, RpcError, UseError, Version};
+use mcp_proto::{CallError, Capabilities, Capability, RpcError, UseError, Version};
 
 use super::passage::{Asked, At, LATE, MAX_AWAY, Passage, Token};
 use super::relay::{Ends, Relay, fail, refuse};
@@ -137,8 +137,8 @@ impl Relay {
                 continue;
             }
             let given = match call.answer(&asked.name) {
-                // It is asked once more.
-                None => continue,
+                // It is asked once more, or along with another call if this one is over.
+                None | Some(Err(CallError::Cancelled)) => continue,
                 Some(Ok(answer)) => {
                     let read = asked.request.method().map(|method| InputResponse::read(method, answer));
                     match read {

@@ -241,11 +241,16 @@ impl Passages {
         Some(number)
     }
 
-    /// What the client of a call keeps that is being asked in vain: nothing of it is needed any more
+    /// What the client of a call keeps that is being asked; none when it is not
+    pub(super) fn away_with(&self, number: u64) -> Option<Token> {
+        let passage = self.all.get(&number).filter(|passage| passage.here().is_none())?;
+        Some(Token { number, round: passage.round })
+    }
+
+    /// The same where nothing of what it is asked is needed any more
     pub(super) fn in_vain(&self, number: u64) -> Option<Token> {
-        let passage = self.all.get(&number)?;
-        let idle = passage.here().is_none() && passage.asked.is_empty();
-        idle.then_some(Token { number, round: passage.round })
+        self.all.get(&number).filter(|passage| passage.asked.is_empty())?;
+        self.away_with(number)
     }
 
     /// Takes a call out of the client's reach until it comes again; none when too many wait already

@@ -183,9 +183,9 @@ impl Relay {
             client::Event::Input(input) => self.input(ends, input),
             client::Event::InputGone(input) => {
                 self.strays.retain(|asked| asked.input != input);
-                if let Some(number) = self.passages.input_gone(input) {
-                    self.recall(ends, number);
-                }
+                let number = self.passages.input_gone(input);
+                // As long as anything else is needed, the client goes on with that.
+                recall(ends, number.and_then(|number| self.passages.in_vain(number)));
             }
             client::Event::ElicitationComplete(id) => {
                 if let Some(session) = self.only_session() {
@@ -216,16 +216,9 @@ impl Relay {
         if self.passages.get(number).is_some_and(|passage| passage.here().is_some()) {
             self.finish(ends, number, outcome);
         } else {
-            // It is told when the client comes with its answers.
+            // It is told when the client comes with its answers, or at once where it can be called back.
             self.passages.hold(number, outcome);
-            self.recall(ends, number);
-        }
-    }
-
-    /// Takes back what a legacy client is asked in vain; a modern one cannot be told
-    fn recall(&self, ends: &mut Ends<'_>, number: u64) {
-        if let Some(token) = self.passages.in_vain(number) {
-            ends.down.recall(ends.now, &token.write(), Some("the server no longer needs it"));
+            recall(ends, self.passages.away_with(number));
         }
     }
 
@@ -237,7 +230,10 @@ impl Relay {
         }
         // Questions of a legacy server may have stood with the wrong call.
         for asked in passage.asked {
-            self.place(ends, self.owner(), asked);
+            match self.owner() {
+                Some(owner) => self.place(ends, Some(owner), asked),
+                None => refuse(ends, asked.input, &RpcError::internal("the call that this was for is over")),
+            }
         }
     }
 
@@ -358,6 +354,13 @@ fn give_up(ends: &mut Ends<'_>, passage: &Passage, why: &str) {
     // A legacy server does not know that this was for that call.
     for asked in &passage.asked {
         refuse(ends, asked.input, &RpcError::internal(format!("the client gives no answer: {why}")));
+    }
+}
+
+/// Takes back what a legacy client is asked in vain; a modern one cannot be told
+fn recall(ends: &mut Ends<'_>, token: Option<passage::Token>) {
+    if let Some(token) = token {
+        ends.down.recall(ends.now, &token.write(), Some("the server no longer needs it"));
     }
 }
 

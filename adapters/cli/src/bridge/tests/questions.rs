@@ -265,6 +265,35 @@ fn a_question_that_the_server_takes_back_is_taken_back_from_a_legacy_client() {
 }
 
 #[test]
+fn a_call_that_ends_while_its_client_is_asked_is_told_of_at_once_where_that_can_be() {
+    // The server gives up what it asked without a word, when its own time is over.
+    let mut chain = Chain::new(Version::V2025_11_25, Version::V2025_11_25);
+    let keys = [chain.book(), chain.book()];
+    let calls = [chain.taken(), chain.taken()];
+    need(&mut chain, &calls[0], &asks([("who", form("Who?")), ("where", InputRequest::ListRoots(None))]));
+    let inputs = chain.asked();
+    assert_eq!(inputs.len(), 2);
+    let roots = inputs.iter().find(|input| kind(&input.request) == "roots").expect("asked");
+    chain.answer(roots, &fitting(&roots.request));
+    // They went along with the other call, which is done.
+    chain.complete(&calls[1], &done());
+    let ended = keys.map(|key| chain.has_ended(key));
+    assert_eq!(ended, [false, true]);
+    // What was not answered is asked along with the call that is left.
+    let inputs = chain.asked();
+    assert_eq!(inputs.iter().map(|input| kind(&input.request)).collect::<Vec<_>>(), ["form"]);
+    chain.answer(&inputs[0], &fitting(&inputs[0].request));
+    let again = chain.taken();
+    assert_eq!(answered(&again, "where"), fitting(&InputRequest::ListRoots(None)));
+    assert_eq!(answered(&again, "who"), fitting(&form("")));
+    chain.complete(&again, &done());
+    for key in keys {
+        assert_eq!(chain.result(key), done());
+    }
+    assert_eq!(chain.relay.pending(), 0);
+}
+
+#[test]
 fn the_end_of_the_server_is_told_to_who_is_being_asked() {
     for (down, up) in PAIRS {
         let mut chain = Chain::new(down, up);
