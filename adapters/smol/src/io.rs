@@ -1,11 +1,23 @@
 //! Byte streams and the reactor
 
+#[cfg(unix)]
+use alloc::boxed::Box;
+#[cfg(unix)]
+use alloc::sync::Arc;
+#[cfg(unix)]
+use alloc::task::Wake;
 use core::pin::Pin;
-use core::task::{Context, Poll, ready};
+#[cfg(unix)]
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll};
+#[cfg(unix)]
+use core::task::{Waker, ready};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
 
 #[cfg(unix)]
 use async_io::{Async, Timer};
@@ -41,9 +53,75 @@ struct Side {
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) enum Watch {
-    Reactor(Async<OwnedFd>),
+    Reactor(Box<Asked>),
     /// Always ready, as regular files are; should it not be, it is asked again soon
     Always(Option<Timer>),
+}
+
+/// What the reactor is asked about a descriptor
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct Asked {
+    source: Async<OwnedFd>,
+    read: Question,
+    write: Question,
+}
+
+/// A question to the reactor
+///
+/// That the reactor has woken somebody is what counts: it may take an event that it has told for an older one, and then
+/// says that there is none.
+#[cfg(unix)]
+#[derive(Debug)]
+struct Question {
+    answer: Arc<Answer>,
+    waker: Waker,
+    /// It was asked, and the answer has not been seen
+    asked: bool,
+}
+
+#[cfg(unix)]
+#[derive(Debug)]
+struct Answer {
+    given: AtomicBool,
+    outer: Mutex<Waker>,
+}
+
+#[cfg(unix)]
+impl Wake for Answer {
+    fn wake(self: Arc<Self>) {
+        self.given.store(true, Ordering::SeqCst);
+        let outer = self.outer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        outer.wake();
+    }
+}
+
+#[cfg(unix)]
+impl Question {
+    fn new() -> Self {
+        let outer = Mutex::new(Waker::noop().clone());
+        let answer = Arc::new(Answer { given: AtomicBool::new(false), outer });
+        Self { waker: Waker::from(answer.clone()), answer, asked: false }
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut ask: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        // Before the answer is looked for: one that comes later wakes the right one.
+        self.answer.outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
+        let given = self.answer.given.swap(false, Ordering::SeqCst);
+        if self.asked && !given {
+            return Poll::Pending;
+        }
+        let answer = ask(&mut Context::from_waker(&self.waker));
+        self.asked = answer.is_pending();
+        match answer {
+            Poll::Pending if given => Poll::Ready(Ok(())),
+            answer => answer,
+        }
+    }
 }
 
 #[cfg(unix)]
@@ -51,7 +129,10 @@ impl Watch {
     /// Has the reactor watch a duplicate of `fd`
     pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         match Async::new_nonblocking(fd.try_clone_to_owned()?) {
-            Ok(watch) => Ok(Self::Reactor(watch)),
+            Ok(source) => {
+                let (read, write) = (Question::new(), Question::new());
+                Ok(Self::Reactor(Box::new(Asked { source, read, write })))
+            }
             // What can always be read and written is refused, by one error or another.
             Err(error) if mcp_std::is_exhausted(&error) => Err(error),
             Err(_) => Ok(Self::Always(None)),
@@ -61,8 +142,14 @@ impl Watch {
     /// Ready when it was not ready before, and is to be tried now
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
         match self {
-            Self::Reactor(watch) if interest.write => watch.poll_writable(cx),
-            Self::Reactor(watch) => watch.poll_readable(cx),
+            Self::Reactor(watched) => {
+                let Asked { source, read, write } = &mut **watched;
+                if interest.write {
+                    write.poll(cx, |cx| source.poll_writable(cx))
+                } else {
+                    read.poll(cx, |cx| source.poll_readable(cx))
+                }
+            }
             Self::Always(timer) => {
                 let wait = timer.get_or_insert_with(|| Timer::after(RETRY));
                 ready!(Pin::new(wait).poll(cx));
