@@ -45,6 +45,28 @@
 //! server's future is. A handler that works for long without waiting holds up its server; that is for a thread, such as
 //! `blocking::unblock` gives.
 //!
+//! # A client
+//!
+//! ```no_run
+//! use mcp_smol::{Client, Program, Stderr};
+//!
+//! # async_io::block_on(async {
+//! let client = Client::spawn(Program::new("my-server").arg("--stdio").stderr(Stderr::Capture)).await?;
+//! let (tools, answer) = futures_lite::future::zip(
+//!     client.list_tools(),
+//!     client.call_tool("greet", &serde_json::json!({"name": "you"})),
+//! )
+//! .await;
+//! println!("{} {:?}", tools?.len(), answer?.content[0].as_text());
+//! client.close().await?; // and how the server ended
+//! # Ok::<(), mcp_smol::Error>(())
+//! # })?;
+//! # Ok::<(), mcp_smol::Error>(())
+//! ```
+//!
+//! A [`Client`] is a handle that tasks share: whoever awaits drives for all. [`Client::run`] is for the time between
+//! calls, and dropping the future of a call cancels it at the server.
+//!
 //! # What holds
 //!
 //! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
@@ -80,6 +102,7 @@
 
 extern crate alloc;
 
+mod client;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
@@ -92,19 +115,25 @@ mod server;
 mod stdio;
 mod timer;
 
+pub use client::{Client, Connecting, Pending, Run};
 pub use handler::{Cx, Handler};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
-pub use mcp_std::Error;
+pub use mcp_std::child::{Program, Stderr};
+pub use mcp_std::client::ClientHandler;
 pub use mcp_std::serve::{Answered, Failure, Handle};
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
+pub use mcp_std::{BadResult, Closed, Error, SharedCache};
 pub use router::{Later, Router};
 #[cfg(unix)]
 pub use server::serve_stdio;
 pub use server::{Server, serve};
 #[cfg(unix)]
 pub use stdio::Stdio;
+
+/// A client that is about to connect: see [`Options`](mcp_std::client::Options)
+pub type Options = mcp_std::client::Options<Client>;

@@ -154,14 +154,16 @@ impl Drive {
         }
     }
 
-    fn interest<P: Pipe>(&self, pipe: &P, reads: bool) -> Interest {
+    /// What is waited for, if anything may be read
+    pub fn interest<P: Pipe>(&self, pipe: &P, reads: bool) -> Interest {
         Interest {
             read: reads && self.reading && pipe.wants_input(),
             write: self.writing && !pipe.transmit().is_empty(),
         }
     }
 
-    fn due<P: Pipe>(&self, pipe: &mut P) -> Option<Instant> {
+    /// When a wait ends by itself
+    pub fn due<P: Pipe>(&self, pipe: &mut P) -> Option<Instant> {
         let due = if self.relaxed && !self.heavy { pipe.poll_punctual() } else { pipe.poll_timeout() };
         due.into_iter().chain(self.reading_ends).min()
     }

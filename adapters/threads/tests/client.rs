@@ -461,3 +461,43 @@ fn handles_go_anywhere() {
     anywhere::<Client>();
     anywhere::<mcp_threads::Pending>();
 }
+
+#[cfg(all(feature = "http", target_os = "linux"))]
+#[test]
+fn a_server_over_http() {
+    in_time(|| {
+        let http = mcp_proto::http::server::Config::new();
+        let (told, address) = mpsc::channel();
+        let (ends, ended) = mpsc::channel::<()>();
+        let server = thread::spawn(move || {
+            let handler = tools(mpsc::channel().0);
+            let mut server = mcp_blocking::HttpServer::bind("127.0.0.1:0", config(), http, handler).unwrap();
+            told.send(server.address().unwrap()).unwrap();
+            while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                assert!(server.poll(Duration::from_millis(20)).unwrap());
+            }
+        });
+        let port = address.recv_timeout(DEADLINE).unwrap().port();
+        for era in ERAS {
+            // By its name: that is looked up by a thread.
+            let url = format!("http://localhost:{port}/mcp");
+            let client = Client::options(speaks(era)).connect_url(&url).unwrap();
+            assert_eq!(client.peer().era(), era);
+            thread::scope(|scope| {
+                for who in 0..16 {
+                    let client = &client;
+                    scope.spawn(move || {
+                        for n in 0..3 {
+                            let word = format!("{who} {n}");
+                            let result = client.call_tool("echo", &json!({"text": word})).unwrap();
+                            assert_eq!(text(&result), word);
+                        }
+                    });
+                }
+            });
+            drop(client);
+        }
+        drop(ends);
+        server.join().unwrap();
+    });
+}

@@ -79,7 +79,7 @@ async fn told(handle: Handle, clock: Option<&Clock>) -> Result<(), Error> {
     loop {
         Timer::after(clock.left().unwrap_or(LOOK)).await;
         if clock.ticks() {
-            let _ = handle.publish(Change::Resource(Clock::URI.into()));
+            let _ = handle.publish(&Change::Resource(Clock::URI.into()));
         }
     }
 }

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
+use std::io;
 
 use crate::catch;
 use crate::child::{Ended, Patience};
@@ -17,7 +18,7 @@ use super::handler::ClientHandler;
 use super::heard::{Ears, Heard, Reply};
 use super::memory::Memory;
 use super::slot::Teller;
-use super::wire::Wire;
+use super::wire::{Parting, Wire};
 use crate::error::{Closed, Error};
 
 /// The result of a call, and whether the server needed something first
@@ -69,10 +70,14 @@ pub struct Connection {
     fault: Option<Fault>,
     /// All that is known about the end, once somebody has asked
     closed: Option<Box<Closed>>,
+    /// What else broke, to be told once
+    broken: Option<io::Error>,
     noise: Option<String>,
     any_message: bool,
     /// Events so far
     pub seen: u64,
+    /// How long the exit status of a server is waited for that has closed its output
+    pub breath: Duration,
     finished: bool,
 }
 
@@ -97,9 +102,11 @@ impl Connection {
             verdict: None,
             fault: None,
             closed: None,
+            broken: None,
             noise: None,
             any_message: false,
             seen: 0,
+            breath: LAST_BREATH,
             finished: false,
         }
     }
@@ -107,19 +114,17 @@ impl Connection {
     /// Waits until calls can be made
     pub fn open(&mut self) -> Result<Peer, Error> {
         loop {
-            if let Some(peer) = self.opened()? {
+            if let Some(peer) = self.take_peer() {
                 return Ok(peer);
             }
+            self.check_open()?;
             self.turn(None, &mut None);
         }
     }
 
     /// The server, once, when calls can be made
-    pub fn opened(&mut self) -> Result<Option<Peer>, Error> {
-        match self.peer.take() {
-            None => self.check_open().map(|()| None),
-            peer => Ok(peer),
-        }
+    pub const fn take_peer(&mut self) -> Option<Peer> {
+        self.peer.take()
     }
 
     /// Takes the handler out, for another connection
@@ -518,7 +523,7 @@ impl Connection {
 
     /// The error that says all that is known about the end
     pub fn gone(&mut self) -> Error {
-        if let Some(error) = self.wire.take_error() {
+        if let Some(error) = self.broken.take().or_else(|| self.wire.take_error()) {
             return Error::Io(error);
         }
         if self.closed.is_none() {
@@ -534,7 +539,7 @@ impl Connection {
                 any_message: self.any_message || self.wire.any_message(),
             };
             // The end of its output comes a moment before its end.
-            let wait = if closed.is_end() { LAST_BREATH } else { Duration::ZERO };
+            let wait = if closed.is_end() { self.breath } else { Duration::ZERO };
             let known = self.wire.obituary(wait);
             (closed.program, closed.url) = (known.program, known.url);
             (closed.ended, closed.last_words) = (known.ended, known.last_words);
@@ -543,19 +548,54 @@ impl Connection {
         self.closed.clone().map_or_else(|| Error::closed(Fault::Closed), Error::Closed)
     }
 
+    /// Ends it because it cannot be waited for any more
+    pub fn break_off(&mut self, error: io::Error) {
+        self.broken.get_or_insert(error);
+        self.fault.get_or_insert(Fault::Closed);
+    }
+
+    /// Whether the exit status of a server whose output has ended is still to come: for loops that wait in their own way
+    pub fn is_breathing(&mut self) -> bool {
+        let ended = matches!(
+            self.fault,
+            Some(Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. })
+        );
+        ended && {
+            let known = self.wire.obituary(Duration::ZERO);
+            known.program.is_some() && known.ended.is_none()
+        }
+    }
+
     /// Sends what is left, as far as the server takes it soon, and ends the server
     pub fn finish(&mut self) -> Result<Option<Ended>, Error> {
+        let Some(until) = self.begin_finish() else { return Ok(None) };
+        while !self.wire.is_drained() && self.wire.now() < until {
+            self.finish_some(until);
+        }
+        self.wire.end(self.patience)
+    }
+
+    /// Begins to send what is left; until when, unless that was begun before. To be followed by
+    /// [`finish_some`](Self::finish_some) until it is [drained](Wire::is_drained) or so late, and by [`part`](Self::part)
+    pub fn begin_finish(&mut self) -> Option<Instant> {
         if core::mem::replace(&mut self.finished, true) {
-            return Ok(None);
+            return None;
         }
         let until = self.wire.tick() + self.patience.exit.min(LAST_WRITE);
         self.wire.close();
         self.settle(&mut None);
-        while !self.wire.is_drained() && self.wire.now() < until {
-            self.wire.wait_closing(until);
-            self.settle(&mut None);
-        }
-        self.wire.end(self.patience)
+        Some(until)
+    }
+
+    /// Sends some of what is left, and waits for that at most until `until`
+    pub fn finish_some(&mut self, until: Instant) {
+        self.wire.wait_closing(until);
+        self.settle(&mut None);
+    }
+
+    /// What is left to be done then
+    pub fn part(&mut self, now: Instant) -> (Parting, Patience) {
+        (self.wire.part(self.patience, now), self.patience)
     }
 }
 
@@ -582,7 +622,7 @@ fn unwanted(error: Option<CallError>) -> Error {
 
 /// How often it is looked for news at most, before a result is given that was kept
 const CATCH_UP: u32 = 64;
-/// How long the exit status of a server is waited for that has closed its output
-const LAST_BREATH: Duration = Duration::from_secs(1);
+/// How long the exit status of a server is waited for that has closed its output, by default
+pub const LAST_BREATH: Duration = Duration::from_secs(1);
 /// How long a server that is to end is given to take what was written to it
 const LAST_WRITE: Duration = Duration::from_secs(1);

@@ -14,7 +14,9 @@ use std::net::ToSocketAddrs;
 use std::sync::mpsc;
 use std::thread;
 
-use crate::child::{Ended, Patience};
+#[cfg(unix)]
+use crate::Descriptors;
+use crate::child::Patience;
 #[cfg(feature = "tls")]
 use crate::tls::ClientTls;
 use crate::{Clock, Duplex, Interest, Outlook, Ready, Selector, Socket, Transport};
@@ -26,8 +28,7 @@ use mcp_proto::http::client::{
     Origin,
 };
 
-use super::wire::{Obituary, Wire};
-use crate::error::Error;
+use super::wire::{Obituary, Parting, Wire};
 
 /// The exchanges of one client, the connections that they go over, and the sockets under those
 #[derive(Debug)]
@@ -35,6 +36,7 @@ pub struct Exchanges {
     client: Client,
     connections: Connections,
     sockets: Vec<Wired>,
+    lookups: Vec<Lookup>,
     /// An event that came up while something was sent
     event: Option<Event>,
     /// Nobody asks for events now
@@ -67,6 +69,15 @@ struct Wired {
     interest: Interest,
     /// Where to connect if this address does not answer; none once the connection is there, TLS included
     connecting: Option<Connecting>,
+}
+
+/// A name whose addresses are being looked up
+#[derive(Debug)]
+struct Lookup {
+    id: ConnectionId,
+    origin: Origin,
+    found: mpsc::Receiver<io::Result<VecDeque<SocketAddr>>>,
+    gives_up: Instant,
 }
 
 #[derive(Debug)]
@@ -112,6 +123,7 @@ impl Exchanges {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
             sockets: Vec::new(),
+            lookups: Vec::new(),
             event: None,
             held: false,
             url,
@@ -136,43 +148,79 @@ impl Exchanges {
         self
     }
 
-    /// What ends a [`wait`](Wire::wait) early, from any thread
-    ///
-    /// # Errors
-    ///
-    /// As [`Selector::waker`].
-    pub fn waker(&mut self) -> io::Result<Waker> {
-        self.selector.waker()
-    }
-
     /// Makes and closes the connections that are asked for; whether one could not even be begun
     fn arrange(&mut self) -> bool {
         let mut failed = false;
         while let Some(id) = self.connections.poll_close() {
+            self.lookups.retain(|lookup| lookup.id != id);
             if let Some(at) = self.sockets.iter().position(|wired| wired.id == id) {
                 self.unwire(at).transport.close();
             }
         }
         while let Some((id, origin)) = self.connections.poll_connect() {
-            let found = resolve(&origin, self.connect_timeout);
-            // That may have taken a while.
-            self.tick();
-            match found {
-                Ok(addresses) => {
-                    let tries = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-                    let patience = PER_ADDRESS.min(self.connect_timeout / tries);
-                    let none = format!("{} has no address", origin.host);
-                    let (rest, gives_up, reached) = (addresses, None, false);
-                    let connecting = Connecting { origin, rest, patience, gives_up, why: none, reached };
-                    failed |= !self.connect(id, connecting);
-                }
+            match self.look_up(id, &origin) {
+                Ok(None) => {}
+                Ok(Some(addresses)) => failed |= !self.connect_any(id, origin, addresses),
                 Err(why) => {
                     self.refused(id, &why);
                     failed = true;
                 }
             }
         }
+        let mut at = 0;
+        while let Some(lookup) = self.lookups.get(at) {
+            let outcome = match lookup.found.try_recv() {
+                Ok(outcome) => outcome,
+                Err(mpsc::TryRecvError::Empty) if self.now < lookup.gives_up => {
+                    at += 1;
+                    continue;
+                }
+                // What the system finds too late is found for nobody.
+                Err(_) => Err(ErrorKind::TimedOut.into()),
+            };
+            let Lookup { id, origin, .. } = self.lookups.swap_remove(at);
+            match outcome {
+                Ok(addresses) => failed |= !self.connect_any(id, origin, addresses),
+                Err(error) => {
+                    self.refused(id, &format!("no address of {}: {error}", origin.host));
+                    failed = true;
+                }
+            }
+        }
         failed
+    }
+
+    /// The addresses of an origin, if they are known at once; otherwise they are looked up by a thread, as the system
+    /// cannot be told to hurry
+    fn look_up(&mut self, id: ConnectionId, origin: &Origin) -> Result<Option<VecDeque<SocketAddr>>, String> {
+        if origin.secure && cfg!(not(feature = "tls")) {
+            return Err("there is no TLS here".into());
+        }
+        let (host, port) = (origin.host.clone(), origin.port);
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(Some(VecDeque::from([SocketAddr::new(address, port)])));
+        }
+        let gives_up = self.tick() + self.connect_timeout;
+        let (found, addresses) = mpsc::channel();
+        let begun = self.selector.waker().and_then(|waker| {
+            thread::Builder::new().name("mcp-lookup".into()).spawn(move || {
+                let _ = found.send((&*host, port).to_socket_addrs().map(in_turn));
+                waker.wake();
+            })
+        });
+        begun.map_err(|error| format!("no address of {}: {error}", origin.host))?;
+        self.lookups.push(Lookup { id, origin: origin.clone(), found: addresses, gives_up });
+        Ok(None)
+    }
+
+    /// Begins to connect to one of the addresses of a name; false when there is none
+    fn connect_any(&mut self, id: ConnectionId, origin: Origin, addresses: VecDeque<SocketAddr>) -> bool {
+        self.tick();
+        let tries = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let patience = PER_ADDRESS.min(self.connect_timeout / tries);
+        let none = format!("{} has no address", origin.host);
+        let (rest, gives_up, reached) = (addresses, None, false);
+        self.connect(id, Connecting { origin, rest, patience, gives_up, why: none, reached })
     }
 
     /// Begins to connect to the first address that does not refuse at once; false when there is none
@@ -227,14 +275,6 @@ impl Exchanges {
             }
         }
         Ok(())
-    }
-
-    /// When something is due
-    fn due(&mut self) -> Option<Instant> {
-        let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
-        let at_once = (0..self.sockets.len()).any(|at| self.is_pending(at)).then_some(self.now);
-        let all = [next, at_once, self.client.poll_timeout(), self.connections.poll_timeout()];
-        all.into_iter().flatten().min()
     }
 
     /// Takes a socket out of the list and the selector
@@ -433,6 +473,10 @@ impl Wire for Exchanges {
         Outlook::blind(timeout)
     }
 
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.selector.waker()
+    }
+
     fn poll_head(&mut self) -> Option<HeadRecord> {
         self.connections.poll_head()
     }
@@ -448,6 +492,37 @@ impl Wire for Exchanges {
             Some(credential) => self.client.authorize(now, exchange, credential),
             None => self.client.refuse(now, exchange),
         };
+    }
+
+    fn due(&mut self) -> Option<Instant> {
+        if self.event.is_some() && !self.held {
+            return Some(self.now);
+        }
+        let found = self.lookups.iter().map(|lookup| lookup.gives_up).min();
+        let next = self.sockets.iter().filter_map(|wired| wired.connecting.as_ref()?.gives_up).min();
+        let at_once = (0..self.sockets.len()).any(|at| self.is_pending(at)).then_some(self.now);
+        let all = [next, found, at_once, self.client.poll_timeout(), self.connections.poll_timeout()];
+        all.into_iter().flatten().min()
+    }
+
+    /// What sockets are waited for with, the selector knows
+    fn interest(&mut self) -> Interest {
+        if let Err(error) = self.select() {
+            self.error.get_or_insert(error);
+            self.client.close(self.now);
+        }
+        Interest::READ
+    }
+
+    #[cfg(target_os = "linux")]
+    fn descriptors(&mut self) -> Descriptors<'_> {
+        let read = Some(std::os::fd::AsFd::as_fd(&self.selector));
+        Descriptors { read, ..Descriptors::default() }
+    }
+
+    #[cfg(all(unix, not(target_os = "linux")))]
+    fn descriptors(&mut self) -> Descriptors<'_> {
+        Descriptors::default()
     }
 
     fn close(&mut self) {
@@ -470,34 +545,13 @@ impl Wire for Exchanges {
         Obituary { url: Some(self.url.clone()), ..Obituary::default() }
     }
 
-    fn end(&mut self, _: Patience) -> Result<Option<Ended>, Error> {
+    fn part(&mut self, _: Patience, _: Instant) -> Parting {
+        self.lookups.clear();
         while !self.sockets.is_empty() {
             self.unwire(0).transport.close();
         }
-        Ok(None)
+        Parting::Nothing
     }
-}
-
-/// The addresses of an origin; the system may take a while to find them, and no longer than `patience`
-fn resolve(origin: &Origin, patience: Duration) -> Result<VecDeque<SocketAddr>, String> {
-    if origin.secure && cfg!(not(feature = "tls")) {
-        return Err("there is no TLS here".into());
-    }
-    let (host, port) = (origin.host.clone(), origin.port);
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(VecDeque::from([SocketAddr::new(address, port)]));
-    }
-    // The system cannot be told to hurry: what it finds too late is found for nobody.
-    let (found, addresses) = mpsc::channel();
-    let look = thread::Builder::new().name("mcp-lookup".into());
-    let look = look.spawn(move || {
-        let _ = found.send((&*host, port).to_socket_addrs().map(in_turn));
-    });
-    let outcome = look.and_then(|_| match addresses.recv_timeout(patience) {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ErrorKind::TimedOut.into()),
-    });
-    outcome.map_err(|error| format!("no address of {}: {error}", origin.host))
 }
 
 /// One family of addresses after the other, beginning with the one that the system prefers: where one of them leads
@@ -524,6 +578,7 @@ const MAX_ADDRESSES: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::{Opened, Options};
 
     #[test]
     fn both_families_of_addresses_get_their_turn() {
@@ -542,15 +597,9 @@ mod tests {
 
     #[test]
     fn a_name_without_an_address_is_named() {
-        let of = |host: &str| Origin { secure: false, host: host.into(), port: 80 };
-        let resolve = |host| resolve(&of(host), Duration::from_secs(60));
         // No resolver asks anybody for this.
-        let error = resolve("a..b").unwrap_err();
-        assert!(error.starts_with("no address of a..b: "), "{error}");
-        for host in ["127.0.0.1", "::1"] {
-            let address: IpAddr = host.parse().unwrap();
-            assert_eq!(Vec::from(resolve(host).unwrap()), [SocketAddr::new(address, 80)]);
-        }
-        assert!(resolve("localhost").unwrap().iter().all(|address| address.ip().is_loopback()));
+        let options = Options::<Opened>::new(Config::new("lost", "1.0"));
+        let error = options.connect_url("http://a..b/mcp").unwrap_err().to_string();
+        assert!(error.contains("no address of a..b: "), "{error}");
     }
 }

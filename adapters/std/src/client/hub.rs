@@ -16,20 +16,17 @@ use serde::Serialize;
 
 use super::connection::{Answer, Connection, Honoured};
 use super::memory::Memory;
-use super::options::Opened;
 use super::slot::Slot;
 use crate::error::{Closed, Error};
 use crate::inbox::{Inbox, Refused, Sender};
 
-/// The loop's side: a connection, and what callers want of it
+/// The loop's side: what callers want of a connection
 ///
 /// ```text
 ///   take_in → turn the connection → until it is over, or is to be closed → tell_end
 /// ```
 #[derive(Debug)]
 pub struct Hub {
-    /// The connection
-    pub connection: Connection,
     inbox: Inbox<Command>,
     taken: VecDeque<Command>,
     /// What waits until the server has taken most of what was written
@@ -76,10 +73,9 @@ struct End {
 }
 
 impl Hub {
-    /// Both sides of a connection that is ready; `waker` ends the loop's wait when a caller wants something
+    /// Both sides for a connection that is ready; `waker` ends the loop's wait when a caller wants something
     #[must_use]
-    pub fn new(opened: Opened, waker: &Waker) -> (Self, Caller) {
-        let Opened { mut connection, peer } = opened;
+    pub fn new(connection: &mut Connection, peer: Peer, waker: &Waker) -> (Self, Caller) {
         let (most, max_frame) = {
             let limits = connection.wire.engine().config().get_limits();
             (limits.max_pending_calls as usize, limits.max_frame)
@@ -94,65 +90,46 @@ impl Hub {
             memory: connection.memory.clone(),
             max_frame,
         };
-        let hub = Self {
-            connection,
-            inbox,
-            taken: VecDeque::new(),
-            held: VecDeque::new(),
-            gives_up: None,
-            closes: false,
-            end,
-        };
+        let hub =
+            Self { inbox, taken: VecDeque::new(), held: VecDeque::new(), gives_up: None, closes: false, end };
         (hub, caller)
     }
 
     /// Does what callers want, as far as the server takes what comes of it
-    pub fn take_in(&mut self) {
+    pub fn take_in(&mut self, connection: &mut Connection) {
         // What may wait is bounded; more stays where it is, and its callers are told that there is no room.
-        if self.held.len() < self.most() {
+        if self.held.len() < connection.wire.engine().config().get_limits().max_pending_calls as usize {
             self.inbox.take(&mut self.taken);
         }
         if self.held.is_empty() && self.taken.is_empty() {
             return;
         }
-        while !self.held.is_empty() && self.has_room() {
+        while !self.held.is_empty() && has_room(connection) {
             self.gives_up = None;
             if let Some(Command::Run { job, .. }) = self.held.pop_front() {
-                job(Ok(&mut self.connection));
+                job(Ok(&mut *connection));
             }
         }
         while let Some(command) = self.taken.pop_front() {
             match command {
                 Command::Close => self.closes = true,
-                Command::Run { urgent: false, .. } if !self.held.is_empty() || !self.has_room() => {
+                Command::Run { urgent: false, .. } if !self.held.is_empty() || !has_room(connection) => {
                     self.held.push_back(command);
                 }
-                Command::Run { job, .. } => job(Ok(&mut self.connection)),
+                Command::Run { job, .. } => job(Ok(&mut *connection)),
             }
         }
-        self.give_up_held();
-    }
-
-    fn most(&mut self) -> usize {
-        self.connection.wire.engine().config().get_limits().max_pending_calls as usize
-    }
-
-    /// Whether the server takes what is written, or will once it is over
-    fn has_room(&mut self) -> bool {
-        if self.connection.wire.engine().is_congested() {
-            self.connection.flush();
-        }
-        !self.connection.wire.engine().is_congested()
+        self.give_up_held(connection);
     }
 
     /// What has waited for too long is refused
-    fn give_up_held(&mut self) {
+    fn give_up_held(&mut self, connection: &mut Connection) {
         if self.held.is_empty() {
             self.gives_up = None;
             return;
         }
-        let patience = self.connection.wire.engine().config().get_limits().call_timeout;
-        let now = self.connection.wire.tick();
+        let patience = connection.wire.engine().config().get_limits().call_timeout;
+        let now = connection.wire.tick();
         if *self.gives_up.get_or_insert(now + patience) <= now {
             self.gives_up = None;
             fail(core::mem::take(&mut self.held), || Error::Use(UseError::Full("outbox_mark")));
@@ -165,16 +142,15 @@ impl Hub {
         self.gives_up
     }
 
-    /// Whether the connection is over, or is to be closed
+    /// Whether somebody wants the connection closed
     #[must_use]
-    pub const fn is_over(&self) -> bool {
-        self.closes || self.connection.is_over()
+    pub const fn closes(&self) -> bool {
+        self.closes
     }
 
     /// Tells all callers that it is over, and those that come later
-    pub fn tell_end(&mut self) {
-        self.connection.tell_end();
-        let connection = &mut self.connection;
+    pub fn tell_end(&mut self, connection: &mut Connection) {
+        connection.tell_end();
         let mut waiting: VecDeque<_> = core::mem::take(&mut self.held);
         waiting.append(&mut self.taken);
         fail(waiting, || connection.gone());
@@ -192,6 +168,14 @@ impl Hub {
         self.inbox.take(&mut late);
         fail(late, || connection.gone());
     }
+}
+
+/// Whether the server takes what is written
+fn has_room(connection: &mut Connection) -> bool {
+    if connection.wire.engine().is_congested() {
+        connection.flush();
+    }
+    !connection.wire.engine().is_congested()
 }
 
 fn fail(commands: impl IntoIterator<Item = Command>, mut why: impl FnMut() -> Error) {
@@ -284,10 +268,9 @@ impl Caller {
         }
     }
 
-    /// Has the connection closed, after what was wanted before
-    pub fn close(&self) {
-        // Refused when it is over.
-        let _ = self.sender.send_due(Command::Close);
+    /// Has the connection closed, after what was wanted before; false when it is over already
+    pub fn close(&self) -> bool {
+        self.sender.send_due(Command::Close).is_ok()
     }
 
     fn send(&self, job: impl FnOnce(Result<&mut Connection, Error>) + Send + 'static) -> Result<(), Error> {
@@ -296,6 +279,12 @@ impl Caller {
             Err(Refused::Full(_)) => Err(Error::Use(UseError::Full("max_pending_calls"))),
             Err(Refused::Closed(_)) => Err(self.gone()),
         }
+    }
+
+    /// Whether it is over, and all is known about that
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.end.get().is_some()
     }
 
     /// All that is known about the end

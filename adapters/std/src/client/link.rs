@@ -5,11 +5,13 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use crate::child::{Child, ChildIo, Ended, Life, Patience, Program};
+use crate::child::{Child, ChildIo, Life, Patience, Program};
 use crate::{Duplex, memory_pair};
 use std::process::ExitStatus;
 
+use super::wire::Parting;
 use crate::error::Error;
+use mcp_proto::Instant;
 
 /// The way to a server
 pub enum Link {
@@ -57,18 +59,15 @@ impl Link {
         }
     }
 
-    /// Ends it: our direction first, then the process by the steps that `patience` allows for
-    pub fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
+    /// What is left to be done to end it: our direction first, then the process by the steps that `patience` allows for
+    pub fn part(&mut self, patience: Patience, now: Instant) -> Parting {
         // What stays behind is a stream whose other end is gone.
         let link = core::mem::replace(self, Self::Stream(Box::new(memory_pair(1).0)));
         match link {
-            Self::Child { child, io, .. } => Ok(Some(child.shutdown(Some(io), patience))),
-            Self::Stream(mut stream) => {
-                match stream.shutdown_write().and_then(|()| stream.flush(patience.exit)) {
-                    Err(error) if !crate::is_peer_gone(&error) => Err(Error::Io(error)),
-                    _ => Ok(None),
-                }
+            Self::Child { child, io, .. } => {
+                Parting::Child(Box::new(child.begin_shutdown(Some(io), patience, now)))
             }
+            Self::Stream(stream) => Parting::Stream(stream),
         }
     }
 }

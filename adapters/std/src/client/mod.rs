@@ -15,7 +15,7 @@ mod slot;
 mod typed;
 mod wire;
 
-pub use connection::{Answer, Connection, Honoured, Watch};
+pub use connection::{Answer, Connection, Honoured, LAST_BREATH, Watch};
 #[cfg(feature = "http")]
 pub use exchanges::Exchanges;
 pub use handler::ClientHandler;
@@ -26,4 +26,4 @@ pub use memory::{Caching, Memory};
 pub use options::{Opened, Opens, OpensStream, Options, Setup, Way};
 pub use slot::{Slot, Teller, Told};
 pub use typed::{prompt, read};
-pub use wire::{Obituary, Stream, Wire};
+pub use wire::{Obituary, Parting, Stream, Wire};

@@ -326,9 +326,11 @@ impl Setup {
             Ok(peer) => return Ok(self.ready(first, peer)),
             Err(error) => error,
         };
-        if !self.again(first, &error) {
+        if !self.again(&mut first, &error) {
             return Err(error);
         }
+        // Gone for good before the next one starts: both may want the same port or lock.
+        drop(first);
         let wire = Stream::new(self.config.clone(), Link::spawn(program)?);
         self.open_wire(Box::new(wire))
     }
@@ -339,6 +341,11 @@ impl Setup {
         Ok(self.ready(connection, peer))
     }
 
+    fn ready(self, mut connection: Connection, peer: Peer) -> Opened {
+        self.introduce(&mut connection, &peer);
+        Opened { connection, peer }
+    }
+
     /// A connection that has not begun to speak; the handler is its from now on
     #[must_use]
     pub fn connection(&mut self, wire: Box<dyn Wire + Send>) -> Connection {
@@ -346,10 +353,8 @@ impl Setup {
     }
 
     /// Whether a server that did not become ready is to be started once more, and spoken to in another way
-    ///
-    /// The first one is gone for good then, before the next one starts: both may want the same port or lock.
     #[must_use]
-    pub fn again(&mut self, mut first: Connection, error: &Error) -> bool {
+    pub fn again(&mut self, first: &mut Connection, error: &Error) -> bool {
         let Error::Closed(closed) = error else { return false };
         let Some(verdict) = closed.fault.retry_with() else { return false };
         self.handler = first.take_handler();
@@ -357,12 +362,10 @@ impl Setup {
         true
     }
 
-    /// A connection whose server has become ready
-    #[must_use]
-    pub fn ready(self, mut connection: Connection, peer: Peer) -> Opened {
-        connection.memory.open(self.caching, connection.wire.engine().config(), &peer);
+    /// Says whose results are kept and checked, now that the server is known
+    pub fn introduce(self, connection: &mut Connection, peer: &Peer) {
+        connection.memory.open(self.caching, connection.wire.engine().config(), peer);
         connection.memory.set_schemas(self.schemas);
-        Opened { connection, peer }
     }
 }
 

@@ -1,14 +1,18 @@
 //! The way to a server: a byte stream, or exchanges over HTTP
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 use core::task::Waker;
 use core::time::Duration;
 use std::io;
 use std::process::ExitStatus;
 
-use crate::child::{Ended, Patience};
+#[cfg(unix)]
+use crate::Descriptors;
+use crate::child::{Ended, Patience, Shutdown};
+use crate::{Clock, Duplex, Interest, is_peer_gone};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, Engine, Event};
 #[cfg(feature = "http")]
@@ -58,6 +62,16 @@ pub trait Wire: Debug {
     fn outlook(&mut self) -> Outlook<'_> {
         Outlook::blind(None)
     }
+
+    /// When a [`wait`](Self::wait) without a limit ends by itself: for loops that wait in their own way
+    fn due(&mut self) -> Option<Instant>;
+
+    /// What such a loop waits for at the [descriptors](Self::descriptors)
+    fn interest(&mut self) -> Interest;
+
+    /// What such a loop watches
+    #[cfg(unix)]
+    fn descriptors(&mut self) -> Descriptors<'_>;
 
     /// Ends the conversation in good order: what that takes is still to be written
     fn close(&mut self);
@@ -114,8 +128,43 @@ pub trait Wire: Debug {
     /// What is known of the server, when it is over
     fn obituary(&mut self, wait: Duration) -> Obituary;
 
+    /// Begins to end the server, if it is ours to end: for loops that wait in their own way
+    fn part(&mut self, patience: Patience, now: Instant) -> Parting;
+
     /// Ends the server, if it is ours to end
-    fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error>;
+    fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
+        let clock = Clock::start();
+        match self.part(patience, clock.now()) {
+            Parting::Child(shutdown) => Ok(Some(shutdown.run(clock))),
+            Parting::Stream(mut stream) => {
+                match stream.shutdown_write().and_then(|()| stream.flush(patience.exit)) {
+                    Err(error) if !is_peer_gone(&error) => Err(Error::Io(error)),
+                    _ => Ok(None),
+                }
+            }
+            Parting::Nothing => Ok(None),
+        }
+    }
+}
+
+/// What is left to be done at the end of a connection
+pub enum Parting {
+    /// A process of ours is to be ended
+    Child(Box<Shutdown>),
+    /// Our direction of a stream is to be ended
+    Stream(Box<dyn Duplex + Send>),
+    /// Nothing
+    Nothing,
+}
+
+impl Debug for Parting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Child(shutdown) => shutdown.fmt(f),
+            Self::Stream(_) => f.write_str("Stream"),
+            Self::Nothing => f.write_str("Nothing"),
+        }
+    }
 }
 
 /// What is known of a server whose connection is over
@@ -178,6 +227,19 @@ impl Wire for Stream {
         self.drive.outlook(&mut self.pipe, self.link.io(), true)
     }
 
+    fn due(&mut self) -> Option<Instant> {
+        self.drive.due(&mut self.pipe)
+    }
+
+    fn interest(&mut self) -> Interest {
+        self.drive.interest(&self.pipe, true)
+    }
+
+    #[cfg(unix)]
+    fn descriptors(&mut self) -> Descriptors<'_> {
+        (*self.link.io()).descriptors()
+    }
+
     fn close(&mut self) {
         let now = self.drive.now();
         self.pipe.engine().close(now);
@@ -218,7 +280,7 @@ impl Wire for Stream {
         Obituary { program, url: None, ended, last_words }
     }
 
-    fn end(&mut self, patience: Patience) -> Result<Option<Ended>, Error> {
-        self.link.end(patience)
+    fn part(&mut self, patience: Patience, now: Instant) -> Parting {
+        self.link.part(patience, now)
     }
 }

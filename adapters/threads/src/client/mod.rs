@@ -19,8 +19,8 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::child::{Ended, Program};
 use mcp_std::client::{
-    Answer, Caller, ClientHandler, Ears, Heard, Hub, Listener, Memory, Opened, Opens, OpensStream, Setup,
-    Slot, Way,
+    Answer, Caller, ClientHandler, Connection, Ears, Heard, Hub, Listener, Memory, Opened, Opens,
+    OpensStream, Setup, Slot, Way,
 };
 use mcp_std::{Duplex, Error};
 use serde::Serialize;
@@ -102,18 +102,17 @@ impl Drop for Pending {
 impl TryFrom<Opened> for Client {
     type Error = Error;
 
-    fn try_from(mut opened: Opened) -> Result<Self, Error> {
-        let connection = &mut opened.connection;
+    fn try_from(Opened { mut connection, peer }: Opened) -> Result<Self, Error> {
         let waker = connection.wire.waker().map_err(Error::Io)?;
         let handler = connection.take_handler();
         let limits = connection.wire.engine().config().get_limits();
         let callbacks = Callbacks::new(limits.max_waiting, limits.max_waiting_bytes, waker.clone());
         connection.ears = Ears::Away(Box::new(callbacks.clone()));
-        let (hub, caller) = Hub::new(opened, &waker);
+        let (hub, caller) = Hub::new(&mut connection, peer, &waker);
         callbacks.run(handler, caller.clone())?;
         let told = callbacks.clone();
         let thread = thread::Builder::new().name("mcp-client".into());
-        let thread = thread.spawn(move || run(hub, &told)).inspect_err(|_| callbacks.close())?;
+        let thread = thread.spawn(move || run(hub, connection, &told)).inspect_err(|_| callbacks.close())?;
         let thread_id = thread.thread().id();
         let thread = Mutex::new(Thread::Running(thread));
         Ok(Self(Arc::new(Handle { caller, callbacks, thread, thread_id })))
@@ -121,17 +120,16 @@ impl TryFrom<Opened> for Client {
 }
 
 /// Moves the bytes until it is over; how the server ended
-fn run(mut hub: Hub, callbacks: &Callbacks) -> Result<Option<Ended>, Error> {
+fn run(mut hub: Hub, mut connection: Connection, callbacks: &Callbacks) -> Result<Option<Ended>, Error> {
     loop {
-        hub.take_in();
-        if hub.is_over() {
+        hub.take_in(&mut connection);
+        if hub.closes() || connection.is_over() {
             break;
         }
-        let due = hub.due();
-        hub.connection.turn(due, &mut None);
+        connection.turn(hub.due(), &mut None);
     }
-    hub.tell_end();
-    let ended = hub.connection.finish();
+    hub.tell_end(&mut connection);
+    let ended = connection.finish();
     callbacks.close();
     ended
 }
@@ -353,7 +351,7 @@ impl Client {
     /// Has something run on the loop, and waits for it
     fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut mcp_std::client::Connection) -> Result<T, Error> + Send + 'static,
+        job: impl FnOnce(&mut Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.told(&self.0.caller.run(job)?)
     }
@@ -405,7 +403,7 @@ impl Client {
 impl Handle {
     /// Ends the connection, and waits for that unless it is the thread itself that would have to wait
     fn close(&self) -> Result<Option<Ended>, Error> {
-        self.caller.close();
+        let _ = self.caller.close();
         if thread::current().id() == self.thread_id {
             return Ok(None);
         }

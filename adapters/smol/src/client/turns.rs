@@ -1,0 +1,287 @@
+//! Whose turn it is to drive: of all who wait, one at a time, and somebody whenever there is something to do
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::task::Waker;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Who waits, and whether there is something to do
+///
+/// It is the one waker that everything below knows: sockets, timers, the inbox. When it is woken and nobody drives, those
+/// who were polled last are woken, and whoever comes first drives. Who leaves, with an outcome or dropped, wakes others if
+/// there is still something to do. So as long as anybody waits, nothing that can be done stays undone:
+///
+/// > due, and nobody drives, and somebody waits ⇒ one who waits has been woken since it was last polled
+///
+/// That is all there is to be had where a future that is woken is polled. One that was polled once and then is left
+/// alone is woken in vain, which is why it is several that are woken, the latest ones, and another one with each further
+/// event.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By when they were polled
+    waiting: BTreeMap<u64, Waiter>,
+    last: u64,
+    /// There may be something to do
+    due: bool,
+    /// Somebody is at it, and looks at `due` again afterwards
+    driving: bool,
+    /// As of the last turn
+    seen: u64,
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    waker: Waker,
+    /// Wants to be woken by whatever happens
+    watches: bool,
+    /// Has been woken to drive and was not polled since
+    woken: bool,
+}
+
+/// One who waits; leaves when dropped
+#[derive(Debug)]
+pub(super) struct Place {
+    turns: Arc<Turns>,
+    at: Option<u64>,
+    watches: bool,
+}
+
+/// Those to be woken without the lock
+type Wakers = [Option<Waker>; AT_ONCE];
+
+fn wake_all(wakers: Wakers) {
+    wakers.into_iter().flatten().for_each(Waker::wake);
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events so far
+    pub(super) fn seen(&self) -> u64 {
+        self.lock().seen
+    }
+
+    /// Whether nothing is left to be driven
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().over
+    }
+
+    /// Says that a turn has ended, and what is known after it
+    pub(super) fn ended(&self, seen: u64, over: bool) {
+        let mut state = self.lock();
+        let news = state.seen != seen || state.over != over;
+        state.driving = false;
+        (state.seen, state.over) = (seen, over);
+        if !news {
+            return;
+        }
+        let watching = state.waiting.values().filter(|waiter| waiter.watches || over);
+        let wakers: Vec<Waker> = watching.map(|waiter| waiter.waker.clone()).collect();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// Who is to be woken, at most so many, if there is something to do that nobody does
+    fn choose(&mut self, most: usize) -> Wakers {
+        let mut chosen = [const { None }; AT_ONCE];
+        if self.due && !self.driving {
+            let asleep = self.waiting.values_mut().rev().filter(|waiter| !waiter.woken);
+            for (place, waiter) in chosen.iter_mut().take(most).zip(asleep) {
+                waiter.woken = true;
+                *place = Some(waiter.waker.clone());
+            }
+        }
+        chosen
+    }
+}
+
+impl Wake for Turns {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.lock();
+        // Those who were woken the last time are on their way.
+        let most = if core::mem::replace(&mut state.due, true) { 1 } else { AT_ONCE };
+        let wakers = state.choose(most);
+        drop(state);
+        wake_all(wakers);
+    }
+}
+
+impl Place {
+    /// Nobody waits yet; `watches` says whether whatever happens is to be told
+    pub(super) const fn new(turns: Arc<Turns>, watches: bool) -> Self {
+        Self { turns, at: None, watches }
+    }
+
+    /// Waits by `waker`, and says whether it is this one's turn to drive: [`Turns::ended`] is to be called then
+    ///
+    /// Not to be called by who has an outcome.
+    pub(super) fn enter(&mut self, waker: &Waker) -> bool {
+        let mut state = self.turns.lock();
+        state.last += 1;
+        let (last, watches) = (state.last, self.watches);
+        let before = self.at.replace(last).and_then(|at| state.waiting.remove(&at));
+        let mut waiter = before.unwrap_or_else(|| Waiter { waker: waker.clone(), watches, woken: false });
+        waiter.waker.clone_from(waker);
+        waiter.woken = false;
+        state.waiting.insert(last, waiter);
+        let turn = state.due && !state.driving;
+        if turn {
+            (state.due, state.driving) = (false, true);
+        }
+        turn
+    }
+
+    /// Waits no more
+    pub(super) fn leave(&mut self) {
+        let Some(at) = self.at.take() else { return };
+        let mut state = self.turns.lock();
+        state.waiting.remove(&at);
+        let wakers = state.choose(AT_ONCE);
+        drop(state);
+        wake_all(wakers);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// How many are woken for one thing to do
+const AT_ONCE: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Counts how often it was woken since it was looked at
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    struct Task {
+        place: Place,
+        woken: Arc<Count>,
+        drives: bool,
+    }
+
+    /// A generator good enough for a test (xorshift)
+    fn next(seed: &mut u64) -> u64 {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed
+    }
+
+    /// Any order of waking, polling, driving, leaving: what is due is never forgotten while somebody waits
+    #[test]
+    fn what_is_due_is_never_forgotten() {
+        for seed in 1..300_u64 {
+            let mut seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let turns = Arc::new(Turns::default());
+            let mut tasks: Vec<Task> = Vec::new();
+            for _ in 0..200 {
+                let which = next(&mut seed) as usize;
+                match next(&mut seed) % 6 {
+                    0 if tasks.len() < 5 => tasks.push(Task {
+                        place: Place::new(turns.clone(), false),
+                        woken: Arc::default(),
+                        drives: false,
+                    }),
+                    // Something happens: readiness, a command, a deadline.
+                    1 | 2 => turns.wake_by_ref(),
+                    // A task runs, woken or not.
+                    3 | 4 if !tasks.is_empty() => {
+                        let at = which % tasks.len();
+                        let task = &mut tasks[at];
+                        task.woken.0.store(0, Ordering::SeqCst);
+                        if task.drives {
+                            task.drives = false;
+                            turns.ended(0, false);
+                        }
+                        task.drives = task.place.enter(&Waker::from(task.woken.clone()));
+                        assert!(tasks.iter().filter(|task| task.drives).count() <= 1);
+                    }
+                    // One gets its outcome, or is dropped.
+                    5 if !tasks.is_empty() => {
+                        let at = which % tasks.len();
+                        if tasks[at].drives {
+                            turns.ended(0, false);
+                        }
+                        tasks.swap_remove(at);
+                    }
+                    _ => {}
+                }
+                let state = turns.lock();
+                let woken = tasks.iter().any(|task| task.woken.0.load(Ordering::SeqCst) > 0);
+                // One that drives looks again when it is done.
+                let looked_after = woken || state.driving || !state.due || state.waiting.is_empty();
+                assert!(looked_after, "{state:?}");
+            }
+        }
+    }
+
+    /// One that was polled and is then left alone keeps nobody else from being woken
+    #[test]
+    fn those_left_alone_hold_nobody_up() {
+        let turns = Arc::new(Turns::default());
+        let (live, parked) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let mut place = Place::new(turns.clone(), false);
+        assert!(!place.enter(&Waker::from(live.clone())));
+        let left: Vec<Place> = (0..5)
+            .map(|_| {
+                let mut left = Place::new(turns.clone(), false);
+                assert!(!left.enter(&Waker::from(parked.clone())));
+                left
+            })
+            .collect();
+        // Each further event wakes one more.
+        for _ in 0..4 {
+            turns.wake_by_ref();
+        }
+        assert_eq!(live.0.load(Ordering::SeqCst), 1);
+        assert!(place.enter(&Waker::from(live.clone())));
+        turns.ended(0, false);
+        // And from then on it is known to come.
+        turns.wake_by_ref();
+        assert_eq!(live.0.load(Ordering::SeqCst), 2);
+        drop(left);
+    }
+
+    #[test]
+    fn who_watches_is_told_of_everything_and_all_are_told_of_the_end() {
+        let turns = Arc::new(Turns::default());
+        let (count, idle) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let mut place = Place::new(turns.clone(), true);
+        let mut other = Place::new(turns.clone(), false);
+        assert!(!place.enter(&Waker::from(count.clone())) && !other.enter(&Waker::from(idle.clone())));
+        turns.ended(1, false);
+        turns.ended(1, false);
+        assert_eq!((count.0.load(Ordering::SeqCst), idle.0.load(Ordering::SeqCst)), (1, 0));
+        turns.ended(1, true);
+        assert_eq!((count.0.load(Ordering::SeqCst), idle.0.load(Ordering::SeqCst)), (2, 1));
+        assert!(turns.is_over());
+    }
+}
