@@ -177,3 +177,8 @@ fn our_server_conforms_on_smol() {
 fn our_client_conforms() {
     client_conforms(Runtime::Blocking);
 }
+
+#[test]
+fn our_client_conforms_on_smol() {
+    client_conforms(Runtime::Smol);
+}

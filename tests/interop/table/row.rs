@@ -131,11 +131,8 @@ impl Row {
             Wire::Proxy => false,
         };
         // What is not there yet.
-        let has_runtime = match self.runtime {
-            Runtime::Blocking => true,
-            Runtime::Threads => self.wire == Wire::Stdio || self.ours == Side::Server,
-            Runtime::Smol => self.ours == Side::Server,
-        };
+        let has_runtime =
+            self.runtime != Runtime::Threads || self.wire == Wire::Stdio || self.ours == Side::Server;
         has_side && has_wire && has_runtime && self.revision <= newest
     }
 

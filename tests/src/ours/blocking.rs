@@ -36,7 +36,7 @@ impl Client for Blocking {
         &mut self,
         method: &str,
         params: &Value,
-        on_progress: &mut dyn FnMut(f64),
+        on_progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Value, Error> {
         let options = CallOptions::new();
         let result =

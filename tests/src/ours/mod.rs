@@ -1,6 +1,7 @@
 //! Our client as tests use it, whatever runtime it is on
 
 mod blocking;
+mod smol;
 mod threads;
 
 use core::fmt;
@@ -81,7 +82,7 @@ pub trait Client {
         &mut self,
         method: &str,
         params: &Value,
-        on_progress: &mut dyn FnMut(f64),
+        on_progress: &mut (dyn FnMut(f64) + Send),
     ) -> Result<Value, Error>;
 
     /// Calls a tool.
@@ -134,7 +135,7 @@ pub fn connect(
     match runtime {
         Runtime::Blocking => blocking::connect(config, handler, server),
         Runtime::Threads => threads::connect(config, handler, server),
-        Runtime::Smol => Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into()),
+        Runtime::Smol => smol::connect(config, handler, server),
     }
 }
 
