@@ -71,9 +71,14 @@ struct Conversation {
     lines: Vec<Value>,
     done: Done,
     noted: String,
+    parts: &'static str,
 }
 
 const PARTS: &str = "answers,logs,news";
+/// Where both sides are of the older era: what is answered, and what is never
+const OLD_PARTS: [&str; 2] = ["answers,gate,logs,news", "time-out"];
+/// How long a server waits for answers in the part `time-out`
+const TIME_OUT_MS: &str = "2500";
 
 impl Conversation {
     /// The older client, on stdio
@@ -87,7 +92,7 @@ impl Conversation {
         client.arg(probe()).args(["bridge", &server.url]);
         let done = run(client, DEADLINE).expect("the client starts").ok();
         server.end();
-        Self::read("legacy", "modern", done, &log)
+        Self::read("legacy", "modern", PARTS, done, &log)
     }
 
     /// The newer client, over HTTP
@@ -101,15 +106,39 @@ impl Conversation {
         client.arg(talk_file()).args(["--sdk", "2", "--era", "modern", "--part", PARTS, "--", &bridge.url]);
         let done = run(client, DEADLINE).expect("the client starts").ok();
         bridge.end();
-        Self::read("modern", "legacy", done, &log)
+        Self::read("modern", "legacy", PARTS, done, &log)
     }
 
-    fn read(client: &'static str, server: &'static str, done: Done, log: &PathBuf) -> Self {
+    /// The older generation on both sides: the transport alone differs
+    fn of_one_generation(parts: &'static str) -> Self {
+        let log = log(parts);
+        let mut server = script("talk-server.mjs");
+        server.arg(talk_file()).args(["--sdk", "1", "--era", "legacy", "--http", "0"]);
+        if parts == "time-out" {
+            server.args(["--time-out", TIME_OUT_MS]);
+        }
+        server.arg("--log").arg(&log);
+        let server = Hosted::start(server);
+        let mut client = script("talk-client.mjs");
+        client.arg(talk_file()).args(["--sdk", "1", "--era", "legacy", "--part", parts, "--"]);
+        client.arg(probe()).args(["bridge", &server.url]);
+        let done = run(client, DEADLINE).expect("the client starts").ok();
+        server.end();
+        Self::read("legacy", "legacy", parts, done, &log)
+    }
+
+    fn read(
+        client: &'static str,
+        server: &'static str,
+        parts: &'static str,
+        done: Done,
+        log: &PathBuf,
+    ) -> Self {
         let line = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line:?}: {done}"));
         let lines = done.stdout.lines().map(line).collect();
         let noted = fs::read_to_string(log).unwrap_or_default();
         let _ = fs::remove_file(log);
-        Self { client, server, lines, done, noted }
+        Self { client, server, lines, done, noted, parts }
     }
 
     #[track_caller]
@@ -121,7 +150,7 @@ impl Conversation {
     fn check(&self) -> usize {
         let talk = talk();
         let steps: Vec<&Value> =
-            PARTS.split(',').flat_map(|part| talk["steps"][part].as_array().expect("a part")).collect();
+            self.parts.split(',').flat_map(|part| talk["steps"][part].as_array().expect("a part")).collect();
         let [negotiated, lines @ .., end] = &*self.lines else { panic!("too little: {}", self.done) };
         let revision = if self.client == "modern" { MODERN } else { LEGACY };
         assert_eq!(negotiated["version"], revision, "{}", self.done);
@@ -156,12 +185,15 @@ impl Conversation {
             self.holds(fits(&line["result"]["said"], said), line);
             self.holds(line["result"]["rounds"] == step["rounds"].as_u64().unwrap_or(1), line);
         } else if step["refused"] == true {
-            // One of the two is modern, so the call has ended with it.
-            self.holds(line["error"]["code"] == -1, line);
-            self.holds(
-                line["error"]["message"].as_str().is_some_and(|text| text.contains("not today")),
-                line,
-            );
+            // Where one of the two is modern, the call has ended with it.
+            let one_era = self.client == self.server;
+            let error = if one_era { &line["result"]["refused"] } else { &line["error"] };
+            self.holds(error["code"] == -1, line);
+            self.holds(error["message"].as_str().is_some_and(|text| text.contains("not today")), line);
+        } else if step["timed-out"] == true {
+            self.holds(line["result"]["timed-out"] == true && line["aborted"] == 1, line);
+        } else if step["page-first"] == true {
+            self.holds(line["error"]["code"] == -32042, line);
         } else if step["given-up"] == true {
             self.holds(line["gave-up"].is_string() && line["aborted"] == 1, line);
         } else if step["unfit"] == true {
@@ -208,6 +240,17 @@ fn the_older_client_is_asked_and_told_by_the_newer_server() {
     }
     let count = Conversation::of_the_older_client().check();
     say(&format!("interop, TypeScript 1 legacy stdio, bridge, TypeScript 2 modern HTTP: {PARTS} {count}"));
+}
+
+#[test]
+fn the_older_client_is_asked_and_told_by_a_server_of_its_age() {
+    if !node_ready() {
+        return;
+    }
+    for parts in OLD_PARTS {
+        let count = Conversation::of_one_generation(parts).check();
+        say(&format!("interop, TypeScript 1 stdio, bridge, TypeScript 1 HTTP: {parts} {count}"));
+    }
 }
 
 #[test]

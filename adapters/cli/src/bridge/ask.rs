@@ -1,5 +1,7 @@
 //! What the server needs of the client: asked of it along with the call that it is for, answered to the server
 
+use core::time::Duration;
+
 use mcp_proto::client::Input;
 use mcp_proto::model::{
     ClientCapabilities, ElicitParams, InputRequest, InputRequests, InputResponse, encode_for,
@@ -39,12 +41,17 @@ impl Relay {
         }
         asked.out = false;
         self.passages.ask(number, asked);
+        if !self.is_alone() && self.is_legacy() {
+            // While it is not asked it is known whose call the server works on.
+            self.gathers_until.get_or_insert(ends.now + GATHER);
+        }
     }
 
     /// The call that something is for which does not say so: legacy servers do not
     ///
     /// A client that is alone may be asked along with any of its calls. Of several clients only who is the only one with
-    /// a call is known to be meant; calls whose clients are being asked do not count, as their servers wait for that.
+    /// a call is known to be meant; calls whose clients are being asked do not count, as their servers wait for that, and
+    /// perhaps for one that does not come again.
     pub(super) fn owner(&self) -> Option<u64> {
         let may_ask = |passage: &Passage| match passage.here() {
             Some(call) => matches!(call.method(), "tools/call" | "prompts/get" | "resources/read"),
@@ -66,6 +73,10 @@ impl Relay {
 
     /// Asks the clients all that is known by now
     pub(super) fn ask_all(&mut self, ends: &mut Ends<'_>) {
+        if self.gathers_until.is_some_and(|at| at > ends.now) {
+            return;
+        }
+        self.gathers_until = None;
         if !self.strays.is_empty() {
             if let Some(owner) = self.owner() {
                 for asked in core::mem::take(&mut self.strays) {
@@ -217,5 +228,7 @@ fn crowded() -> RpcError {
     RpcError::internal("too many calls wait for their clients")
 }
 
+/// How long what a legacy server asks is kept back, as it may ask several things at once
+const GATHER: Duration = Duration::from_millis(50);
 /// Questions that wait for a call of the client's to go along with
 const MAX_STRAYS: usize = 16;

@@ -97,15 +97,20 @@ impl Relay {
             }
             return;
         }
-        // On a byte stream it makes no difference which call it is about. Of several clients only one who is alone can be
+        // On a byte stream it makes no difference which call it is about. Over HTTP it goes along with the only call that
+        // there is, since its client may be gone when that is answered; of several clients only one who is alone can be
         // meant.
         let mut here = self.passages.iter().filter_map(|(_, passage)| passage.here());
+        if !self.is_alone() {
+            if let (Some(only), None) = (here.next(), here.next()) {
+                pass(only);
+                return;
+            }
+        }
         if let Some(session) = self.only_session() {
             let _ = ends.down.log_session(ends.now, session, &log.level, logger, &log.data);
         } else if self.is_alone() {
             here.any(&mut pass);
-        } else if let (Some(only), None) = (here.next(), here.next()) {
-            pass(only);
         }
     }
 }

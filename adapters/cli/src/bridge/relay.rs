@@ -8,8 +8,8 @@ use mcp_proto::client::{self, InputId};
 use mcp_proto::model::Implementation;
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
-    CallError, CallId, CallKey, Capabilities, ChannelId, Fault, Instant, Limits, RawJson, RpcError, Version,
-    VersionSet,
+    CallError, CallId, CallKey, Capabilities, ChannelId, Era, Fault, Instant, Limits, RawJson, RpcError,
+    Version, VersionSet,
 };
 
 use alloc::collections::BTreeMap;
@@ -50,6 +50,8 @@ pub(crate) struct Relay {
     pub(super) sessions: Vec<ChannelId>,
     /// What a legacy server asks of a client that has no call under way
     pub(super) strays: Vec<Asked>,
+    /// When clients are asked what is known by then
+    pub(super) gathers_until: Option<Instant>,
     pub(super) news: News,
     pub(super) logs: Logs,
     /// Why the server is gone
@@ -69,6 +71,7 @@ impl Relay {
             passages: Passages::default(),
             sessions: Vec::new(),
             strays: Vec::new(),
+            gathers_until: None,
             news: News::new(peer),
             logs: Logs::new(peer),
             fault: None,
@@ -99,6 +102,10 @@ impl Relay {
             [only] if self.is_alone() || !self.passages.any_modern() => Some(only),
             _ => None,
         }
+    }
+
+    pub(super) const fn is_legacy(&self) -> bool {
+        matches!(self.version.era(), Era::Legacy)
     }
 
     pub(super) const fn is_alone(&self) -> bool {
@@ -291,7 +298,8 @@ impl Relay {
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.passages.expires().into_iter().chain(self.news.retries()).min()
+        let all = [self.passages.expires(), self.news.retries(), self.gathers_until];
+        all.into_iter().flatten().min()
     }
 
     /// Lets time pass: clients that did not come back are given up

@@ -366,6 +366,44 @@ fn a_legacy_question_goes_to_who_can_only_be_meant() {
 }
 
 #[test]
+fn what_a_legacy_server_asks_at_once_is_asked_at_once() {
+    let mut chain = Chain::with(Version::V2026_07_28, Version::V2025_11_25, &ABLE, &ABLE, Clients::Many);
+    // One whose client does not come again.
+    let key = chain.book();
+    let call = chain.taken();
+    need(&mut chain, &call, &asks([("who", form("Who?"))]));
+    chain.wait(Duration::from_millis(50));
+    let inputs = chain.asked();
+    let now = chain.now;
+    chain.client.engine().refuse(now, inputs[0].id, &RpcError::new(-1, "no")).expect("asked");
+    chain.settle();
+    assert!(chain.outcome(key).is_err());
+    // Another one, whose questions come one after the other.
+    let key = chain.book();
+    let call = chain.taken();
+    need(&mut chain, &call, &asks([("who", form("Who?"))]));
+    chain.bridge(|relay, ends| {
+        let message = r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#;
+        let channel = ends.up.open_channel(ends.up_now);
+        ends.up.handle_message(ends.up_now, channel, message.into());
+        let event = ends.up.poll_event(ends.up_now).expect("a question");
+        relay.client_event(ends, event);
+    });
+    chain.settle();
+    assert!(chain.asked().is_empty());
+    chain.wait(Duration::from_millis(50));
+    let inputs = chain.asked();
+    assert_eq!(inputs.len(), 2);
+    for input in &inputs {
+        chain.answer(input, &fitting(&input.request));
+    }
+    let again = chain.taken();
+    assert_eq!(answered(&again, "who"), fitting(&form("")));
+    chain.complete(&again, &done());
+    assert_eq!(chain.result(key), done());
+}
+
+#[test]
 fn a_legacy_question_beside_all_calls_goes_along_with_the_next_one() {
     let mut chain = Chain::new(Version::V2026_07_28, Version::V2025_11_25);
     chain.bridge(|relay, ends| {
