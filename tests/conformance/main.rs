@@ -179,6 +179,11 @@ fn our_client_conforms() {
 }
 
 #[test]
+fn our_client_conforms_on_threads() {
+    client_conforms(Runtime::Threads);
+}
+
+#[test]
 fn our_client_conforms_on_smol() {
     client_conforms(Runtime::Smol);
 }
