@@ -461,6 +461,10 @@ impl Wire for Exchanges {
         }
     }
 
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.selector.waker()
+    }
+
     fn outlook(&mut self) -> Outlook<'_> {
         if self.event.is_some() || self.select().is_err() {
             // What is wrong is found by a wait.
