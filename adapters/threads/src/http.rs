@@ -57,8 +57,8 @@ pub fn serve_http(
 /// read until some are done.
 ///
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
-/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with
-/// the feature of that name (`HttpServer::tls`), or put a proxy in front.
+/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the
+/// feature of that name (`HttpServer::tls`), or put a proxy in front.
 #[derive(Debug)]
 pub struct HttpServer<H> {
     inner: serve::HttpServer<Shared<H>>,
@@ -133,7 +133,21 @@ impl<H: Handler> HttpServer<H> {
         self
     }
 
-    /// Has all connections speak TLS, which shows this certificate: see [`serve::HttpServer::tls`]
+    /// Speaks TLS to all clients; one that does not is let go
+    ///
+    /// The handshake may take as long as the head of a request ([`connection_limits`](Self::connection_limits)). A
+    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB when it is idle.
+    ///
+    /// ```no_run
+    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_threads::{Call, Cx, HttpServer, tls::ServerTls};
+    ///
+    /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
+    /// let http = http::server::Config::new().allow_host("tools.example.com");
+    /// let handler = |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+    /// HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls).run()?;
+    /// # Ok::<(), mcp_threads::Error>(())
+    /// ```
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {

@@ -175,8 +175,7 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// ```no_run
     /// use mcp_proto::{http, model::CallToolResult, server::{Call, Config}};
-    /// use mcp_std::serve::{Cx, HttpServer};
-    /// use mcp_std::tls::ServerTls;
+    /// use mcp_std::{serve::{Cx, HttpServer}, tls::ServerTls};
     ///
     /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
     /// let http = http::server::Config::new().allow_host("tools.example.com");
