@@ -10,8 +10,6 @@ use core::task::{Context, Poll, Waker};
 
 use futures_lite::io::{AsyncRead, AsyncWrite};
 use mcp_std::Error;
-#[cfg(feature = "http")]
-use mcp_std::client::Exchanges;
 use mcp_std::client::{Hub, Link, Opens, OpensStream, Setup, Stream, Way, Wire};
 
 use super::Client;
@@ -77,7 +75,7 @@ async fn open(mut setup: Setup, way: Way<'_>) -> Result<Client, Error> {
         }
         #[cfg(feature = "http")]
         Way::Http(http) => {
-            let wire = Exchanges::new(setup.config.clone(), http, setup.heads)?;
+            let wire = setup.exchanges(http)?;
             let core = core(&mut setup, Box::new(wire), descriptors()?, &turns);
             opened(setup, core, turns).await.map_err(|(error, _)| error)
         }

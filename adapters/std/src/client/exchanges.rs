@@ -477,10 +477,6 @@ impl Wire for Exchanges {
         Outlook::blind(timeout)
     }
 
-    fn waker(&mut self) -> io::Result<Waker> {
-        self.selector.waker()
-    }
-
     fn poll_head(&mut self) -> Option<HeadRecord> {
         self.connections.poll_head()
     }
