@@ -1,4 +1,4 @@
-//! The floor over HTTP: one thread, `epoll`, `httparse`, [`answer`](crate::floor::answer), one write for each answer.
+//! The floor over HTTP: one thread, `epoll`, `httparse`, `answer`, one write for each answer.
 //!
 //! As little of HTTP and of its transport as gives the right answers to the requests of the benches: sessions are numbers,
 //! streams are never ended, nothing is checked.
