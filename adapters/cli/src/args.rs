@@ -331,6 +331,9 @@ pub(crate) struct Bridge {
     /// In the trace, replace the values of members with this name, at any depth (may be repeated)
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
+    /// What our client runs on
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    pub(crate) runtime: Runtime,
     /// What becomes of the server's stderr
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,
@@ -381,6 +384,9 @@ pub(crate) struct Target {
     /// In the trace, replace the values of members with this name, at any depth (may be repeated)
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
+    /// What our client runs on
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    pub(crate) runtime: Runtime,
     /// What becomes of the server's stderr
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,

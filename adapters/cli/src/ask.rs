@@ -1,13 +1,14 @@
 //! One request and its answer: what `call`, `read`, `prompt` and `complete` have in common
 
-use mcp_blocking::{Client, Error};
+use mcp_blocking::Error;
 use mcp_proto::client::Kind;
 use mcp_proto::model::{ElicitUrlParams, Request, UrlElicitationRequired};
 use mcp_proto::rpc::code;
-use mcp_proto::{CallError, CallKey, CallOptions, RpcError};
+use mcp_proto::{CallError, CallOptions, Progress, RawJson, RpcError};
 
 use crate::answer;
 use crate::args::{Answering, Asking};
+use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{print, print_json};
 use crate::paint::Paint;
@@ -24,11 +25,15 @@ pub(crate) struct Question<'a, R: Request> {
     pub(crate) hint: &'a dyn Fn(&mut Client) -> Option<String>,
 }
 
+/// Asks, with whom to tell of progress; the answer as it came
+pub(crate) type Start<'a> =
+    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>;
+
 /// Starts the server, asks, and prints the answer
 pub(crate) fn run<R: Request>(
     asking: &Asking,
     answering: Option<&Answering>,
-    start: impl FnOnce(&mut Client, &CallOptions) -> Result<CallKey, Error>,
+    start: Start<'_>,
     question: &Question<'_, R>,
 ) -> Result<R::Result, Failure> {
     let mut session = Session::open(&asking.target, answering)?;
@@ -40,8 +45,7 @@ pub(crate) fn run<R: Request>(
     let mut ticker = Ticker::new(!asking.target.trace && asking.target.log.is_none());
     let client = &mut session.client;
     // As it came: `--json` is to show that and nothing else.
-    let answered = start(client, &options)
-        .and_then(|call| client.wait_with(call, &mut |progress| ticker.show(progress)));
+    let answered = start(client, &options, &mut |progress| ticker.show(progress));
     ticker.end();
     let outcome = answered.map_err(|error| refused(&mut session, &error, question)).and_then(|result| {
         let read = R::read(&result);

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &args::Call) -> Result<(), Failure> {
     let result = ask::run(
         &args.asking,
         Some(&args.answering),
-        |client, options| client.start_tool(tool, &args.args, options),
+        &|client, options, told| client.tool(tool, &args.args, options, told),
         &question,
     )?;
     // A tool that says that it failed is a failure of ours, too.

@@ -1,6 +1,5 @@
 //! `complete`: how an argument of a prompt, or a variable of a template, could go on
 
-use mcp_blocking::Client;
 use mcp_proto::client::Kind;
 use mcp_proto::model::{
     CompleteParams, CompleteResult, CompletionArgument, CompletionContext, CompletionReference, Map,
@@ -9,6 +8,7 @@ use mcp_proto::model::{
 
 use crate::args::{self, Reference};
 use crate::ask::{self, Question};
+use crate::client::Client;
 use crate::escape;
 use crate::failure::Failure;
 use crate::paint::Paint;
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &args::Complete) -> Result<(), Failure> {
         show: shown,
         hint: &|client| hint(client, &args.reference, &args.argument),
     };
-    let start = |client: &mut Client, options: &_| client.start(CompleteParams::METHOD, &params, options);
+    let start: ask::Start<'_> =
+        &|client, options, told| client.request(CompleteParams::METHOD, &params, options, told);
     ask::run(&args.asking, None, start, &question).map(drop)
 }
 

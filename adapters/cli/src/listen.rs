@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{self, IsTerminal, Read};
 use std::thread;
+use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::model::SubscriptionFilter;
@@ -57,7 +58,7 @@ impl Listener<'_> {
         } else {
             wanted.resource_subscriptions(self.args.uris.clone())
         };
-        let begun = self.session.client.now();
+        let begun = Instant::now();
         let subscribed = self.session.client.subscribe(&wanted);
         let (subscription, honoured) = subscribed.map_err(|error| self.session.failure(&error))?;
         let (tells, silent) = (parts(&honoured), missing(&wanted, &honoured));
@@ -78,7 +79,7 @@ impl Listener<'_> {
             if input.load(Ordering::Relaxed) {
                 break End::Input;
             }
-            let left = until.map(|until| until.saturating_duration_since(self.session.client.now()));
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 break End::Time;
             }

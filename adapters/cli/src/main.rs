@@ -12,6 +12,7 @@ mod ask;
 mod bridge;
 mod call;
 mod check;
+mod client;
 mod complete;
 mod content;
 mod demo;

@@ -1,11 +1,11 @@
 //! `prompt`: a prompt, filled in
 
-use mcp_blocking::Client;
 use mcp_proto::client::Kind;
 use mcp_proto::model::{GetPromptParams, GetPromptResult, Prompt, PromptArgument, Request, Role};
 
 use crate::args;
 use crate::ask::{self, Question};
+use crate::client::Client;
 use crate::content;
 use crate::escape;
 use crate::failure::Failure;
@@ -22,7 +22,8 @@ pub(crate) fn run(args: &args::Prompt) -> Result<(), Failure> {
         show: shown,
         hint: &|client| hint(client, &args.name),
     };
-    let start = |client: &mut Client, options: &_| client.start(GetPromptParams::METHOD, &params, options);
+    let start: ask::Start<'_> =
+        &|client, options, told| client.request(GetPromptParams::METHOD, &params, options, told);
     ask::run(&args.asking, Some(&args.answering), start, &question).map(drop)
 }
 

@@ -1,11 +1,11 @@
 //! `read`: what a resource holds
 
-use mcp_blocking::Client;
 use mcp_proto::client::Kind;
 use mcp_proto::model::{ReadResourceParams, ReadResourceResult, Request, ResourceContents};
 
 use crate::args;
 use crate::ask::{self, Question};
+use crate::client::Client;
 use crate::content;
 use crate::failure::Failure;
 use crate::paint::Paint;
@@ -17,7 +17,8 @@ pub(crate) fn run(args: &args::Read) -> Result<(), Failure> {
         show: shown,
         hint: &|client| hint(client, &args.uri),
     };
-    let start = |client: &mut Client, options: &_| client.start(ReadResourceParams::METHOD, &params, options);
+    let start: ask::Start<'_> =
+        &|client, options, told| client.request(ReadResourceParams::METHOD, &params, options, told);
     ask::run(&args.asking, Some(&args.answering), start, &question).map(drop)
 }
 

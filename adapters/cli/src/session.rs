@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 
-use mcp_blocking::{Client, ClientHandler, Error};
+use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
 use mcp_proto::http::{self, HeadRecord};
 use mcp_proto::model::{InputResponse, LoggingLevel};
@@ -17,6 +17,7 @@ use mcp_std::client::{Opens, Options};
 
 use crate::answer::{Answers, Unanswered};
 use crate::args::{self, Answering, NO_BEARER, StderrChoice, Target};
+use crate::client::Client;
 use crate::escape;
 use crate::failure::{Asked, Failure};
 use crate::news::{Item, News};
@@ -70,7 +71,6 @@ impl Session {
             answers,
             news: news.clone(),
         };
-        let options = Options::new(config).handler(notes).patience(PATIENCE);
         let way = Way {
             server: &target.server,
             bearer: target.bearer.as_deref(),
@@ -78,10 +78,10 @@ impl Session {
             env: &target.env,
             heads: target.trace,
         };
-        let client = way.connect::<Client>(options)?;
+        let client = Client::open(target.runtime, &way, config, notes, PATIENCE)?;
         let mut client = client.map_err(|error| Failure::of(&error, &asked))?;
         if let Some(level) = &target.log {
-            match client.set_log_level(Some(level.clone())) {
+            match client.set_log_level(level.clone()) {
                 Ok(()) => {}
                 Err(Error::Use(UseError::PeerLacks(_))) => note("the server does not log"),
                 Err(error) => return Err(Failure::of(&error, &asked)),
@@ -122,10 +122,15 @@ pub(crate) struct Way<'a> {
 
 impl Way<'_> {
     /// Starts the server or connects to it; what is wrong with the command line is said first
-    pub(crate) fn connect<C>(&self, mut options: Options<C>) -> Result<Result<C, Error>, Failure>
+    pub(crate) fn connect<C>(&self, options: Options<C>) -> Result<Result<C, Error>, Failure>
     where
         C: for<'a> Opens<Opening<'a> = Result<C, Error>>,
     {
+        self.open(options)
+    }
+
+    /// The same for clients that open as futures
+    pub(crate) fn open<C: Opens>(&self, mut options: Options<C>) -> Result<C::Opening<'static>, Failure> {
         let Some(url) = args::url(self.server) else {
             if self.bearer.is_some() {
                 return Err(Failure::usage(NO_BEARER));

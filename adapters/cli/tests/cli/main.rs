@@ -20,6 +20,8 @@ mod fixture;
 mod http;
 mod listen;
 mod rounds;
+#[cfg(unix)]
+mod runtimes;
 mod steps;
 #[cfg(unix)]
 mod strangers;

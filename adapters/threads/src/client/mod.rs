@@ -330,6 +330,15 @@ impl Client {
         self.0.close()
     }
 
+    /// Whether calls can still be made
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] when the connection is over, with all that is known about that.
+    pub fn check_open(&self) -> Result<(), Error> {
+        if self.0.caller.is_over() { Err(self.0.caller.gone()) } else { Ok(()) }
+    }
+
     // ---- what these stand on -----------------------------------------------------------------------------------
 
     fn begin(
