@@ -26,7 +26,7 @@ pub(crate) struct Ledger(Arc<Mutex<Book>>);
 #[derive(Debug)]
 struct Book {
     /// By number
-    ended: Vec<bool>,
+    open: Vec<bool>,
     answered: usize,
     cancelled: usize,
     /// Requests on the wire, by id
@@ -67,18 +67,17 @@ impl Ledger {
     pub(crate) fn new(calls: usize) -> Self {
         // Room for all of them from the beginning: growing would look like a leak.
         let requests = HashMap::with_capacity(calls + 1_000);
-        let ended = vec![false; calls];
+        let open = vec![true; calls];
         let wrong = Vec::new();
-        let book = Book { ended, answered: 0, cancelled: 0, requests, late: 0, server: None, wrong };
+        let book = Book { open, answered: 0, cancelled: 0, requests, late: 0, server: None, wrong };
         Self(Arc::new(Mutex::new(book)))
     }
 
     /// Call `number` has ended; how many have
     pub(crate) fn end(&self, number: usize, outcome: Outcome) -> usize {
         let mut book = self.book();
-        match book.ended.get_mut(number).map(|ended| core::mem::replace(ended, true)) {
-            Some(false) => {}
-            other => book.wrong(format!("call {number} ended as one that {other:?}")),
+        if !book.open.get_mut(number).is_some_and(core::mem::take) {
+            book.wrong(format!("call {number} ended twice"));
         }
         match outcome {
             Outcome::Answered => book.answered += 1,
@@ -99,7 +98,7 @@ impl Ledger {
 
     pub(crate) fn check(&self) -> Result<Counts, Failed> {
         let mut book = self.book();
-        let open = book.ended.iter().filter(|ended| !**ended).count();
+        let open = book.open.iter().filter(|open| **open).count();
         let unanswered = book.requests.values().filter(|r| !r.answered && !r.cancelled).count();
         let server = book.server.take().ok_or("the server was not asked")?;
         let (answered, cancelled, late, begun) = (book.answered, book.cancelled, book.late, server.begun);

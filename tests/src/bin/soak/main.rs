@@ -30,7 +30,7 @@ usage: soak --runtime blocking|threads --transport stdio|http [--era modern|lega
 
 Makes N calls (200,000), as the seed (1) says, and prints one line. Fails when a call has no outcome or more than one, when
 the server runs one twice or goes on with one for ever, when either side finds something odd in what the other one says,
-or when one of the processes is larger at the end than it was after a quarter of the calls, by more than 1 MiB.
+or when one of the processes is larger at the end than it was after a quarter of the calls, by more than 3 MiB.
 ";
 
 /// Calls in flight

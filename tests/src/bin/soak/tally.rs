@@ -42,7 +42,7 @@ pub(crate) struct Tally(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     /// By number
-    seen: Mutex<Vec<bool>>,
+    unseen: Mutex<Vec<bool>>,
     begun: AtomicUsize,
     running: AtomicUsize,
     odd: Mutex<Vec<String>>,
@@ -60,15 +60,15 @@ impl Drop for Running {
 
 impl Tally {
     pub(crate) fn new(calls: usize) -> Self {
-        let (seen, odd) = (Mutex::new(vec![false; calls]), Mutex::new(Vec::new()));
-        Self(Arc::new(Inner { seen, begun: AtomicUsize::new(0), running: AtomicUsize::new(0), odd }))
+        let (unseen, odd) = (Mutex::new(vec![true; calls]), Mutex::new(Vec::new()));
+        Self(Arc::new(Inner { unseen, begun: AtomicUsize::new(0), running: AtomicUsize::new(0), odd }))
     }
 
     /// A handler begins
     pub(crate) fn begin(&self, work: Work) -> Result<Running, RpcError> {
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = seen.get_mut(work.number).ok_or_else(|| RpcError::invalid_params("no such number"))?;
-        if core::mem::replace(slot, true) {
+        let mut unseen = self.0.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = unseen.get_mut(work.number).ok_or_else(|| RpcError::invalid_params("no such number"))?;
+        if !core::mem::take(slot) {
             self.odd(format!("call {} ran twice", work.number));
         }
         self.0.begun.fetch_add(1, Ordering::Relaxed);
