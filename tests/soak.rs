@@ -34,3 +34,21 @@ fn blocking_http() {
 fn threads_stdio() {
     soak("threads", "stdio", "modern");
 }
+
+// covers: CANC-013, CANC-017
+#[test]
+fn threads_http() {
+    soak("threads", "http", "modern");
+}
+
+// covers: BASE-006, BASE-008, CANC-010, CANC-012, CANC-013, CANC-014
+#[test]
+fn smol_stdio() {
+    soak("smol", "stdio", "modern");
+}
+
+// covers: CANC-013, CANC-017
+#[test]
+fn smol_http() {
+    soak("smol", "http", "legacy");
+}

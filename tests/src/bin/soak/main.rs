@@ -8,6 +8,7 @@ mod blocking;
 mod ledger;
 mod memory;
 mod plan;
+mod smol;
 mod tally;
 mod threads;
 
@@ -26,7 +27,7 @@ use plan::Plan;
 use tally::Work;
 
 const USAGE: &str = "\
-usage: soak --runtime blocking|threads --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
+usage: soak --runtime blocking|threads|smol --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
 
 Makes N calls (200,000), as the seed (1) says, and prints one line. Fails when a call has no outcome or more than one, when
 the server runs one twice or goes on with one for ever, when either side finds something odd in what the other one says,
@@ -45,6 +46,7 @@ type Failed = Box<dyn core::error::Error + Send + Sync>;
 enum Runtime {
     Blocking,
     Threads,
+    Smol,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +74,7 @@ impl Given {
             match (&*word, &*value) {
                 ("--runtime", "blocking") => runtime = Some(Runtime::Blocking),
                 ("--runtime", "threads") => runtime = Some(Runtime::Threads),
+                ("--runtime", "smol") => runtime = Some(Runtime::Smol),
                 ("--transport", "stdio") => transport = Some(Transport::Stdio),
                 ("--transport", "http") => transport = Some(Transport::Http),
                 ("--era", "modern" | "legacy") => legacy = value == "legacy",
@@ -95,6 +98,7 @@ impl Given {
         let runtime = match self.runtime {
             Runtime::Blocking => "blocking",
             Runtime::Threads => "threads",
+            Runtime::Smol => "smol",
         };
         let transport = match self.transport {
             Transport::Stdio => "stdio",
@@ -132,7 +136,9 @@ fn serve(given: &Given) -> Result<(), Failed> {
         (Runtime::Blocking, Transport::Stdio) => blocking::serve_stdio(given.calls),
         (Runtime::Blocking, Transport::Http) => blocking::serve_http(given.calls),
         (Runtime::Threads, Transport::Stdio) => threads::serve_stdio(given.calls),
-        (Runtime::Threads, Transport::Http) => Err("there is no server of that kind".into()),
+        (Runtime::Threads, Transport::Http) => threads::serve_http(given.calls),
+        (Runtime::Smol, Transport::Stdio) => smol::serve_stdio(given.calls),
+        (Runtime::Smol, Transport::Http) => smol::serve_http(given.calls),
     }
 }
 
@@ -153,6 +159,7 @@ fn soak(given: &Given) -> Result<(), Failed> {
     match given.runtime {
         Runtime::Blocking => blocking::run(given, target, &plan, &ledger, &mut memory)?,
         Runtime::Threads => threads::run(given, target, &plan, &ledger, &mut memory)?,
+        Runtime::Smol => smol::run(given, target, &plan, &ledger, &mut memory)?,
     }
     let took = begun.elapsed();
     if let Some(server) = hosted {

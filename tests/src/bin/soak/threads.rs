@@ -2,18 +2,19 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use mcp_proto::model::ListToolsResult;
-use mcp_proto::{CallOptions, Diagnostic, RpcError};
-use mcp_threads::{Answered, Call, Client, Cx, Handler};
+use mcp_proto::{CallOptions, Diagnostic, RpcError, http};
+use mcp_threads::{Answered, Call, Client, Cx, Handler, HttpServer};
 
 use crate::ledger::{Ledger, Outcome};
 use crate::memory::Memory;
 use crate::plan::Plan;
 use crate::tally::{self, Empty, Report, Tally, Work};
-use crate::{AT_ONCE, Failed, Given, Target, answered};
+use crate::{AT_ONCE, CONNECTIONS, Failed, Given, Target, answered, end_of_stdin};
 
 struct Server {
     tally: Tally,
@@ -50,6 +51,20 @@ fn server(calls: usize) -> Server {
 
 pub(crate) fn serve_stdio(calls: usize) -> Result<(), Failed> {
     Ok(mcp_threads::serve_stdio(tally::config(), server(calls))?)
+}
+
+pub(crate) fn serve_http(calls: usize) -> Result<(), Failed> {
+    let http = http::server::Config::new();
+    let path = http.get_path().to_owned();
+    let bound = HttpServer::bind("127.0.0.1:0", tally::config(), http, server(calls))?;
+    let mut server = bound.max_connections(CONNECTIONS);
+    writeln!(io::stdout(), "http://{}{path}", server.address()?)?;
+    let handle = server.handle()?;
+    thread::spawn(move || {
+        end_of_stdin();
+        handle.shutdown(Duration::from_secs(1));
+    });
+    Ok(server.run()?)
 }
 
 /// Makes all calls, each thread one at a time
