@@ -72,6 +72,11 @@
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
+//! # Tests
+//!
+//! [`testing::pair`] is a client of a [`Router`] in the same thread, in memory, on virtual time: what a handler sleeps costs
+//! nothing.
+//!
 //! # What holds
 //!
 //! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
@@ -106,6 +111,7 @@ mod client;
 mod http;
 mod router;
 mod server;
+pub mod testing;
 
 pub use client::Client;
 #[cfg(feature = "http")]

@@ -335,7 +335,8 @@ impl Setup {
         self.open_wire(Box::new(wire))
     }
 
-    fn open_wire(mut self, wire: Box<dyn Wire + Send>) -> Result<Opened, Error> {
+    /// Speaks over a wire of any kind, and waits until the server is ready
+    pub fn open_wire(mut self, wire: Box<dyn Wire + Send>) -> Result<Opened, Error> {
         let mut connection = self.connection(wire);
         let peer = connection.open()?;
         Ok(self.ready(connection, peer))
