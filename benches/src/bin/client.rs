@@ -65,7 +65,15 @@ fn run() -> Result<String, Box<dyn Error>> {
             client.close()?;
             figures
         }
-        _ => Err("the runtime is `blocking` or `threads`".into()),
+        "smol" => async_io::block_on(async {
+            let client = mcp_smol::Client::spawn_with(config, program).await?;
+            // The loop is outside: each call blocks for its future.
+            let figures =
+                calls(n, || Ok(async_io::block_on(client.call_tool("echo", &Echo { text: TEXT }))?));
+            client.close().await?;
+            figures
+        }),
+        _ => Err("the runtime is `blocking`, `threads` or `smol`".into()),
     }
 }
 
