@@ -167,6 +167,15 @@ impl Client {
 
     // ---- what these stand on -----------------------------------------------------------------------------------
 
+    /// The engine is always at hand
+    fn begin_here(
+        &mut self,
+        progress: bool,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
+    ) -> Option<Result<CallKey, Error>> {
+        Some(self.begin(progress, command))
+    }
+
     /// Waits only while the server has not taken most of what was written before
     fn begin(
         &mut self,

@@ -90,6 +90,12 @@ impl<T> Inbox<T> {
         !queue.is_empty()
     }
 
+    /// Whether nothing has come since it was [taken](Self::take) from
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.0.any.load(Ordering::Acquire)
+    }
+
     /// Takes nothing in any more; what is there can still be taken
     pub fn close(&self) {
         self.0.lock().closed = true;

@@ -135,6 +135,14 @@ impl Core {
 }
 
 impl Inner {
+    /// Whether a call may begin without standing in line
+    pub(super) fn is_idle(&mut self) -> bool {
+        matches!(self.stage, Stage::Open)
+            && !self.connection.is_over()
+            && self.hub.as_ref().is_some_and(Hub::is_idle)
+            && !self.connection.wire.engine().is_congested()
+    }
+
     /// Whether it should go on at once
     fn step(&mut self) -> bool {
         for _ in 0..AT_ONCE {

@@ -407,6 +407,27 @@ impl Client {
 
     // ---- what these stand on -----------------------------------------------------------------------------------
 
+    /// Begins a call at once when nobody drives and nobody stands in line
+    fn begin_here(
+        &self,
+        progress: bool,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
+    ) -> Option<Result<Pending, Error>> {
+        let shared = &*self.0.shared;
+        let mut core = shared.core.try_lock().ok()?;
+        let inner = core.inner()?;
+        if !inner.is_idle() {
+            return None;
+        }
+        let (teller, slot) = Slot::new(progress);
+        inner.connection.begin(teller, command);
+        drop(core);
+        // It has to be written, by whoever comes first.
+        shared.turns.wake_by_ref();
+        let place = Place::new(shared.turns.clone(), false);
+        Some(Ok(Pending { slot, client: self.clone(), place }))
+    }
+
     fn begin(
         &self,
         progress: bool,

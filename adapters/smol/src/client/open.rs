@@ -79,6 +79,8 @@ async fn open(mut setup: Setup, way: Way<'_>) -> Result<Client, Error> {
             let core = core(&mut setup, Box::new(wire), descriptors()?, &turns);
             opened(setup, core, turns).await.map_err(|(error, _)| error)
         }
+        // Features of this crate decide what it can, whatever others have turned on in `mcp-std`.
+        _ => Err(Error::Io(std::io::ErrorKind::Unsupported.into())),
     }
 }
 

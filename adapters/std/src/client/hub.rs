@@ -142,6 +142,12 @@ impl Hub {
         self.gives_up
     }
 
+    /// Whether nobody has wanted anything that was not done: a call may begin without standing in line
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.taken.is_empty() && self.inbox.is_empty() && !self.closes
+    }
+
     /// Whether somebody wants the connection closed
     #[must_use]
     pub const fn closes(&self) -> bool {

@@ -69,6 +69,7 @@ pub struct Setup {
 }
 
 /// The way to a server that is no stream
+#[non_exhaustive]
 pub enum Way<'a> {
     /// A program to start
     Program(Box<dyn Borrow<Program> + Send + 'a>),

@@ -40,7 +40,8 @@ pub fn prompt<'a, T: Serialize + ?Sized>(name: &'a str, arguments: &T) -> Result
 /// and its type, the tokens that make methods asynchronous (none in those that block), what stands for a call under way,
 /// the callback for progress, and the lines that begin and end examples.
 ///
-/// The adapter brings, private or not: `begin(progress, command) -> Result<Call, Error>` (which says whether progress is going to be waited for too), `command(command) -> Result<(), Error>`,
+/// The adapter brings, private or not: `begin_here(progress, command) -> Option<Result<Call, Error>>`, which begins a call at
+/// once where the engine is at hand, so that its parameters are written straight to where they go, `begin(progress, command) -> Result<Call, Error>` (which says whether progress is going to be waited for too), `command(command) -> Result<(), Error>`,
 /// `result(call, on_progress) -> Result<(RawJson, bool), Error>`, `wait(call)`, `wait_with(call, on_progress)`,
 /// `catch_up()`, `written(&value)`, `name(&str)`, `memory()`, `hear(Heard)`, `most_of_a_list()`; all but the last five and
 /// `begin` are asynchronous where the methods are.
@@ -124,6 +125,10 @@ macro_rules! client_calls {
             params: &T,
             options: ::mcp_proto::CallOptions,
         ) -> Result<$call, $crate::Error> {
+            let here = |engine: &mut ::mcp_proto::client::Engine, now| engine.call(now, method, params, &options);
+            if let Some(begun) = $self.begin_here(progress, here) {
+                return begun;
+            }
             let (method, params) = (Self::name(method), $self.written(params)?);
             $self.begin(progress, move |engine, now| engine.call(now, &method, &params, &options))
         }
@@ -149,6 +154,11 @@ macro_rules! client_calls {
             arguments: &T,
             options: ::mcp_proto::CallOptions,
         ) -> Result<$call, $crate::Error> {
+            let here =
+                |engine: &mut ::mcp_proto::client::Engine, now| engine.call_tool(now, name, arguments, &options);
+            if let Some(begun) = $self.begin_here(progress, here) {
+                return begun;
+            }
             let (name, arguments) = (Self::name(name), $self.written(arguments)?);
             $self.begin(progress, move |engine, now| engine.call_tool(now, &name, &arguments, &options))
         }

@@ -341,6 +341,16 @@ impl Client {
 
     // ---- what these stand on -----------------------------------------------------------------------------------
 
+    /// The engine is another thread's
+    #[expect(clippy::unused_self, reason = "other clients have it at hand")]
+    fn begin_here(
+        &self,
+        _progress: bool,
+        _command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
+    ) -> Option<Result<Pending, Error>> {
+        None
+    }
+
     fn begin(
         &self,
         progress: bool,
