@@ -621,3 +621,33 @@ fn a_server_over_http() {
         server.join().unwrap();
     });
 }
+
+/// An odd server that a shell starts after `before`
+#[cfg(unix)]
+fn after(before: &str, mode: &str) -> Program {
+    let script = format!("{before} exec \"$0\" {mode}");
+    Program::new("sh").arg("-c").arg(script).arg(example("odd_server")).stderr(Stderr::Capture)
+}
+
+// covers: LIFE-017, STDIO-020
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_over_of_a_server() {
+    in_time(|| {
+        // One that ignores SIGTERM.
+        let client = block_on(hasty().spawn(after("trap '' TERM;", "ignores-eof"))).unwrap();
+        assert_eq!(text(&block_on(client.call_tool("any", &json!({}))).unwrap()), "ok");
+        let ended = block_on(client.close()).unwrap().unwrap();
+        assert_eq!(ended.how, How::Killed, "{ended}");
+        // One that leaves another process of its group behind.
+        let client = block_on(hasty().spawn(after("sleep 86399.2 &", "banner"))).unwrap();
+        assert_eq!(text(&block_on(client.call_tool("any", &json!({}))).unwrap()), "ok");
+        let ended = block_on(client.close()).unwrap().unwrap();
+        assert!(ended.stragglers && ended.status.unwrap().success(), "{ended:?}");
+        let group = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let line = std::fs::read_to_string(entry.ok()?.path().join("cmdline")).ok()?;
+            line.contains("86399.2").then_some(line)
+        });
+        assert_eq!(group.collect::<Vec<_>>(), Vec::<String>::new());
+    });
+}
