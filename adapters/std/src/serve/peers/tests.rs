@@ -10,7 +10,8 @@ use mcp_proto::{CallId, Capabilities, Capability, Entropy, RawJson};
 
 use super::*;
 
-const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+/// A request with a call in it; a file, as adapters know no words of the protocol
+const CALL: &[u8] = include_bytes!("../../../tests/call.http");
 const NOWHERE: &str = "GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Padding: 0123456789\r\n\r\n";
 
 /// One turn of a loop that answers nothing; the call that came, if one did
@@ -40,10 +41,7 @@ fn what_nobody_wanted_is_read_once_somebody_does() {
     let mut server = Server::new(Arc::new(config), Arc::new(Http::new()), Entropy::new([7; 32], 0));
     let mut client = TcpStream::connect(peers.address().unwrap()).unwrap();
     client.set_nodelay(true).unwrap();
-    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-                Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
-                Mcp-Method: tools/call\r\nMcp-Name: x\r\n";
-    write!(client, "{head}Content-Length: {}\r\n\r\n{CALL}{}", CALL.len(), NOWHERE.repeat(30)).unwrap();
+    client.write_all(&[CALL, NOWHERE.repeat(30).as_bytes()].concat()).unwrap();
     // The loop does not want it.
     for _ in 0..5 {
         assert!(turn(&mut peers, &mut server, false).is_none());
