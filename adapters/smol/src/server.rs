@@ -28,9 +28,8 @@ use crate::timer::Deadline;
 /// wait when the end is read have [`Limits::eof_grace`](mcp_proto::Limits) (5 s) in all; what is not answered by then is
 /// cancelled. It is over earlier when nobody reads the output any more.
 ///
-/// Pipes, sockets and terminals are watched by the reactor, files are read as they are (on Windows two threads do
-/// either). While it runs, stdout belongs to the stream: what else is printed there goes to stderr (on Unix; see
-/// [`Stdio::guarded`](mcp_std::Stdio::guarded)).
+/// Pipes, sockets and terminals are watched by the reactor, files are read as they are. While it runs, stdout belongs to
+/// the stream: what else is printed there goes to stderr ([`Stdio::guarded`](mcp_std::Stdio::guarded)). There on Unix only.
 ///
 /// # Errors
 ///

@@ -7,7 +7,9 @@ use futures_lite::future;
 use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_smol as adapter;
-use mcp_smol::{Cx, Error, Handle, HttpServer, Router, Server};
+#[cfg(unix)]
+use mcp_smol::Server;
+use mcp_smol::{Cx, Error, Handle, HttpServer, Router};
 
 use super::clock::Clock;
 use super::http;
@@ -48,7 +50,15 @@ pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
     })
 }
 
+/// Says that there is no such thing here
+#[cfg(not(unix))]
+async fn serve_stdio(_: Config, _: Watched, _: Option<&Clock>) -> Result<(), Error> {
+    let why = "mcp-smol serves stdin and stdout on Unix only: take another --runtime, or --http";
+    Err(Error::Io(std::io::Error::new(std::io::ErrorKind::Unsupported, why)))
+}
+
 /// Serves to the end, and tells what changes by itself
+#[cfg(unix)]
 async fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), Error> {
     let server = Server::stdio(config, watched)?;
     let handle = server.handle();
