@@ -1,6 +1,6 @@
 //! `bench-http ERA CONNECTIONS N [THREADS] -- SERVER…`: calls a server process over HTTP and says what that cost the server.
 //!
-//! N calls of `echo` in all, or as many as are made in ten seconds, one at a time on each connection, which are kept
+//! N calls of `echo` in all, or as many as are made in three seconds, one at a time on each connection, which are kept
 //! alive; `{port}` in the command stands for the port where it is to listen. The connections are shared out to THREADS
 //! threads of the driver (1). Every answer is checked. Prints one JSON object.
 
@@ -22,7 +22,7 @@ type Outcome<T> = Result<T, Box<dyn core::error::Error + Send + Sync>>;
 const WARM_UP: usize = 50;
 
 /// No run takes longer
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     match run() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use mcp_benches_peers::Words;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::model::{ServerCapabilities, ServerInfo, ServerNotification, SubscriptionFilter, ToolListChangedNotification};
+use rmcp::model::{ServerCapabilities, ServerConfig, ServerNotification, SubscriptionFilter, ToolListChangedNotification};
 use rmcp::service::{NotificationContext, Peer, SubscriptionContext, SubscriptionSink};
 use rmcp::{ErrorData, RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
@@ -48,8 +48,8 @@ impl Crowd {
 
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Crowd {
-    fn get_info(&self) -> ServerInfo {
-        ServerInfo::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

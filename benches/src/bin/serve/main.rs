@@ -4,11 +4,15 @@
 extern crate alloc;
 
 mod blocking;
+mod smol;
+mod threads;
 
+use alloc::borrow::Cow;
 use std::process::ExitCode;
 
-use mcp_proto::model::{ListToolsResult, Tool};
-use mcp_proto::{Capabilities, Capability, Limits, RawJson, http, server};
+use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+use mcp_proto::server::Call;
+use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError, http, server};
 
 type Outcome = Result<(), Box<dyn core::error::Error>>;
 
@@ -20,6 +24,9 @@ fn main() -> ExitCode {
     let served = match &args[..] {
         [runtime, port] => match (&**runtime, port.parse()) {
             ("blocking", Ok(port)) => blocking::serve(port),
+            ("threads", Ok(port)) => threads::serve(port, None),
+            ("threads-inline", Ok(port)) => threads::serve(port, Some(0)),
+            ("smol", Ok(port)) => smol::serve(port),
             _ => Err("no such runtime, or no port".into()),
         },
         _ => Err("usage: bench-serve RUNTIME PORT".into()),
@@ -49,4 +56,15 @@ fn tools() -> ListToolsResult {
     let text = schema(r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#);
     let nothing = schema(r#"{"type":"object"}"#);
     ListToolsResult::new(vec![Tool::new("echo", text), Tool::new("change", nothing)])
+}
+
+#[derive(serde::Deserialize)]
+struct Echo<'a> {
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+fn echo(call: &Call) -> Result<CallToolResult<'_>, RpcError> {
+    let Echo { text } = call.tool()?.parse()?;
+    Ok(CallToolResult::text(text))
 }

@@ -1,0 +1,25 @@
+//! On `mcp-threads`
+
+use mcp_proto::model::CallToolResult;
+use mcp_proto::{Change, RpcError};
+use mcp_threads::{Call, Cx, HttpServer};
+
+use crate::{CONNECTIONS, Outcome, config, echo, paths, tools};
+
+pub(crate) fn serve(port: u16, workers: Option<usize>) -> Outcome {
+    let tools = tools();
+    let handler = move |cx: &mut Cx<'_>, call: &Call| match call.method() {
+        "tools/list" => cx.complete(&tools),
+        "tools/call" if call.tool()?.name == "change" => {
+            cx.publish(&Change::Tools);
+            cx.complete(&CallToolResult::text("told"))
+        }
+        "tools/call" => cx.complete(&echo(call)?),
+        other => Err(RpcError::method_not_found(other)),
+    };
+    let mut server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
+    if let Some(workers) = workers {
+        server = server.workers(workers);
+    }
+    Ok(server.max_connections(CONNECTIONS).run()?)
+}
