@@ -326,10 +326,10 @@ impl Client {
     /// It does not keep the connection open: when the last handle is dropped it ends the server, and is over.
     ///
     /// ```no_run
-    /// # async fn example(executor: &async_executor::Executor<'static>) -> Result<(), mcp_smol::Error> {
     /// # mod async_executor { pub struct Executor<'a>(&'a ()); impl Executor<'_> {
     /// #     pub fn spawn<F: Future + Send + 'static>(&self, _: F) -> Task { Task } } pub struct Task;
     /// #     impl Task { pub fn detach(self) {} } }
+    /// # async fn example(executor: &async_executor::Executor<'static>) -> Result<(), mcp_smol::Error> {
     /// let client = mcp_smol::Client::spawn(mcp_smol::Program::new("my-server")).await?;
     /// executor.spawn(client.run()).detach();
     /// # Ok(())
