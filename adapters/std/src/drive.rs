@@ -144,6 +144,23 @@ impl Drive {
                 self.end(pipe);
             }
         }
+        self.pass(pipe, deadline);
+    }
+
+    /// As [`wait`](Self::wait), for a loop that has waited by itself: reads once if it found that something is there, and
+    /// lets deadlines pass
+    pub fn step<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex, readable: bool) {
+        let deadline = self.due(pipe);
+        if readable && self.interest(pipe, true).read {
+            self.read(pipe, io);
+        } else {
+            self.tick();
+        }
+        self.pass(pipe, deadline);
+    }
+
+    /// Lets what is due by now pass, which was to be by `deadline`
+    fn pass<P: Pipe>(&mut self, pipe: &mut P, deadline: Option<Instant>) {
         if self.reading_ends.is_some_and(|at| at <= self.now) {
             self.end(pipe);
         }

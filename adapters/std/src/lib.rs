@@ -82,6 +82,8 @@ pub mod validate;
 mod validate_bounds;
 #[cfg(all(test, feature = "validate"))]
 mod validate_steps;
+#[cfg(unix)]
+mod waits;
 
 pub use cache::SharedCache;
 pub use catch::{Panic, catch};
@@ -106,3 +108,5 @@ pub use stdout_guard::{StdoutGuard, guard_stdout};
 pub use threaded::Threaded;
 #[cfg(feature = "http")]
 pub use transport::Transport;
+#[cfg(unix)]
+pub use waits::Waits;

@@ -151,6 +151,13 @@ impl Connection {
         self.settle(watch);
     }
 
+    /// As [`turn`](Self::turn), for a loop that has waited by itself, and found that there is something to read or not
+    pub fn step(&mut self, readable: bool) {
+        self.flush();
+        self.wire.step(readable);
+        self.settle(&mut None);
+    }
+
     /// Writes what there is as far as it goes now; whether anything went
     pub fn flush(&mut self) -> bool {
         self.show_tap();

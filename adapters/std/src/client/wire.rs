@@ -58,6 +58,12 @@ pub trait Wire: Debug {
     /// pass
     fn wait(&mut self, until: Option<Instant>);
 
+    /// As [`wait`](Self::wait), for a loop that has waited by itself, and found that there is something to read or not
+    fn step(&mut self, readable: bool) {
+        let _ = readable;
+        self.wait(Some(Instant::ZERO));
+    }
+
     /// What [`wait`](Self::wait) would wait for, for a loop that has other things to wait for besides
     fn outlook(&mut self) -> Outlook<'_> {
         Outlook::blind(None)
@@ -221,6 +227,10 @@ impl Wire for Stream {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.drive.wait(&mut self.pipe, self.link.io(), true, until);
+    }
+
+    fn step(&mut self, readable: bool) {
+        self.drive.step(&mut self.pipe, self.link.io(), readable);
     }
 
     fn outlook(&mut self) -> Outlook<'_> {
