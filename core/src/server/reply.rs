@@ -19,6 +19,8 @@ use crate::version::{Era, Version};
 
 /// From this size on a result travels as a segment of its own
 const LARGE: usize = 16 << 10;
+/// Most results fit, so that writing one takes one allocation
+const USUAL: usize = 256;
 
 /// Appends an object; says what was seen of it
 type Write<'a> = dyn FnMut(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError> + 'a;
@@ -88,7 +90,11 @@ impl Engine {
         {
             return self.answer(now, call, &mut |out, _| {
                 let at = out.len();
-                append_one_line(out, text.as_bytes());
+                if *one_line {
+                    out.extend_from_slice(text.as_bytes());
+                } else {
+                    append_one_line(out, text.as_bytes());
+                }
                 Ok(noted.behind(at))
             });
         }
@@ -134,7 +140,7 @@ impl Prepared {
     ///
     /// An error says what the revision has no form for, or that the value is not written as an object.
     pub fn new<T: Serialize + ?Sized>(version: Version, result: &T) -> Result<Self, EncodeError> {
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(USUAL);
         let noted = Serializer::object(&mut text, result, shape::table(version))?;
         Ok(Self { text: RawJson::trusted(text.into()), noted, one_line: true })
     }
