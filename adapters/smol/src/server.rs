@@ -59,7 +59,7 @@ pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Er
 ///     cx.complete(&CallToolResult::text(call.tool()?.name))
 /// });
 /// # drop(far);
-/// async_io::block_on(server)?;
+/// mcp_smol::block_on(server)?;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 ///
@@ -195,7 +195,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         self.nudge.begin(cx.waker());
         for _ in 0..TURNS {
             self.nudge.look();
-            let mut moved = self.take_in(handler, running, start);
+            // What woke it is input most of the time. Written is whatever came of it.
+            let mut moved = self.read(cx, stream);
+            moved |= self.take_in(handler, running, start);
             moved |= running.turn();
             moved |= self.apply(handler);
             self.show_tap(handler);
@@ -203,7 +205,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             if self.pipe.is_drained() {
                 return Poll::Ready(Ok(()));
             }
-            moved |= self.read(cx, stream);
             if !moved && self.nudge.rest() {
                 return Poll::Pending;
             }
