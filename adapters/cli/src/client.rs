@@ -4,11 +4,11 @@ use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
-use async_io::block_on;
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
 use mcp_proto::model::{LoggingLevel, Prompt, SubscriptionFilter};
 use mcp_proto::{CallOptions, Progress, RawJson};
+use mcp_smol::block_on;
 use mcp_std::child::{Ended, Patience};
 use mcp_std::client::Options;
 use serde::Serialize;

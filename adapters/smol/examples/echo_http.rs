@@ -30,5 +30,5 @@ fn main() -> Result<(), Error> {
         other => Err(RpcError::method_not_found(other)),
     };
     let server = serve_http(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler);
-    async_io::block_on(server)
+    mcp_smol::block_on(server)
 }

@@ -37,7 +37,7 @@ use crate::timer::Deadline;
 /// let server = serve_http("127.0.0.1:8080", config, http::server::Config::new(), async |cx: &mut Cx<'_>, call: &Call| {
 ///     cx.complete(&CallToolResult::text(call.tool()?.name))
 /// });
-/// async_io::block_on(server)?;
+/// mcp_smol::block_on(server)?;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 ///
@@ -154,7 +154,7 @@ impl<H: Handler> HttpServer<H> {
     /// let http = http::server::Config::new().allow_host("tools.example.com");
     /// let handler = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
     /// let server = HttpServer::bind("[::]:8443", Config::new("demo", "1.0"), http, handler)?.tls(tls);
-    /// async_io::block_on(server.run())?;
+    /// mcp_smol::block_on(server.run())?;
     /// # Ok::<(), mcp_smol::Error>(())
     /// ```
     #[cfg(feature = "tls")]

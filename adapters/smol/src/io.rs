@@ -22,6 +22,8 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(unix)]
 use async_io::{Async, Timer};
 use futures_lite::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use mcp_std::Waits;
 use mcp_std::{Duplex, Interest, Ready};
 
 /// A stream of descriptors, watched by the reactor
@@ -58,11 +60,11 @@ pub(crate) enum Watch {
     Always(Option<Timer>),
 }
 
-/// What the reactor is asked about a descriptor
+/// What the reactor is asked about a descriptor, or the [thread](crate::block_on()) that polls
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Asked {
-    source: Async<OwnedFd>,
+    source: Async<Arc<OwnedFd>>,
     read: Question,
     write: Question,
 }
@@ -78,6 +80,8 @@ struct Question {
     waker: Waker,
     /// It was asked, and the answer has not been seen
     asked: bool,
+    /// The thread that was asked last, in place of the reactor, and the round of that time
+    thread: Option<(Arc<Waits>, usize)>,
 }
 
 #[cfg(unix)]
@@ -101,21 +105,48 @@ impl Question {
     fn new() -> Self {
         let outer = Mutex::new(Waker::noop().clone());
         let answer = Arc::new(Answer { given: AtomicBool::new(false), outer });
-        Self { waker: Waker::from(answer.clone()), answer, asked: false }
+        Self { waker: Waker::from(answer.clone()), answer, asked: false, thread: None }
     }
 
+    /// Asks about `source`, unless that was done
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        mut ask: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+        source: &Async<Arc<OwnedFd>>,
+        interest: Interest,
     ) -> Poll<io::Result<()>> {
         // Before the answer is looked for: one that comes later wakes the right one.
         self.answer.outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
-        let given = self.answer.given.swap(false, Ordering::SeqCst);
+        let mut given = self.answer.given.swap(false, Ordering::SeqCst);
+        let here = crate::block_on::here();
+        if let Some((thread, round)) = &self.thread {
+            let left = thread.round() != *round;
+            if left || !here.as_ref().is_some_and(|here| Arc::ptr_eq(here, thread)) {
+                // Who polls now waits elsewhere, and that thread may have other things to do. What it has found it would
+                // find again.
+                thread.forget(source.get_ref(), interest);
+                (self.asked, given, self.thread) = (false, false, None);
+            }
+        } else if here.is_some() {
+            self.asked = false;
+        }
         if self.asked && !given {
             return Poll::Pending;
         }
-        let answer = ask(&mut Context::from_waker(&self.waker));
+        self.asked = false;
+        if let Some(here) = here {
+            if given {
+                return Poll::Ready(Ok(()));
+            }
+            let round = here.round();
+            here.ask(source.get_ref(), interest, &self.waker);
+            self.asked = true;
+            self.thread = Some((here, round));
+            return Poll::Pending;
+        }
+        let mut cx = Context::from_waker(&self.waker);
+        let answer =
+            if interest.write { source.poll_writable(&mut cx) } else { source.poll_readable(&mut cx) };
         self.asked = answer.is_pending();
         match answer {
             Poll::Pending if given => Poll::Ready(Ok(())),
@@ -124,11 +155,23 @@ impl Question {
     }
 }
 
+/// What is waited for is to be closed
+#[cfg(unix)]
+impl Drop for Asked {
+    fn drop(&mut self) {
+        for (question, interest) in [(&self.read, Interest::READ), (&self.write, Interest::WRITE)] {
+            if let Some((thread, _)) = &question.thread {
+                thread.forget(self.source.get_ref(), interest);
+            }
+        }
+    }
+}
+
 #[cfg(unix)]
 impl Watch {
     /// Has the reactor watch a duplicate of `fd`
     pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        match Async::new_nonblocking(fd.try_clone_to_owned()?) {
+        match Async::new_nonblocking(Arc::new(fd.try_clone_to_owned()?)) {
             Ok(source) => {
                 let (read, write) = (Question::new(), Question::new());
                 Ok(Self::Reactor(Box::new(Asked { source, read, write })))
@@ -139,16 +182,24 @@ impl Watch {
         }
     }
 
+    /// Whether it was found to be ready since the last [`poll`](Self::poll) or call of this
+    pub(crate) fn take(&mut self, cx: &mut Context<'_>, interest: Interest) -> bool {
+        match self {
+            Self::Reactor(watched) => {
+                let question = if interest.write { &watched.write } else { &watched.read };
+                question.answer.given.load(Ordering::SeqCst) && self.poll(cx, interest).is_ready()
+            }
+            Self::Always(_) => true,
+        }
+    }
+
     /// Ready when it was not ready before, and is to be tried now
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
         match self {
             Self::Reactor(watched) => {
                 let Asked { source, read, write } = &mut **watched;
-                if interest.write {
-                    write.poll(cx, |cx| source.poll_writable(cx))
-                } else {
-                    read.poll(cx, |cx| source.poll_readable(cx))
-                }
+                let question = if interest.write { write } else { read };
+                question.poll(cx, source, interest)
             }
             Self::Always(timer) => {
                 let wait = timer.get_or_insert_with(|| Timer::after(RETRY));

@@ -2,7 +2,8 @@
 //!
 //! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate waits for them by
 //! [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: whoever awaits one of its futures
-//! drives it. `mcp-blocking` has the same surface as plain calls, `mcp-threads` for many threads at once.
+//! drives it; [`block_on`](block_on()) is the cheapest way to await one. `mcp-blocking` has the same surface as plain calls,
+//! `mcp-threads` for many threads at once.
 //!
 //! # A server
 //!
@@ -18,7 +19,7 @@
 //!     let schema = RawJson::new(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
 //!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Says hello")]);
 //!
-//!     async_io::block_on(serve_stdio(config, async |cx: &mut Cx<'_>, call: &Call| match call.method() {
+//!     mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx<'_>, call: &Call| match call.method() {
 //!         "tools/list" => cx.complete(&tools),
 //!         "tools/call" => greet(cx, call).await,
 //!         other => Err(RpcError::method_not_found(other)),
@@ -50,7 +51,7 @@
 //! ```no_run
 //! use mcp_smol::{Client, Program, Stderr};
 //!
-//! # async_io::block_on(async {
+//! # mcp_smol::block_on(async {
 //! let client = Client::spawn(Program::new("my-server").arg("--stdio").stderr(Stderr::Capture)).await?;
 //! let (tools, answer) = futures_lite::future::zip(
 //!     client.list_tools(),
@@ -102,6 +103,7 @@
 
 extern crate alloc;
 
+mod block_on;
 mod client;
 mod handler;
 #[cfg(feature = "http")]
@@ -115,6 +117,7 @@ mod server;
 mod stdio;
 mod timer;
 
+pub use block_on::block_on;
 pub use client::{Client, Connecting, Pending, Run};
 pub use handler::{Cx, Handler};
 #[cfg(feature = "http")]

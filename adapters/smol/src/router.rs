@@ -91,7 +91,7 @@ mcp_std::router! {
     /// fn main() -> Result<(), mcp_smol::Error> {
     ///     let mut router = Router::new("calc", "1.0");
     ///     router.tool("add", "Adds two numbers", async |_, Add { a, b }: Add| a + b);
-    ///     async_io::block_on(router.serve_stdio())
+    ///     mcp_smol::block_on(router.serve_stdio())
     /// }
     /// ```
     ///

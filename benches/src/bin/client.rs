@@ -52,51 +52,53 @@ fn run() -> Result<String, Box<dyn Error>> {
     let n: u32 = n.parse()?;
     let config = Config::new("mcpdrive", "1.0.0").verdict(Some(verdict));
     let program = Program::new(program).args(rest);
-    match runtime.as_str() {
-        "blocking" => {
-            let mut client = mcp_blocking::Client::spawn_with(config, program)?;
-            let figures = calls(n, || Ok(client.call_tool("echo", &Echo { text: TEXT })?));
-            client.close()?;
-            figures
+    // One loop for all: the futures of those that block are ready at once.
+    mcp_smol::block_on(async {
+        match runtime.as_str() {
+            "blocking" => {
+                let mut client = mcp_blocking::Client::spawn_with(config, program)?;
+                let figures = calls(n, async || Ok(client.call_tool("echo", &Echo { text: TEXT })?)).await;
+                client.close()?;
+                figures
+            }
+            "threads" => {
+                let client = mcp_threads::Client::spawn_with(config, program)?;
+                let figures = calls(n, async || Ok(client.call_tool("echo", &Echo { text: TEXT })?)).await;
+                client.close()?;
+                figures
+            }
+            "smol" => {
+                let client = mcp_smol::Client::spawn_with(config, program).await?;
+                let figures =
+                    calls(n, async || Ok(client.call_tool("echo", &Echo { text: TEXT }).await?)).await;
+                client.close().await?;
+                figures
+            }
+            _ => Err("the runtime is `blocking`, `threads` or `smol`".into()),
         }
-        "threads" => {
-            let client = mcp_threads::Client::spawn_with(config, program)?;
-            let figures = calls(n, || Ok(client.call_tool("echo", &Echo { text: TEXT })?));
-            client.close()?;
-            figures
-        }
-        "smol" => async_io::block_on(async {
-            let client = mcp_smol::Client::spawn_with(config, program).await?;
-            // The loop is outside: each call blocks for its future.
-            let figures =
-                calls(n, || Ok(async_io::block_on(client.call_tool("echo", &Echo { text: TEXT }))?));
-            client.close().await?;
-            figures
-        }),
-        _ => Err("the runtime is `blocking`, `threads` or `smol`".into()),
-    }
+    })
 }
 
 /// What `n` calls take
-fn calls(
+async fn calls(
     n: u32,
-    mut call: impl FnMut() -> Result<CallToolResult<'static>, Box<dyn Error>>,
+    mut call: impl AsyncFnMut() -> Result<CallToolResult<'static>, Box<dyn Error>>,
 ) -> Result<String, Box<dyn Error>> {
-    let mut calls = |n: u32| -> Result<(), Box<dyn Error>> {
+    let mut calls = async |n: u32| -> Result<(), Box<dyn Error>> {
         for _ in 0..n {
-            let result = call()?;
+            let result = call().await?;
             if result.content.first().and_then(|block| block.as_text()) != Some(TEXT) {
                 return Err(format!("not the answer: {result:?}").into());
             }
         }
         Ok(())
     };
-    calls(WARM_UP)?;
+    calls(WARM_UP).await?;
     let servers = process::children();
     let cpu =
         || (process::cpu(std::process::id()), servers.iter().map(|pid| process::cpu(*pid)).sum::<u64>());
     let before = cpu();
-    calls(n)?;
+    calls(n).await?;
     let after = cpu();
     let each = |nanos: u64| nanos as f64 / f64::from(n.max(1)) / 1e3;
     let (ours, theirs) = (each(after.0 - before.0), each(after.1 - before.1));

@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-use async_io::{Timer, block_on};
+use async_io::Timer;
 use futures_lite::future;
 use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_smol as adapter;
 #[cfg(unix)]
 use mcp_smol::Server;
-use mcp_smol::{Cx, Error, Handle, HttpServer, Router};
+use mcp_smol::{Cx, Error, Handle, HttpServer, Router, block_on};
 
 use super::clock::Clock;
 use super::http;

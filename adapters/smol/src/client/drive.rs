@@ -19,7 +19,7 @@ use mcp_std::client::{Connection, Hub, LAST_BREATH, Parting};
 use mcp_std::{Clock, Duplex, Error, is_peer_gone};
 
 use super::turns::{Place, Turns};
-use super::watch::Watch;
+use super::watch::{Told, Watch};
 
 /// A connection and all that it takes to drive it; what is left to be done when it is dropped, a thread does
 #[derive(Debug)]
@@ -143,6 +143,18 @@ impl Inner {
             && !self.connection.wire.engine().is_congested()
     }
 
+    /// Sends what has begun, and has itself woken when there is more; false when there is more than that now
+    pub(super) fn send(&mut self) -> bool {
+        let seen = self.connection.seen;
+        self.connection.flush();
+        self.connection.settle(&mut None);
+        if self.connection.is_over() || self.connection.seen != seen {
+            return false;
+        }
+        let due = self.hub.as_ref().and_then(Hub::due);
+        self.waits(due)
+    }
+
     /// Whether it should go on at once
     fn step(&mut self) -> bool {
         for _ in 0..AT_ONCE {
@@ -191,9 +203,11 @@ impl Inner {
         if self.closes {
             return self.finish();
         }
-        // What was ready is looked at now: it is not told once more.
-        let _ = self.poll_watch();
-        self.connection.turn(Some(Instant::ZERO), &mut None);
+        match self.told() {
+            // What a server process writes besides is read while it is waited for the rest.
+            Told { aside: true, .. } => self.connection.turn(Some(Instant::ZERO), &mut None),
+            Told { read, .. } => self.connection.step(read),
+        }
         if self.connection.is_over() {
             self.stage = Stage::Breath(self.clock.now() + LAST_BREATH);
             return false;
@@ -209,25 +223,22 @@ impl Inner {
             return false;
         }
         let Some(due) = due else { return true };
-        let now = self.connection.wire.tick();
+        let now = self.connection.wire.now();
         if due <= now {
             return false;
         }
-        self.arm(due, due.saturating_duration_since(now))
+        self.arm(due, now)
     }
 
     /// A deadline that is earlier than needed is left as it is: most calls are over long before theirs
-    fn arm(&mut self, at: Instant, after: Duration) -> bool {
-        if self.armed.is_none_or(|armed| at < armed) {
-            self.timer.set_at(StdInstant::now() + after);
-            self.armed = Some(at);
+    fn arm(&mut self, at: Instant, now: Instant) -> bool {
+        if self.armed.is_some_and(|armed| now < armed && armed <= at) {
+            return true;
         }
+        self.timer.set_at(StdInstant::now() + at.saturating_duration_since(now));
+        self.armed = Some(at);
         let mut cx = Context::from_waker(&self.waker);
-        let rings = Pin::new(&mut self.timer).poll(&mut cx).is_ready();
-        if rings {
-            self.armed = None;
-        }
-        !rings
+        Pin::new(&mut self.timer).poll(&mut cx).is_pending()
     }
 
     /// Waits until then, in the time of `clock`
@@ -236,6 +247,12 @@ impl Inner {
         self.timer.set_at(StdInstant::now() + self.clock.until(until));
         let mut cx = Context::from_waker(&self.waker);
         Pin::new(&mut self.timer).poll(&mut cx).is_pending()
+    }
+
+    /// What was found since the last look: it is looked at now, and not told once more
+    fn told(&mut self) -> Told {
+        let mut cx = Context::from_waker(&self.waker);
+        self.watch.as_mut().map(|watch| watch.take(&mut cx)).unwrap_or_default()
     }
 
     fn poll_watch(&mut self) -> bool {
@@ -282,7 +299,7 @@ impl Inner {
     fn drain(&mut self, until: Instant) -> bool {
         let wire = &mut self.connection.wire;
         if !wire.is_drained() && wire.tick() < until {
-            let _ = self.poll_watch();
+            self.told();
             self.connection.finish_some(Instant::ZERO);
             if !self.connection.wire.is_drained() {
                 return self.waits(Some(until));

@@ -55,7 +55,7 @@ pub use waiting::Run;
 /// ```no_run
 /// use mcp_smol::{Client, Program};
 ///
-/// # async_io::block_on(async {
+/// # mcp_smol::block_on(async {
 /// let client = Client::spawn(Program::new("my-server").arg("--stdio")).await?;
 /// let result = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22})).await?;
 /// for block in result.content.iter() {
@@ -256,7 +256,7 @@ impl Client {
         [.await],
         Pending,
         (dyn FnMut(&Progress) + Send),
-        "# async_io::block_on(async { let client = mcp_smol::Client::spawn(mcp_smol::Program::new(\"my-server\")).await?;",
+        "# mcp_smol::block_on(async { let client = mcp_smol::Client::spawn(mcp_smol::Program::new(\"my-server\")).await?;",
         "# Ok::<(), mcp_smol::Error>(()) })?; Ok::<(), mcp_smol::Error>(())"
     );
 
@@ -421,9 +421,11 @@ impl Client {
         }
         let (teller, slot) = Slot::new(progress);
         inner.connection.begin(teller, command);
+        let waits = inner.send();
         drop(core);
-        // It has to be written, by whoever comes first.
-        shared.turns.wake_by_ref();
+        if !waits {
+            shared.turns.wake_by_ref();
+        }
         let place = Place::new(shared.turns.clone(), false);
         Some(Ok(Pending { slot, client: self.clone(), place }))
     }

@@ -130,14 +130,23 @@ impl Place {
     ///
     /// Not to be called by who has an outcome.
     pub(super) fn enter(&mut self, waker: &Waker) -> bool {
-        let mut state = self.turns.lock();
-        state.last += 1;
-        let (last, watches) = (state.last, self.watches);
-        let before = self.at.replace(last).and_then(|at| state.waiting.remove(&at));
-        let mut waiter = before.unwrap_or_else(|| Waiter { waker: waker.clone(), watches, woken: false });
+        let mut guard = self.turns.lock();
+        let state = &mut *guard;
+        let mut before = None;
+        if let Some(at) = self.at.filter(|at| *at != state.last) {
+            before = state.waiting.remove(&at);
+            self.at = None;
+        }
+        let at = *self.at.get_or_insert_with(|| {
+            state.last += 1;
+            state.last
+        });
+        let watches = self.watches;
+        let waiter = state.waiting.entry(at).or_insert_with(|| {
+            before.unwrap_or_else(|| Waiter { waker: waker.clone(), watches, woken: false })
+        });
         waiter.waker.clone_from(waker);
         waiter.woken = false;
-        state.waiting.insert(last, waiter);
         let turn = state.due && !state.driving;
         if turn {
             (state.due, state.driving) = (false, true);

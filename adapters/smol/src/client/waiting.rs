@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use std::sync::PoisonError;
 
 use mcp_proto::Progress;
@@ -22,9 +22,10 @@ pub(super) fn poll_until<T>(
     cx: &mut Context<'_>,
     mut look: impl FnMut(&mut Context<'_>) -> Option<T>,
 ) -> Poll<T> {
+    // Every look leaves a waker where it is told of what it looks for. While this task goes on it need not be its own.
+    let mut goes_on = Context::from_waker(Waker::noop());
     for _ in 0..ROUNDS {
-        // Every look leaves the task's waker where it is told of what it looks for.
-        if let Some(found) = look(cx) {
+        if let Some(found) = look(&mut goes_on) {
             place.leave();
             return Poll::Ready(found);
         }

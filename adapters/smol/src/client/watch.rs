@@ -7,10 +7,8 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 #[cfg(unix)]
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-#[cfg(unix)]
-use async_io::Async;
 use futures_lite::io::{AsyncRead, AsyncWrite};
 use mcp_std::client::Wire;
 use mcp_std::{Duplex, Interest, Ready};
@@ -40,6 +38,24 @@ impl Watch {
         }
     }
 
+    /// What was found since this was asked the last time
+    pub(super) fn take(&mut self, cx: &mut Context<'_>) -> Told {
+        match self {
+            #[cfg(unix)]
+            Self::Descriptors(Descriptors { read, write, aside }) => {
+                let mut take = |ours: &mut Option<crate::io::Watch>, interest| {
+                    ours.as_mut().is_some_and(|ours| ours.take(cx, interest))
+                };
+                take(write, Interest::WRITE);
+                Told { read: take(read, Interest::READ), aside: take(aside, Interest::READ) }
+            }
+            Self::Stream(_) => {
+                let _ = cx;
+                Told { read: true, aside: false }
+            }
+        }
+    }
+
     /// Has waits block from now on: nobody polls any more
     pub(super) fn let_block(&self) {
         match self {
@@ -50,13 +66,22 @@ impl Watch {
     }
 }
 
+/// What a [`Watch`] has found
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// There may be something to read
+    pub(super) read: bool,
+    /// There may be something besides
+    pub(super) aside: bool,
+}
+
 /// Duplicates of what a wire is made of; one that the wire gives up is given up here, or the peer would not see the end
 #[cfg(unix)]
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    read: Option<Async<OwnedFd>>,
-    write: Option<Async<OwnedFd>>,
-    aside: Option<Async<OwnedFd>>,
+    read: Option<crate::io::Watch>,
+    write: Option<crate::io::Watch>,
+    aside: Option<crate::io::Watch>,
 }
 
 #[cfg(unix)]
@@ -65,9 +90,9 @@ impl Descriptors {
         let interest = wire.interest();
         let theirs = wire.descriptors();
         let ready = [
-            look(&mut self.read, theirs.read, interest.read, |fd| fd.poll_readable(cx))?,
-            look(&mut self.write, theirs.write, interest.write, |fd| fd.poll_writable(cx))?,
-            look(&mut self.aside, theirs.aside, true, |fd| fd.poll_readable(cx))?,
+            look(&mut self.read, theirs.read, interest.read, Interest::READ, cx)?,
+            look(&mut self.write, theirs.write, interest.write, Interest::WRITE, cx)?,
+            look(&mut self.aside, theirs.aside, true, Interest::READ, cx)?,
         ];
         Ok(ready.contains(&true))
     }
@@ -75,10 +100,11 @@ impl Descriptors {
 
 #[cfg(unix)]
 fn look(
-    ours: &mut Option<Async<OwnedFd>>,
+    ours: &mut Option<crate::io::Watch>,
     theirs: Option<BorrowedFd<'_>>,
     wanted: bool,
-    poll: impl FnOnce(&Async<OwnedFd>) -> Poll<io::Result<()>>,
+    interest: Interest,
+    cx: &mut Context<'_>,
 ) -> io::Result<bool> {
     let Some(theirs) = theirs else {
         *ours = None;
@@ -89,9 +115,9 @@ fn look(
     }
     let ours = match ours {
         Some(ours) => ours,
-        none => none.insert(Async::new_nonblocking(theirs.try_clone_to_owned()?)?),
+        none => none.insert(crate::io::Watch::new(theirs)?),
     };
-    match poll(ours) {
+    match ours.poll(cx, interest) {
         Poll::Ready(outcome) => outcome.map(|()| true),
         Poll::Pending => Ok(false),
     }

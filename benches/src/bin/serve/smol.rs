@@ -18,5 +18,5 @@ pub(crate) fn serve(port: u16) -> Outcome {
         other => Err(RpcError::method_not_found(other)),
     };
     let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
-    Ok(async_io::block_on(server.max_connections(CONNECTIONS).run())?)
+    Ok(mcp_smol::block_on(server.max_connections(CONNECTIONS).run())?)
 }

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use async_io::block_on;
 use mcp_proto::model::ListToolsResult;
 use mcp_proto::{CallOptions, Diagnostic, RpcError, http};
+use mcp_smol::block_on;
 use mcp_smol::{Answered, Call, Client, Cx, Handler, HttpServer};
 
 use crate::ledger::{Ledger, Outcome};
