@@ -224,6 +224,11 @@ fn call(id: usize, tool: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#) + "\n"
 }
 
+fn cancel(id: usize) -> String {
+    let params = format!(r#"{{"requestId":{id}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#) + "\n"
+}
+
 /// A server with so many workers, for a client by hand on a stream that holds `capacity` bytes each way
 fn by_hand(workers: usize, capacity: usize, handler: impl Handler) -> (Hand, JoinHandle<Result<(), Error>>) {
     let (near, far) = mcp_std::memory_pair(capacity);
@@ -249,12 +254,7 @@ fn a_thousand_cancellations_at_once_end_a_thousand_calls() {
         hand.call(id, "sleeps");
         // In the backlog of eight that sleep and those that wait, or with a worker.
         if id % 100 == 99 {
-            for id in id - 99..=id {
-                hand.write(&format!(
-                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}{}"#,
-                    "\n"
-                ));
-            }
+            (id - 99..=id).for_each(|id| hand.write(&cancel(id)));
         }
     }
     hand.call(1000, "echo");
@@ -309,6 +309,65 @@ fn a_client_that_is_gone_ends_the_server_and_is_no_error() {
     hand.call(1, "any");
     drop(hand);
     joined(server).unwrap();
+}
+
+#[test]
+fn a_handler_that_sleeps_on_the_thread_of_the_loop_is_told_to_stop() {
+    let (begun, begins) = mpsc::channel();
+    let (mut client, handle, server) = pair(0, move |cx: &mut Cx<'_>, _: &Call| {
+        begun.send(()).unwrap();
+        cx.sleep(DEADLINE * 2)?;
+        cx.complete(&CallToolResult::text("late"))
+    });
+    let call = client.start_tool("sleeps", &json!({}), &CallOptions::default()).unwrap();
+    client.poll(Duration::ZERO).unwrap();
+    begins.recv_timeout(DEADLINE).unwrap();
+    handle.shutdown(Duration::from_millis(50));
+    assert!(client.wait(call).is_err());
+    joined(server).unwrap();
+}
+
+/// A command that gives the next one
+fn again(handle: &Handle) {
+    let next = handle.clone();
+    let _ = handle.with_engine(move |_, _| again(&next));
+}
+
+#[test]
+fn commands_that_panic_or_never_end_stop_nothing_else() {
+    for workers in [0, 2] {
+        let (mut client, handle, server) =
+            pair(workers, |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("done")));
+        handle.with_engine(|_, _| panic!("on purpose")).unwrap();
+        again(&handle);
+        for _ in 0..10 {
+            assert_eq!(client.call_tool("any", &json!({})).unwrap().content[0].as_text(), Some("done"));
+        }
+        handle.shutdown(DEADLINE);
+        drop(client);
+        joined(server).unwrap();
+    }
+}
+
+/// Who lets go of a server lets go of what its handlers wait for
+#[test]
+fn handlers_of_a_server_that_is_dropped_are_told() {
+    let (tell, told) = mpsc::channel();
+    let (near, far) = mcp_std::memory_pair(1 << 20);
+    let mut server = Server::new(config(), near, move |cx: &mut Cx<'_>, _: &Call| {
+        tell.send("begun").unwrap();
+        let slept = cx.sleep(DEADLINE * 2);
+        tell.send(if cx.is_cancelled() { "cancelled" } else { "late" }).unwrap();
+        slept?;
+        cx.complete(&CallToolResult::text("late"))
+    });
+    let mut hand = Hand(far, Vec::new());
+    hand.call(1, "sleeps");
+    while told.try_recv().is_err() {
+        assert!(server.poll(Duration::from_millis(1)).unwrap());
+    }
+    drop(server);
+    assert_eq!(told.recv_timeout(DEADLINE), Ok("cancelled"));
 }
 
 // covers: PROG-005, TOOL-019

@@ -16,7 +16,7 @@ use crate::Interest;
 use crate::child::Patience;
 #[cfg(unix)]
 use crate::duplex::Descriptors;
-use crate::serve::{self, Backlog, Handler, Host};
+use crate::serve::{self, Backlog, Desk, Handler, Host};
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{Instant, server};
@@ -45,6 +45,8 @@ struct Near {
 struct Far<H> {
     pipe: pipe::Server,
     backlog: Backlog,
+    /// Nobody commands from elsewhere
+    desk: Desk,
     handler: H,
     /// The client knows that it is over
     over: bool,
@@ -78,7 +80,8 @@ impl Rehearsal {
         });
         let now = Instant::ZERO;
         let pipe = pipe::Server::new(Arc::new(server), now);
-        let far: Box<dyn Stage> = Box::new(Far { pipe, backlog: Backlog::default(), handler, over: false });
+        let far: Box<dyn Stage> =
+            Box::new(Far { pipe, backlog: Backlog::default(), desk: Desk::new(1), handler, over: false });
         let stage = LAST.fetch_add(1, Ordering::Relaxed);
         STAGES.with_borrow_mut(|stages| stages.insert(stage, Box::new(far)));
         let pipe = pipe::Client::new(Arc::new(config), now);
@@ -150,9 +153,9 @@ impl<H: Handler> Stage for Far<H> {
             let mut moved = self.exchange(near);
             while let Some(event) = self.backlog.pop().or_else(|| self.pipe.poll_event(near.now)) {
                 moved = true;
-                let Self { pipe, backlog, handler, .. } = self;
+                let Self { pipe, backlog, desk, handler, .. } = self;
                 if !matches!(event, server::Event::Closed { .. }) {
-                    serve::handle(&mut Playing { pipe, backlog, near }, handler, &event);
+                    serve::handle(&mut Playing { pipe, backlog, near }, desk, handler, &event);
                 }
             }
             let over = self.pipe.is_drained();

@@ -18,6 +18,7 @@ use mcp_proto::server::{Asking, Call, CancelReason, Engine, Event, NoAnswer, Pee
 use mcp_proto::{CallId, Change, EncodeError, Instant, Progress, RawJson, RpcError, Sent, UseError};
 use serde::Serialize;
 
+use super::desk::Desk;
 use super::handler::Failure;
 use super::host::{Here, Host};
 use super::remote::{Done, Remote, Verdict};
@@ -60,8 +61,8 @@ pub struct Cx<'a, L: Line + ?Sized = dyn Line + 'a> {
 /// Where a handler runs, as far as the loop is concerned
 #[derive(Debug)]
 pub enum Place<'p> {
-    /// On its thread
-    Here(&'p mut dyn Host),
+    /// On its thread, with what commands from elsewhere come by
+    Here(&'p mut dyn Host, &'p mut Desk),
     /// Elsewhere
     Away(&'p Remote),
 }
@@ -74,7 +75,7 @@ pub trait Line: Debug {
 
 impl Line for Here<'_> {
     fn place(&mut self) -> Place<'_> {
-        Place::Here(self.0)
+        Place::Here(self.0, self.1)
     }
 }
 
@@ -130,7 +131,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
         self.unasked()?;
         let call = self.call;
         let outcome = match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.now();
                 host.engine().complete(now, call.id(), result)
             }
@@ -150,7 +151,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
         self.unasked()?;
         let outcome = match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.now();
                 host.engine().complete_raw(now, self.call.id(), result)
             }
@@ -168,7 +169,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     pub fn complete_prepared(&mut self, result: &Prepared) -> Result<Answered, RpcError> {
         self.unasked()?;
         let outcome = match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.now();
                 host.engine().complete_prepared(now, self.call.id(), result)
             }
@@ -187,7 +188,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// As [`checkpoint`](Self::checkpoint).
     pub fn progress(&mut self, progress: Progress) -> Result<(), RpcError> {
         match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.tick();
                 if let Ok(Sent::Queued) = host.engine().progress(now, self.call.id(), progress) {
                     self.next_look = now;
@@ -211,7 +212,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// answered. Pass the error on with `?` to stop; it is not sent to anybody.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
         match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.tick();
                 self.look(now)
             }
@@ -231,7 +232,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// As [`checkpoint`](Self::checkpoint), at once when it happens.
     pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
         match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let until = host.tick() + duration;
                 self.pump(until);
                 self.check()
@@ -372,7 +373,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     ) -> Result<Sent, UseError> {
         let call = self.call.id();
         match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.tick();
                 host.engine().log(now, call, level, logger, data)
             }
@@ -394,7 +395,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// What a router lists, it tells of itself. Lost when the loop is over, or more than 1,024 things wait for it.
     pub fn publish(&mut self, change: &Change) {
         match self.line.place() {
-            Place::Here(host) => host.publish(change),
+            Place::Here(host, _) => host.publish(change),
             Place::Away(remote) => {
                 let change = change.clone();
                 remote.command(Box::new(move |host| host.publish(&change)));
@@ -409,7 +410,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     pub fn poll_later(&mut self, retry: Option<Duration>) -> bool {
         let call = self.call.id();
         match self.line.place() {
-            Place::Here(host) => host.poll_later(call, retry),
+            Place::Here(host, _) => host.poll_later(call, retry),
             Place::Away(remote) => {
                 remote.polls() && remote.command(Box::new(move |host| _ = host.poll_later(call, retry)))
             }
@@ -441,7 +442,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// Who makes the call, as far as it says
     pub fn peer(&mut self) -> Peer {
         match self.line.place() {
-            Place::Here(host) => host.engine().peer(self.call),
+            Place::Here(host, _) => host.engine().peer(self.call),
             Place::Away(remote) => remote.peer(),
         }
     }
@@ -449,7 +450,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
     /// On whose behalf the call is made, if that was established
     pub fn principal(&mut self) -> Option<String> {
         match self.line.place() {
-            Place::Here(host) => host.engine().principal(self.call.channel()).map(String::from),
+            Place::Here(host, _) => host.engine().principal(self.call.channel()).map(String::from),
             Place::Away(remote) => remote.principal().map(String::from),
         }
     }
@@ -466,7 +467,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
     ) -> Result<(), RpcError> {
         match self.line.place() {
-            Place::Here(host) => {
+            Place::Here(host, _) => {
                 let now = host.tick();
                 command(host.engine(), now);
                 Ok(())
@@ -564,7 +565,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
 
     /// Looks at the stream, and goes on doing so until `until`, or until the call is over
     fn pump(&mut self, until: Instant) {
-        let Place::Here(host) = self.line.place() else { return };
+        let Place::Here(host, desk) = self.line.place() else { return };
         let mut looked = false;
         loop {
             while let Some(event) = host.next_meanwhile() {
@@ -582,6 +583,8 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
                 return;
             }
             host.wait(until);
+            // To shut down, for one. No handler runs elsewhere, so there is no failure to be told of.
+            desk.apply(host, &mut |_, _| {});
             looked = true;
         }
     }

@@ -6,12 +6,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use mcp_proto::server::{Call, Event};
+use mcp_proto::server::{Call, CancelReason, Event};
 use mcp_proto::{CallId, Limits};
 
 use super::handler::Failure;
 use super::host::{self, Backlog, Host};
 use super::remote::{Command, Remote, Report, Running};
+use crate::catch;
 use crate::inbox::{Inbox, Refused, Sender};
 
 /// Hands calls to handlers that run elsewhere, and takes in what becomes of them
@@ -129,7 +130,8 @@ impl Desk {
                     }
                     host::settle(host, running.call(), verdict, failed);
                 }
-                Report::Do(command) => command(host),
+                // A panic ends what panicked and nothing else; the panic hook has said it.
+                Report::Do(command) => _ = catch(|| command(host)),
             }
         }
         self.reports = reports;
@@ -138,6 +140,13 @@ impl Desk {
 
     fn find(&self, call: CallId) -> Option<&Running> {
         self.running.iter().flatten().map(|running| &**running).find(|running| running.call().id() == call)
+    }
+}
+
+/// Nobody waits for the answers of handlers that still run
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.running.iter().flatten().for_each(|running| running.cancel(CancelReason::Shutdown));
     }
 }
 

@@ -9,6 +9,7 @@ use mcp_proto::server::{Call, Engine, Event};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
 
 use super::cx::Cx;
+use super::desk::Desk;
 use super::handler::{Failure, Handler};
 use super::remote::{Done, Verdict};
 
@@ -59,15 +60,15 @@ pub trait Host: Debug {
     }
 }
 
-/// An engine at hand, for a handler that runs on the loop's thread
+/// An engine at hand, for a handler that runs on the loop's thread, and what commands from elsewhere come by
 #[derive(Debug)]
-pub struct Here<'a>(pub &'a mut dyn Host);
+pub struct Here<'a>(pub &'a mut dyn Host, pub &'a mut Desk);
 
 /// Has a handler see an event; calls are answered
-pub fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
+pub fn handle<H: Handler>(host: &mut dyn Host, desk: &mut Desk, handler: &mut H, event: &Event) {
     // A panic ends what panicked and nothing else; the panic hook has said it.
     let _ = match event {
-        Event::Call(call) => return run(host, handler, call),
+        Event::Call(call) => return run(host, desk, handler, call),
         Event::Cancelled { .. } => Ok(()),
         Event::Notification(notification) => catch(|| handler.notification(notification)),
         Event::Diagnostic { diagnostic, .. } => catch(|| handler.diagnostic(diagnostic)),
@@ -76,8 +77,8 @@ pub fn handle<H: Handler>(host: &mut dyn Host, handler: &mut H, event: &Event) {
 }
 
 /// Has a handler answer a call
-fn run<H: Handler>(host: &mut dyn Host, handler: &mut H, call: &Call) {
-    let mut here = Here(host);
+fn run<H: Handler>(host: &mut dyn Host, desk: &mut Desk, handler: &mut H, call: &Call) {
+    let mut here = Here(host, desk);
     let mut cx: Cx<'_> = Cx::new(&mut here, call);
     let outcome = catch(|| handler.call(&mut cx, call));
     let verdict = cx.verdict(outcome);

@@ -24,7 +24,7 @@ use super::host::{self, Backlog, Host};
 use super::peer::Moved;
 use super::peers::Peers;
 use super::remote::Remote;
-use super::stream::{Away, Handle};
+use super::stream::{Away, Handle, ROUNDS};
 use crate::inbox::{Inbox, Sender};
 use crate::{Error, Listener, catch, entropy};
 
@@ -49,6 +49,8 @@ pub struct HttpServer<H> {
     away: Option<Box<Away>>,
     /// Ends waiting
     waker: Option<Waker>,
+    /// There was more to do than one turn is for
+    busy: bool,
 }
 
 impl<H: Handler> HttpServer<H> {
@@ -78,7 +80,7 @@ impl<H: Handler> HttpServer<H> {
 
     fn of(mut state: State, mut handler: H) -> Result<Self, Error> {
         state.tell_tools(&mut handler)?;
-        Ok(Self { handler, state, desk: Desk::new(1), away: None, waker: None })
+        Ok(Self { handler, state, desk: Desk::new(1), away: None, waker: None, busy: false })
     }
 
     /// More servers behind the same address, to be run by other threads, so that there are `handlers` and one: each is a
@@ -266,7 +268,8 @@ impl<H: Handler> HttpServer<H> {
 
     /// One turn of the loop; false when everything is over
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
-        let until = until.into_iter().chain(self.state.ends_at).min();
+        let at_once = core::mem::take(&mut self.busy).then(|| self.state.peers.now());
+        let until = until.into_iter().chain(self.state.ends_at).chain(at_once).min();
         // Commands may have been given since.
         self.state.write();
         self.show_tap();
@@ -287,9 +290,10 @@ impl<H: Handler> HttpServer<H> {
         Ok(!self.state.peers.is_over())
     }
 
-    /// Handles everything that was read or reported, then writes everything, until there is nothing left to do but wait
+    /// Handles everything that was read or reported, then writes everything, until there is nothing left to do but wait,
+    /// or others want to have their turn
     fn settle(&mut self) {
-        loop {
+        for _ in 0..ROUNDS {
             self.state.cross();
             let handler = &mut self.handler;
             let mut moved = self
@@ -316,6 +320,7 @@ impl<H: Handler> HttpServer<H> {
                 return;
             }
         }
+        self.busy = true;
     }
 
     fn take(&mut self, event: Event) {
@@ -325,7 +330,7 @@ impl<H: Handler> HttpServer<H> {
             // Whoever waits for the answers to other calls need not wait for this handler.
             self.state.write();
         }
-        host::handle(&mut self.state, &mut self.handler, &event);
+        host::handle(&mut self.state, &mut self.desk, &mut self.handler, &event);
         // However long that took: what is written next was not waiting meanwhile.
         self.state.peers.tick();
         if core::mem::take(&mut self.state.tools_changed) {
@@ -455,9 +460,11 @@ impl State {
 
     /// Sends something to all other shards, as far as they take it
     fn send_others(&self, make: impl Fn() -> Crossing) {
-        for sibling in self.siblings.iter().filter(|sibling| !sibling.is_of(&self.crossings)) {
-            let _ = sibling.send(make());
-        }
+        self.others().for_each(|sibling| _ = sibling.send(make()));
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Sender<Crossing>> {
+        self.siblings.iter().filter(|sibling| !sibling.is_of(&self.crossings))
     }
 
     /// Tells everybody who wants to know that something has changed; how many that are, in this shard
@@ -583,6 +590,7 @@ impl Host for State {
         let until = if left { self.peers.now() } else { until };
         self.wait_until(Some(until));
         self.each_peer();
+        self.cross();
     }
 
     fn publish(&mut self, change: &Change) {
@@ -590,7 +598,8 @@ impl Host for State {
     }
 
     fn shutdown(&mut self, grace: Duration) {
-        self.send_others(|| Crossing::Shutdown(grace));
+        // However much waits there: a shard that did not hear of it would go on for ever.
+        self.others().for_each(|sibling| _ = sibling.send_due(Crossing::Shutdown(grace)));
         self.shut_down(grace);
     }
 

@@ -104,7 +104,7 @@ impl Running {
     pub(super) fn cancel(&self, reason: CancelReason) {
         let waker = {
             let mut state = self.lock();
-            state.reason = Some(reason);
+            state.reason.get_or_insert(reason);
             self.cancelled.store(true, Ordering::Release);
             state.waker.take()
         };

@@ -32,6 +32,8 @@ pub struct Server<D, H> {
     away: Option<Box<Away>>,
     /// The loop can be woken
     wakes: bool,
+    /// There was more to do than one turn is for
+    busy: bool,
     fault: Option<Fault>,
 }
 
@@ -42,7 +44,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// A server that has not begun to read
     pub fn new(config: Config, stream: D, handler: H) -> Self {
         let (state, desk) = (State::new(config), Desk::new(1));
-        Self { handler, stream, state, desk, away: None, wakes: false, fault: None }
+        Self { handler, stream, state, desk, away: None, wakes: false, busy: false, fault: None }
     }
 
     /// Has little looked at while nothing happens: for one connection per process, see [`Drive::relax`]
@@ -137,7 +139,8 @@ impl<D: Duplex, H: Handler> Server<D, H> {
 
     /// One turn of the loop; false when everything is over
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
-        let until = until.into_iter().chain(self.state.ends_at).min();
+        let at_once = core::mem::take(&mut self.busy).then(|| self.state.drive.now());
+        let until = until.into_iter().chain(self.state.ends_at).chain(at_once).min();
         if !self.state.pipe.is_drained() {
             self.show_tap();
             self.state.write(&mut self.stream);
@@ -161,9 +164,10 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         }
     }
 
-    /// Handles everything that was read or reported, then writes everything, until there is nothing left to do but wait
+    /// Handles everything that was read or reported, then writes everything, until there is nothing left to do but wait,
+    /// or it is time to look at the stream again
     fn settle(&mut self) {
-        loop {
+        for _ in 0..ROUNDS {
             let (handler, stream) = (&mut self.handler, &mut self.stream);
             let mut host = OnStream { state: &mut self.state, stream };
             self.desk.apply(&mut host, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
@@ -171,12 +175,15 @@ impl<D: Duplex, H: Handler> Server<D, H> {
                 self.take(event);
                 self.show_tap();
             }
-            self.hand_out();
+            // Where calls waited there may be room for more, which were read already.
+            let mut moved = self.hand_out();
             self.show_tap();
-            if !self.state.write(&mut self.stream) {
+            moved |= self.state.write(&mut self.stream);
+            if !moved {
                 return;
             }
         }
+        self.busy = true;
     }
 
     fn next_event(&mut self) -> Option<Event> {
@@ -202,21 +209,22 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             self.state.gather(&mut self.stream);
         }
         let mut host = OnStream { state: &mut self.state, stream: &mut self.stream };
-        host::handle(&mut host, &mut self.handler, &event);
+        host::handle(&mut host, &mut self.desk, &mut self.handler, &event);
         if is_call {
             self.state.gives_up = None;
         }
     }
 
-    /// Has handlers run elsewhere for the calls that may run now
-    fn hand_out(&mut self) {
-        let Some(away) = &mut self.away else { return };
+    /// Has handlers run elsewhere for the calls that may run now; whether there were any
+    fn hand_out(&mut self) -> bool {
+        let Some(away) = &mut self.away else { return false };
         let mut any = false;
         let mut host = OnStream { state: &mut self.state, stream: &mut self.stream };
         away(&mut core::iter::from_fn(|| self.desk.next_call(&mut host)).inspect(|_| any = true));
         if any {
             self.state.gives_up = None;
         }
+        any
     }
 }
 
@@ -461,6 +469,8 @@ impl State {
     }
 }
 
+/// Rounds of handling and writing before input is looked for again, however much is to be done
+pub(super) const ROUNDS: u32 = 16;
 /// How often it is looked whether the client is still there, while nothing is read from it
 const LOOK: Duration = Duration::from_millis(250);
 /// How long an answer waits for the handlers of other calls that were read along with it
