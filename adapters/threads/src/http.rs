@@ -65,15 +65,12 @@ pub struct HttpServer<H> {
     workers: usize,
     shards: u8,
     started: bool,
-    others: Vec<Shard>,
+    others: Shards,
 }
 
-/// A shard on a thread of its own
-#[derive(Debug)]
-struct Shard {
-    handle: Handle,
-    thread: JoinHandle<Result<(), Error>>,
-}
+/// Those that are not the first, each on a thread of its own; told to shut down when this is dropped
+#[derive(Debug, Default)]
+struct Shards(Vec<(Handle, JoinHandle<Result<(), Error>>)>);
 
 impl<H: Handler> HttpServer<H> {
     /// Begins to listen; connections are accepted while the loop runs
@@ -91,7 +88,7 @@ impl<H: Handler> HttpServer<H> {
         handler: H,
     ) -> Result<Self, Error> {
         let inner = serve::HttpServer::bind(address, config, http, Shared(Arc::new(handler)))?;
-        Ok(Self { inner, workers: workers(), shards: 1, started: false, others: Vec::new() })
+        Ok(Self { inner, workers: workers(), shards: 1, started: false, others: Shards::default() })
     }
 
     /// How many handlers run at a time; see [`Server::workers`](crate::Server::workers)
@@ -196,7 +193,7 @@ impl<H: Handler> HttpServer<H> {
     pub fn run(mut self) -> Result<(), Error> {
         self.start()?;
         let ran = self.inner.run();
-        end(self.others, ran)
+        self.others.end(ran)
     }
 
     /// Waits for something to do, at most for `timeout`, and does it; false when everything is over
@@ -210,7 +207,7 @@ impl<H: Handler> HttpServer<H> {
         self.start()?;
         match self.inner.poll(timeout) {
             Ok(true) => Ok(true),
-            over => end(core::mem::take(&mut self.others), over.map(drop)).map(|()| false),
+            over => core::mem::take(&mut self.others).end(over.map(drop)).map(|()| false),
         }
     }
 
@@ -272,7 +269,7 @@ impl<H: Handler> HttpServer<H> {
                 ran
             };
             let thread = thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
-            self.others.push(Shard { handle, thread });
+            self.others.0.push((handle, thread));
         }
         Ok(())
     }
@@ -291,13 +288,25 @@ fn hand_out<H: Handler>(
     })
 }
 
-/// Waits for the other shards, which were told to shut down along with the first one
-fn end(others: Vec<Shard>, ran: Result<(), Error>) -> Result<(), Error> {
-    if ran.is_err() {
-        others.iter().for_each(|shard| shard.handle.shutdown(Duration::ZERO));
+impl Shards {
+    /// Waits for all of them, which were told to shut down along with the first one unless that failed
+    fn end(mut self, ran: Result<(), Error>) -> Result<(), Error> {
+        if ran.is_err() {
+            self.shut_down();
+        }
+        core::mem::take(&mut self.0).into_iter().fold(ran, |ran, (_, thread)| {
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
+            ran.and(ended)
+        })
     }
-    others.into_iter().fold(ran, |ran, shard| {
-        let ended = shard.thread.join().unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
-        ran.and(ended)
-    })
+
+    fn shut_down(&self) {
+        self.0.iter().for_each(|(handle, _)| handle.shutdown(Duration::ZERO));
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
 }

@@ -80,7 +80,7 @@ impl<J: Send + 'static> Shared<J> {
             state.threads -= 1;
             while let Some(job) = if state.threads == 0 { state.jobs.pop_front() } else { None } {
                 drop(state);
-                (shared.work)(job);
+                let _ = catch(|| (shared.work)(job));
                 state = shared.lock();
             }
         }

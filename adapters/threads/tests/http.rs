@@ -294,6 +294,107 @@ fn all_shards_together_have_so_many_connections_and_the_idle_give_way() {
     server.ends(DEADLINE);
 }
 
+/// A command that gives the next one
+fn again(handle: &Handle) {
+    let next = handle.clone();
+    let _ = handle.with_engine(move |_, _| again(&next));
+}
+
+#[test]
+fn commands_that_panic_or_never_end_stop_nothing_else() {
+    for workers in [0, 2] {
+        let server = serve(counting(), |server| server.workers(workers));
+        server.handle.with_engine(|_, _| panic!("on purpose")).unwrap();
+        again(&server.handle);
+        let mut peer = server.connect();
+        (0..10).for_each(|n| assert_eq!(peer.call("n"), n.to_string()));
+        server.ends(DEADLINE);
+    }
+}
+
+#[test]
+fn handlers_that_sleep_on_the_threads_of_shards_are_told_to_stop() {
+    let (begun, begins) = mpsc::channel();
+    let server = serve(
+        move |cx: &mut Cx<'_>, _: &Call| {
+            begun.send(()).unwrap();
+            cx.sleep(DEADLINE * 2)?;
+            cx.complete(&CallToolResult::text("late"))
+        },
+        |server| server.workers(0).shards(2),
+    );
+    let mut peers: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    peers.iter_mut().for_each(|peer| peer.begin("sleeps"));
+    (0..2).for_each(|_| begins.recv_timeout(DEADLINE).unwrap());
+    server.ends(Duration::from_millis(50));
+}
+
+/// However much waits for a shard that is at something, it hears that it is to stop
+#[test]
+fn a_shard_that_is_behind_stops_with_the_others() {
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let (begun, begins) = mpsc::channel();
+    let server = serve(
+        move |cx: &mut Cx<'_>, call: &Call| {
+            let name = call.tool()?.name;
+            if name == "waits" {
+                begun.send(()).unwrap();
+                let _ = gate.lock().unwrap().recv();
+            }
+            cx.complete(&CallToolResult::text(name))
+        },
+        |server| server.workers(0).shards(2),
+    );
+    // Shared out in turn: the second one is served by the shard that is not the first.
+    let (mut first, mut second) = (server.connect(), server.connect());
+    assert_eq!(first.call("echo"), "echo");
+    second.begin("waits");
+    begins.recv_timeout(DEADLINE).unwrap();
+    for _ in 0..200 {
+        (0..10).for_each(|_| server.handle.publish(&Change::Tools).unwrap());
+        assert_eq!(first.call("echo"), "echo");
+    }
+    server.handle.shutdown(Duration::from_millis(50));
+    assert!(matches!(first.0.read(&mut [0; 1]), Ok(0) | Err(_)), "the first shard has ended");
+    drop(open);
+    server.ends(Duration::from_millis(50));
+}
+
+/// Shards end with the server that they are of, whether it was run or not
+#[test]
+fn a_server_that_is_dropped_leaves_no_shard_behind() {
+    let (begun, begins) = mpsc::channel();
+    let (ended, ends) = mpsc::channel();
+    let sleeps = move |cx: &mut Cx<'_>, _: &Call| {
+        begun.send(()).unwrap();
+        let slept = cx.sleep(DEADLINE * 2);
+        ended.send(cx.is_cancelled()).unwrap();
+        slept?;
+        cx.complete(&CallToolResult::text("late"))
+    };
+    let mut server = HttpServer::bind("127.0.0.1:0", config(), Http::new(), sleeps).unwrap().shards(2);
+    let (address, handle) = (server.address().unwrap(), server.handle().unwrap());
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        Peer(stream, Vec::new())
+    };
+    let mut peers = [connect(), connect()];
+    peers.iter_mut().for_each(|peer| peer.begin("sleeps"));
+    for _ in 0..2 {
+        while begins.try_recv().is_err() {
+            assert!(server.poll(Duration::from_millis(1)).unwrap());
+        }
+    }
+    drop(server);
+    (0..2).for_each(|_| assert_eq!(ends.recv_timeout(DEADLINE), Ok(true)));
+    for peer in &mut peers {
+        assert!(matches!(peer.0.read(&mut [0; 1]), Ok(0) | Err(_)), "let go");
+    }
+    assert!(handle.is_over());
+}
+
 #[test]
 fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
