@@ -54,7 +54,7 @@ impl Wake for Alarm {
     }
 }
 
-impl<F: Future<Output = ()>> Running<F> {
+impl<F> Running<F> {
     /// None yet; `waker` is woken when one of them is to be polled
     pub(crate) fn new(waker: &Waker) -> Self {
         let (places, free, turns) = (Vec::new(), Vec::new(), VecDeque::new());
@@ -63,6 +63,38 @@ impl<F: Future<Output = ()>> Running<F> {
         Self { places, free, woken, turns }
     }
 
+    fn add(&mut self) -> usize {
+        let place = self.places.len();
+        let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.sender() });
+        let waker = Waker::from(alarm.clone());
+        self.places.push(Place { call: None, future: Box::pin(None), alarm, waker });
+        place
+    }
+
+    /// Drops the one of a call, if it runs
+    pub(crate) fn stop(&mut self, call: CallId) {
+        if let Some(place) = self.places.iter().position(|place| place.call == Some(call)) {
+            self.clear(place);
+        }
+    }
+
+    fn clear(&mut self, place: usize) {
+        let Some(Place { call, future, .. }) = self.places.get_mut(place) else { return };
+        if call.take().is_some() {
+            let _ = catch(|| future.as_mut().set(None));
+            self.free.push(place);
+        }
+    }
+}
+
+/// One after the other: a panic in one does not keep the others from being dropped, nor end who drops them
+impl<F> Drop for Running<F> {
+    fn drop(&mut self) {
+        (0..self.places.len()).for_each(|place| self.clear(place));
+    }
+}
+
+impl<F: Future<Output = ()>> Running<F> {
     /// Begins one, for a call
     pub(crate) fn start(&mut self, call: CallId, future: F) {
         let place = self.free.pop().unwrap_or_else(|| self.add());
@@ -82,21 +114,6 @@ impl<F: Future<Output = ()>> Running<F> {
         any
     }
 
-    /// Drops the one of a call, if it runs
-    pub(crate) fn stop(&mut self, call: CallId) {
-        if let Some(place) = self.places.iter().position(|place| place.call == Some(call)) {
-            self.clear(place);
-        }
-    }
-
-    fn add(&mut self) -> usize {
-        let place = self.places.len();
-        let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.sender() });
-        let waker = Waker::from(alarm.clone());
-        self.places.push(Place { call: None, future: Box::pin(None), alarm, waker });
-        place
-    }
-
     fn poll(&mut self, place: usize) {
         let Some(Place { future, alarm, waker, .. }) = self.places.get_mut(place) else { return };
         // Before the poll: what wakes it meanwhile asks for another one.
@@ -106,14 +123,6 @@ impl<F: Future<Output = ()>> Running<F> {
         // What panics here is what handlers own, while it is dropped: they are caught by themselves.
         if !matches!(outcome, Ok(Poll::Pending)) {
             self.clear(place);
-        }
-    }
-
-    fn clear(&mut self, place: usize) {
-        let Some(Place { call, future, .. }) = self.places.get_mut(place) else { return };
-        if call.take().is_some() {
-            let _ = catch(|| future.as_mut().set(None));
-            self.free.push(place);
         }
     }
 }

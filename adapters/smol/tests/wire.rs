@@ -13,9 +13,11 @@ use core::future::{pending, poll_fn};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
 use core::time::Duration;
+use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
+use async_io::Async;
 use futures_lite::future::{self, yield_now};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, Diagnostic, Limits, Progress, RpcError};
@@ -188,6 +190,22 @@ fn the_future_of_a_cancelled_call_is_dropped_at_once() {
         served.send(&(call(5, "panics when dropped") + &cancel(5) + &call(6, "any")));
         assert_eq!(served.line()["id"], 6);
         served.end().unwrap();
+        // Nor are two of them, when it is the server that is dropped.
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let calls = OPENING.to_owned() + &call(1, "panics when dropped") + &call(2, "panics when dropped");
+        std::io::Write::write_all(&mut far, (calls + &call(3, "any")).as_bytes()).unwrap();
+        let near = Async::new(near).unwrap();
+        let mut serves = Box::pin(serve(server(), near, handler));
+        async_io::block_on(future::or(async { drop(serves.as_mut().await) }, async {
+            let mut far = Async::new(far).unwrap();
+            let mut written = String::new();
+            while !written.contains("\"id\":3") {
+                let mut buffer = [0; 4096];
+                let n = futures_lite::AsyncReadExt::read(&mut far, &mut buffer).await.unwrap();
+                written.push_str(core::str::from_utf8(&buffer[..n]).unwrap());
+            }
+        }));
+        drop(serves);
     });
 }
 
@@ -419,6 +437,8 @@ fn a_server_is_commanded_from_other_threads() {
         let (tx, rx) = mpsc::channel();
         handle.with_engine(move |engine, _| _ = tx.send(engine.config().get_limits().max_waiting)).unwrap();
         assert!(rx.recv_timeout(DEADLINE).unwrap() > 0);
+        // A panic on the loop ends nothing.
+        handle.with_engine(|_, _| panic!("on purpose")).unwrap();
         served.send(&(call(1, "sleeps") + &call(2, "looks")));
         assert_eq!(served.line()["id"], 2, "both have begun");
         let begun = Instant::now();
