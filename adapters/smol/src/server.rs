@@ -222,18 +222,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         start: &impl Fn(Remote) -> F,
     ) -> bool {
         let mut moved = false;
-        while !self.is_congested() {
-            let Some(event) = self.pipe.poll_event(self.drive.now()) else { break };
+        loop {
+            let now = self.drive.now();
+            // The end of calls is told even when no more of them are taken in.
+            let congested = self.is_congested();
+            let event =
+                if congested { self.pipe.engine().poll_event(now) } else { self.pipe.poll_event(now) };
+            let Some(event) = event else { break };
             moved = true;
             match event {
                 Event::Closed { fault, .. } => self.fault = Some(fault),
                 event => self.handle(event, handler, running),
-            }
-        }
-        if self.is_congested() {
-            // The end of calls is told even then.
-            while let Some(event) = self.pipe.engine().poll_event(self.drive.now()) {
-                self.handle(event, handler, running);
             }
         }
         let mut started = 0_u32;
