@@ -326,6 +326,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         if self.ends_at.is_some_and(|at| at <= now) {
             self.ends_at = None;
             moved = true;
+            // Those whose calls are given up are told so, as far as it goes now.
+            self.write(cx, stream);
             self.pipe.abort(now, &Fault::Closed);
         }
         moved

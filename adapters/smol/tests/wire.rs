@@ -459,6 +459,7 @@ fn a_server_is_commanded_from_other_threads() {
         dropped.recv_timeout(DEADLINE).unwrap();
         served.handle.shutdown(Duration::from_millis(20));
         dropped.recv_timeout(DEADLINE).unwrap();
+        assert_eq!(served.line()["error"]["message"], "the server is shutting down");
         served.thread.join().unwrap().unwrap();
     });
 }

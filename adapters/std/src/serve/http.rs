@@ -280,6 +280,8 @@ impl<H: Handler> HttpServer<H> {
             }
         }
         if self.state.ends_at.is_some_and(|at| at <= self.state.peers.now()) {
+            // Those whose calls are given up are told so, as far as it goes now.
+            self.state.write();
             self.state.peers.abandon(&mut self.state.server);
         }
         // One after the other, so that nobody's answer waits for what others want.

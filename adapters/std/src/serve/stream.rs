@@ -147,6 +147,8 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             self.state.congested = self.desk.is_congested(self.state.pipe.engine().config().get_limits());
             self.state.wait(&mut self.stream, until);
             if self.state.ends_at.is_some_and(|at| at <= self.state.drive.now()) {
+                // Those whose calls are given up are told so, as far as it goes now.
+                self.state.write(&mut self.stream);
                 self.state.pipe.abort(self.state.drive.now(), &Fault::Closed);
             }
         }
