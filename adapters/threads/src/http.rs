@@ -53,8 +53,8 @@ pub fn serve_http(
 /// 64 connections are open at a time ([`max_connections`](Self::max_connections)), those included that carry a stream of
 /// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits.
 /// Requests beyond [`http::server::Config::max_exchanges`](http::Config::max_exchanges) are refused with 503 and told
-/// when to come again; when more calls wait for workers than [`Limits::max_waiting`](mcp_proto::Limits) lets, nothing is
-/// read until some are done.
+/// when to come again, and so are those that come while as many calls wait for workers as
+/// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits) let.
 ///
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
 /// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the

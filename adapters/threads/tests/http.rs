@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Config;
-use mcp_proto::{Capabilities, Capability, Change};
+use mcp_proto::{Capabilities, Capability, Change, Limits};
 use mcp_threads::{Call, Cx, Error, Handle, Handler, HttpServer};
 use serde_json::{Value, json};
 
@@ -21,7 +21,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 fn config() -> Config {
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
-    Config::new("test", "1").capabilities(capabilities)
+    let mut limits = Limits::default();
+    limits.max_waiting = 4;
+    Config::new("test", "1").capabilities(capabilities).limits(limits)
 }
 
 struct Serving {
@@ -41,6 +43,19 @@ impl Serving {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         Peer(stream, Vec::new())
+    }
+
+    /// Waits until so many calls are in work or wait
+    fn has_calls(&self, count: usize) {
+        let (tell, told) = mpsc::channel();
+        loop {
+            let tell = tell.clone();
+            self.handle.with_engine(move |engine, _| tell.send(engine.live_calls()).unwrap()).unwrap();
+            if told.recv_timeout(DEADLINE) == Ok(count) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Fails when it does not end in time
@@ -164,6 +179,48 @@ fn a_handler_that_never_returns_holds_up_neither_calls_nor_connections_nor_the_e
     server.ends(Duration::from_millis(50));
     assert!(stuck.answer().1.contains("shutting down"));
     drop(open);
+}
+
+// covers: SEC-018
+#[test]
+fn more_than_may_wait_are_refused_and_who_leaves_makes_room() {
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let (begun, begins) = mpsc::channel();
+    let server = serve(
+        move |cx: &mut Cx<'_>, call: &Call| {
+            begun.send(()).unwrap();
+            let _ = gate.lock().unwrap().recv();
+            cx.complete(&CallToolResult::text(call.tool()?.name))
+        },
+        |server| server.workers(2),
+    );
+    // Two in work, and four that wait.
+    let mut peers: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    for (n, peer) in peers.iter_mut().enumerate() {
+        peer.begin("waits");
+        if n < 2 {
+            begins.recv_timeout(DEADLINE).unwrap();
+        }
+    }
+    server.has_calls(6);
+    let mut late = server.connect();
+    for _ in 0..2 {
+        late.begin("late");
+        let (head, _) = late.answer();
+        assert!(head.starts_with("HTTP/1.1 503 ") && field(&head, "retry-after").is_some(), "{head}");
+    }
+    // Everything else goes on: one that waits and goes away is noticed, and leaves its place.
+    drop(peers.pop());
+    server.has_calls(5);
+    late.begin("late");
+    server.has_calls(6);
+    drop(open);
+    for peer in &mut peers {
+        assert!(peer.answer().1.contains("waits"));
+    }
+    assert!(late.answer().1.contains("late"));
+    server.ends(DEADLINE);
 }
 
 #[test]

@@ -118,8 +118,8 @@ impl<H: Handler> HttpServer<H> {
 
     /// Has handlers run elsewhere: `run` takes the calls to them, as many at a time as `desk` lets
     ///
-    /// The handler that the server has only hears what is no call. To be said before it runs, and before anybody has a
-    /// [`Handle`].
+    /// The handler that the server has only hears what is no call. When more calls wait than may, further requests are
+    /// refused with 503. To be said before it runs, and before anybody has a [`Handle`].
     ///
     /// # Errors
     ///
@@ -301,16 +301,16 @@ impl<H: Handler> HttpServer<H> {
             let mut moved = self
                 .desk
                 .apply(&mut self.state, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
-            self.state.congested = self.is_congested();
             while let Some(event) = self.state.next_event() {
                 self.show_tap();
                 self.take(event);
-                self.state.congested = self.is_congested();
                 moved = true;
             }
             if let Some(away) = &mut self.away {
                 away(&mut core::iter::from_fn(|| self.desk.next_call(&mut self.state)));
             }
+            let overloaded = self.desk.is_congested(self.state.config.get_limits());
+            self.state.server.set_overloaded(overloaded);
             if core::mem::take(&mut self.state.tools_changed) {
                 // What cannot be used is not checked; it was told of at the start.
                 let _ = self.state.tell_tools(&mut self.handler);
@@ -338,11 +338,6 @@ impl<H: Handler> HttpServer<H> {
         if core::mem::take(&mut self.state.tools_changed) {
             let _ = self.state.tell_tools(&mut self.handler);
         }
-    }
-
-    /// Whether so much waits for handlers that run elsewhere that no more is taken in
-    fn is_congested(&mut self) -> bool {
-        self.desk.is_congested(self.state.server.engine().config().get_limits())
     }
 
     /// Has the handler judge the tokens that came; whether there were any
@@ -380,8 +375,6 @@ struct State {
     config: Arc<Config>,
     http: Arc<http::Config>,
     backlog: Backlog,
-    /// So much waits for handlers that run elsewhere that no more is taken in
-    congested: bool,
     /// What comes from other shards, and where to send it, by their numbers; none if there is only one
     crossings: Inbox<Crossing>,
     siblings: Vec<Sender<Crossing>>,
@@ -418,7 +411,6 @@ impl State {
             config,
             http,
             backlog: Backlog::default(),
-            congested: false,
             crossings: Inbox::new(MAX_CROSSINGS),
             siblings: Vec::new(),
             crossed: VecDeque::new(),
@@ -503,9 +495,9 @@ impl State {
         }
     }
 
-    /// Whether more is taken in
+    /// Whether more is taken in while a handler runs on this thread
     fn reads(&mut self) -> bool {
-        !self.congested && !self.backlog.is_full(self.server.engine().config().get_limits())
+        !self.backlog.is_full(self.config.get_limits())
     }
 
     fn wait_until(&mut self, until: Option<Instant>) {

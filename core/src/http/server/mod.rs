@@ -105,6 +105,8 @@ pub struct Server {
     /// Memory of exchanges that are over, for the next one
     spare: Parts,
     now: Instant,
+    /// As much waits for handlers as may
+    overloaded: bool,
     /// When streams are looked at next …
     tick: Instant,
     /// … and how often
@@ -134,6 +136,7 @@ impl Server {
             tools: BTreeMap::new(),
             spare: Parts::default(),
             now: Instant::ZERO,
+            overloaded: false,
             tick: Instant::FAR,
             period,
         }
@@ -145,6 +148,16 @@ impl Server {
     /// which says [where it belongs](Connection::elsewhere).
     pub const fn is_one_of(&mut self, shard: u8, all: u8) {
         self.sessions.is_one_of(shard, all);
+    }
+
+    /// Says whether as many calls wait for handlers as may: as long as they do, more requests are refused with 503, as they
+    /// are beyond [`Limits::max_live_calls`](crate::Limits), and told when to come again
+    pub const fn set_overloaded(&mut self, overloaded: bool) {
+        self.overloaded = overloaded;
+    }
+
+    fn is_overloaded(&self) -> bool {
+        self.overloaded || self.engine.is_full()
     }
 
     /// The shard that a request is for, by the session that it names, if that is another one than this

@@ -57,7 +57,7 @@ impl Server {
         // What frees a place, or answers a question, is taken even if there is none.
         let envelope = self.engine.parse(&frame);
         let asks = envelope.as_ref().is_ok_and(|envelope| envelope.kind == Kind::Request);
-        if (asks && self.engine.is_full()) || self.engine.is_stalled(channel) {
+        if (asks && self.is_overloaded()) || self.engine.is_stalled(channel) {
             return self.refuse(key, &overloaded("too many requests are in work"));
         }
         // What the stream has no answer for, since nobody could tell whose it is, is refused here or nowhere.

@@ -218,7 +218,7 @@ impl Server {
                 return Err(overloaded("too many calls of this session are under way"));
             }
         }
-        if self.engine.is_full() { Err(overloaded("too many requests are in work")) } else { Ok(()) }
+        if self.is_overloaded() { Err(overloaded("too many requests are in work")) } else { Ok(()) }
     }
 
     /// HTTP-077: what a request says about the revision of its session
