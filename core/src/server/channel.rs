@@ -139,7 +139,7 @@ pub(super) struct Session {
     /// It is over with the one request that it was made for
     pub(super) passing: bool,
     /// `clientInfo`, and behind it the capabilities
-    text: Box<[u8]>,
+    text: Bytes,
     info: u32,
     /// The log messages that it wants, once it has said so
     pub(super) threshold: Option<Threshold>,
@@ -154,20 +154,20 @@ impl Session {
             initialized: false,
             passing: false,
             text: [info, capabilities].concat().into(),
-            info: u32::try_from(info.len()).unwrap_or(u32::MAX),
+            // Frames are shorter than 4 GiB.
+            info: u32::try_from(info.len()).unwrap_or_default(),
             threshold: None,
             log: None,
         }
     }
 
     pub(super) fn info(&self) -> Option<RawJson> {
-        let text = self.text.get(..self.info as usize).filter(|t| !t.is_empty())?;
-        Some(RawJson::trusted(Bytes::copy_from_slice(text)))
+        let text = self.text.slice(..self.info as usize);
+        (!text.is_empty()).then(|| RawJson::trusted(text))
     }
 
     pub(super) fn capabilities(&self) -> RawJson {
-        let text = self.text.get(self.info as usize..).unwrap_or(b"{}");
-        RawJson::trusted(Bytes::copy_from_slice(text))
+        RawJson::trusted(self.text.slice(self.info as usize..))
     }
 }
 
