@@ -304,7 +304,7 @@ impl State {
             }
             while let Some(remote) = self.desk.next_call(&mut self.loops) {
                 moved = true;
-                running.start(remote.running().call().id(), start(remote));
+                running.start(remote.running().call().id(), || start(remote));
             }
             moved |= self.apply(handler);
             moved |= self.judge(handler);

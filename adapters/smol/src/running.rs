@@ -96,11 +96,11 @@ impl<F> Drop for Running<F> {
 
 impl<F: Future<Output = ()>> Running<F> {
     /// Begins one, for a call
-    pub(crate) fn start(&mut self, call: CallId, future: F) {
+    pub(crate) fn start(&mut self, call: CallId, future: impl FnOnce() -> F) {
         let place = self.free.pop().unwrap_or_else(|| self.add());
         if let Some(free) = self.places.get_mut(place) {
             free.call = Some(call);
-            free.future.as_mut().set(Some(future));
+            free.future.as_mut().set(Some(future()));
             self.poll(place);
         }
     }

@@ -124,7 +124,8 @@ pub fn settle(host: &mut dyn Host, call: &Call, verdict: Verdict, failed: &mut d
 /// What happened while a handler ran, for after it
 #[derive(Debug, Default)]
 pub struct Backlog {
-    events: VecDeque<Event>,
+    /// With what they keep
+    events: VecDeque<(Event, usize)>,
     bytes: usize,
 }
 
@@ -132,18 +133,19 @@ impl Backlog {
     /// Keeps an event; the end of a call takes the call out instead
     pub fn push(&mut self, event: Event) {
         if let Event::Cancelled { call, .. } = &event {
-            self.events.retain(|other| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
-            self.bytes = self.events.iter().map(cost).sum();
+            self.events.retain(|(other, _)| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
+            self.bytes = self.events.iter().map(|(_, cost)| cost).sum();
             return;
         }
-        self.bytes += cost(&event);
-        self.events.push_back(event);
+        let cost = cost(&event);
+        self.bytes += cost;
+        self.events.push_back((event, cost));
     }
 
     /// The event that has waited longest
     pub fn pop(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(cost(&event));
+        let (event, cost) = self.events.pop_front()?;
+        self.bytes -= cost;
         Some(event)
     }
 
