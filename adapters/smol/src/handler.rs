@@ -1,5 +1,7 @@
 //! What a server does with what it is asked
 
+#[cfg(feature = "http")]
+use alloc::sync::Arc;
 use core::future::poll_fn;
 use core::ops::{Deref, DerefMut};
 use core::pin::pin;
@@ -151,15 +153,30 @@ impl<F: AsyncFn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>> Handler for F
     }
 }
 
-/// Has a handler answer a call, and reports what came of it
+/// Has a handler answer a call, and reports what came of it; over where it waits when the call is cancelled
 pub(crate) async fn run<H: Handler>(handler: &H, mut remote: Remote) {
     let running = remote.running().clone();
     let verdict = {
         let mut cx = Cx(serve::Cx::new(&mut remote, running.call()));
-        let outcome = caught(handler.call(&mut cx, running.call())).await;
-        cx.0.verdict(outcome)
+        let outcome = {
+            let mut outcome = pin!(caught(handler.call(&mut cx, running.call())));
+            poll_fn(|cx| {
+                if running.is_cancelled() {
+                    return Poll::Ready(None);
+                }
+                let outcome = outcome.as_mut().poll(cx);
+                if outcome.is_pending() {
+                    running.wake_when_cancelled(cx.waker());
+                }
+                outcome.map(Some)
+            })
+            .await
+        };
+        outcome.map(|outcome| cx.0.verdict(outcome))
     };
-    remote.end(verdict);
+    if let Some(verdict) = verdict {
+        remote.end(verdict);
+    }
 }
 
 /// What a future gives, or its panic
@@ -170,6 +187,50 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
         Err(panic) => Poll::Ready(Err(panic)),
     })
     .await
+}
+
+/// A handler for a loop, which believes to have it alone; calls are for [`run`]
+#[cfg(feature = "http")]
+#[derive(Debug)]
+pub(crate) struct Told<H>(pub(crate) Arc<H>);
+
+#[cfg(feature = "http")]
+impl<H: Handler> serve::Handler for Told<H> {
+    fn call(&mut self, _: &mut serve::Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        Err(RpcError::method_not_found(call.method()))
+    }
+
+    fn notification(&mut self, notification: &Notification) {
+        self.0.notification(notification);
+    }
+
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        self.0.diagnostic(diagnostic);
+    }
+
+    fn failed(&mut self, call: &Call, failure: &Failure) {
+        self.0.failed(call, failure);
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        self.0.tap(record);
+    }
+
+    fn head(&mut self, record: &HeadRecord) {
+        self.0.head(record);
+    }
+
+    fn token(&mut self, token: &Token) -> Result<String, Denial> {
+        self.0.token(token)
+    }
+
+    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        self.0.tools(tell);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.0.event(event);
+    }
 }
 
 /// Has a handler see an event that is no call

@@ -1,25 +1,26 @@
-//! Serving HTTP: one future for all connections and their streams
+//! Serving HTTP: one future for all connections and their streams, or several side by side
 
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::ToSocketAddrs;
+use std::thread;
 
+use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
-use mcp_proto::http::server::{self as http, Denial, ExchangeId, Token};
-use mcp_proto::seal::Keys;
-use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
-use mcp_std::serve::{Desk, Handle, Host, Peers, Remote};
-use mcp_std::{Error, Listener, catch, entropy};
+use mcp_proto::http::server as http;
+use mcp_proto::server::Config;
+use mcp_std::inbox::Inbox;
+use mcp_std::serve::{self, Handle, Remote};
+use mcp_std::{Error, catch};
 
-use crate::handler::{Handler, run, tell};
+use crate::block_on;
+use crate::handler::{Handler, Told, run};
 #[cfg(target_os = "linux")]
 use crate::io::Watch;
 use crate::nudge::Nudge;
@@ -53,7 +54,7 @@ pub async fn serve_http(
     HttpServer::bind(address, config, http, handler)?.run().await
 }
 
-/// A server over HTTP in one future: all connections, their streams, and the handlers
+/// A server over HTTP in one future, or in [several](Self::shards): all connections, their streams, and the handlers
 ///
 /// Calls run at the same time, as on a [stream](crate::serve); a handler that works without waiting holds up everybody
 /// meanwhile. A connection costs no task, and an idle one little more than its buffers.
@@ -70,9 +71,14 @@ pub async fn serve_http(
 /// there is, as long as anybody is connected or may be.
 #[derive(Debug)]
 pub struct HttpServer<H> {
-    handler: H,
-    state: State,
+    inner: Inner<H>,
+    shards: u8,
+    /// Begins the other shards
+    spawn: fn(&mut Inner<H>, u8) -> Result<Shards, Error>,
 }
+
+/// The server or one shard of it, all but the futures of handlers
+type Inner<H> = serve::HttpServer<Told<H>>;
 
 impl<H: Handler> HttpServer<H> {
     /// Begins to listen; connections are accepted while it runs
@@ -89,46 +95,52 @@ impl<H: Handler> HttpServer<H> {
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
-        Self::on(Listener::bind(address)?, config, http, handler)
+        let mut inner = Inner::bind(address, config, http, Told(Arc::new(handler)))?;
+        inner.max_running(MAX_RUNNING);
+        Ok(Self { inner, shards: 1, spawn: |_, _| Ok(Shards::new()) })
     }
 
-    fn on(listener: Listener, config: Config, http: http::Config, handler: H) -> Result<Self, Error> {
-        let peers = Peers::new(listener)?;
-        let seed = entropy::seed()?;
-        let anchor = peers.anchor();
-        // Its own, so that what is sealed has nothing to do with ids of sessions.
-        let keys = entropy::seed()?;
-        let config = config.seal_by_default(|| Some((Keys::new(keys), anchor)));
-        let entropy = Entropy::new(seed, entropy::nonce());
-        let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
-        let desk = Desk::new(MAX_RUNNING);
-        let mut state = State {
-            watch: Wait::new(&peers)?,
-            loops: Loops { server, peers, tools_changed: false, ends_at: None },
-            desk,
-            held: VecDeque::new(),
-            told: Vec::new(),
-            nudge: Nudge::new(),
-            deadline: Deadline::new(),
-            armed: false,
-            due: None,
-        };
-        state.tell_tools(&handler)?;
-        Ok(Self { handler, state })
-    }
-
-    /// How many connections may be open at a time (default 64; at least 1)
+    /// On how many threads connections are served, each with clients and sessions of its own (default 1; at least 1)
+    ///
+    /// The first shard is the future of [`run`](Self::run). The others have threads of their own, which last as long as
+    /// that future, and poll the futures of their handlers there: those need not be `Send`, only the handler is shared.
+    /// No shard waits for another, so a handler that works without waiting holds up its own shard alone.
+    ///
+    /// One serves tens of thousands of requests a second. More than the machine has cores are of no use. Connections are
+    /// shared out in turn; one whose client comes with a session of another shard goes there.
+    ///
+    /// ```no_run
+    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_smol::{Call, Cx, HttpServer};
+    ///
+    /// let handler = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
+    /// let (config, http) = (Config::new("demo", "1.0"), http::server::Config::new());
+    /// let server = HttpServer::bind("127.0.0.1:8080", config, http, handler)?.shards(2);
+    /// mcp_smol::block_on(server.run())?;
+    /// # Ok::<(), mcp_smol::Error>(())
+    /// ```
     #[must_use]
-    pub fn max_connections(mut self, connections: usize) -> Self {
-        self.state.loops.peers.max = connections.max(1);
+    pub fn shards(mut self, shards: u8) -> Self
+    where
+        H: Send + Sync + 'static,
+    {
+        self.shards = shards;
+        self.spawn = spawn;
         self
     }
 
-    /// How many calls run at a time (default 1,024; at least 1); more wait, within
+    /// How many connections may be open at a time, in all shards together (default 64; at least 1)
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.inner = self.inner.max_connections(connections);
+        self
+    }
+
+    /// How many calls run at a time in each shard (default 1,024; at least 1); more wait, within
     /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits), and then reading pauses
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
-        self.state.desk = Desk::new(calls);
+        self.inner.max_running(calls);
         self
     }
 
@@ -136,8 +148,7 @@ impl<H: Handler> HttpServer<H> {
     /// [`Limits::max_frame`](mcp_proto::Limits), whatever stands here
     #[must_use]
     pub fn connection_limits(mut self, limits: Limits) -> Self {
-        self.state.loops.peers.limits = limits;
-        self.state.loops.peers.limits.max_body = u64::MAX;
+        self.inner = self.inner.connection_limits(limits);
         self
     }
 
@@ -160,14 +171,14 @@ impl<H: Handler> HttpServer<H> {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: impl Into<mcp_std::tls::ServerTls>) -> Self {
-        self.state.loops.peers.tls = Some(tls.into());
+        self.inner = self.inner.tls(tls);
         self
     }
 
     /// Has [`Handler::head`] see the heads of requests and responses
     #[must_use]
-    pub const fn tap_heads(mut self) -> Self {
-        self.state.loops.peers.heads = true;
+    pub fn tap_heads(mut self) -> Self {
+        self.inner = self.inner.tap_heads();
         self
     }
 
@@ -177,50 +188,48 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// What the operating system says.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.state.loops.peers.address()
+        self.inner.address()
     }
 
-    /// For commands to the server while it runs
+    /// What gives it commands while it runs: to shut down, or that something has changed, which all shards tell; its
+    /// [`with_engine`](Handle::with_engine) is about the first shard alone
     pub fn handle(&self) -> Handle {
-        Handle::new(self.state.desk.commands())
+        Handle::new(self.inner.commands())
     }
 
     /// Serves until it is told to [shut down](Handle::shutdown): then nobody is accepted any more, and it ends when calls
-    /// in work are answered and written
+    /// in work are answered and written, in all shards
+    ///
+    /// If it is dropped, it is all over at once.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the system does not let it wait; what goes wrong with a connection ends that one.
+    /// [`Error::Io`] when the system does not let it wait, or has no thread for a shard; what goes wrong with a connection
+    /// ends that one.
     pub async fn run(self) -> Result<(), Error> {
-        let Self { handler, mut state } = self;
-        let mut running = Running::new(state.nudge.waker());
-        state.desk.register(state.nudge.waker());
-        poll_fn(|cx| state.poll(cx, &handler, &mut running, &|remote| run(&handler, remote))).await
+        let Self { mut inner, shards, spawn } = self;
+        let others = spawn(&mut inner, shards)?;
+        let ran = serve(inner).await;
+        others.end(ran).await
     }
 }
 
-/// The server and who is connected to it
-#[derive(Debug)]
-struct Loops {
-    server: http::Server,
-    peers: Peers,
-    /// The tools that the server knows may be others now
-    tools_changed: bool,
-    /// When what is left is given up, once it was told to shut down
-    ends_at: Option<Instant>,
+/// Serves as one shard, or all alone
+async fn serve<H: Handler>(mut server: Inner<H>) -> Result<(), Error> {
+    let nudge = Nudge::new();
+    server.register(nudge.waker());
+    let handler = server.handler().0.clone();
+    let mut running = Running::new(nudge.waker());
+    let watch = Wait::new(&server)?;
+    let mut serving = Serving { server, watch, nudge, deadline: Deadline::new(), armed: false, due: None };
+    poll_fn(|cx| serving.poll(cx, &mut running, &|remote| run(&*handler, remote))).await
 }
 
-/// Everything but the handlers
-#[derive(Debug)]
-struct State {
+/// A server or shard that is served, all but the futures of handlers
+struct Serving<H> {
+    server: Inner<H>,
     watch: Wait,
-    loops: Loops,
-    desk: Desk,
-    /// Exchanges that wait for a judgement of their tokens; no more of them than connections
-    held: VecDeque<(ExchangeId, Token)>,
-    /// The tools that the server knows the schemas of
-    told: Vec<String>,
-    /// What handlers and handles wake
+    /// What handlers, handles and other shards wake
     nudge: Nudge,
     deadline: Deadline,
     /// The reactor was told to look for something, and has not found it
@@ -229,12 +238,11 @@ struct State {
     due: Option<Instant>,
 }
 
-impl State {
+impl<H: Handler> Serving<H> {
     /// Does what can be done now; ready when everything is over
-    fn poll<H: Handler, F: Future<Output = ()>>(
+    fn poll<F: Future<Output = ()>>(
         &mut self,
         cx: &mut Context<'_>,
-        handler: &H,
         running: &mut Running<F>,
         start: &impl Fn(Remote) -> F,
     ) -> Poll<Result<(), Error>> {
@@ -242,25 +250,14 @@ impl State {
         self.armed = self.armed && !self.watch.poll(cx)?;
         for _ in 0..TURNS {
             self.nudge.look();
-            let now = self.loops.peers.tick();
             let mut moved = running.turn();
-            moved |= self.settle(handler, running, start);
-            if self.loops.ends_at.is_some_and(|at| at <= now) {
-                self.loops.peers.abandon(&mut self.loops.server);
-                self.loops.ends_at = None;
-            }
-            if self.loops.peers.is_over() {
-                return Poll::Ready(Ok(()));
-            }
-            if !self.armed || self.due.is_some_and(|at| at <= now) {
+            if !self.armed || self.due.is_some_and(|at| at <= self.server.now()) {
                 // What can be had at once; that costs less than to wait for it.
-                let reads = self.reads();
-                self.loops.peers.wait(&mut self.loops.server, reads, Some(now))?;
+                self.server.look()?;
             }
-            while self.next_peer() {
-                moved = true;
-                // One after the other, so that nobody's answer waits for what others want.
-                self.settle(handler, running, start);
+            moved |= self.server.go_on(&mut |calls| calls.for_each(|remote| running.start(|| start(remote))));
+            if self.server.is_over() {
+                return Poll::Ready(Ok(()));
             }
             if !moved && !self.waits(cx)? && self.nudge.rest() {
                 return Poll::Pending;
@@ -272,187 +269,77 @@ impl State {
     }
 
     /// Has the future woken when there is something to do; whether there may be already
-    fn waits(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        let reads = self.reads();
-        self.due = self.loops.peers.arm(&mut self.loops.server, reads)?;
-        let at = self.due.into_iter().chain(self.loops.ends_at).min();
-        let now = self.loops.peers.tick();
-        let timeout = at.map(|at| at.saturating_duration_since(now));
+    fn waits(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+        self.due = self.server.arm()?;
+        let now = self.server.now();
+        let timeout = self.due.map(|at| at.saturating_duration_since(now));
         self.armed = self.armed || !self.watch.poll(cx)?;
         Ok(self.deadline.poll(cx, timeout) || !self.armed)
     }
+}
 
-    /// Handles everything that was read and reported, then writes everything; whether there was anything
-    fn settle<H: Handler, F: Future<Output = ()>>(
-        &mut self,
-        handler: &H,
-        running: &mut Running<F>,
-        start: &impl Fn(Remote) -> F,
-    ) -> bool {
-        let mut any = false;
-        loop {
-            let mut moved = false;
-            while let Some(event) = self.next_event() {
-                moved = true;
-                let cancelled = if let Event::Cancelled { call, .. } = &event { Some(*call) } else { None };
-                if let Some(event) = self.desk.take_in(event) {
-                    tell(handler, &event);
-                }
-                if let Some(call) = cancelled {
-                    running.stop(call);
-                }
+/// The shards that are not the first, each on a thread of its own; told to shut down when this is dropped
+#[derive(Debug)]
+struct Shards {
+    handles: Vec<Handle>,
+    /// How they have ended
+    ended: Inbox<Result<(), Error>>,
+}
+
+/// Begins all shards but the first
+fn spawn<H: Handler + Send + Sync + 'static>(first: &mut Inner<H>, shards: u8) -> Result<Shards, Error> {
+    let mut all = Shards::new();
+    if shards <= 1 {
+        return Ok(all);
+    }
+    let handlers = (1..shards).map(|_| Told(first.handler().0.clone())).collect();
+    for other in first.shards(handlers)? {
+        all.handles.push(Handle::new(other.commands()));
+        let (first, ended) = (Handle::new(first.commands()), all.ended.sender());
+        let serving = move || {
+            let ran = catch(|| block_on(serve(other)));
+            let ran = ran.unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
+            if ran.is_err() {
+                // Clients must not be sent to one that is not there.
+                first.shutdown(Duration::ZERO);
             }
-            while let Some(remote) = self.desk.next_call(&mut self.loops) {
-                moved = true;
-                running.start(remote.running().call().id(), || start(remote));
-            }
-            moved |= self.apply(handler);
-            moved |= self.judge(handler);
-            moved |= self.loops.peers.write(&mut self.loops.server);
-            self.show_tap(handler);
-            if !moved {
-                return any;
-            }
-            any = true;
-        }
+            let _ = ended.send_due(ran);
+        };
+        thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
+    }
+    Ok(all)
+}
+
+impl Shards {
+    fn new() -> Self {
+        Self { handles: Vec::new(), ended: Inbox::new(usize::MAX) }
     }
 
-    /// Does what handlers and handles have to say; whether there was anything
-    fn apply<H: Handler>(&mut self, handler: &H) -> bool {
-        let any = self
-            .desk
-            .apply(&mut self.loops, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
-        if core::mem::take(&mut self.loops.tools_changed) {
-            // What cannot be used is not checked; it was told of at the start.
-            let _ = self.tell_tools(handler);
+    /// Waits for all of them, which were told to shut down along with the first one unless that failed
+    async fn end(self, mut ran: Result<(), Error>) -> Result<(), Error> {
+        if ran.is_err() {
+            self.shut_down();
         }
-        any
+        let (mut left, mut ended) = (self.handles.len(), VecDeque::new());
+        poll_fn(|cx| {
+            self.ended.register(cx.waker());
+            self.ended.take(&mut ended);
+            left -= ended.len();
+            ran = ended.drain(..).fold(core::mem::replace(&mut ran, Ok(())), Result::and);
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        ran
     }
 
-    /// Has the handler judge the tokens that came; whether there were any
-    fn judge<H: Handler>(&mut self, handler: &H) -> bool {
-        let mut any = false;
-        while let Some((exchange, token)) = self.held.pop_front() {
-            any = true;
-            let verdict = catch(|| handler.token(&token));
-            let Loops { server, peers, .. } = &mut self.loops;
-            let now = peers.tick();
-            match verdict {
-                Ok(Ok(principal)) => server.grant(now, exchange, &principal),
-                Ok(Err(denial)) => server.deny(now, exchange, &denial),
-                Err(_) => server.deny(now, exchange, &Denial::InvalidToken),
-            }
-            peers.drive(server, exchange);
-        }
-        any
-    }
-
-    fn show_tap<H: Handler>(&mut self, handler: &H) {
-        while let Some(record) = self.loops.peers.poll_head() {
-            let _ = catch(|| handler.head(&record));
-        }
-        while let Some(record) = self.loops.server.engine().poll_tap() {
-            let _ = catch(|| handler.tap(&record));
-        }
-    }
-
-    fn next_event(&mut self) -> Option<Event> {
-        let now = self.loops.peers.now();
-        loop {
-            match self.loops.server.poll_event(now)? {
-                http::Event::Server(event) => return Some(event),
-                http::Event::Token { exchange, token } => self.held.push_back((exchange, token)),
-                _ => {}
-            }
-        }
-    }
-
-    /// Whether more is taken in
-    fn reads(&mut self) -> bool {
-        !self.desk.is_congested(self.loops.server.engine().config().get_limits())
-    }
-
-    /// Gives the next one its turn for whom there is something; false when there is nobody
-    fn next_peer(&mut self) -> bool {
-        let reads = self.reads();
-        self.loops.peers.next(&mut self.loops.server, reads)
-    }
-
-    /// Tells the server which arguments of tools are repeated in header fields
-    fn tell_tools(&mut self, handler: &impl Handler) -> Result<(), Error> {
-        let mut gone = core::mem::take(&mut self.told);
-        let mut refused = None;
-        let server = &mut self.loops.server;
-        let told = catch(|| {
-            handler.tools(&mut |name, schema| {
-                gone.retain(|other| other != name);
-                self.told.push(name.into());
-                if let Err(why) = server.tool_schema(name, schema) {
-                    let why =
-                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
-                    refused.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
-                }
-            })
-        });
-        if let Err(panic) = told {
-            // What it had before stays known, so that it can be told of no more later.
-            self.told.append(&mut gone);
-            refused.get_or_insert_with(|| io::Error::other(panic.to_string()));
-        }
-        if let Ok(nothing) = RawJson::new("{}") {
-            gone.iter().for_each(|name| _ = server.tool_schema(name, &nothing));
-        }
-        refused.map_or(Ok(()), |error| Err(Error::Io(error)))
+    fn shut_down(&self) {
+        self.handles.iter().for_each(|handle| handle.shutdown(Duration::ZERO));
     }
 }
 
-impl Host for Loops {
-    fn engine(&mut self) -> &mut Engine {
-        self.server.engine()
-    }
-
-    fn now(&self) -> Instant {
-        self.peers.now()
-    }
-
-    fn tick(&mut self) -> Instant {
-        self.peers.tick()
-    }
-
-    fn shutdown(&mut self, grace: Duration) {
-        let now = self.peers.tick();
-        self.server.shutdown(now, grace);
-        self.peers.close(&mut self.server);
-        self.ends_at = Some(now + grace);
-    }
-
-    // No handler runs on the loop itself: nothing has to be kept moving for it.
-
-    fn next_meanwhile(&mut self) -> Option<Event> {
-        None
-    }
-
-    fn defer(&mut self, _: Event) {}
-
-    fn write(&mut self) -> bool {
-        false
-    }
-
-    fn wait(&mut self, _: Instant) {}
-
-    fn publish(&mut self, change: &Change) {
-        self.tools_changed |= *change == Change::Tools;
-        let now = self.peers.tick();
-        self.server.engine().publish(now, change);
-    }
-
-    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
-        let now = self.peers.tick();
-        self.server.poll_later(now, call, retry)
-    }
-
-    fn polls(&self) -> bool {
-        true
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.shut_down();
     }
 }
 
@@ -463,9 +350,8 @@ struct Wait(Watch);
 
 #[cfg(target_os = "linux")]
 impl Wait {
-    fn new(peers: &Peers) -> io::Result<Self> {
-        use std::os::fd::AsFd;
-        Watch::new(peers.as_fd()).map(Self)
+    fn new(server: &impl std::os::fd::AsFd) -> io::Result<Self> {
+        Watch::new(server.as_fd()).map(Self)
     }
 
     /// Whether there may be something already; otherwise the future is woken when there is
@@ -484,7 +370,7 @@ struct Wait(async_io::Timer);
 
 #[cfg(not(target_os = "linux"))]
 impl Wait {
-    fn new(_: &Peers) -> io::Result<Self> {
+    fn new<T>(_: &T) -> io::Result<Self> {
         Ok(Self(async_io::Timer::never()))
     }
 

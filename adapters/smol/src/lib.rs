@@ -1,8 +1,8 @@
 //! Model Context Protocol servers and clients as plain futures, on smol or any other executor
 //!
 //! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate waits for them by
-//! [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: whoever awaits one of its futures
-//! drives it; [`block_on`](block_on()) is the cheapest way to await one. `mcp-blocking` has the same surface as plain calls,
+//! [`async-io`](async_io), whose reactor runs under any executor. It spawns nothing: whoever awaits one of its futures
+//! drives it (only [shards](HttpServer::shards) beyond the first have threads of their own); [`block_on`](block_on()) is the cheapest way to await one. `mcp-blocking` has the same surface as plain calls,
 //! `mcp-threads` for many threads at once.
 //!
 //! # A server
@@ -38,7 +38,8 @@
 //! ```
 //!
 //! [`serve`] does the same on anything with `AsyncRead` and `AsyncWrite`, [`serve_http`] and [`HttpServer`] for many clients
-//! over HTTP, [`Router`] is a server made of async closures, and [`Handler`] is for servers that want to know more than
+//! over HTTP, on one thread or on [several](HttpServer::shards),
+//! [`Router`] is a server made of async closures, and [`Handler`] is for servers that want to know more than
 //! their calls. [`Server`] and [`HttpServer`] give a [`Handle`], which shuts them down, tells of changes and reaches the
 //! engine from any thread.
 //!

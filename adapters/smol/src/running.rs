@@ -9,7 +9,6 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 
-use mcp_proto::CallId;
 use mcp_std::catch;
 use mcp_std::inbox::{Inbox, Sender};
 
@@ -26,8 +25,6 @@ pub(crate) struct Running<F> {
 }
 
 struct Place<F> {
-    /// The call that the future is for
-    call: Option<CallId>,
     future: Pin<Box<Option<F>>>,
     alarm: Arc<Alarm>,
     waker: Waker,
@@ -67,20 +64,13 @@ impl<F> Running<F> {
         let place = self.places.len();
         let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.sender() });
         let waker = Waker::from(alarm.clone());
-        self.places.push(Place { call: None, future: Box::pin(None), alarm, waker });
+        self.places.push(Place { future: Box::pin(None), alarm, waker });
         place
     }
 
-    /// Drops the one of a call, if it runs
-    pub(crate) fn stop(&mut self, call: CallId) {
-        if let Some(place) = self.places.iter().position(|place| place.call == Some(call)) {
-            self.clear(place);
-        }
-    }
-
     fn clear(&mut self, place: usize) {
-        let Some(Place { call, future, .. }) = self.places.get_mut(place) else { return };
-        if call.take().is_some() {
+        let Some(Place { future, .. }) = self.places.get_mut(place) else { return };
+        if future.is_some() {
             let _ = catch(|| future.as_mut().set(None));
             self.free.push(place);
         }
@@ -95,11 +85,10 @@ impl<F> Drop for Running<F> {
 }
 
 impl<F: Future<Output = ()>> Running<F> {
-    /// Begins one, for a call
-    pub(crate) fn start(&mut self, call: CallId, future: impl FnOnce() -> F) {
+    /// Begins one
+    pub(crate) fn start(&mut self, future: impl FnOnce() -> F) {
         let place = self.free.pop().unwrap_or_else(|| self.add());
         if let Some(free) = self.places.get_mut(place) {
-            free.call = Some(call);
             free.future.as_mut().set(Some(future()));
             self.poll(place);
         }

@@ -93,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
     /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits), and then reading pauses
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
-        self.state.desk = Desk::new(calls);
+        self.state.desk.limit(calls);
         self
     }
 
@@ -232,13 +232,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             moved = true;
             match event {
                 Event::Closed { fault, .. } => self.fault = Some(fault),
-                event => self.handle(event, handler, running),
+                event => {
+                    if let Some(event) = self.desk.take_in(event) {
+                        tell(handler, &event);
+                    }
+                }
             }
         }
         let mut started = 0_u32;
         let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive, ends_at: &mut self.ends_at };
         while let Some(remote) = self.desk.next_call(&mut host) {
-            running.start(remote.running().call().id(), || start(remote));
+            running.start(|| start(remote));
             moved = true;
             started += 1;
             // What is answered waits for others only while handlers are fast.
@@ -252,21 +256,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             self.gives_up = None;
         }
         moved
-    }
-
-    fn handle<H: Handler, F: Future<Output = ()>>(
-        &mut self,
-        event: Event,
-        handler: &H,
-        running: &mut Running<F>,
-    ) {
-        let cancelled = if let Event::Cancelled { call, .. } = &event { Some(*call) } else { None };
-        if let Some(event) = self.desk.take_in(event) {
-            tell(handler, &event);
-        }
-        if let Some(call) = cancelled {
-            running.stop(call);
-        }
     }
 
     /// Does what handlers and handles have to say; whether there was anything

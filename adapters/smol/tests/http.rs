@@ -471,6 +471,25 @@ fn a_server_is_commanded_from_other_threads() {
     });
 }
 
+/// Whatever is said of the server after somebody has its handle
+#[test]
+fn a_handle_that_was_taken_early_commands_the_server_that_runs() {
+    in_time(|| {
+        let bound = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Tools::new().0).unwrap();
+        let handle = bound.handle();
+        let bound = bound.max_running(1).max_connections(2).shards(2);
+        handle.shutdown(Duration::ZERO);
+        async_io::block_on(bound.run()).unwrap();
+        assert!(handle.is_over());
+        let (near, _far) = async_io::Async::<std::os::unix::net::UnixStream>::pair().unwrap();
+        let bound = mcp_smol::Server::new(server(), near, Tools::new().0);
+        let handle = bound.handle();
+        handle.shutdown(Duration::ZERO);
+        async_io::block_on(bound.max_running(1).run()).unwrap();
+        assert!(handle.is_over());
+    });
+}
+
 #[test]
 fn a_port_that_is_taken_is_said() {
     in_time(|| {

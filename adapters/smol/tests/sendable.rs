@@ -42,6 +42,26 @@ fn handlers_that_can_move_make_servers_that_can() {
     sendable(&server.run());
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn over_http_too_and_in_one_shard_handlers_need_not_move() {
+    use mcp_proto::http::server::Config as Http;
+    use mcp_smol::HttpServer;
+
+    let server = HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), Shared).unwrap();
+    sendable(&server.run());
+    let server = HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), Shared).unwrap();
+    sendable(&server.shards(2).run());
+    let held = Rc::new(Cell::new(0));
+    let handler = async move |cx: &mut Cx<'_>, _: &Call| {
+        held.set(held.get() + 1);
+        cx.complete(&CallToolResult::text("done"))
+    };
+    let server = HttpServer::bind("127.0.0.1:0", Config::new("a", "1"), Http::new(), handler).unwrap();
+    server.handle().shutdown(core::time::Duration::ZERO);
+    async_io::block_on(server.run()).unwrap();
+}
+
 #[test]
 fn handlers_that_cannot_move_are_served_where_they_are() {
     let (near, far) = Async::<UnixStream>::pair().unwrap();

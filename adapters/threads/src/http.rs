@@ -14,7 +14,7 @@ use mcp_proto::http::server as http;
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{Change, Instant};
 use mcp_std::Error;
-use mcp_std::serve::{self, Desk, Handle, Remote};
+use mcp_std::serve::{self, Handle, Remote};
 
 use crate::handler::{Handler, Shared};
 use crate::pool::Pool;
@@ -282,7 +282,7 @@ fn hand_out<H: Handler>(
     pool: &Arc<Pool<Remote>>,
 ) -> Result<(), Error> {
     let (pool, mut calls) = (pool.clone(), VecDeque::new());
-    server.away(Desk::new(workers), move |work| {
+    server.away(workers, move |work| {
         calls.extend(work);
         pool.give(&mut calls);
     })

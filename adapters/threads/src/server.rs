@@ -7,7 +7,7 @@ use std::thread;
 
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{ChannelId, Instant};
-use mcp_std::serve::{self, Desk, Handle, Remote};
+use mcp_std::serve::{self, Handle, Remote};
 use mcp_std::{Duplex, Error, Stdio};
 
 use crate::handler::{Handler, Shared};
@@ -184,7 +184,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         }
         let pool = pool(self.workers, self.inner.handler());
         let mut calls = VecDeque::new();
-        self.inner.away(Desk::new(self.workers), move |work| {
+        self.inner.away(self.workers, move |work| {
             calls.extend(work);
             pool.give(&mut calls);
         })

@@ -46,6 +46,17 @@ impl Desk {
         }
     }
 
+    /// At most `most` handlers are begun from now on while others run (at least 1)
+    pub fn limit(&mut self, most: usize) {
+        self.most = most.max(1);
+    }
+
+    /// How many handlers may run at a time
+    #[must_use]
+    pub const fn limits_to(&self) -> usize {
+        self.most
+    }
+
     /// Has `waker` woken when somebody has something to say from now on; to be followed by [`apply`](Self::apply)
     pub fn register(&self, waker: &Waker) {
         self.inbox.register(waker);

@@ -18,13 +18,13 @@ use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
 
-use super::desk::Desk;
+use super::desk::{Commands, Desk};
 use super::handler::Handler;
 use super::host::{self, Backlog, Host};
 use super::peer::Moved;
 use super::peers::Peers;
 use super::remote::Remote;
-use super::stream::{Away, Handle, ROUNDS};
+use super::stream::{Away, HandOut, Handle, ROUNDS};
 use crate::inbox::{Inbox, Sender};
 use crate::{Error, Listener, catch, entropy};
 
@@ -83,8 +83,8 @@ impl<H: Handler> HttpServer<H> {
         Ok(Self { handler, state, desk: Desk::new(1), away: None, waker: None, busy: false })
     }
 
-    /// More servers behind the same address, to be run by other threads, so that there are `handlers` and one: each is a
-    /// shard, with clients and sessions of its own
+    /// More servers behind the same address, to be run by other threads or tasks, so that there are `handlers` and one:
+    /// each is a shard, with clients and sessions of its own
     ///
     /// Connections are shared out by this one, which is the first. A request for a session of another shard takes its
     /// connection there. What is published by one is told by all, and when one is told to shut down, all are. To be
@@ -92,7 +92,7 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// # Errors
     ///
-    /// As [`bind`](Self::bind); `InvalidInput` for more than 256.
+    /// As [`bind`](Self::bind); `InvalidInput` for more than 255.
     pub fn shards(&mut self, handlers: Vec<H>) -> Result<Vec<Self>, Error> {
         let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "there are at most 255 shards");
         let all = u8::try_from(handlers.len() + 1).map_err(too_many)?;
@@ -103,7 +103,9 @@ impl<H: Handler> HttpServer<H> {
             let (config, http) = (self.state.config.clone(), self.state.http.clone());
             let mut state = State::new(peers, config, http, entropy);
             state.server.is_one_of(shard, all);
-            others.push(Self::of(state, handler)?);
+            let mut other = Self::of(state, handler)?;
+            other.desk.limit(self.desk.limits_to());
+            others.push(other);
         }
         self.state.server.is_one_of(0, all);
         let senders: Vec<_> =
@@ -116,20 +118,20 @@ impl<H: Handler> HttpServer<H> {
         Ok(others)
     }
 
-    /// Has handlers run elsewhere: `run` takes the calls to them, as many at a time as `desk` lets
+    /// Has handlers run elsewhere: `run` takes the calls to them, `most` of them at a time (at least 1)
     ///
     /// The handler that the server has only hears what is no call. When more calls wait than may, further requests are
-    /// refused with 503. To be said before it runs, and before anybody has a [`Handle`].
+    /// refused with 503. To be said before it runs.
     ///
     /// # Errors
     ///
     /// Those of [`Selector::waker`](crate::Selector::waker).
     pub fn away(
         &mut self,
-        desk: Desk,
+        most: usize,
         run: impl FnMut(&mut dyn Iterator<Item = Remote>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.desk = desk;
+        self.desk.limit(most);
         self.away = Some(Box::new(run));
         let waker = self.waker()?;
         self.desk.register(&waker);
@@ -266,6 +268,63 @@ impl<H: Handler> HttpServer<H> {
         &mut self.handler
     }
 
+    // For loops that wait by other means and run handlers themselves, as futures: `look` when the selector may have
+    // something, `go_on`, and `arm` before a wait.
+
+    /// How many calls may run at a time, for a loop that [runs them itself](Self::go_on) (at least 1)
+    pub fn max_running(&mut self, calls: usize) {
+        self.desk.limit(calls);
+    }
+
+    /// For whoever wants something done on the loop
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        self.desk.commands()
+    }
+
+    /// Has `waker` woken, instead of the selector, by what handlers, [commands](Self::commands) and other
+    /// [shards](Self::shards) have to say from now on; to be followed by [`go_on`](Self::go_on)
+    pub fn register(&self, waker: &Waker) {
+        self.desk.register(waker);
+        self.state.crossings.register(waker);
+    }
+
+    /// Sees what can be read, written and accepted, without waiting
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system does not let it look.
+    pub fn look(&mut self) -> Result<(), Error> {
+        let now = self.state.peers.tick();
+        self.state.wait_until(Some(now));
+        self.state.error.take().map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+
+    /// Does what there is to do, and gives the calls to `run` that may run now; whether there was anything
+    ///
+    /// The handler that the server has only hears what is no call.
+    pub fn go_on(&mut self, run: &mut HandOut<'_>) -> bool {
+        self.state.peers.tick();
+        self.act(Some(run))
+    }
+
+    /// Brings up to date what the selector waits for; when to [look](Self::look) and [go on](Self::go_on) at the latest
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system does not let it wait.
+    pub fn arm(&mut self) -> Result<Option<Instant>, Error> {
+        let reads = self.state.reads();
+        let due = self.state.peers.arm(&mut self.state.server, reads)?;
+        Ok(due.into_iter().chain(self.state.ends_at).min())
+    }
+
+    /// Whether it was told to shut down, and nobody is connected any more
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state.peers.is_over()
+    }
+
     /// One turn of the loop; false when everything is over
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let at_once = core::mem::take(&mut self.busy).then(|| self.state.peers.now());
@@ -279,34 +338,44 @@ impl<H: Handler> HttpServer<H> {
                 return Err(Error::Io(error));
             }
         }
+        let mut away = self.away.take();
+        self.act(away.as_mut().map(|away| &mut **away as &mut HandOut<'_>));
+        self.away = away;
+        Ok(!self.state.peers.is_over())
+    }
+
+    /// Does everything there is to do now; whether there was anything
+    fn act(&mut self, mut away: Option<&mut HandOut<'_>>) -> bool {
         if self.state.ends_at.is_some_and(|at| at <= self.state.peers.now()) {
             // Those whose calls are given up are told so, as far as it goes now.
             self.state.write();
             self.state.peers.abandon(&mut self.state.server);
         }
         // One after the other, so that nobody's answer waits for what others want.
-        self.settle();
+        let mut moved = self.settle(away.as_deref_mut());
         while self.state.next_peer() {
-            self.settle();
+            moved = true;
+            self.settle(away.as_deref_mut());
         }
-        Ok(!self.state.peers.is_over())
+        moved
     }
 
     /// Handles everything that was read or reported, then writes everything, until there is nothing left to do but wait,
-    /// or others want to have their turn
-    fn settle(&mut self) {
+    /// or others want to have their turn; whether there was anything
+    fn settle(&mut self, mut away: Option<&mut HandOut<'_>>) -> bool {
+        let mut any = false;
         for _ in 0..ROUNDS {
-            self.state.cross();
+            let mut moved = self.state.cross();
             let handler = &mut self.handler;
-            let mut moved = self
+            moved |= self
                 .desk
                 .apply(&mut self.state, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
             while let Some(event) = self.state.next_event() {
                 self.show_tap();
-                self.take(event);
+                self.take(event, away.is_some());
                 moved = true;
             }
-            if let Some(away) = &mut self.away {
+            if let Some(away) = &mut away {
                 away(&mut core::iter::from_fn(|| self.desk.next_call(&mut self.state)));
             }
             let overloaded = self.desk.is_congested(self.state.config.get_limits());
@@ -319,14 +388,16 @@ impl<H: Handler> HttpServer<H> {
             moved |= self.state.write();
             self.show_tap();
             if !moved {
-                return;
+                return any;
             }
+            any = true;
         }
         self.busy = true;
+        any
     }
 
-    fn take(&mut self, event: Event) {
-        let event = if self.away.is_some() { self.desk.take_in(event) } else { Some(event) };
+    fn take(&mut self, event: Event, elsewhere: bool) {
+        let event = if elsewhere { self.desk.take_in(event) } else { Some(event) };
         let Some(event) = event else { return };
         if matches!(event, Event::Call(_)) {
             // Whoever waits for the answers to other calls need not wait for this handler.
@@ -422,10 +493,11 @@ impl State {
         }
     }
 
-    /// Does what other shards ask for
-    fn cross(&mut self) {
+    /// Does what other shards ask for; whether they asked for anything
+    fn cross(&mut self) -> bool {
         let mut crossed = core::mem::take(&mut self.crossed);
-        if self.crossings.take(&mut crossed) {
+        let any = self.crossings.take(&mut crossed);
+        if any {
             self.peers.tick();
         }
         for crossing in crossed.drain(..) {
@@ -437,6 +509,7 @@ impl State {
             }
         }
         self.crossed = crossed;
+        any
     }
 
     /// Sends other shards what is theirs
@@ -604,6 +677,14 @@ impl Host for State {
     fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
         let now = self.peers.tick();
         self.server.poll_later(now, call, retry)
+    }
+}
+
+/// Readable when there is something for [`look`](HttpServer::look) to find
+#[cfg(target_os = "linux")]
+impl<H> std::os::fd::AsFd for HttpServer<H> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.state.peers.as_fd()
     }
 }
 

@@ -29,4 +29,4 @@ pub use peer::Moved;
 #[cfg(feature = "http")]
 pub use peers::Peers;
 pub use remote::{Command, Done, Remote, Report, Running, Verdict};
-pub use stream::{Handle, Server};
+pub use stream::{HandOut, Handle, Server};

@@ -96,6 +96,25 @@ impl Running {
         &self.call
     }
 
+    /// Whether nobody waits for the answer any more
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Has `waker` woken when the call is cancelled; at once if it is
+    pub fn wake_when_cancelled(&self, waker: &Waker) {
+        let mut state = self.lock();
+        match &mut state.waker {
+            Some(old) => old.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        drop(state);
+        if self.is_cancelled() {
+            waker.wake_by_ref();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,7 +161,7 @@ impl Remote {
     /// Whether nobody waits for the answer any more
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.running.cancelled.load(Ordering::Acquire)
+        self.running.is_cancelled()
     }
 
     /// Why the call is cancelled, if it is
@@ -157,19 +176,6 @@ impl Remote {
         let outcome = self.running.changed.wait_timeout_while(state, timeout, |_| !self.is_cancelled());
         drop(outcome);
         self.is_cancelled()
-    }
-
-    /// Has `waker` woken when the call is cancelled; at once if it is
-    pub fn wake_when_cancelled(&self, waker: &Waker) {
-        let mut state = self.running.lock();
-        match &mut state.waker {
-            Some(old) => old.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-        drop(state);
-        if self.is_cancelled() {
-            waker.wake_by_ref();
-        }
     }
 
     pub(super) fn peer(&self) -> Peer {

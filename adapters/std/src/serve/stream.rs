@@ -38,6 +38,8 @@ pub struct Server<D, H> {
 }
 
 /// Takes calls to where their handlers run
+pub type HandOut<'a> = dyn FnMut(&mut dyn Iterator<Item = Remote>) + 'a;
+/// The same, kept by a loop
 pub(super) type Away = dyn FnMut(&mut dyn Iterator<Item = Remote>) + Send;
 
 impl<D: Duplex, H: Handler> Server<D, H> {
@@ -52,21 +54,19 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         self.state.drive.relax();
     }
 
-    /// Has handlers run elsewhere: `run` takes the calls to them, as many at a time as `desk` lets
+    /// Has handlers run elsewhere: `run` takes the calls to them, `most` of them at a time (at least 1)
     ///
-    /// The handler that the server has only hears what is no call. To be said before it runs, and before anybody has a
-    /// [`Handle`].
+    /// The handler that the server has only hears what is no call. To be said before it runs.
     ///
     /// # Errors
     ///
     /// Those of [`Duplex::waker`].
     pub fn away(
         &mut self,
-        desk: Desk,
+        most: usize,
         run: impl FnMut(&mut dyn Iterator<Item = Remote>) + Send + 'static,
     ) -> Result<(), Error> {
-        self.desk = desk;
-        self.wakes = false;
+        self.desk.limit(most);
         self.away = Some(Box::new(run));
         self.wake()
     }
