@@ -43,6 +43,25 @@
 //! their calls. [`Server`] and [`HttpServer`] give a [`Handle`], which shuts them down, tells of changes and reaches the
 //! engine from any thread.
 //!
+//! ```no_run
+//! # #[cfg(feature = "http")] {
+//! use core::time::Duration;
+//! use mcp_proto::{http, model::Tool};
+//! use mcp_smol::{Cx, HttpServer, Router};
+//!
+//! let mut router = Router::new("clock", "1.0");
+//! let schema = mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap();
+//! router.tool_with(Tool::new("time", schema), async |_: &mut Cx<'_>, _: serde_json::Value| "noon");
+//! let (config, http) = (router.config()?, http::server::Config::new());
+//! let server = HttpServer::bind("127.0.0.1:8080", config, http, router)?;
+//! let handle = server.handle();
+//! // With the feature `signals`: mcp_smol::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
+//! # let _ = (handle, Duration::ZERO);
+//! mcp_smol::block_on(server.run())?;
+//! # }
+//! # Ok::<(), mcp_smol::Error>(())
+//! ```
+//!
 //! Handlers run at the same time, inside of the server's future: what they hold need not be `Send`, and if it is, the
 //! server's future is. A handler that works for long without waiting holds up its server; that is for a thread, such as
 //! `blocking::unblock` gives.
@@ -92,6 +111,7 @@
 //! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
 //! | `http` | yes | servers over HTTP; turns on `crypto` |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `signals` | no | `on_terminate`, which has a server shut down when the process is told to end (Unix) |
 //! | `tls` | no | HTTP over TLS, by `rustls`: `HttpServer::tls`, the module `tls` |
 //! | `validate` | no | arguments and results of tools checked against their schemas by [`Router`], unless it is told otherwise ([`Router::no_validator`]); the module `validate` |
 //!
@@ -126,6 +146,8 @@ pub use http::{HttpServer, serve_http};
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;
+#[cfg(all(unix, feature = "signals"))]
+pub use mcp_std::on_terminate;
 pub use mcp_std::serve::{Answered, Failure, Handle};
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;

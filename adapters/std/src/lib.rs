@@ -24,7 +24,8 @@
 //! `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
 //! Schemas for a [`Router`](mcp_proto::router::Router).
 //!
-//! With the feature `signals` (off by default, Unix) there is `on_terminate`, for servers that are told to stop by `SIGTERM`.
+//! With the feature `signals` (off by default, Unix) there is `on_terminate`, for servers that are told to stop by `SIGTERM`
+//! or `SIGINT`.
 //!
 //! # Platforms
 //!
