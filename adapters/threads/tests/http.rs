@@ -17,7 +17,7 @@ use mcp_threads::{Call, Cx, Error, Handle, Handler, HttpServer};
 #[path = "../../blocking/tests/shared/shards.rs"]
 mod shared;
 
-use shared::{DEADLINE, Peer, Serving};
+use shared::{DEADLINE, Peer, Serving, field};
 
 fn config() -> Config {
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);

@@ -59,7 +59,7 @@ impl Serving {
 }
 
 /// The value of a field of a head
-fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let fields = head.split("\r\n").filter_map(|line| line.split_once(": "));
     fields.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
 }
