@@ -84,7 +84,7 @@ fn echo(client: &Client, n: u32) -> impl Future<Output = ()> {
 }
 
 fn process() -> Program {
-    Program::new(example("echo"))
+    Program::new(example("echo_smol"))
 }
 
 /// A server over HTTP in a thread of its own, until the client that `f` makes of its URL has done its work

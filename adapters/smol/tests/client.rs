@@ -565,7 +565,7 @@ fn full_pipes_both_ways() {
             }
             client.close().await.unwrap();
             server.join().unwrap().unwrap();
-            let client = Client::spawn(Program::new(example("echo"))).await.unwrap();
+            let client = Client::spawn(Program::new(example("echo_smol"))).await.unwrap();
             assert!(text(&client.call_tool("echo", &json!({"text": large})).await.unwrap()) == large);
             client.close().await.unwrap();
         });

@@ -27,7 +27,7 @@ fn pipes_files_and_nothing() {
         let input = format!("{OPENING}{}{}", echo(1, "one"), echo(2, "two"));
         // Pipes.
         let mut server =
-            Command::new(example("echo")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            Command::new(example("echo_smol")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         server.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = server.wait_with_output().unwrap();
         assert!(output.status.success());
@@ -36,7 +36,7 @@ fn pipes_files_and_nothing() {
         // Files, which the reactor refuses.
         let (requests, answers) = (temporary("requests"), temporary("answers"));
         std::fs::write(&requests, &input).unwrap();
-        let status = Command::new(example("echo"))
+        let status = Command::new(example("echo_smol"))
             .stdin(File::open(&requests).unwrap())
             .stdout(File::create(&answers).unwrap())
             .status()
@@ -49,7 +49,7 @@ fn pipes_files_and_nothing() {
         let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let handles = [far.try_clone().unwrap(), far].map(std::os::fd::OwnedFd::from);
         let [stdin, stdout] = handles;
-        let mut server = Command::new(example("echo")).stdin(stdin).stdout(stdout).spawn().unwrap();
+        let mut server = Command::new(example("echo_smol")).stdin(stdin).stdout(stdout).spawn().unwrap();
         near.write_all(input.as_bytes()).unwrap();
         near.shutdown(std::net::Shutdown::Write).unwrap();
         let mut output = String::new();
@@ -59,7 +59,7 @@ fn pipes_files_and_nothing() {
 
         // Nothing at all.
         let status =
-            Command::new(example("echo")).stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap();
+            Command::new(example("echo_smol")).stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap();
         assert!(status.success());
     });
 }
@@ -68,7 +68,7 @@ fn pipes_files_and_nothing() {
 #[test]
 fn a_client_that_reads_no_more_is_no_error() {
     in_time(|| {
-        let mut server = Command::new(example("echo"))
+        let mut server = Command::new(example("echo_smol"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -90,7 +90,7 @@ fn large_messages_through_real_pipes() {
     in_time(|| {
         let large = "0123456789".repeat(1_000_000);
         let mut server =
-            Command::new(example("echo")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            Command::new(example("echo_smol")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = server.stdin.take().unwrap();
         let input = format!("{OPENING}{}{}", echo(1, &large), echo(2, &large));
         let writing = std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap());

@@ -107,7 +107,7 @@ pub fn example(name: &str) -> PathBuf {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build
-            .args(["build", "-p", "mcp-smol", "--examples"])
+            .args(["build", "-p", "mcp-smol", "-p", "mcp-blocking", "--examples"])
             .env("CARGO_TARGET_DIR", profile.parent().expect("target"));
         if profile.ends_with("release") {
             build.arg("--release");
