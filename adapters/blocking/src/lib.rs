@@ -126,7 +126,7 @@ pub use mcp_std::serve::{Answered, Cx, Failure, Handle, Handler, Server};
 pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
-pub use mcp_std::{BadResult, Closed, Error, SharedCache};
+pub use mcp_std::{BadResult, Closed, Error, MemoryEnd, SharedCache, memory_pair};
 pub use router::{Later, Router};
 pub use server::{serve, serve_stdio};
 

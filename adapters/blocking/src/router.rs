@@ -20,6 +20,7 @@ use mcp_proto::router::{
 };
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
+use mcp_std::client::{Actor, OnTheSpot, Rehearse};
 use mcp_std::serve::router::{
     Current, Pending, Ran, Told, complete, complete_read, complete_tool, lock, misrouted,
 };
@@ -130,6 +131,13 @@ impl Router {
         http: mcp_proto::http::server::Config,
     ) -> Result<(), Error> {
         crate::serve_http(address, self.config()?, http, self)
+    }
+}
+
+/// For [`testing`](crate::testing)
+impl Rehearse for Router {
+    fn rehearse(self) -> Result<(mcp_proto::server::Config, Box<dyn Actor>), Error> {
+        Ok((self.config()?, Box::new(OnTheSpot(self))))
     }
 }
 

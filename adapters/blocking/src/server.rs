@@ -32,7 +32,7 @@ pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
 /// use mcp_blocking::{Call, Cx, serve};
 /// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 ///
-/// let (near, far) = mcp_std::memory_pair(4096);
+/// let (near, far) = mcp_blocking::memory_pair(4096);
 /// let server = std::thread::spawn(move || {
 ///     let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
 ///     serve(config, near, |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name)))

@@ -27,29 +27,36 @@
 //! limits of rates and cancellations come as they would, and a test is over in microseconds and the same each time.
 //! [`Client::now`] says how late it is.
 //!
+//! Routers of `mcp-threads` and `mcp-smol` are tested in the same way: [`pair`] takes any of them. Those programs need
+//! `mcp-blocking` for their tests alone.
+//!
 //! # What differs
 //!
 //! - There is one thread. A handler runs when the client waits for something, to its end: what the client does of itself
 //!   meanwhile (time-outs, answers to pings) comes in time, what its callbacks are told comes afterwards. To cancel a call
-//!   while its handler runs, give it a time-out.
+//!   while its handler runs, give it a time-out. (Handlers of `mcp-smol` run at the same time, and their calls can be
+//!   cancelled as ever: see `mcp_smol::testing`.)
 //! - A handler that computes for an hour takes no time; one that looks at the clock takes a microsecond for each look.
 //! - [`Client::ping`] measures real time.
 //! - Such a client works on the thread that made it: on another one its calls fail.
 
+use alloc::boxed::Box;
+use core::fmt;
+
 use mcp_proto::client;
 use mcp_proto::server::Config;
 use mcp_std::Error;
-use mcp_std::client::{OpensStream, Rehearsal, Setup};
+use mcp_std::client::{Actor, OnTheSpot, OpensStream, Rehearsal, Rehearse, Setup};
 use mcp_std::serve::Handler;
 
-use crate::{Client, Options, Router};
+use crate::{Client, Options};
 
 /// A client of a router, which speaks the newest revision that both know
 ///
 /// # Errors
 ///
 /// [`Error::Register`] when something could not be registered; [`Error::Closed`] when they do not agree.
-pub fn pair(router: Router) -> Result<Client, Error> {
+pub fn pair(router: impl Rehearse) -> Result<Client, Error> {
     let config = client::Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     pair_with(Client::options(config), router)
 }
@@ -69,28 +76,39 @@ pub fn pair(router: Router) -> Result<Client, Error> {
 /// # Errors
 ///
 /// As [`pair`].
-pub fn pair_with(options: Options, router: Router) -> Result<Client, Error> {
-    let config = router.config()?;
-    options.connect(Server::new(config, router))
+pub fn pair_with(options: Options, router: impl Rehearse) -> Result<Client, Error> {
+    let (config, actor) = router.rehearse()?;
+    options.connect(Server { config, actor })
 }
 
 /// A server in memory, for any [`Handler`]: what [`Options::connect`] takes for a stream
-#[derive(Debug)]
-pub struct Server<H> {
+pub struct Server {
     config: Config,
-    handler: H,
+    actor: Box<dyn Actor>,
 }
 
-impl<H: Handler + 'static> Server<H> {
+impl Server {
     /// A server that nobody is connected to
-    pub const fn new(config: Config, handler: H) -> Self {
-        Self { config, handler }
+    pub fn new(config: Config, handler: impl Handler + 'static) -> Self {
+        Self::of(config, Box::new(OnTheSpot(handler)))
+    }
+
+    /// The same for handlers of another adapter: `mcp_threads::testing::actor`, `mcp_smol::testing::actor`
+    #[must_use]
+    pub fn of(config: Config, actor: Box<dyn Actor>) -> Self {
+        Self { config, actor }
     }
 }
 
-impl<H: Handler + 'static> OpensStream<Server<H>> for Client {
-    fn open_stream(setup: Setup, server: Server<H>) -> Self::Opening<'static> {
-        let wire = Rehearsal::new(setup.config.clone(), server.config, server.handler);
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl OpensStream<Server> for Client {
+    fn open_stream(setup: Setup, server: Server) -> Self::Opening<'static> {
+        let wire = Rehearsal::new(setup.config.clone(), server.config, server.actor);
         setup.open_wire(Box::new(wire)).map(Self::from)
     }
 }

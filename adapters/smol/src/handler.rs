@@ -19,6 +19,8 @@ use mcp_proto::{Diagnostic, RawJson, RpcError};
 use mcp_std::serve::{self, Answered, Failure, Remote};
 use mcp_std::{Panic, catch};
 
+use crate::testing;
+
 /// One call, in the hands of its handler
 ///
 /// What it can do is what [`mcp_std::serve::Cx`] can, and [`sleep`](Self::sleep). A handler whose call is cancelled is
@@ -35,7 +37,10 @@ impl Cx<'_> {
     /// As [`checkpoint`](serve::Cx::checkpoint).
     pub async fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
         self.checkpoint()?;
-        Timer::after(duration).await;
+        match testing::sleep(duration) {
+            Some(sleep) => sleep.await,
+            None => _ = Timer::after(duration).await,
+        }
         self.checkpoint()
     }
 }

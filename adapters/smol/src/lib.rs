@@ -130,12 +130,14 @@ mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod io;
+mod memory;
 mod nudge;
 mod router;
 mod running;
 mod server;
 #[cfg(unix)]
 mod stdio;
+pub mod testing;
 mod timer;
 
 pub use block_on::block_on;
@@ -154,6 +156,7 @@ pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
 pub use mcp_std::{BadResult, Closed, Error, SharedCache};
+pub use memory::{MemoryEnd, memory_pair};
 pub use router::{Later, Router};
 #[cfg(unix)]
 pub use server::serve_stdio;

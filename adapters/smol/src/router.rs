@@ -20,6 +20,7 @@ use mcp_proto::router::{
 };
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
+use mcp_std::client::{Actor, Rehearse};
 use mcp_std::serve::router::{
     Current, Pending, Ran, Told, complete, complete_read, complete_tool, lock, misrouted,
 };
@@ -162,6 +163,13 @@ impl Router {
         for change in news {
             cx.publish(&change);
         }
+    }
+}
+
+/// For tests on virtual time: see [`testing`](crate::testing)
+impl Rehearse for Router {
+    fn rehearse(self) -> Result<(mcp_proto::server::Config, Box<dyn Actor>), Error> {
+        Ok((self.config()?, crate::testing::actor(self)))
     }
 }
 

@@ -85,6 +85,16 @@ impl<F> Drop for Running<F> {
 }
 
 impl<F: Future<Output = ()>> Running<F> {
+    /// How many run
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether one of them was woken
+    pub(crate) fn is_woken(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
     /// Begins one
     pub(crate) fn start(&mut self, future: impl FnOnce() -> F) {
         let place = self.free.pop().unwrap_or_else(|| self.add());

@@ -87,6 +87,7 @@ mod http;
 mod pool;
 mod router;
 mod server;
+pub mod testing;
 
 pub use client::{Client, Pending};
 pub use handler::Handler;
@@ -102,7 +103,7 @@ pub use mcp_std::serve::{Answered, Cx, Failure, Handle};
 pub use mcp_std::tls;
 #[cfg(feature = "validate")]
 pub use mcp_std::validate;
-pub use mcp_std::{BadResult, Closed, Error, SharedCache};
+pub use mcp_std::{BadResult, Closed, Error, MemoryEnd, SharedCache, memory_pair};
 pub use router::{Later, Router};
 pub use server::{Server, serve, serve_stdio};
 

@@ -38,7 +38,7 @@ pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
 /// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 /// use mcp_threads::{Call, Cx, serve};
 ///
-/// let (near, far) = mcp_std::memory_pair(4096);
+/// let (near, far) = mcp_threads::memory_pair(4096);
 /// let server = std::thread::spawn(move || {
 ///     let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
 ///     serve(config, near, |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name)))
@@ -68,7 +68,7 @@ pub fn serve<D: Duplex>(config: Config, stream: D, handler: impl Handler) -> Res
 /// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 /// use mcp_threads::{Call, Cx, Server};
 ///
-/// let (near, _far) = mcp_std::memory_pair(4096);
+/// let (near, _far) = mcp_threads::memory_pair(4096);
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
 /// let answer = |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name));
 /// let mut server = Server::new(config, near, answer).workers(2);

@@ -25,7 +25,7 @@ pub use hub::{Caller, Command, Hub, Job};
 pub use link::Link;
 pub use memory::{Caching, Memory};
 pub use options::{Opened, Opens, OpensStream, Options, Setup, Way};
-pub use rehearsal::Rehearsal;
+pub use rehearsal::{Actor, OnTheSpot, Rehearsal, Rehearse};
 pub use slot::{Slot, Teller, Told};
 pub use typed::{prompt, read};
 pub use wire::{Obituary, Parting, Stream, Wire};

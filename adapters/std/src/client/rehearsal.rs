@@ -1,27 +1,73 @@
-//! A client and a handler in one thread, over two pipes in memory, on virtual time
+//! A client and handlers in one thread, over two pipes in memory, on virtual time
 //!
 //! Time passes only where something is waited for, and then at once: to the next deadline of either end.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
-use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::io;
 
-use crate::Interest;
 use crate::child::Patience;
 #[cfg(unix)]
 use crate::duplex::Descriptors;
 use crate::serve::{self, Backlog, Desk, Handler, Host};
+use crate::{Error, Interest};
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{Instant, server};
 
 use super::wire::{Obituary, Parting, Wire};
+
+/// Who answers what comes to the server's end
+pub trait Actor {
+    /// Sees an event; a call may be answered later
+    fn handle(&mut self, host: &mut dyn Host, desk: &mut Desk, event: server::Event);
+
+    /// Goes on with what can go on now; whether anything came of it
+    fn go_on(&mut self, host: &mut dyn Host, desk: &mut Desk) -> bool {
+        let _ = (host, desk);
+        false
+    }
+
+    /// Waits a moment of real time, before virtual time passes, for what only that can bring; whether it came
+    fn linger(&mut self) -> bool {
+        false
+    }
+
+    /// When somebody wants to go on who sleeps
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Wakes who wanted to sleep until `now` or earlier
+    fn wake(&mut self, now: Instant) {
+        let _ = now;
+    }
+}
+
+/// A handler that answers each call on the spot
+#[derive(Debug)]
+pub struct OnTheSpot<H>(pub H);
+
+impl<H: Handler> Actor for OnTheSpot<H> {
+    fn handle(&mut self, host: &mut dyn Host, desk: &mut Desk, event: server::Event) {
+        serve::handle(host, desk, &mut self.0, &event);
+    }
+}
+
+/// A server that can be put under test: the routers of all adapters
+pub trait Rehearse {
+    /// What it offers, and who answers
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Register`] when something could not be registered.
+    fn rehearse(self) -> Result<(server::Config, Box<dyn Actor>), Error>;
+}
 
 /// The client's end; the handler stays on the thread that made it, so that it need not be `Send`
 #[derive(Debug)]
@@ -42,37 +88,26 @@ struct Near {
 }
 
 /// The server's end
-struct Far<H> {
+struct Far {
     pipe: pipe::Server,
     backlog: Backlog,
     /// Nobody commands from elsewhere
     desk: Desk,
-    handler: H,
+    actor: Box<dyn Actor>,
     /// The client knows that it is over
     over: bool,
 }
 
-/// A server's end of any handler
-trait Stage {
-    /// Has all handled that has come; whether anything came of it
-    fn play(&mut self, near: &mut Near) -> bool;
-    /// When something is to be done without more input
-    fn due(&mut self) -> Option<Instant>;
-    fn handle_timeout(&mut self, now: Instant);
-    /// The client has left
-    fn leave(&mut self, near: &mut Near);
-}
-
 thread_local! {
     /// The servers' ends of this thread
-    static STAGES: RefCell<BTreeMap<u64, Box<dyn Any>>> = const { RefCell::new(BTreeMap::new()) };
+    static STAGES: RefCell<BTreeMap<u64, Box<Far>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Rehearsal {
     /// A client that has not begun to speak, and its server
-    pub fn new(config: Config, server: server::Config, handler: impl Handler + 'static) -> Self {
+    pub fn new(config: Config, server: server::Config, actor: Box<dyn Actor>) -> Self {
         #[cfg(feature = "crypto")]
         let server = server.seal_by_default(|| {
             let anchor = crate::Clock::start().anchor();
@@ -80,8 +115,7 @@ impl Rehearsal {
         });
         let now = Instant::ZERO;
         let pipe = pipe::Server::new(Arc::new(server), now);
-        let far: Box<dyn Stage> =
-            Box::new(Far { pipe, backlog: Backlog::default(), desk: Desk::new(1), handler, over: false });
+        let far = Far { pipe, backlog: Backlog::default(), desk: Desk::new(MOST_CALLS), actor, over: false };
         let stage = LAST.fetch_add(1, Ordering::Relaxed);
         STAGES.with_borrow_mut(|stages| stages.insert(stage, Box::new(far)));
         let pipe = pipe::Client::new(Arc::new(config), now);
@@ -89,11 +123,11 @@ impl Rehearsal {
     }
 
     /// Has the server's end do something; none on another thread than its own
-    fn with<T>(&mut self, f: impl FnOnce(&mut dyn Stage, &mut Near) -> T) -> Option<T> {
+    fn with<T>(&mut self, f: impl FnOnce(&mut Far, &mut Near) -> T) -> Option<T> {
         // Taken out, so that its handler may have a client of this kind itself.
         let taken = STAGES.try_with(|stages| stages.borrow_mut().remove(&self.stage)).ok().flatten();
-        let mut stage = taken?.downcast::<Box<dyn Stage>>().ok()?;
-        let outcome = f(&mut **stage, &mut self.near);
+        let mut stage = taken?;
+        let outcome = f(&mut stage, &mut self.near);
         let _ = STAGES.try_with(|stages| stages.borrow_mut().insert(self.stage, stage));
         Some(outcome)
     }
@@ -136,7 +170,7 @@ fn pass(from: &mut impl Pipe, to: &mut impl Pipe, now: Instant) -> bool {
     true
 }
 
-impl<H: Handler> Far<H> {
+impl Far {
     /// Moves bytes both ways, and has the client read its share
     fn exchange(&mut self, near: &mut Near) -> bool {
         let mut moved = pass(&mut self.pipe, &mut near.pipe, near.now);
@@ -144,20 +178,21 @@ impl<H: Handler> Far<H> {
         moved |= pass(&mut near.pipe, &mut self.pipe, near.now);
         moved
     }
-}
 
-impl<H: Handler> Stage for Far<H> {
+    /// Has all handled that has come; whether anything came of it
     fn play(&mut self, near: &mut Near) -> bool {
         let mut any = false;
         loop {
             let mut moved = self.exchange(near);
             while let Some(event) = self.backlog.pop().or_else(|| self.pipe.poll_event(near.now)) {
                 moved = true;
-                let Self { pipe, backlog, desk, handler, .. } = self;
+                let Self { pipe, backlog, desk, actor, .. } = self;
                 if !matches!(event, server::Event::Closed { .. }) {
-                    serve::handle(&mut Playing { pipe, backlog, near }, desk, handler, &event);
+                    actor.handle(&mut Playing { pipe, backlog, near }, desk, event);
                 }
             }
+            let Self { pipe, backlog, desk, actor, .. } = self;
+            moved |= actor.go_on(&mut Playing { pipe, backlog, near }, desk);
             let over = self.pipe.is_drained();
             if over && !core::mem::replace(&mut self.over, true) {
                 near.pipe.handle_eof(near.now);
@@ -171,20 +206,29 @@ impl<H: Handler> Stage for Far<H> {
         }
     }
 
+    /// When something is to be done without more input
     fn due(&mut self) -> Option<Instant> {
-        self.pipe.poll_timeout()
+        self.pipe.poll_timeout().into_iter().chain(self.actor.due()).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.due().is_some_and(|due| due <= now) {
+        self.actor.wake(now);
+        if self.pipe.poll_timeout().is_some_and(|due| due <= now) {
             self.pipe.handle_timeout(now);
         }
     }
 
+    /// The client has left
     fn leave(&mut self, near: &mut Near) {
         self.play(near);
         self.pipe.handle_eof(near.now);
         self.play(near);
+    }
+}
+
+impl fmt::Debug for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Far").field("pipe", &self.pipe).finish_non_exhaustive()
     }
 }
 
@@ -275,7 +319,12 @@ impl Wire for Rehearsal {
         let waited = self.with(|stage, near| {
             near.read();
             let played = stage.play(near);
-            if !near.events.is_empty() || (played && until.is_some_and(|until| until <= near.now)) {
+            let waits = until.is_none_or(|until| until > near.now);
+            if !near.events.is_empty() || (played && !waits) {
+                return true;
+            }
+            if waits && stage.actor.linger() {
+                stage.play(near);
                 return true;
             }
             let deadlines = [until, near.pipe.poll_timeout(), stage.due()];
@@ -346,3 +395,5 @@ impl Drop for Rehearsal {
 const LOOK: Duration = Duration::from_micros(1);
 /// Events that are kept while a handler runs; what comes beyond is read after it
 const MOST_EVENTS: usize = 4096;
+/// Calls that are at work at the same time
+const MOST_CALLS: usize = 1024;
