@@ -29,6 +29,8 @@ impl Listener {
             io::Error::new(error.kind(), format!("cannot listen at {}: {error}", tried.join(", ")))
         })?;
         listener.set_nonblocking(true)?;
+        // Again, for more than the 128 that std has wait: who finds no room comes back after a second.
+        rustix::net::listen(&listener, WAITING)?;
         Ok(Self(listener))
     }
 
@@ -130,6 +132,9 @@ fn tcp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Connections that may wait to be accepted, if the system lets so many
+const WAITING: i32 = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +158,16 @@ mod tests {
             let end = theirs.read(&mut [0; 8]);
             assert_eq!(end.is_err(), resets, "{end:?}");
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn many_may_wait_to_be_accepted() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listener.address().unwrap();
+        // Nobody is accepted: one without room would try again and again.
+        let waiting: Vec<_> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(core::iter::from_fn(|| listener.accept().unwrap()).count(), waiting.len());
     }
 
     #[test]
