@@ -26,7 +26,8 @@ use crate::timer::Deadline;
 ///
 /// Calls that came before the end of input are still answered, so `printf … | server` works: those that are in work or
 /// wait when the end is read have [`Limits::eof_grace`](mcp_proto::Limits) (5 s) in all; what is not answered by then is
-/// cancelled. It is over earlier when nobody reads the output any more.
+/// cancelled. It is over earlier when nobody reads the output any more, and when the input has ended and nothing moves for
+/// that long: so many calls are in work and wait that the end cannot be read, or the output is not taken.
 ///
 /// Pipes, sockets and terminals are watched by the reactor, files are read as they are. While it runs, stdout belongs to
 /// the stream: what else is printed there goes to stderr ([`Stdio::guarded`](mcp_std::Stdio::guarded)). There on Unix only.
@@ -329,7 +330,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         if hung_up.input || self.drive.is_at_end() {
             let grace = self.pipe.engine().config().get_limits().eof_grace;
             // Calls in work after the end are the engine's matter, as long as it could read that.
-            let stuck = self.is_congested() || !self.pipe.transmit().is_empty();
+            let unread = self.is_congested() || self.pipe.is_stalled();
+            let stuck = unread || !self.pipe.transmit().is_empty();
             let until = *self.gives_up.get_or_insert(now + grace);
             if stuck && until <= now {
                 self.pipe.abort(now, &Fault::Eof);

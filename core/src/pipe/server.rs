@@ -57,6 +57,14 @@ impl Server {
         self.channel
     }
 
+    /// Whether what comes next waits until calls are answered or output is taken: a cancellation, say, or the end of input
+    ///
+    /// Once the engine has read the end, the grace time for calls runs, and this is false.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.engine.is_stalled(self.channel) && !self.engine.has_ended(self.channel)
+    }
+
     /// Takes bytes that were read without copying the messages that lie wholly in them
     pub fn handle_input_owned(&mut self, _now: Instant, bytes: Bytes) {
         if !self.eof {

@@ -220,6 +220,11 @@ impl Engine {
         })
     }
 
+    /// Whether the end of a channel's input is known
+    pub(crate) fn has_ended(&self, channel: ChannelId) -> bool {
+        self.link.channels.get(channel.0).is_none_or(|c| c.ended.is_some())
+    }
+
     /// Whether a channel is closed, everything about it told and all of its output sent
     pub(crate) fn is_over(&self, channel: ChannelId) -> bool {
         self.events.is_empty()

@@ -7,7 +7,9 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -91,7 +93,7 @@ pub(crate) fn main() {
 }
 
 fn all() {
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 13] = [
         ("prints_go_to_stderr_and_reads_find_nothing", prints_go_to_stderr_and_reads_find_nothing),
         ("a_panic_ends_its_call_alone", a_panic_ends_its_call_alone),
         ("a_reader_that_leaves_within_an_answer", a_reader_that_leaves_within_an_answer),
@@ -101,6 +103,7 @@ fn all() {
         ("a_thousand_cancellations", a_thousand_cancellations),
         ("a_handler_that_never_returns", a_handler_that_never_returns),
         ("a_handler_that_never_returns_over_http", a_handler_that_never_returns_over_http),
+        ("calls_without_end", calls_without_end),
         ("told_to_end_within_a_call", told_to_end_within_a_call),
         ("a_port_that_is_taken", a_port_that_is_taken),
         ("no_descriptor_left", no_descriptor_left),
@@ -382,6 +385,31 @@ fn a_handler_that_never_returns() {
     let (status, out, said) = server.end();
     assert_eq!((status.success(), &*out, &*said), (true, "", "over\n"));
     assert!(begun.elapsed() > Duration::from_millis(200), "the grace time");
+}
+
+/// So many calls that the end of input cannot be read: who made them is gone all the same
+fn calls_without_end() {
+    for tool in ["waits", "never"].into_iter().take(if adapter::ALONE { 1 } else { 2 }) {
+        // Through a socket, which can be written to without waiting.
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let mut command = server();
+        command.stdin(OwnedFd::from(far)).stderr(Stdio::null());
+        let mut server = Running::new(command);
+        near.set_nonblocking(true).unwrap();
+        let calls: String = (0..5_000).map(|id| call(id, tool)).collect();
+        let (mut left, mut tries) = (calls.as_bytes(), 0);
+        while tries < 20 {
+            if let Ok(n) = near.write(left) {
+                (left, tries) = (&left[n..], 0);
+            } else {
+                tries += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        assert!(!left.is_empty(), "it reads on");
+        near.shutdown(Shutdown::Write).unwrap();
+        assert!(server.child.wait().unwrap().success());
+    }
 }
 
 /// The start of a request over HTTP

@@ -438,7 +438,8 @@ impl State {
         if hung_up.input || self.drive.is_at_end() {
             let grace = self.pipe.engine().config().get_limits().eof_grace;
             // Calls in work after the end are the engine's matter, as long as it could read that.
-            let stuck = self.is_congested() || !self.pipe.transmit().is_empty();
+            let unread = self.is_congested() || self.pipe.is_stalled();
+            let stuck = unread || !self.pipe.transmit().is_empty();
             let until = *self.gives_up.get_or_insert(now + grace);
             if stuck && until <= now {
                 self.pipe.abort(now, &Fault::Eof);
