@@ -36,7 +36,7 @@ mod adapter {
     }
 
     pub(crate) fn serve_stdio(config: Config) -> Result<(), Error> {
-        async_io::block_on(mcp_smol::serve_stdio(config, answer))
+        mcp_smol::block_on(mcp_smol::serve_stdio(config, answer))
     }
 
     pub(crate) fn serve_http(
@@ -46,7 +46,7 @@ mod adapter {
     ) -> Result<(), Error> {
         let server = HttpServer::bind(address, config, Http::new(), answer)?;
         ready(server.address()?);
-        async_io::block_on(server.run())
+        mcp_smol::block_on(server.run())
     }
 }
 
