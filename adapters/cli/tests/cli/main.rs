@@ -26,5 +26,7 @@ mod steps;
 #[cfg(unix)]
 mod strangers;
 mod support;
+#[cfg(target_os = "linux")]
+mod terminal;
 #[cfg(all(unix, feature = "tls"))]
 mod tls;
