@@ -1,9 +1,12 @@
 //! Keeps stray prints out of a stream that runs over stdout
 
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread;
 
 /// Puts the real stdout aside and points handle 1 to stderr
 ///
@@ -35,7 +38,8 @@ pub fn guard_stdout() -> io::Result<StdoutGuard> {
         .inspect_err(|_| ACTIVE.store(false, Ordering::Release))
 }
 
-/// Holds the real stdout; dropping it puts handle 1 back
+/// Holds the real stdout; dropping it puts handle 1 back, unless a thread of the program holds it and does not let go of
+/// it: then it stays on stderr
 #[derive(Debug)]
 pub struct StdoutGuard {
     /// `None` once given up
@@ -66,8 +70,9 @@ impl Drop for StdoutGuard {
         if let Some(kept) = self.kept.take() {
             // First what is still buffered, or a stray line without its newline would come out on the real
             // stdout. Neither step has anybody to report to; the program goes on with stdout on stderr.
-            let _ = io::stdout().flush();
-            let _ = rustix::stdio::dup2_stdout(kept);
+            if flushed() {
+                let _ = rustix::stdio::dup2_stdout(kept);
+            }
         }
         ACTIVE.store(false, Ordering::Release);
     }
@@ -100,6 +105,18 @@ impl Drop for StdinGuard {
     }
 }
 
+/// Writes what is buffered, unless another thread holds stdout and does not let go of it: one that prints more than
+/// anybody reads, say, for which nobody is to wait
+fn flushed() -> bool {
+    let (tell, told) = mpsc::channel();
+    let flush = move || _ = tell.send(io::stdout().flush().is_ok());
+    match thread::Builder::new().name("mcp-flush".into()).spawn(flush) {
+        Ok(_) => told.recv_timeout(PATIENCE).is_ok(),
+        // There is no thread left.
+        Err(_) => io::stdout().flush().is_ok(),
+    }
+}
+
 fn redirect() -> io::Result<OwnedFd> {
     io::stdout().flush()?;
     let kept = io::stdout().as_fd().try_clone_to_owned()?;
@@ -107,5 +124,7 @@ fn redirect() -> io::Result<OwnedFd> {
     Ok(kept)
 }
 
+/// How long what was printed may take to leave
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Handle 1 belongs to the whole process, so does this
 static ACTIVE: AtomicBool = AtomicBool::new(false);

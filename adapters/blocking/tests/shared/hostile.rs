@@ -51,6 +51,12 @@ pub(crate) fn step(name: &str) -> Step {
             Step::Answer(format!("{} bytes", input.len()))
         }
         "panics" => panic!("on purpose"),
+        "locks" => {
+            // As somebody does who prints more than anybody reads.
+            core::mem::forget(std::io::stdout().lock());
+            eprintln!("locks");
+            Step::Never
+        }
         "waits" => {
             eprintln!("waits");
             Step::Wait
@@ -385,6 +391,13 @@ fn a_handler_that_never_returns() {
     let (status, out, said) = server.end();
     assert_eq!((status.success(), &*out, &*said), (true, "", "over\n"));
     assert!(begun.elapsed() > Duration::from_millis(200), "the grace time");
+
+    // Nor does what it holds keep the process.
+    let mut server = Running::new(self::server());
+    server.write(&call(0, "locks"));
+    server.says("locks");
+    let (status, out, said) = server.end();
+    assert_eq!((status.success(), &*out, &*said), (true, "", "over\n"));
 }
 
 /// So many calls that the end of input cannot be read: who made them is gone all the same
