@@ -3,7 +3,9 @@
 use mcp_blocking::{Client, Error};
 use mcp_proto::model::*;
 use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
-use mcp_proto::router::{Kind, SchemaError, SchemaValidator, Validate, Violations, suggest};
+use mcp_proto::router::{
+    Asked, Hook, Kind, Outcome, SchemaError, SchemaValidator, Validate, Violations, suggest,
+};
 use mcp_proto::{Progress, RawJson, RpcError};
 use serde_json::json;
 
@@ -121,6 +123,36 @@ fn the_first_mistake_is_remembered() {
     router.tool("ok", "", |_: &mut Cx<'_>, _: Add| ());
     assert!(router.check().unwrap_err().to_string().contains("`a b`"));
     assert!(router.config().is_err());
+}
+
+/// Panics once its call is over
+struct Fuse;
+
+impl Hook for Fuse {
+    fn after(&self, asked: &Asked<'_>, _: Outcome<'_>) {
+        assert!(asked.call().tool().unwrap().name == "fine", "in a hook, on purpose");
+    }
+}
+
+#[test]
+fn hooks_that_panic_end_no_more_than_handlers_that_do() {
+    let (near, far) = mcp_std::memory_pair(4096);
+    let server = std::thread::spawn(move || {
+        let mut router = Router::new("hooked", "1");
+        router.hook(Fuse).report(|_, _| {});
+        router.tool("panics", "Panics", |_: &mut Cx<'_>, ()| -> &str { panic!("on purpose") });
+        router.tool("odd", "Has a hook that panics", |_: &mut Cx<'_>, ()| "odd");
+        router.tool("fine", "Has one that does not", |_: &mut Cx<'_>, ()| "fine");
+        router.serve(near)
+    });
+    let mut client = Client::connect(mcp_proto::client::Config::new("me", "1"), far).unwrap();
+    let error = client.call_tool("panics", &json!({})).unwrap_err().to_string();
+    assert!(error.contains("-32603"), "{error}");
+    // It was answered before.
+    let _ = client.call_tool("odd", &json!({}));
+    assert_eq!(client.call_tool("fine", &json!({})).unwrap().content[0].as_text(), Some("fine"));
+    client.close().unwrap();
+    server.join().unwrap().unwrap();
 }
 
 #[test]

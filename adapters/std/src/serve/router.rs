@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::cx::{Answered, Cx, Line};
 use super::handler::Failure;
+use crate::catch;
 
 /// What a handler has made of its call: the answer, and whether it says that a tool failed
 pub type Ran = Result<(Answered, bool), RpcError>;
@@ -157,11 +158,11 @@ impl<'a, H, M: Hook> Told<'a, H, M> {
 impl<H, M: Hook> Drop for Told<'_, H, M> {
     fn drop(&mut self) {
         if let Some(asked) = self.1.take() {
-            if std::thread::panicking() {
-                self.0.done(asked, Outcome::Failed(&RpcError::internal("the handler panicked")));
-            } else {
-                self.0.done(asked, Outcome::Cancelled);
-            }
+            let panicked = RpcError::internal("the handler panicked");
+            let outcome =
+                if std::thread::panicking() { Outcome::Failed(&panicked) } else { Outcome::Cancelled };
+            // A second panic, of a hook, would end the process.
+            let _ = catch(|| self.0.done(asked, outcome));
         }
     }
 }
