@@ -27,7 +27,14 @@ mod shared;
 use shared::{DEADLINE, Peer, Serving};
 
 mod adapter {
-    use super::{Counting, Http, Serving, serve, serve_with};
+    use std::sync::mpsc::{Receiver, Sender};
+
+    use super::{Counting, Http, Serving, held, serve, serve_with};
+
+    /// Two shards, one of which is kept by whoever calls `waits`
+    pub(crate) fn behind(begun: Sender<()>, gate: Receiver<()>) -> Serving {
+        serve(held(begun, gate), |server| server.shards(2))
+    }
 
     /// By the wait of this package, and by the reactor
     pub(crate) fn servers(shards: u8, connections: usize) -> Vec<Serving> {
@@ -67,6 +74,19 @@ fn serve_with<H: Handler + Send + Sync + 'static>(
     let server = more(bind(http, handler));
     let (address, handle) = (server.address().unwrap(), server.handle());
     Serving::new(address, handle, thread::spawn(move || block_on(Box::pin(server.run()))))
+}
+
+/// Keeps its thread when it is called so, until the gate is opened
+fn held(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Handler + Send + Sync {
+    let gate = Mutex::new(gate);
+    async move |cx: &mut Cx<'_>, call: &Call| {
+        let name = call.tool()?.name;
+        if name == "waits" {
+            begun.send(()).unwrap();
+            let _ = gate.lock().unwrap().recv();
+        }
+        cx.complete(&CallToolResult::text(name))
+    }
 }
 
 /// Answers with how many answered before

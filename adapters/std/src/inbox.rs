@@ -133,14 +133,46 @@ impl<T> Sender<T> {
         self.put(item, usize::MAX)
     }
 
-    fn put(&self, item: T, most: usize) -> Result<(), Refused<T>> {
+    /// Puts something in, or adds it to something like it once as much waits as may wait
+    ///
+    /// `merge` adds the second one to the first and says so, if they are alike; it must not be slow. So there may be one of
+    /// each kind beyond what may wait.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Closed`].
+    pub fn send_or_merge(
+        &self,
+        item: T,
+        mut merge: impl FnMut(&mut T, &T) -> bool,
+    ) -> Result<(), Refused<T>> {
         let mut state = self.0.lock();
+        if state.closed {
+            return Err(Refused::Closed(item));
+        }
+        if state.queue.len() > self.0.most {
+            let mut beyond = state.queue.range_mut(self.0.most..);
+            if beyond.any(|waiting| merge(waiting, &item)) {
+                return Ok(());
+            }
+        }
+        self.enter(state, item);
+        Ok(())
+    }
+
+    fn put(&self, item: T, most: usize) -> Result<(), Refused<T>> {
+        let state = self.0.lock();
         if state.closed {
             return Err(Refused::Closed(item));
         }
         if state.queue.len() >= most {
             return Err(Refused::Full(item));
         }
+        self.enter(state, item);
+        Ok(())
+    }
+
+    fn enter(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
         state.queue.push_back(item);
         // Who finds it set has not taken yet what is there.
         let woken = self.0.any.swap(true, Ordering::AcqRel);
@@ -149,7 +181,6 @@ impl<T> Sender<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
-        Ok(())
     }
 
     /// Whether this is the other end of `inbox`
@@ -220,6 +251,29 @@ mod tests {
         assert!(!inbox.is_alone());
         drop(inbox);
         assert_eq!(sender.send_due(5), Err(Refused::Closed(5)));
+    }
+
+    #[test]
+    fn what_is_alike_is_merged_when_much_waits() {
+        let inbox = Inbox::new(2);
+        let sender = inbox.sender();
+        let send = |item: (char, u32)| {
+            sender.send_or_merge(item, |waiting, item| {
+                let alike = waiting.0 == item.0;
+                waiting.1 += if alike { item.1 } else { 0 };
+                alike
+            })
+        };
+        for n in 1..=4 {
+            send(('a', n)).unwrap();
+            send(('b', n)).unwrap();
+        }
+        assert_eq!(sender.send(('a', 9)), Err(Refused::Full(('a', 9))));
+        let mut taken = VecDeque::new();
+        assert!(inbox.take(&mut taken));
+        assert_eq!(taken, [('a', 1), ('b', 1), ('a', 9), ('b', 9)]);
+        drop(inbox);
+        assert_eq!(send(('a', 1)), Err(Refused::Closed(('a', 1))));
     }
 
     #[test]

@@ -50,7 +50,11 @@ struct Bench {
 
 impl Bench {
     fn new(most: usize) -> Self {
-        let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
+        let capabilities = Capabilities::new()
+            .with(Capability::Tools)
+            .with(Capability::ToolsListChanged)
+            .with(Capability::Resources)
+            .with(Capability::ResourceSubscriptions);
         let config = Config::new("desk", "1.0").capabilities(capabilities);
         let still = Still(pipe::Server::new(Arc::new(config), Instant::ZERO));
         Self { still, desk: Desk::new(most), failures: Vec::new() }
@@ -186,4 +190,37 @@ fn reports_that_come_faster_than_the_loop_leave_the_latest() {
     let progress: Vec<_> = written.lines().filter(|line| line.contains("\"progress\"")).collect();
     assert!(progress.len() == 1 && progress[0].contains("5000"), "{written}");
     assert!(written.contains("\"id\":1"), "{written}");
+}
+
+#[test]
+fn what_changes_is_told_however_much_waits() {
+    let mut bench = Bench::new(1);
+    let listen = |id, uri| {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":{{\"toolsListChanged\":true,\"resourceSubscriptions\":[\"{uri}\"]}},\"_meta\":{{{META}}}}}}}\n"
+        )
+    };
+    bench.read(&listen(1, "file:///1"));
+    let written = bench.written();
+    assert!(written.contains("acknowledged"), "{written}");
+    for name in ["r", &"resource".repeat(100)] {
+        bench.call(2);
+        bench.next().unwrap().run(|cx, _| {
+            for n in 0..5_000 {
+                cx.publish(&Change::Resource(format!("file:///{name}/{n}")));
+            }
+            cx.publish(&Change::Tools);
+            cx.publish(&Change::Resource("file:///1".into()));
+            cx.complete(&CallToolResult::text("ok"))
+        });
+        let written = bench.written();
+        assert!(written.contains("list_changed") && written.contains("\"file:///1\""), "{written}");
+        let commands = bench.desk.commands();
+        for _ in 0..1024 {
+            commands.send(|_| ()).unwrap();
+        }
+        assert!(commands.send(|_| ()).is_err(), "no more than that wait");
+        commands.publish(Change::Tools).unwrap();
+        assert!(bench.written().contains("list_changed"));
+    }
 }

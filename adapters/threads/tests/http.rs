@@ -20,7 +20,11 @@ mod shared;
 use shared::{DEADLINE, Peer, Serving, field};
 
 fn config() -> Config {
-    let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
+    let capabilities = Capabilities::new()
+        .with(Capability::Tools)
+        .with(Capability::ToolsListChanged)
+        .with(Capability::Resources)
+        .with(Capability::ResourceSubscriptions);
     let mut limits = Limits::default();
     limits.max_waiting = 4;
     Config::new("test", "1").capabilities(capabilities).limits(limits)
@@ -124,7 +128,14 @@ fn calls_of_many_connections_run_side_by_side() {
 }
 
 mod adapter {
-    use super::{Serving, counting, serve};
+    use std::sync::mpsc::{Receiver, Sender};
+
+    use super::{Serving, counting, held, serve};
+
+    /// Two shards, one of which is kept by whoever calls `waits`
+    pub(crate) fn behind(begun: Sender<()>, gate: Receiver<()>) -> Serving {
+        serve(held(begun, gate), |server| server.workers(0).shards(2))
+    }
 
     /// With handlers on the threads of shards, and on workers
     pub(crate) fn servers(shards: u8, connections: usize) -> Vec<Serving> {
@@ -132,6 +143,19 @@ mod adapter {
             serve(counting(), |server| server.workers(workers).shards(shards).max_connections(connections))
         };
         vec![server(0), server(2)]
+    }
+}
+
+/// Keeps its thread when it is called so, until the gate is opened
+fn held(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Handler {
+    let gate = std::sync::Mutex::new(gate);
+    move |cx: &mut Cx<'_>, call: &Call| {
+        let name = call.tool()?.name;
+        if name == "waits" {
+            begun.send(()).unwrap();
+            let _ = gate.lock().unwrap().recv();
+        }
+        cx.complete(&CallToolResult::text(name))
     }
 }
 
@@ -206,20 +230,9 @@ fn handlers_that_sleep_on_the_threads_of_shards_are_told_to_stop() {
 /// However much waits for a shard that is at something, it hears that it is to stop
 #[test]
 fn a_shard_that_is_behind_stops_with_the_others() {
-    let (open, gate) = mpsc::channel::<()>();
-    let gate = std::sync::Mutex::new(gate);
+    let (open, gate) = mpsc::channel();
     let (begun, begins) = mpsc::channel();
-    let server = serve(
-        move |cx: &mut Cx<'_>, call: &Call| {
-            let name = call.tool()?.name;
-            if name == "waits" {
-                begun.send(()).unwrap();
-                let _ = gate.lock().unwrap().recv();
-            }
-            cx.complete(&CallToolResult::text(name))
-        },
-        |server| server.workers(0).shards(2),
-    );
+    let server = adapter::behind(begun, gate);
     // Shared out in turn: the second one is served by the shard that is not the first.
     let (mut first, mut second) = (server.connect(), server.connect());
     assert_eq!(first.call("echo"), "echo");

@@ -40,6 +40,13 @@ impl Engine {
         place
     }
 
+    /// The resources that somebody wants to know of, by their URIs as they were spelt
+    ///
+    /// For who knows no more than that some of them have changed.
+    pub fn followed(&self) -> impl Iterator<Item = &str> {
+        self.subscriptions.iter().flat_map(|subs| subs.uris())
+    }
+
     /// Ends every `subscriptions/listen` of a channel in good order (SUB-013, SUB-014)
     ///
     /// The client learns that it will not be told any more. Its other calls go on.

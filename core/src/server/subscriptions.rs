@@ -158,6 +158,11 @@ impl Subscriptions {
 
     // ---- news ------------------------------------------------------------------------------------------------
 
+    /// What is followed of resources
+    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
+        self.by_uri.keys().map(|uri| &**uri)
+    }
+
     /// What has changed, if anybody wants to know
     pub(super) fn target(&self, change: &Change) -> Option<Target> {
         match change {
@@ -278,9 +283,10 @@ mod tests {
         assert_eq!(all(&subs, &Change::Prompts), Some(Vec::new()));
         assert_eq!(all(&subs, &Change::Resource("x:1".into())), Some(alloc::vec![a, b]));
         assert_eq!(all(&subs, &Change::Resource("x:2".into())), None);
+        assert!(subs.uris().eq(["x:1"]));
         assert_eq!(subs.unfollow(b, "x:1"), None);
         assert_eq!(subs.close(a).map(|(_, left)| left.len()), Some(1));
-        assert!(subs.by_uri.is_empty() && subs.topics.len() == 0);
+        assert!(subs.uris().next().is_none() && subs.topics.len() == 0);
         assert_eq!(all(&subs, &Change::Tools), Some(alloc::vec![b]));
     }
 

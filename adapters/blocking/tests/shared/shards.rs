@@ -14,7 +14,7 @@ use mcp_std::Error;
 use mcp_std::serve::Handle;
 use serde_json::{Value, json};
 
-use crate::adapter::servers;
+use crate::adapter::{behind, servers};
 
 /// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -95,6 +95,12 @@ impl Peer {
             assert!(n > 0, "ends after {:?}", String::from_utf8_lossy(&self.1));
             self.1.extend_from_slice(&buffer[..n]);
         }
+    }
+
+    /// Reads until `what` has come, which may be read again
+    pub fn comes(&mut self, what: &str) {
+        let read = self.until(what);
+        self.1.splice(..0, read.into_bytes());
     }
 
     /// The head of an answer, and its body, which has its length said
@@ -226,5 +232,39 @@ fn all_shards_together_have_so_many_connections_and_the_idle_give_way() {
             assert!(matches!(peer.0.read(&mut [0; 1]), Ok(0) | Err(_)));
         }
         server.ends(DEADLINE);
+    }
+}
+
+/// What has changed is told by a shard that was at something else meanwhile, however much it was
+#[test]
+fn a_shard_that_is_behind_tells_of_all_that_changed_since() {
+    // Few bytes of names, which are all kept, and many.
+    for name in ["r", &"resource".repeat(40)] {
+        let (open, gate) = mpsc::channel();
+        let (begun, begins) = mpsc::channel();
+        let server = behind(begun, gate);
+        // Shared out in turn: the second and the fourth one are served by the shard that is not the first.
+        let [mut first, mut second, _third, mut fourth] = [(); 4].map(|()| server.connect());
+        assert_eq!(first.call("echo"), "echo");
+        let last = format!("file:///{name}/last");
+        fourth.listen(&json!({"toolsListChanged": true, "resourceSubscriptions": [last]}));
+        second.begin("waits");
+        begins.recv_timeout(DEADLINE).unwrap();
+        for round in 0..200 {
+            for n in 0..10 {
+                let uri = format!("file:///{name}/{round}/{n}");
+                server.handle.publish(&Change::Resource(uri)).unwrap();
+            }
+            // The first shard has sent it on.
+            assert_eq!(first.call("echo"), "echo");
+        }
+        server.handle.publish(&Change::Resource(last.clone())).unwrap();
+        server.handle.publish(&Change::Tools).unwrap();
+        assert_eq!(first.call("echo"), "echo");
+        drop(open);
+        for told in ["notifications/tools/list_changed", &last] {
+            fourth.comes(told);
+        }
+        server.ends(Duration::from_millis(500));
     }
 }

@@ -392,14 +392,12 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
 
     /// Tells everybody who wants to know that something has changed
     ///
-    /// What a router lists, it tells of itself. Lost when the loop is over, or more than 1,024 things wait for it.
+    /// What a router lists, it tells of itself. However much waits for the loop, they are told, once for all that was
+    /// published meanwhile; when there are very many resources among that, all who follow any are told.
     pub fn publish(&mut self, change: &Change) {
         match self.line.place() {
             Place::Here(host, _) => host.publish(change),
-            Place::Away(remote) => {
-                let change = change.clone();
-                remote.command(Box::new(move |host| host.publish(&change)));
-            }
+            Place::Away(remote) => remote.publish(change),
         }
     }
 

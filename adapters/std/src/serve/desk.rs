@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::task::Waker;
 
 use mcp_proto::server::{Call, CancelReason, Event};
-use mcp_proto::{CallId, Limits};
+use mcp_proto::{CallId, Change, Limits};
 
 use super::handler::Failure;
 use super::host::{self, Backlog, Host};
@@ -141,6 +141,7 @@ impl Desk {
                     }
                     host::settle(host, running.call(), verdict, failed);
                 }
+                Report::Changed(changes) => changes.publish(host),
                 // A panic ends what panicked and nothing else; the panic hook has said it.
                 Report::Do(command) => _ = catch(|| command(host)),
             }
@@ -173,6 +174,16 @@ impl Commands {
     /// [`Refused`] when the loop is over, or 1,024 commands wait for it.
     pub fn send(&self, command: impl FnOnce(&mut dyn Host) + Send + 'static) -> Result<(), Refused<()>> {
         self.0.send(Report::Do(Box::new(command) as Command)).map_err(|refused| without(&refused))
+    }
+
+    /// Has everybody told who wants to know that something has changed, however much waits
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Closed`] when the loop is over.
+    pub fn publish(&self, change: Change) -> Result<(), Refused<()>> {
+        let report = Report::Changed(change.into());
+        self.0.send_or_merge(report, Report::merge).map_err(|refused| without(&refused))
     }
 
     /// Has something done that must not be refused, however much waits

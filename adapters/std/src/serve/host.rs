@@ -1,6 +1,7 @@
 //! What handlers run on, whatever the calls come by: an engine, a clock, and what keeps things moving meanwhile
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::time::Duration;
 
@@ -42,6 +43,11 @@ pub trait Host: Debug {
         self.engine().publish(now, change);
     }
 
+    /// Tells everybody who follows a resource that it may have changed
+    fn publish_resources(&mut self) {
+        followed(self.engine()).iter().for_each(|change| self.publish(change));
+    }
+
     /// Has the client of a call come back for the answer later, where there is such a thing
     fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
         let _ = (call, retry);
@@ -58,6 +64,11 @@ pub trait Host: Debug {
     fn polls(&self) -> bool {
         false
     }
+}
+
+/// All resources that somebody follows
+pub(super) fn followed(engine: &Engine) -> Vec<Change> {
+    engine.followed().map(|uri| Change::Resource(uri.into())).collect()
 }
 
 /// An engine at hand, for a handler that runs on the loop's thread, and what commands from elsewhere come by

@@ -18,6 +18,7 @@ use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
 
+use super::changes::Changes;
 use super::desk::{Commands, Desk};
 use super::handler::Handler;
 use super::host::{self, Backlog, Host};
@@ -467,11 +468,20 @@ enum Crossing {
     /// A connection whose next request is for a session there, or whose turn it is to be served there
     Connection(Moved),
     /// Something has changed
-    Change(Change),
+    Changed(Changes),
     /// The server is told to shut down
     Shutdown(Duration),
     /// Somebody wants to connect, and all places are taken
     Room,
+}
+
+impl Crossing {
+    /// Adds what has changed, if that is what both are about
+    fn merge(&mut self, other: &Self) -> bool {
+        let (Self::Changed(changes), Self::Changed(more)) = (self, other) else { return false };
+        changes.add(more);
+        true
+    }
 }
 
 impl State {
@@ -503,7 +513,7 @@ impl State {
         for crossing in crossed.drain(..) {
             match crossing {
                 Crossing::Connection(moved) => self.peers.adopt(&mut self.server, moved),
-                Crossing::Change(change) => _ = self.tell_own(&change),
+                Crossing::Changed(changes) => self.tell_all(&changes),
                 Crossing::Shutdown(grace) => self.shut_down(grace),
                 Crossing::Room => self.peers.make_room(),
             }
@@ -536,8 +546,22 @@ impl State {
 
     /// Tells everybody who wants to know that something has changed; how many that are, in this shard
     fn tell(&mut self, change: &Change) -> usize {
-        self.send_others(|| Crossing::Change(change.clone()));
+        self.tell_others(|| change.clone().into());
         self.tell_own(change)
+    }
+
+    /// However much waits there, what has changed is not forgotten
+    fn tell_others(&self, changes: impl Fn() -> Changes) {
+        for sibling in self.others() {
+            let _ = sibling.send_or_merge(Crossing::Changed(changes()), Crossing::merge);
+        }
+    }
+
+    /// Tells of what another shard has said
+    fn tell_all(&mut self, changes: &Changes) {
+        let followed =
+            if changes.has_resources() { host::followed(self.server.engine()) } else { Vec::new() };
+        changes.things().chain(&followed).for_each(|change| _ = self.tell_own(change));
     }
 
     fn tell_own(&mut self, change: &Change) -> usize {
@@ -662,6 +686,11 @@ impl Host for State {
 
     fn publish(&mut self, change: &Change) {
         self.tell(change);
+    }
+
+    fn publish_resources(&mut self) {
+        self.tell_others(Changes::resources);
+        self.tell_all(&Changes::resources());
     }
 
     fn shutdown(&mut self, grace: Duration) {

@@ -2,6 +2,7 @@
 //!
 //! An adapter brings the loop; everything between that and the engine is here.
 
+mod changes;
 mod cx;
 mod desk;
 mod handler;
@@ -18,6 +19,7 @@ mod remote;
 pub mod router;
 mod stream;
 
+pub use changes::Changes;
 pub use cx::{Answered, Cx, Line, Place};
 pub use desk::{Commands, Desk};
 pub use handler::{Failure, Handler};

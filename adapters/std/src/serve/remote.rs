@@ -10,8 +10,9 @@ use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::server::{Asking, Call, CancelReason, Peer, Prepared};
-use mcp_proto::{Progress, RawJson, RpcError};
+use mcp_proto::{Change, Progress, RawJson, RpcError};
 
+use super::changes::Changes;
 use super::cx::{Answered, Cx};
 use super::handler::Failure;
 use super::host::Host;
@@ -27,8 +28,19 @@ pub enum Report {
     Progress(Arc<Running>),
     /// The handler has ended
     Over(Arc<Running>, Verdict),
+    /// Something has changed
+    Changed(Changes),
     /// Something is to be done
     Do(Command),
+}
+
+impl Report {
+    /// Adds what has changed, if that is what both are about
+    pub(super) fn merge(&mut self, other: &Self) -> bool {
+        let (Self::Changed(changes), Self::Changed(more)) = (self, other) else { return false };
+        changes.add(more);
+        true
+    }
 }
 
 /// What becomes of a call whose handler has ended
@@ -201,6 +213,11 @@ impl Remote {
         }
     }
 
+    /// Has everybody told who wants to know that something has changed, unless the loop is over
+    pub(super) fn publish(&self, change: &Change) {
+        let _ = self.to.send_or_merge(Report::Changed(change.clone().into()), Report::merge);
+    }
+
     /// Has something done on the loop; false when too much waits there already, or the loop is over
     pub(super) fn command(&self, command: Command) -> bool {
         match self.to.send(Report::Do(command)) {
@@ -262,6 +279,7 @@ impl fmt::Debug for Report {
             Self::Over(running, verdict) => {
                 f.debug_tuple("Over").field(&running.call.id()).field(verdict).finish()
             }
+            Self::Changed(changes) => changes.fmt(f),
             Self::Do(_) => f.write_str("Do"),
         }
     }

@@ -260,21 +260,23 @@ impl Handle {
         let _ = self.0.send_due(move |host| host.shutdown(grace));
     }
 
-    /// Tells everybody who wants to know that something has changed
+    /// Tells everybody who wants to know that something has changed; however much waits for the server, they are told,
+    /// once for all that is published meanwhile
+    ///
+    /// When there are very many resources among that, all who follow any are told.
     ///
     /// # Errors
     ///
-    /// [`Refused`] when the server is over, or 1,024 commands wait for it.
+    /// [`Refused::Closed`] when the server is over.
     pub fn publish(&self, change: &Change) -> Result<(), Refused<()>> {
-        let change = change.clone();
-        self.0.send(move |host| host.publish(&change))
+        self.0.publish(change.clone())
     }
 
     /// Does something with the engine, such as sending a notification
     ///
     /// # Errors
     ///
-    /// As [`publish`](Self::publish).
+    /// [`Refused`] when the server is over, or 1,024 commands wait for it.
     pub fn with_engine(
         &self,
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
