@@ -1,7 +1,9 @@
 //! What a handler asks for, written as if the answers came at once.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::engine::Engine;
 use super::event::Call;
@@ -37,8 +39,44 @@ use crate::time::Instant;
 /// ```
 #[derive(Debug, Default)]
 pub struct Asking {
+    noted: Option<Box<dyn Noted>>,
+}
+
+/// What was noted, behind a table of functions: a server that never asks is linked without all that asking takes
+trait Noted: fmt::Debug + Send + Sync {
+    fn question(&mut self, key: &str, question: InputRequest<'static>);
+    fn state(&mut self, state: Vec<u8>);
+    fn is_empty(&self) -> bool;
+    fn ask(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError>;
+}
+
+#[derive(Debug, Default)]
+struct Questions {
     questions: InputRequests<'static>,
     state: Vec<u8>,
+}
+
+impl Noted for Questions {
+    fn question(&mut self, key: &str, question: InputRequest<'static>) {
+        self.questions.insert(key, question);
+    }
+
+    fn state(&mut self, state: Vec<u8>) {
+        self.state = state;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.questions.is_empty()
+    }
+
+    fn ask(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
+        let outcome = engine.need_input(now, call, &self.questions, &self.state);
+        if let Err(refused) = &outcome {
+            // Stale when it has ended meanwhile: then nobody waits for this.
+            let _ = engine.fail(now, call.id(), &told(refused));
+        }
+        outcome
+    }
 }
 
 /// Why there is no answer to a question
@@ -67,7 +105,7 @@ impl Asking {
     /// Nothing asked yet
     #[must_use]
     pub const fn new() -> Self {
-        Self { questions: InputRequests::new(), state: Vec::new() }
+        Self { noted: None }
     }
 
     /// The answer to `question`, under a key that is the question's own within this call
@@ -97,7 +135,7 @@ impl Asking {
             None => None,
         };
         answer.ok_or_else(|| {
-            self.questions.insert(key, question);
+            self.noted().question(key, question);
             NoAnswer::Asked
         })
     }
@@ -168,13 +206,17 @@ impl Asking {
 
     /// What [`Call::state`] is to be at the next delivery, if anything is asked in this one
     pub fn keep(&mut self, state: impl Into<Vec<u8>>) {
-        self.state = state.into();
+        self.noted().state(state.into());
     }
 
     /// Whether nothing has to be asked
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.questions.is_empty()
+        self.noted.as_ref().is_none_or(|noted| noted.is_empty())
+    }
+
+    fn noted(&mut self) -> &mut dyn Noted {
+        &mut **self.noted.get_or_insert_with(|| Box::new(Questions::default()))
     }
 }
 
@@ -191,18 +233,18 @@ impl Engine {
     /// As [`need_input`](Self::need_input). When that is refused the call is answered with an error: a client that lacks
     /// a capability is told which (ERR-007), others that it cannot be done. The reason is for the handler's author.
     pub fn ask(&mut self, now: Instant, call: &Call, asking: &Asking) -> Result<(), UseError> {
-        let outcome = self.need_input(now, call, &asking.questions, &asking.state);
-        if let Err(refused) = &outcome {
-            // Stale when it has ended meanwhile: then nobody waits for this.
-            let _ = self.fail(now, call.id(), &told(refused));
+        match &asking.noted {
+            Some(noted) => noted.ask(self, now, call),
+            None => {
+                self.fail(now, call.id(), &cannot())?;
+                Err(UseError::NotYours(call.method().into()))
+            }
         }
-        outcome
     }
 }
 
 /// What the client is told when its side cannot be asked
 fn told(refused: &UseError) -> RpcError {
-    let cannot = || RpcError::internal("what this needs cannot be asked for");
     match refused {
         UseError::PeerLacks(capability) => {
             let required = ClientCapabilities::from(&Capabilities::new().with(*capability));
@@ -214,4 +256,8 @@ fn told(refused: &UseError) -> RpcError {
         UseError::Full("max_input_rounds") => RpcError::internal(String::from("asked too often")),
         _ => cannot(),
     }
+}
+
+fn cannot() -> RpcError {
+    RpcError::internal("what this needs cannot be asked for")
 }
