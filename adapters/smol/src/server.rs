@@ -368,7 +368,6 @@ async fn close<S: AsyncWrite + Unpin>(stream: &mut S, grace: Duration) -> std::i
 }
 
 /// A pipe's engine and its clock, for what is done between two turns
-#[derive(Debug)]
 struct OnPipe<'a> {
     pipe: &'a mut pipe::Server,
     drive: &'a mut Drive,

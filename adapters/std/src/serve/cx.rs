@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Debug;
+use core::fmt::{self, Debug};
 use core::time::Duration;
 
 #[cfg(feature = "schemars")]
@@ -59,12 +59,20 @@ pub struct Cx<'a, L: Line + ?Sized = dyn Line + 'a> {
 }
 
 /// Where a handler runs, as far as the loop is concerned
-#[derive(Debug)]
 pub enum Place<'p> {
     /// On its thread, with what commands from elsewhere come by
     Here(&'p mut dyn Host, &'p mut Desk),
     /// Elsewhere
     Away(&'p Remote),
+}
+
+impl Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(..) => f.write_str("Here"),
+            Self::Away(remote) => f.debug_tuple("Away").field(remote).finish(),
+        }
+    }
 }
 
 /// What knows its [`Place`]
@@ -540,9 +548,13 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
         Ok(Answered(self.call.id()))
     }
 
-    /// What was asked has to be answered first, whatever becomes of the error in the handler
+    /// What was asked has to be answered first, whatever becomes of the error in the handler: it is not sent
     fn unasked(&self) -> Result<(), RpcError> {
-        if self.asking.is_empty() { Ok(()) } else { Err(NoAnswer::Asked.into()) }
+        if self.asking.is_empty() {
+            Ok(())
+        } else {
+            Err(RpcError::internal("something has to be asked first"))
+        }
     }
 
     fn check(&self) -> Result<(), RpcError> {

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt::Debug;
+use core::fmt;
 use core::time::Duration;
 
 use crate::catch;
@@ -15,7 +15,9 @@ use super::handler::{Failure, Handler};
 use super::remote::{Done, Verdict};
 
 /// Everything but the handler: what a [`Cx`] needs
-pub trait Host: Debug {
+///
+/// Not [`Debug`](fmt::Debug): each host would bring the printing of everything that it holds into the program.
+pub trait Host {
     /// The engine
     fn engine(&mut self) -> &mut Engine;
 
@@ -72,8 +74,13 @@ pub(super) fn followed(engine: &Engine) -> Vec<Change> {
 }
 
 /// An engine at hand, for a handler that runs on the loop's thread, and what commands from elsewhere come by
-#[derive(Debug)]
 pub struct Here<'a>(pub &'a mut dyn Host, pub &'a mut Desk);
+
+impl fmt::Debug for Here<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Here")
+    }
+}
 
 /// Has a handler see an event; calls are answered
 pub fn handle<H: Handler>(host: &mut dyn Host, desk: &mut Desk, handler: &mut H, event: &Event) {

@@ -334,12 +334,6 @@ impl Host for OnStream<'_> {
     }
 }
 
-impl fmt::Debug for OnStream<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OnStream").field("state", &self.state).finish_non_exhaustive()
-    }
-}
-
 /// Everything but the stream and the handler
 #[derive(Debug)]
 struct State {
