@@ -31,7 +31,7 @@ mod local {
     use alloc::sync::Arc;
     use alloc::task::Wake;
     use core::cell::{Cell, RefCell};
-    use core::future::Future;
+    use core::future::{Future, poll_fn};
     use core::pin::pin;
     use core::sync::atomic::{AtomicU8, Ordering};
     use core::task::{Context, Poll, Waker};
@@ -79,13 +79,13 @@ mod local {
             Some(Self { waits, waker: Waker::from(state.clone()), state })
         }
 
-        fn run<T>(&self, poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+        fn run(&self, poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
             let mut cx = Context::from_waker(&self.waker);
             let state = &self.state.state;
             loop {
                 state.store(AWAKE, Ordering::SeqCst);
-                if let Poll::Ready(output) = poll(&mut cx) {
-                    return output;
+                if poll(&mut cx).is_ready() {
+                    return;
                 }
                 let sleeps =
                     state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok();
@@ -134,17 +134,21 @@ mod local {
     }
 
     pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        let mut output = None;
+        run(&mut |cx| future.as_mut().poll(cx).map(|done| output = Some(done)));
+        output.expect("it was run until it had one")
+    }
+
+    /// Polls until that is ready; once in a program, whatever futures it runs
+    fn run(poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         // Without a descriptor to be woken by, there may be one for the reactor.
-        let Some(thread) = spare.or_else(Thread::new) else { return async_io::block_on(future) };
+        let Some(thread) = spare.or_else(Thread::new) else { return async_io::block_on(poll_fn(poll)) };
         let entered = Entered::new(&thread);
-        let output = {
-            let mut future = pin!(future);
-            thread.run(&mut |cx| future.as_mut().poll(cx))
-        };
+        thread.run(poll);
         drop(entered);
         let _ = SPARE.try_with(|spare| spare.set(Some(thread)));
-        output
     }
 
     /// Before what failed is tried again
