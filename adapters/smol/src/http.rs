@@ -255,7 +255,8 @@ impl<H: Handler> Serving<H> {
                 // What can be had at once; that costs less than to wait for it.
                 self.server.look()?;
             }
-            moved |= self.server.go_on(&mut |calls| calls.for_each(|remote| running.start(|| start(remote))));
+            moved |=
+                self.server.go_on(&mut |calls| calls.for_each(|remote| running.start((), || start(remote))));
             if self.server.is_over() {
                 return Poll::Ready(Ok(()));
             }

@@ -86,7 +86,8 @@
 //! ```
 //!
 //! A [`Client`] is a handle that tasks share: whoever awaits drives for all. [`Client::run`] is for the time between
-//! calls, and dropping the future of a call cancels it at the server.
+//! calls, and dropping the future of a call cancels it at the server. What a server asks in its turn (its user, a model) is
+//! answered by an [`AsyncClientHandler`], whose futures whoever drives polls, too.
 //!
 //! # What holds
 //!
@@ -141,7 +142,7 @@ pub mod testing;
 mod timer;
 
 pub use block_on::block_on;
-pub use client::{Client, Connecting, Pending, Run};
+pub use client::{AsyncClientHandler, Client, Connecting, Pending, Run, RunWith, asynchronous};
 pub use handler::{Cx, Handler};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};

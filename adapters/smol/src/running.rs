@@ -14,9 +14,9 @@ use mcp_std::inbox::{Inbox, Sender};
 
 /// Futures that run at the same time, all of one type, in places that are used again
 ///
-/// It is as `Send` as they are.
-pub(crate) struct Running<F> {
-    places: Vec<Place<F>>,
+/// It is as `Send` as they are. `K` is what one of them is known by.
+pub(crate) struct Running<F, K = ()> {
+    places: Vec<Place<F, K>>,
     free: Vec<usize>,
     /// Places that were woken
     woken: Inbox<usize>,
@@ -24,7 +24,9 @@ pub(crate) struct Running<F> {
     turns: VecDeque<usize>,
 }
 
-struct Place<F> {
+struct Place<F, K> {
+    /// What the future is for
+    key: Option<K>,
     future: Pin<Box<Option<F>>>,
     alarm: Arc<Alarm>,
     waker: Waker,
@@ -51,7 +53,16 @@ impl Wake for Alarm {
     }
 }
 
-impl<F> Running<F> {
+impl<F, K: PartialEq> Running<F, K> {
+    /// Drops the one of this key, if it runs
+    pub(crate) fn stop(&mut self, key: &K) {
+        if let Some(place) = self.places.iter().position(|place| place.key.as_ref() == Some(key)) {
+            self.clear(place);
+        }
+    }
+}
+
+impl<F, K> Running<F, K> {
     /// None yet; `waker` is woken when one of them is to be polled
     pub(crate) fn new(waker: &Waker) -> Self {
         let (places, free, turns) = (Vec::new(), Vec::new(), VecDeque::new());
@@ -64,27 +75,15 @@ impl<F> Running<F> {
         let place = self.places.len();
         let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.sender() });
         let waker = Waker::from(alarm.clone());
-        self.places.push(Place { future: Box::pin(None), alarm, waker });
+        self.places.push(Place { key: None, future: Box::pin(None), alarm, waker });
         place
     }
 
-    fn clear(&mut self, place: usize) {
-        let Some(Place { future, .. }) = self.places.get_mut(place) else { return };
-        if future.is_some() {
-            let _ = catch(|| future.as_mut().set(None));
-            self.free.push(place);
-        }
+    /// Has `waker` woken from now on
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.woken.register(waker);
     }
-}
 
-/// One after the other: a panic in one does not keep the others from being dropped, nor end who drops them
-impl<F> Drop for Running<F> {
-    fn drop(&mut self) {
-        (0..self.places.len()).for_each(|place| self.clear(place));
-    }
-}
-
-impl<F: Future<Output = ()>> Running<F> {
     /// How many run
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
@@ -95,10 +94,33 @@ impl<F: Future<Output = ()>> Running<F> {
         !self.woken.is_empty()
     }
 
+    /// Drops all that run; what they were for
+    pub(crate) fn clear_all(&mut self) -> Vec<K> {
+        (0..self.places.len()).filter_map(|place| self.clear(place)).collect()
+    }
+
+    fn clear(&mut self, place: usize) -> Option<K> {
+        let Place { key, future, .. } = self.places.get_mut(place)?;
+        let key = key.take()?;
+        let _ = catch(|| future.as_mut().set(None));
+        self.free.push(place);
+        Some(key)
+    }
+}
+
+/// One after the other: a panic in one does not keep the others from being dropped, nor end who drops them
+impl<F, K> Drop for Running<F, K> {
+    fn drop(&mut self) {
+        let _ = self.clear_all();
+    }
+}
+
+impl<F: Future<Output = ()>, K> Running<F, K> {
     /// Begins one
-    pub(crate) fn start(&mut self, future: impl FnOnce() -> F) {
+    pub(crate) fn start(&mut self, key: K, future: impl FnOnce() -> F) {
         let place = self.free.pop().unwrap_or_else(|| self.add());
         if let Some(free) = self.places.get_mut(place) {
+            free.key = Some(key);
             free.future.as_mut().set(Some(future()));
             self.poll(place);
         }

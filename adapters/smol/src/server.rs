@@ -243,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         let mut started = 0_u32;
         let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive, ends_at: &mut self.ends_at };
         while let Some(remote) = self.desk.next_call(&mut host) {
-            running.start(|| start(remote));
+            running.start((), || start(remote));
             moved = true;
             started += 1;
             // What is answered waits for others only while handlers are fast.

@@ -84,7 +84,7 @@ impl<H: Handler, S: Fn(Remote) -> F, F: Future<Output = ()>> Actor for Futures<H
         let _here = Here::new(self.beds.clone());
         let mut moved = false;
         while let Some(remote) = desk.next_call(host) {
-            self.running.start(|| (self.start)(remote));
+            self.running.start((), || (self.start)(remote));
             moved = true;
         }
         moved |= self.running.turn();

@@ -15,10 +15,10 @@ use async_io::Timer;
 use mcp_proto::client::Peer;
 use mcp_proto::{Fault, Instant};
 use mcp_std::child::{Ended, Shutdown, Step};
-use mcp_std::client::{Connection, Hub, LAST_BREATH, Parting};
+use mcp_std::client::{Connection, Ears, Hub, LAST_BREATH, Parting};
 use mcp_std::{Clock, Duplex, Error, is_peer_gone};
 
-use super::turns::{Place, Turns};
+use super::turns::{Place, Turn, Turns};
 use super::watch::{Told, Watch};
 
 /// A connection and all that it takes to drive it; what is left to be done when it is dropped, a thread does
@@ -101,7 +101,10 @@ impl Core {
     /// Does all that can be done now, and has whoever waits woken when there is more; to be called by who has the turn
     pub(super) fn turn(&mut self, turns: &Turns) {
         let Some(inner) = self.inner() else { return };
-        let more = inner.step();
+        let more = {
+            let _turn = Turn::of(turns);
+            inner.step()
+        };
         turns.ended(inner.connection.seen, matches!(inner.stage, Stage::Over));
         if more {
             inner.waker.wake_by_ref();
@@ -208,6 +211,7 @@ impl Inner {
             Told { aside: true, .. } => self.connection.turn(Some(Instant::ZERO), &mut None),
             Told { read, .. } => self.connection.step(read),
         }
+        self.connection.reply_later(&self.waker);
         if self.connection.is_over() {
             self.stage = Stage::Breath(self.clock.now() + LAST_BREATH);
             return false;
@@ -292,6 +296,7 @@ impl Inner {
 
     fn begin_end(&mut self) {
         self.armed = None;
+        self.connection.stop_answers();
         let until = self.connection.begin_finish();
         self.stage = Stage::Drain(until.unwrap_or(Instant::ZERO));
     }
@@ -324,6 +329,10 @@ impl Inner {
     fn over(&mut self, outcome: Result<Option<Ended>, Error>) -> bool {
         self.ended = Some(outcome);
         self.stage = Stage::Over;
+        // It may hold a handle of the connection. One that did not become ready may be tried once more.
+        if self.hub.is_some() {
+            self.connection.set_ears(Ears::Here(Box::new(())));
+        }
         true
     }
 

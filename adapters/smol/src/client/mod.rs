@@ -1,10 +1,12 @@
 //! A client: asynchronous calls, driven by whoever awaits one of them
 
+mod asked;
 mod drive;
 mod open;
 mod turns;
 mod waiting;
 mod watch;
+mod with;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -35,8 +37,10 @@ use drive::Core;
 use turns::{Place, Turns};
 use waiting::{Waiting, poll_until};
 
+pub use asked::{AsyncClientHandler, asynchronous};
 pub use open::Connecting;
 pub use waiting::Run;
+pub use with::RunWith;
 
 /// A handle of a connection to one server, ready for calls from any task
 ///
@@ -219,10 +223,11 @@ impl Client {
 
     /// Says who handles what comes from the server from now on
     ///
-    /// Its methods run in the task that drives, and must not take long: what does is left open and answered later, see
-    /// [`ClientHandler::input`] and [`answer`](Self::answer).
+    /// Its methods run in the task that drives, and must not take long: what does is for one that
+    /// [`asynchronous`](crate::asynchronous) makes, or is left open and [answered](Self::answer) later. What one of those has
+    /// open when another takes its place is refused.
     pub fn set_handler(&self, handler: impl ClientHandler + Send + 'static) {
-        self.0.shared.caller.run_due(move |connection| connection.ears = Ears::Here(Box::new(handler)));
+        self.0.shared.caller.run_due(move |connection| connection.set_ears(Ears::Here(Box::new(handler))));
     }
 
     /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
@@ -342,6 +347,39 @@ impl Client {
     pub fn run(&self) -> Run {
         self.0.shared.turns.wake_by_ref();
         Run::new(self.0.shared.clone())
+    }
+
+    /// Drives the connection as [`run`](Self::run) does, with a handler that stays in this future: it need not be `Send`,
+    /// nor need what an [`asynchronous`](crate::asynchronous) one has under way
+    ///
+    /// From now on it hears of what comes from the server, and nothing is answered while this is not polled. Of what it has
+    /// yet to hear so much waits as [`Limits::max_waiting`](mcp_proto::Limits) and
+    /// [`max_waiting_bytes`](mcp_proto::Limits) say; with more, nothing is read from the server until it has come so far.
+    /// When this is dropped, what is open is refused, and nobody hears until there is another handler.
+    ///
+    /// ```no_run
+    /// use std::cell::Cell;
+    ///
+    /// use mcp_proto::{RpcError, model::ListRootsResult};
+    /// use mcp_smol::{AsyncClientHandler, asynchronous};
+    ///
+    /// struct Counts(Cell<u32>);
+    ///
+    /// impl AsyncClientHandler for Counts {
+    ///     async fn roots(&self) -> Result<ListRootsResult, RpcError> {
+    ///         self.0.set(self.0.get() + 1);
+    ///         Ok(ListRootsResult::new(Vec::new()))
+    ///     }
+    /// }
+    ///
+    /// # async fn example(client: mcp_smol::Client) -> Result<(), mcp_smol::Error> {
+    /// let calls = async { client.list_tools().await.map(drop) };
+    /// futures_lite::future::or(client.run_with(asynchronous(Counts(Cell::new(0)))), calls).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run_with<H: ClientHandler>(&self, handler: H) -> RunWith<H> {
+        RunWith::new(self, handler)
     }
 
     /// Waits until something happens, at most for `timeout`, and lets the callbacks handle it; whether anything did

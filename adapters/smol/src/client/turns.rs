@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::task::Waker;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// there is still something to do. So as long as anybody waits, nothing that can be done stays undone:
 ///
 /// > due, and nobody drives, and somebody waits ⇒ one who waits has been woken since it was last polled
+///
+/// Who waits inside of a handler's future, which the driver polls, is woken by what it waits for, and never to drive.
 ///
 /// That is all there is to be had where a future that is woken is polled. One that was polled once and then is left
 /// alone is woken in vain, which is why it is several that are woken, the latest ones, and another one with each further
@@ -42,6 +45,31 @@ struct Waiter {
     watches: bool,
     /// Has been woken to drive and was not polled since
     woken: bool,
+    /// Was polled by a handler that who drives has polled: it cannot drive itself
+    inner: bool,
+}
+
+thread_local! {
+    /// The turns that this thread is in, by their addresses
+    static IN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A turn of this thread's: whoever waits while it lasts, on this thread, is part of it
+pub(super) struct Turn;
+
+impl Turn {
+    pub(super) fn of(turns: &Turns) -> Self {
+        let at = core::ptr::from_ref(turns).addr();
+        // A thread that is ending has no list any more: then nobody is known to be part of it.
+        let _ = IN.try_with(|all| all.borrow_mut().push(at));
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let _ = IN.try_with(|all| all.borrow_mut().pop());
+    }
 }
 
 /// One who waits; leaves when dropped
@@ -62,6 +90,12 @@ fn wake_all(wakers: Wakers) {
 impl Turns {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this thread is in one of these turns
+    fn is_in(&self) -> bool {
+        let at = core::ptr::from_ref(self).addr();
+        IN.try_with(|all| all.borrow().contains(&at)).unwrap_or(false)
     }
 
     /// Events so far
@@ -95,7 +129,7 @@ impl State {
     fn choose(&mut self, most: usize) -> Wakers {
         let mut chosen = [const { None }; AT_ONCE];
         if self.due && !self.driving {
-            let asleep = self.waiting.values_mut().rev().filter(|waiter| !waiter.woken);
+            let asleep = self.waiting.values_mut().rev().filter(|waiter| !waiter.woken && !waiter.inner);
             for (place, waiter) in chosen.iter_mut().take(most).zip(asleep) {
                 waiter.woken = true;
                 *place = Some(waiter.waker.clone());
@@ -143,10 +177,11 @@ impl Place {
         });
         let watches = self.watches;
         let waiter = state.waiting.entry(at).or_insert_with(|| {
-            before.unwrap_or_else(|| Waiter { waker: waker.clone(), watches, woken: false })
+            before.unwrap_or_else(|| Waiter { waker: waker.clone(), watches, woken: false, inner: false })
         });
         waiter.waker.clone_from(waker);
         waiter.woken = false;
+        waiter.inner = state.driving && self.turns.is_in();
         let turn = state.due && !state.driving;
         if turn {
             (state.due, state.driving) = (false, true);
@@ -277,6 +312,30 @@ mod tests {
         turns.wake_by_ref();
         assert_eq!(live.0.load(Ordering::SeqCst), 2);
         drop(left);
+    }
+
+    /// Who waits inside of the turn is never woken to take one
+    #[test]
+    fn who_drives_does_not_wake_what_it_polls() {
+        let turns = Arc::new(Turns::default());
+        let (outer, inner) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let mut driver = Place::new(turns.clone(), false);
+        let mut parts: Vec<Place> = (0..5).map(|_| Place::new(turns.clone(), false)).collect();
+        turns.wake_by_ref();
+        assert!(driver.enter(&Waker::from(outer.clone())));
+        {
+            let _turn = Turn::of(&turns);
+            // There is more to do: not for these.
+            turns.wake_by_ref();
+            assert!(!parts.iter_mut().any(|part| part.enter(&Waker::from(inner.clone()))));
+        }
+        turns.ended(0, false);
+        assert!(driver.enter(&Waker::from(outer.clone())));
+        turns.ended(0, false);
+        turns.wake_by_ref();
+        assert_eq!((outer.0.load(Ordering::SeqCst), inner.0.load(Ordering::SeqCst)), (1, 0));
+        // Out of the turn it is one as any other.
+        assert!(parts[0].enter(&Waker::from(inner.clone())));
     }
 
     #[test]

@@ -95,6 +95,10 @@ impl Run {
         Self { shared, place }
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// How the server ended, once it has
     pub(super) fn ended(&self) -> Result<Option<Ended>, Error> {
         let mut core = self.shared.core.lock().unwrap_or_else(PoisonError::into_inner);

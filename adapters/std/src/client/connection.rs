@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::task::Waker;
 use core::time::Duration;
 use std::io;
 
@@ -137,8 +138,35 @@ impl Connection {
 
     /// Tells the handler something, or has it told, and takes its reply
     pub fn hear(&mut self, heard: Heard) {
-        if let Some(reply) = self.ears.hear(heard) {
+        let most = self.wire.engine().config().get_limits().max_waiting;
+        if let Some(reply) = self.ears.hear(heard, most) {
             self.reply(reply);
+        }
+    }
+
+    /// Says who hears of what comes from now on; what the one before has open is refused
+    pub fn set_ears(&mut self, ears: Ears) {
+        self.stop_answers();
+        let old = core::mem::replace(&mut self.ears, ears);
+        // Whatever it does when it is dropped, it is gone.
+        let _ = catch(|| drop(old));
+    }
+
+    /// Refuses what a handler has open whose answers take their time
+    pub fn stop_answers(&mut self) {
+        self.ears.stop().into_iter().for_each(|reply| self.reply(reply));
+    }
+
+    /// Gives the answers that a handler has by now whose answers take their time; `waker` is woken when there is more to be
+    /// done
+    pub fn reply_later(&mut self, waker: &Waker) {
+        let mut any = false;
+        while let Some(reply) = self.ears.poll(waker) {
+            self.reply(reply);
+            any = true;
+        }
+        if any {
+            self.settle(&mut None);
         }
     }
 
@@ -207,6 +235,7 @@ impl Connection {
             Event::Request(request) => self.hear(Heard::Request(request)),
             Event::Input(input) => self.hear(Heard::Input(input)),
             Event::InputGone(input) => self.hear(Heard::InputGone(input)),
+            Event::RequestCancelled(request) => self.hear(Heard::RequestGone(request)),
             Event::Notification(notification) => self.hear(Heard::Notification(notification)),
             Event::Subscribed { key, honoured } => {
                 let _ = self.subscribed(key, Ok(honoured));

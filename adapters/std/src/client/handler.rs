@@ -12,6 +12,8 @@ use mcp_proto::model::{
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
 
+use super::heard::Later;
+
 /// What a client does with what comes from the server, other than answers
 ///
 /// All methods run on the thread that is in a call of the client's, and none of them may take long:
@@ -150,6 +152,12 @@ pub trait ClientHandler {
     #[cfg(feature = "http")]
     fn challenge(&mut self, challenge: &Challenge) -> Option<Credential> {
         let _ = challenge;
+        None
+    }
+
+    /// Who answers questions instead of [`request`](Self::request), [`input`](Self::input) and `challenge`, in its own time:
+    /// for adapters whose handlers are futures, which make such handlers by themselves
+    fn later(&mut self) -> Option<&mut dyn Later> {
         None
     }
 }

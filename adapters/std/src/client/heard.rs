@@ -2,6 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::task::Waker;
 
 use mcp_proto::client::{Input, InputId, Kind, Log, Notification, Request, SchemaError, SubscriptionKey};
 #[cfg(feature = "http")]
@@ -24,6 +26,8 @@ pub enum Heard {
     Input(Input),
     /// [`ClientHandler::input_gone`]
     InputGone(InputId),
+    /// Nobody wants the answer to a [`Request`](Self::Request) any more: for [`Later`]
+    RequestGone(CallId),
     /// [`ClientHandler::notification`]
     Notification(Notification),
     /// [`ClientHandler::subscription_ended`]
@@ -87,6 +91,7 @@ impl Heard {
                 return Some(Reply::Challenge(challenge.exchange, credential));
             }
             Self::InputGone(input) => catch(|| handler.input_gone(input)),
+            Self::RequestGone(_) => Ok(()),
             Self::Notification(notification) => catch(|| handler.notification(&notification)),
             Self::SubscriptionEnded(key, error) => catch(|| handler.subscription_ended(key, error.as_ref())),
             Self::ElicitationComplete(id) => catch(|| handler.elicitation_complete(&id)),
@@ -101,6 +106,30 @@ impl Heard {
             Self::Head(record) => catch(|| handler.head(&record)),
         };
         None
+    }
+
+    /// Tells it as [`tell`](Self::tell) does, unless the handler takes it over to answer it [later](ClientHandler::later);
+    /// of those, `most` may be open
+    pub fn tell_or_leave(self, handler: &mut dyn ClientHandler, most: usize) -> Option<Reply> {
+        match handler.later() {
+            None => self.tell(handler),
+            Some(later) if self.is_question() && later.open() >= most => {
+                self.refuse(RpcError::internal("too many questions are open"))
+            }
+            Some(later) => later.hear(self)?.tell(handler),
+        }
+    }
+
+    /// Says to a question that nobody answers it, because of `error`; none to what is no question
+    #[must_use]
+    pub fn refuse(self, error: RpcError) -> Option<Reply> {
+        match self {
+            Self::Request(request) => Some(Reply::Request(request.id, Err(error))),
+            Self::Input(input) => Some(Reply::Input(input.id, Err(error))),
+            #[cfg(feature = "http")]
+            Self::Challenge(challenge) => Some(Reply::Challenge(challenge.exchange, None)),
+            _ => None,
+        }
     }
 
     /// Whether somebody waits for a reply
@@ -151,6 +180,23 @@ pub enum Ears {
     Away(Box<dyn Listener + Send>),
 }
 
+/// What a handler whose answers take their time does with questions: its loop polls it for the answers
+///
+/// What [`ClientHandler::later`] gives, of handlers that adapters with futures make; a program need not know it.
+pub trait Later {
+    /// Takes a question over, and learns which ones are gone; gives back everything else
+    fn hear(&mut self, heard: Heard) -> Option<Heard>;
+
+    /// The next answer, or `waker` woken when there is more to be done
+    fn poll(&mut self, waker: &Waker) -> Option<Reply>;
+
+    /// Questions that are open
+    fn open(&self) -> usize;
+
+    /// Lets go of what is open; what to say to that instead of an answer
+    fn stop(&mut self) -> Vec<Reply>;
+}
+
 /// Somebody who calls a handler elsewhere
 pub trait Listener {
     /// Takes it over, even when it [is full](Self::is_full): what follows from deadlines is not held back
@@ -161,14 +207,30 @@ pub trait Listener {
 }
 
 impl Ears {
-    /// Tells it, or has it told
-    pub fn hear(&mut self, heard: Heard) -> Option<Reply> {
+    /// Tells it, or has it told; a handler whose answers take their time may have so many questions open
+    pub fn hear(&mut self, heard: Heard, most: usize) -> Option<Reply> {
         match self {
-            Self::Here(handler) => heard.tell(&mut **handler),
+            Self::Here(handler) => heard.tell_or_leave(&mut **handler, most),
             Self::Away(listener) => {
                 listener.hear(heard);
                 None
             }
+        }
+    }
+
+    /// The next answer of a handler whose answers take their time, or `waker` woken when there is more to be done
+    pub fn poll(&mut self, waker: &Waker) -> Option<Reply> {
+        match self {
+            Self::Here(handler) => handler.later()?.poll(waker),
+            Self::Away(_) => None,
+        }
+    }
+
+    /// Has a handler whose answers take their time let go of what is open; what to say to that instead
+    pub fn stop(&mut self) -> Vec<Reply> {
+        match self {
+            Self::Here(handler) => handler.later().map(Later::stop).unwrap_or_default(),
+            Self::Away(_) => Vec::new(),
         }
     }
 

@@ -46,6 +46,7 @@ pub struct Caller {
     peer: Arc<Peer>,
     memory: Memory,
     max_frame: usize,
+    most_waiting: usize,
 }
 
 /// Something that a caller wants
@@ -76,9 +77,9 @@ impl Hub {
     /// Both sides for a connection that is ready; `waker` ends the loop's wait when a caller wants something
     #[must_use]
     pub fn new(connection: &mut Connection, peer: Peer, waker: &Waker) -> (Self, Caller) {
-        let (most, max_frame) = {
+        let (most, max_frame, most_waiting) = {
             let limits = connection.wire.engine().config().get_limits();
-            (limits.max_pending_calls as usize, limits.max_frame)
+            (limits.max_pending_calls as usize, limits.max_frame, limits.max_waiting)
         };
         let inbox = Inbox::new(most);
         inbox.register(waker);
@@ -89,6 +90,7 @@ impl Hub {
             peer: Arc::new(peer),
             memory: connection.memory.clone(),
             max_frame,
+            most_waiting,
         };
         let hub =
             Self { inbox, taken: VecDeque::new(), held: VecDeque::new(), gives_up: None, closes: false, end };
@@ -209,6 +211,12 @@ impl Caller {
     #[must_use]
     pub const fn most_of_a_list(&self) -> usize {
         self.max_frame.saturating_mul(4)
+    }
+
+    /// How many questions of the server may be open
+    #[must_use]
+    pub const fn most_waiting(&self) -> usize {
+        self.most_waiting
     }
 
     /// Writes parameters in the shape of the server's revision

@@ -20,7 +20,7 @@ pub use connection::{Answer, Connection, Honoured, LAST_BREATH, Watch};
 #[cfg(feature = "http")]
 pub use exchanges::Exchanges;
 pub use handler::ClientHandler;
-pub use heard::{Ears, Heard, Listener, Reply};
+pub use heard::{Ears, Heard, Later, Listener, Reply};
 pub use hub::{Caller, Command, Hub, Job};
 pub use link::Link;
 pub use memory::{Caching, Memory};
