@@ -1,4 +1,6 @@
-//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp` (8080 if no port is given)
+//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp`
+//!
+//! Arguments: the port (8080), and the number of shards (1).
 
 extern crate alloc;
 
@@ -6,7 +8,7 @@ use alloc::borrow::Cow;
 
 use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server::Config};
-use mcp_smol::{Call, Cx, Error, serve_http};
+use mcp_smol::{Call, Cx, Error, HttpServer};
 
 #[derive(serde::Deserialize)]
 struct Echo<'a> {
@@ -21,7 +23,7 @@ fn main() -> Result<(), Error> {
     let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
     let schema = RawJson::new(schema).expect("a constant");
     let tools = ListToolsResult::new(vec![Tool::new("echo", schema).description("Answers with the text")]);
-    let handler = async |cx: &mut Cx<'_>, call: &Call| match call.method() {
+    let handler = async move |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/call" => {
             let Echo { text } = call.tool()?.parse()?;
             cx.complete(&CallToolResult::text(text))
@@ -29,6 +31,10 @@ fn main() -> Result<(), Error> {
         "tools/list" => cx.complete(&tools),
         other => Err(RpcError::method_not_found(other)),
     };
-    let server = serve_http(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler);
-    mcp_smol::block_on(server)
+    let mut server =
+        HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
+    if let Some(shards) = std::env::args().nth(2).and_then(|shards| shards.parse().ok()) {
+        server = server.shards(shards);
+    }
+    mcp_smol::block_on(server.run())
 }

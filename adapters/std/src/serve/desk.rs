@@ -120,11 +120,11 @@ impl Desk {
     ///
     /// `failed` hears what the authors of handlers should know.
     pub fn apply(&mut self, host: &mut dyn Host, failed: &mut dyn FnMut(&Call, &Failure)) -> bool {
-        let mut reports = core::mem::take(&mut self.reports);
-        let any = self.inbox.take(&mut reports);
-        if any {
-            host.tick();
+        if !self.inbox.take(&mut self.reports) {
+            return false;
         }
+        host.tick();
+        let mut reports = core::mem::take(&mut self.reports);
         for report in reports.drain(..) {
             match report {
                 Report::Progress(running) => {
@@ -147,7 +147,7 @@ impl Desk {
             }
         }
         self.reports = reports;
-        any
+        true
     }
 
     fn find(&self, call: CallId) -> Option<&Running> {

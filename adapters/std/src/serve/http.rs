@@ -367,10 +367,7 @@ impl<H: Handler> HttpServer<H> {
         let mut any = false;
         for _ in 0..ROUNDS {
             let mut moved = self.state.cross();
-            let handler = &mut self.handler;
-            moved |= self
-                .desk
-                .apply(&mut self.state, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
+            moved |= self.apply();
             while let Some(event) = self.state.next_event() {
                 self.show_tap();
                 self.take(event, away.is_some());
@@ -378,6 +375,8 @@ impl<H: Handler> HttpServer<H> {
             }
             if let Some(away) = &mut away {
                 away(&mut core::iter::from_fn(|| self.desk.next_call(&mut self.state)));
+                // Those that were done at once need no other round.
+                moved |= self.apply();
             }
             let overloaded = self.desk.is_congested(self.state.config.get_limits());
             self.state.server.set_overloaded(overloaded);
@@ -395,6 +394,12 @@ impl<H: Handler> HttpServer<H> {
         }
         self.busy = true;
         any
+    }
+
+    /// Does what handlers that run elsewhere and commands have to say; whether there was anything
+    fn apply(&mut self) -> bool {
+        let Self { handler, state, desk, .. } = self;
+        desk.apply(state, &mut |call, failure| _ = catch(|| handler.failed(call, failure)))
     }
 
     fn take(&mut self, event: Event, elsewhere: bool) {
@@ -505,11 +510,11 @@ impl State {
 
     /// Does what other shards ask for; whether they asked for anything
     fn cross(&mut self) -> bool {
-        let mut crossed = core::mem::take(&mut self.crossed);
-        let any = self.crossings.take(&mut crossed);
-        if any {
-            self.peers.tick();
+        if !self.crossings.take(&mut self.crossed) {
+            return false;
         }
+        self.peers.tick();
+        let mut crossed = core::mem::take(&mut self.crossed);
         for crossing in crossed.drain(..) {
             match crossing {
                 Crossing::Connection(moved) => self.peers.adopt(&mut self.server, moved),
@@ -519,7 +524,7 @@ impl State {
             }
         }
         self.crossed = crossed;
-        any
+        true
     }
 
     /// Sends other shards what is theirs
