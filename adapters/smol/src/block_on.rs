@@ -24,7 +24,13 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[cfg(unix)]
-pub(crate) use local::here;
+pub(crate) use local::{here, spot};
+
+/// Everywhere is the same place
+#[cfg(not(unix))]
+pub(crate) const fn spot() -> Option<usize> {
+    None
+}
 
 #[cfg(unix)]
 mod local {
@@ -110,6 +116,11 @@ mod local {
     /// What this thread waits by while it runs a future
     pub(crate) fn here() -> Option<Arc<Waits>> {
         HERE.try_with(|here| here.borrow().clone()).ok().flatten()
+    }
+
+    /// A number for what this thread waits by while it runs a future, as long as that is asked for something
+    pub(crate) fn spot() -> Option<usize> {
+        HERE.try_with(|here| here.borrow().as_ref().map(|here| Arc::as_ptr(here).addr())).ok().flatten()
     }
 
     /// While it lives, the thread waits by `thread`; then as before

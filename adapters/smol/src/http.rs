@@ -357,7 +357,7 @@ impl Wait {
 
     /// Whether there may be something already; otherwise the future is woken when there is
     fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        match self.0.poll(cx, mcp_std::Interest::READ) {
+        match self.0.poll(cx, mcp_std::Interest::READ, false) {
             Poll::Ready(outcome) => outcome.map(|()| true),
             Poll::Pending => Ok(false),
         }

@@ -114,11 +114,11 @@ impl Question {
         cx: &mut Context<'_>,
         source: &Async<Arc<OwnedFd>>,
         interest: Interest,
+        here: Option<Arc<Waits>>,
     ) -> Poll<io::Result<()>> {
         // Before the answer is looked for: one that comes later wakes the right one.
         self.answer.outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
         let mut given = self.answer.given.swap(false, Ordering::SeqCst);
-        let here = crate::block_on::here();
         if let Some((thread, round)) = &self.thread {
             let left = thread.round() != *round;
             if left || !here.as_ref().is_some_and(|here| Arc::ptr_eq(here, thread)) {
@@ -183,23 +183,30 @@ impl Watch {
     }
 
     /// Whether it was found to be ready since the last [`poll`](Self::poll) or call of this
-    pub(crate) fn take(&mut self, cx: &mut Context<'_>, interest: Interest) -> bool {
+    pub(crate) fn take(&mut self, cx: &mut Context<'_>, interest: Interest, reactor: bool) -> bool {
         match self {
             Self::Reactor(watched) => {
                 let question = if interest.write { &watched.write } else { &watched.read };
-                question.answer.given.load(Ordering::SeqCst) && self.poll(cx, interest).is_ready()
+                question.answer.given.load(Ordering::SeqCst) && self.poll(cx, interest, reactor).is_ready()
             }
             Self::Always(_) => true,
         }
     }
 
-    /// Ready when it was not ready before, and is to be tried now
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+    /// Ready when it was not ready before, and is to be tried now; `reactor` says that the [thread](crate::block_on()) is not
+    /// to be asked
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        interest: Interest,
+        reactor: bool,
+    ) -> Poll<io::Result<()>> {
         match self {
             Self::Reactor(watched) => {
                 let Asked { source, read, write } = &mut **watched;
                 let question = if interest.write { write } else { read };
-                question.poll(cx, source, interest)
+                let here = if reactor { None } else { crate::block_on::here() };
+                question.poll(cx, source, interest, here)
             }
             Self::Always(timer) => {
                 let wait = timer.get_or_insert_with(|| Timer::after(RETRY));
@@ -233,7 +240,7 @@ impl Side {
         if *direction == Direction::Open {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.watch.poll(cx, interest))?;
+        ready!(self.watch.poll(cx, interest, false))?;
         *direction = Direction::Open;
         Poll::Ready(Ok(()))
     }

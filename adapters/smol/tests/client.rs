@@ -651,3 +651,106 @@ fn nothing_is_left_over_of_a_server() {
         assert_eq!(group.collect::<Vec<_>>(), Vec::<String>::new());
     });
 }
+
+/// A stream that panics once it has been read from so often
+struct Trap(Async<UnixStream>, u32);
+
+impl futures_lite::io::AsyncRead for Trap {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> core::task::Poll<std::io::Result<usize>> {
+        self.1 = self.1.checked_sub(1).expect("on purpose");
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl futures_lite::io::AsyncWrite for Trap {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> core::task::Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> core::task::Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> core::task::Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(cx)
+    }
+}
+
+// covers: ERR-015
+#[test]
+fn a_stream_that_panics_leaves_nobody_waiting() {
+    in_time(|| {
+        for reads in 0..12 {
+            let (far, server) = serving(tools(mpsc::channel().0));
+            match block_on(Client::connect(speaks(Era::Modern), Trap(far, reads))) {
+                Err(Error::Io(error)) => assert!(error.to_string().contains("on purpose"), "{error}"),
+                Err(error) => panic!("{error}"),
+                Ok(client) => {
+                    let calls = (0..8).map(|_| {
+                        let client = client.clone();
+                        Box::pin(async move {
+                            while client.call_tool("echo", &json!({"text": "x"})).await.is_ok() {}
+                        }) as BoxFuture
+                    });
+                    Tasks::new(calls.collect()).run();
+                    assert!(client.check_open().is_err());
+                    block_on(client.close()).unwrap();
+                }
+            }
+            server.join().unwrap().unwrap();
+        }
+    });
+}
+
+// covers: STDIO-023, ERR-015
+#[test]
+fn a_server_that_is_gone_as_soon_as_it_is_there() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    in_time(|| {
+        for n in 0..100 {
+            let (near, far) = UnixStream::pair().unwrap();
+            let (go, told) = mpsc::channel();
+            let server = thread::spawn(move || {
+                let mut line = String::new();
+                BufReader::new(&near).read_line(&mut line).unwrap();
+                told.recv().unwrap();
+                let id = &serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"];
+                let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
+                let answer = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+                // Half of another line, now and then.
+                let end = if n % 2 == 0 { "\n" } else { "\n{\"jsonrpc\":" };
+                (&near).write_all(format!("{answer}{end}").as_bytes()).unwrap();
+            });
+            if n % 3 > 0 {
+                go.send(()).unwrap();
+                let connecting = Client::connect(speaks(Era::Legacy), Async::new(far).unwrap());
+                let client = match block_on(connecting) {
+                    Ok(client) => client,
+                    Err(error) => {
+                        assert!(error.is_closed(), "{error}");
+                        continue;
+                    }
+                };
+                assert!(block_on(client.ping()).unwrap_err().is_closed());
+                let _ = block_on(client.close());
+            } else {
+                // All of it is there before it is looked for.
+                let mut connecting = pin!(Client::connect(speaks(Era::Legacy), Async::new(far).unwrap()));
+                assert!(block_on(poll_once(&mut connecting)).is_none());
+                go.send(()).unwrap();
+                server.join().unwrap();
+                let client = block_on(connecting).unwrap();
+                assert!(block_on(client.ping()).unwrap_err().is_closed());
+                let _ = block_on(client.close());
+            }
+        }
+    });
+}

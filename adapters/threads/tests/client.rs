@@ -531,3 +531,63 @@ fn nothing_is_left_over_of_a_server() {
         assert_eq!(group.collect::<Vec<_>>(), Vec::<String>::new());
     });
 }
+
+/// A stream that panics once it was waited for so often
+struct Trap(mcp_std::MemoryEnd, u32);
+
+impl mcp_std::Duplex for Trap {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buf)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn wait(
+        &mut self,
+        interest: mcp_std::Interest,
+        timeout: Option<Duration>,
+    ) -> std::io::Result<mcp_std::Ready> {
+        self.1 = self.1.checked_sub(1).expect("on purpose");
+        self.0.wait(interest, timeout)
+    }
+
+    fn waker(&mut self) -> std::io::Result<core::task::Waker> {
+        self.0.waker()
+    }
+
+    fn hung_up(&mut self) -> std::io::Result<mcp_std::HungUp> {
+        self.0.hung_up()
+    }
+
+    fn shutdown_write(&mut self) -> std::io::Result<()> {
+        self.0.shutdown_write()
+    }
+
+    fn flush(&mut self, timeout: Duration) -> std::io::Result<()> {
+        self.0.flush(timeout)
+    }
+}
+
+// covers: ERR-015
+#[test]
+fn a_stream_that_panics_leaves_nobody_waiting() {
+    in_time(|| {
+        for waits in 8..16 {
+            let (far, server) = serving(tools(mpsc::channel().0));
+            let client = Client::connect(speaks(Era::Modern), Trap(far, waits)).unwrap();
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| while client.call_tool("echo", &json!({"text": "x"})).is_ok() {});
+                }
+            });
+            // A moment after those are told who wait.
+            while client.check_open().is_ok() {
+                thread::yield_now();
+            }
+            client.close().unwrap();
+            server.join().unwrap().unwrap();
+        }
+    });
+}

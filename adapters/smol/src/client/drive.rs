@@ -7,7 +7,7 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::Instant as StdInstant;
 
@@ -16,7 +16,7 @@ use mcp_proto::client::Peer;
 use mcp_proto::{Fault, Instant};
 use mcp_std::child::{Ended, Shutdown, Step};
 use mcp_std::client::{Connection, Ears, Hub, LAST_BREATH, Parting};
-use mcp_std::{Clock, Duplex, Error, is_peer_gone};
+use mcp_std::{Clock, Duplex, Error, Panic, catch, is_peer_gone};
 
 use super::turns::{Place, Turn, Turns};
 use super::watch::{Told, Watch};
@@ -32,8 +32,10 @@ pub(super) struct Core {
 pub(super) struct Inner {
     pub(super) connection: Connection,
     /// Once it is ready
-    pub(super) hub: Option<Hub>,
+    hub: Option<Hub>,
     watch: Option<Watch>,
+    /// What is waited for is asked of the reactor
+    reactor: bool,
     timer: Timer,
     /// When the timer goes off, or earlier than needed
     armed: Option<Instant>,
@@ -81,6 +83,7 @@ impl Core {
                 connection,
                 hub: None,
                 watch: Some(watch),
+                reactor: false,
                 timer: Timer::never(),
                 armed: None,
                 clock: Clock::start(),
@@ -103,7 +106,8 @@ impl Core {
         let Some(inner) = self.inner() else { return };
         let more = {
             let _turn = Turn::of(turns);
-            inner.step()
+            inner.reactor = turns.are_apart();
+            catch(|| inner.step()).unwrap_or_else(|panic| inner.broke(&panic))
         };
         turns.ended(inner.connection.seen, matches!(inner.stage, Stage::Over));
         if more {
@@ -138,6 +142,15 @@ impl Core {
 }
 
 impl Inner {
+    /// Does from now on what callers want
+    pub(super) fn serve(&mut self, mut hub: Hub) {
+        if !matches!(self.stage, Stage::Open | Stage::Breath(_)) {
+            // It became ready, and was over before anybody could call.
+            hub.tell_end(&mut self.connection);
+        }
+        self.hub = Some(hub);
+    }
+
     /// Whether a call may begin without standing in line
     pub(super) fn is_idle(&mut self) -> bool {
         matches!(self.stage, Stage::Open)
@@ -147,7 +160,8 @@ impl Inner {
     }
 
     /// Sends what has begun, and has itself woken when there is more; false when there is more than that now
-    pub(super) fn send(&mut self) -> bool {
+    pub(super) fn send(&mut self, turns: &Turns) -> bool {
+        self.reactor = turns.are_apart();
         let seen = self.connection.seen;
         self.connection.flush();
         self.connection.settle(&mut None);
@@ -256,13 +270,13 @@ impl Inner {
     /// What was found since the last look: it is looked at now, and not told once more
     fn told(&mut self) -> Told {
         let mut cx = Context::from_waker(&self.waker);
-        self.watch.as_mut().map(|watch| watch.take(&mut cx)).unwrap_or_default()
+        self.watch.as_mut().map(|watch| watch.take(&mut cx, self.reactor)).unwrap_or_default()
     }
 
     fn poll_watch(&mut self) -> bool {
         let Some(watch) = &mut self.watch else { return false };
         let mut cx = Context::from_waker(&self.waker);
-        match watch.poll(&mut *self.connection.wire, &mut cx) {
+        match watch.poll(&mut *self.connection.wire, &mut cx, self.reactor) {
             Ok(ready) => ready,
             Err(error) => {
                 self.watch = None;
@@ -336,6 +350,18 @@ impl Inner {
         true
     }
 
+    /// A stream of the program's panicked: it is not touched any more, and nobody waits for it
+    fn broke(&mut self, panic: &Panic) -> bool {
+        self.connection.give_up(io::Error::other(panic.to_string()));
+        self.watch = None;
+        match &mut self.hub {
+            Some(hub) => hub.tell_end(&mut self.connection),
+            None => self.error = Some(self.connection.gone()),
+        }
+        let _ = self.over(Ok(None));
+        false
+    }
+
     /// Ends it in its own time
     fn end_blocking(mut self) {
         if let Some(watch) = &self.watch {
@@ -361,7 +387,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else { return };
         inner.closes = true;
-        while inner.step() {}
+        while catch(|| inner.step()).unwrap_or_else(|panic| inner.broke(&panic)) {}
         if let Stage::Over = inner.stage {
             return;
         }

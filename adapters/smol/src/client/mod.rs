@@ -131,6 +131,15 @@ impl Drop for Pending {
     }
 }
 
+/// A call that is awaited for a while: whatever ends that, its place is free for others
+struct Awaited<'a>(&'a mut Pending);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.place.leave();
+    }
+}
+
 /// A subscription that is begun: dropped before its key was told, it is given up
 struct Subscribing<'a> {
     slot: Slot<(SubscriptionKey, SubscriptionFilter)>,
@@ -139,8 +148,7 @@ struct Subscribing<'a> {
 
 impl Drop for Subscribing<'_> {
     fn drop(&mut self) {
-        let told = self.slot.poll(core::task::Waker::noop());
-        if let Poll::Ready(Told::Outcome(Ok((key, _)))) = told {
+        if let Some(Ok((key, _))) = self.slot.give_up() {
             self.caller.run_due(move |connection| {
                 let _ = connection.command(|engine, now| engine.unsubscribe(now, key));
             });
@@ -304,13 +312,12 @@ impl Client {
         call: &mut Pending,
         timeout: Duration,
     ) -> Result<Option<RawJson>, Error> {
-        let outcome = or(async { (&mut *call).await.map(Some) }, async {
+        let call = Awaited(call);
+        or(async { (&mut *call.0).await.map(Some) }, async {
             Timer::after(timeout).await;
             Ok(None)
-        });
-        let outcome = outcome.await;
-        call.place.leave();
-        outcome
+        })
+        .await
     }
 
     /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already
@@ -443,6 +450,16 @@ impl Client {
         run.ended()
     }
 
+    /// Whether calls can still be made, as far as is known: nothing moves here
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] when the connection is over, with all that is known about that.
+    pub fn check_open(&self) -> Result<(), Error> {
+        let caller = &self.0.shared.caller;
+        if caller.is_over() { Err(caller.gone()) } else { Ok(()) }
+    }
+
     // ---- what these stand on -----------------------------------------------------------------------------------
 
     /// Begins a call at once when nobody drives and nobody stands in line
@@ -459,7 +476,7 @@ impl Client {
         }
         let (teller, slot) = Slot::new(progress);
         inner.connection.begin(teller, command);
-        let waits = inner.send();
+        let waits = inner.send(&shared.turns);
         drop(core);
         if !waits {
             shared.turns.wake_by_ref();

@@ -123,7 +123,7 @@ async fn opened(
         Ok(peer) => {
             setup.introduce(&mut inner.connection, &peer);
             let (hub, caller) = Hub::new(&mut inner.connection, peer, &Waker::from(turns.clone()));
-            inner.hub = Some(hub);
+            inner.serve(hub);
             Ok(Client::new(core, turns, caller))
         }
         Err(error) => {

@@ -36,6 +36,12 @@ struct State {
     /// As of the last turn
     seen: u64,
     over: bool,
+    /// By whose way of waiting the descriptors are watched; none: by the reactor
+    asked: Spot,
+    /// Where the first of those who wait was polled
+    home: Spot,
+    /// How many of them were polled elsewhere
+    away: usize,
 }
 
 #[derive(Debug)]
@@ -47,7 +53,11 @@ struct Waiter {
     woken: bool,
     /// Was polled by a handler that who drives has polled: it cannot drive itself
     inner: bool,
+    spot: Spot,
 }
+
+/// Where a future is polled: by which [`block_on`](crate::block_on()), or none that waits in its own way
+type Spot = Option<usize>;
 
 thread_local! {
     /// The turns that this thread is in, by their addresses
@@ -103,6 +113,18 @@ impl Turns {
         self.lock().seen
     }
 
+    /// To be asked by who is about to look for what has come: whether what is waited for is to be asked of the reactor,
+    /// since others wait elsewhere
+    ///
+    /// In its own way, a place waits only when it has nothing else to do.
+    pub(super) fn are_apart(&self) -> bool {
+        let spot = crate::block_on::spot();
+        let mut state = self.lock();
+        let apart = state.away > 0 || (!state.waiting.is_empty() && state.home != spot);
+        state.asked = spot.filter(|_| !apart);
+        apart
+    }
+
     /// Whether nothing is left to be driven
     pub(super) fn is_over(&self) -> bool {
         self.lock().over
@@ -125,6 +147,25 @@ impl Turns {
 }
 
 impl State {
+    /// Notes that one who waits is polled at `spot`: what is waited for elsewhere is to be moved
+    fn polled(&mut self, at: u64, spot: Spot) {
+        self.due |= self.asked.is_some() && self.asked != spot;
+        let only = self.waiting.len() == 1;
+        let Some(waiter) = self.waiting.get_mut(&at) else { return };
+        let before = core::mem::replace(&mut waiter.spot, spot);
+        if only {
+            (self.home, self.away) = (spot, 0);
+        } else {
+            self.away = self.away + usize::from(spot != self.home) - usize::from(before != self.home);
+        }
+    }
+
+    fn remove(&mut self, at: u64) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&at)?;
+        self.away -= usize::from(waiter.spot != self.home);
+        Some(waiter)
+    }
+
     /// Who is to be woken, at most so many, if there is something to do that nobody does
     fn choose(&mut self, most: usize) -> Wakers {
         let mut chosen = [const { None }; AT_ONCE];
@@ -164,28 +205,37 @@ impl Place {
     ///
     /// Not to be called by who has an outcome.
     pub(super) fn enter(&mut self, waker: &Waker) -> bool {
+        let spot = crate::block_on::spot();
         let mut guard = self.turns.lock();
         let state = &mut *guard;
         let mut before = None;
         if let Some(at) = self.at.filter(|at| *at != state.last) {
-            before = state.waiting.remove(&at);
+            before = state.remove(at);
             self.at = None;
         }
         let at = *self.at.get_or_insert_with(|| {
             state.last += 1;
             state.last
         });
-        let watches = self.watches;
-        let waiter = state.waiting.entry(at).or_insert_with(|| {
-            before.unwrap_or_else(|| Waiter { waker: waker.clone(), watches, woken: false, inner: false })
-        });
-        waiter.waker.clone_from(waker);
-        waiter.woken = false;
-        waiter.inner = state.driving && self.turns.is_in();
+        let inner = state.driving && self.turns.is_in();
+        let old = if let Some(waiter) = state.waiting.get_mut(&at) {
+            (waiter.woken, waiter.inner) = (false, inner);
+            renewed(&mut waiter.waker, waker)
+        } else {
+            let (watches, woken, spot) = (self.watches, false, state.home);
+            let mut own = before.map_or_else(|| waker.clone(), |before| before.waker);
+            let old = renewed(&mut own, waker);
+            state.waiting.insert(at, Waiter { waker: own, watches, woken, inner, spot });
+            old
+        };
+        state.polled(at, spot);
         let turn = state.due && !state.driving;
         if turn {
             (state.due, state.driving) = (false, true);
         }
+        drop(guard);
+        // What it wakes may look here as it goes.
+        drop(old);
         turn
     }
 
@@ -193,11 +243,17 @@ impl Place {
     pub(super) fn leave(&mut self) {
         let Some(at) = self.at.take() else { return };
         let mut state = self.turns.lock();
-        state.waiting.remove(&at);
+        let gone = state.remove(at);
         let wakers = state.choose(AT_ONCE);
         drop(state);
         wake_all(wakers);
+        drop(gone);
     }
+}
+
+/// Puts a waker in the place of one that does not do the same, which is given back
+fn renewed(place: &mut Waker, waker: &Waker) -> Option<Waker> {
+    (!place.will_wake(waker)).then(|| core::mem::replace(place, waker.clone()))
 }
 
 impl Drop for Place {

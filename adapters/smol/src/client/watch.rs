@@ -24,13 +24,19 @@ pub(super) enum Watch {
 }
 
 impl Watch {
-    /// Whether something may have come, to read, write or end; the task of `cx` is woken later otherwise
-    pub(super) fn poll(&mut self, wire: &mut dyn Wire, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Whether something may have come, to read, write or end; the task of `cx` is woken later otherwise, by the reactor
+    /// where that is said
+    pub(super) fn poll(
+        &mut self,
+        wire: &mut dyn Wire,
+        cx: &mut Context<'_>,
+        reactor: bool,
+    ) -> io::Result<bool> {
         match self {
             #[cfg(unix)]
-            Self::Descriptors(ours) => ours.poll(wire, cx),
+            Self::Descriptors(ours) => ours.poll(wire, cx, reactor),
             Self::Stream(moved) => {
-                let _ = cx;
+                let _ = (cx, reactor);
                 // A read that is wanted again and was not tried wakes nobody.
                 let asleep = moved.asleep.load(Ordering::Relaxed);
                 Ok(wire.interest().read && !asleep)
@@ -39,18 +45,18 @@ impl Watch {
     }
 
     /// What was found since this was asked the last time
-    pub(super) fn take(&mut self, cx: &mut Context<'_>) -> Told {
+    pub(super) fn take(&mut self, cx: &mut Context<'_>, reactor: bool) -> Told {
         match self {
             #[cfg(unix)]
             Self::Descriptors(Descriptors { read, write, aside }) => {
                 let mut take = |ours: &mut Option<crate::io::Watch>, interest| {
-                    ours.as_mut().is_some_and(|ours| ours.take(cx, interest))
+                    ours.as_mut().is_some_and(|ours| ours.take(cx, interest, reactor))
                 };
                 take(write, Interest::WRITE);
                 Told { read: take(read, Interest::READ), aside: take(aside, Interest::READ) }
             }
             Self::Stream(_) => {
-                let _ = cx;
+                let _ = (cx, reactor);
                 Told { read: true, aside: false }
             }
         }
@@ -86,13 +92,13 @@ pub(super) struct Descriptors {
 
 #[cfg(unix)]
 impl Descriptors {
-    fn poll(&mut self, wire: &mut dyn Wire, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn poll(&mut self, wire: &mut dyn Wire, cx: &mut Context<'_>, reactor: bool) -> io::Result<bool> {
         let interest = wire.interest();
         let theirs = wire.descriptors();
         let ready = [
-            look(&mut self.read, theirs.read, interest.read, Interest::READ, cx)?,
-            look(&mut self.write, theirs.write, interest.write, Interest::WRITE, cx)?,
-            look(&mut self.aside, theirs.aside, true, Interest::READ, cx)?,
+            look(&mut self.read, theirs.read, interest.read, Interest::READ, cx, reactor)?,
+            look(&mut self.write, theirs.write, interest.write, Interest::WRITE, cx, reactor)?,
+            look(&mut self.aside, theirs.aside, true, Interest::READ, cx, reactor)?,
         ];
         Ok(ready.contains(&true))
     }
@@ -105,6 +111,7 @@ fn look(
     wanted: bool,
     interest: Interest,
     cx: &mut Context<'_>,
+    reactor: bool,
 ) -> io::Result<bool> {
     let Some(theirs) = theirs else {
         *ours = None;
@@ -117,7 +124,7 @@ fn look(
         Some(ours) => ours,
         none => none.insert(crate::io::Watch::new(theirs)?),
     };
-    match ours.poll(cx, interest) {
+    match ours.poll(cx, interest, reactor) {
         Poll::Ready(outcome) => outcome.map(|()| true),
         Poll::Pending => Ok(false),
     }

@@ -318,11 +318,13 @@ impl Connection {
         }
         let (_, Subscribing::Away(teller)) = self.subscribing.swap_remove(at) else { return None };
         match outcome {
-            Ok(_) if teller.is_abandoned() => {
-                let now = self.wire.now();
-                let _ = self.wire.engine().unsubscribe(now, key);
+            Ok(honoured) => {
+                if teller.tell_or_keep(Ok((key, honoured))).is_some() {
+                    // Given up meanwhile.
+                    let now = self.wire.now();
+                    let _ = self.wire.engine().unsubscribe(now, key);
+                }
             }
-            Ok(honoured) => teller.tell(Ok((key, honoured))),
             Err(Some(CallError::Closed(_))) => self.lost_subscribing.push(teller),
             Err(error) => teller.tell(Err(unwanted(error))),
         }
@@ -588,6 +590,12 @@ impl Connection {
     pub fn break_off(&mut self, error: io::Error) {
         self.broken.get_or_insert(error);
         self.fault.get_or_insert(Fault::Closed);
+    }
+
+    /// As [`break_off`](Self::break_off), and nothing is left to be ended in good order
+    pub fn give_up(&mut self, error: io::Error) {
+        self.break_off(error);
+        self.finished = true;
     }
 
     /// Whether the exit status of a server whose output has ended is still to come: for loops that wait in their own way

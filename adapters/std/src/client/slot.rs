@@ -101,6 +101,16 @@ impl<T> Slot<T> {
         self.0.lock().call
     }
 
+    /// Says that nobody wants to know any more; what came of it if that was told and not taken
+    ///
+    /// What comes of it from now on is given [back](Teller::tell_or_keep) to who would tell.
+    pub fn give_up(&self) -> Option<Result<T, Error>> {
+        let mut state = self.0.lock();
+        state.abandoned = true;
+        state.waker = None;
+        state.outcome.take()
+    }
+
     /// Says that nobody wants to know any more; the call that is to be cancelled for that, if it has begun and is not over
     pub fn abandon(&self) -> Option<CallKey> {
         let mut state = self.0.lock();
@@ -122,10 +132,16 @@ impl<T> Teller<T> {
         self.tell_once(outcome);
     }
 
-    fn tell_once(&self, outcome: Result<T, Error>) {
+    /// Tells what came of it, or gives it back if nobody wants to know any more: for what has to be undone then
+    #[must_use]
+    pub fn tell_or_keep(self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
+        self.tell_once(outcome)
+    }
+
+    fn tell_once(&self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
         let mut state = self.0.lock();
         if core::mem::replace(&mut state.over, true) || state.abandoned {
-            return;
+            return Some(outcome);
         }
         state.outcome = Some(outcome);
         let waker = state.waker.take();
@@ -133,6 +149,7 @@ impl<T> Teller<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
+        None
     }
 
     /// Says which call it became; false when nobody wants it any more
@@ -169,7 +186,7 @@ impl<T> Teller<T> {
 impl<T> Drop for Teller<T> {
     fn drop(&mut self) {
         if !self.0.lock().over {
-            self.tell_once(Err(Error::closed(Fault::Closed)));
+            let _ = self.tell_once(Err(Error::closed(Fault::Closed)));
         }
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Instant as StdInstant;
@@ -22,7 +23,7 @@ use mcp_std::client::{
     Answer, Caller, ClientHandler, Connection, Ears, Heard, Hub, Listener, Memory, Opened, Opens,
     OpensStream, Setup, Slot, Way,
 };
-use mcp_std::{Duplex, Error};
+use mcp_std::{Duplex, Error, catch};
 use serde::Serialize;
 
 use crate::Options;
@@ -121,12 +122,18 @@ impl TryFrom<Opened> for Client {
 
 /// Moves the bytes until it is over; how the server ended
 fn run(mut hub: Hub, mut connection: Connection, callbacks: &Callbacks) -> Result<Option<Ended>, Error> {
-    loop {
-        hub.take_in(&mut connection);
-        if hub.closes() || connection.is_over() {
-            break;
+    let turned = catch(|| {
+        loop {
+            hub.take_in(&mut connection);
+            if hub.closes() || connection.is_over() {
+                break;
+            }
+            connection.turn(hub.due(), &mut None);
         }
-        connection.turn(hub.due(), &mut None);
+    });
+    if let Err(panic) = turned {
+        // A stream of the program's: it is not touched any more, and nobody waits for it.
+        connection.give_up(io::Error::other(panic.to_string()));
     }
     hub.tell_end(&mut connection);
     let ended = connection.finish();
