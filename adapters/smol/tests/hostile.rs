@@ -22,8 +22,6 @@ mod adapter {
 
     /// One handler at a time
     pub(crate) const ALONE: bool = false;
-    /// `SIGTERM` shuts it down
-    pub(crate) const IS_TOLD: bool = false;
 
     async fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         match step(&call.tool()?.name) {

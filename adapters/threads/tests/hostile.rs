@@ -16,14 +16,12 @@ mod adapter {
     use mcp_proto::http::server::Config as Http;
     use mcp_proto::model::CallToolResult;
     use mcp_proto::server::Config;
-    use mcp_threads::{Answered, Call, Cx, Error, HttpServer, Server};
+    use mcp_threads::{Answered, Call, Cx, Error, HttpServer};
 
     use crate::shared::{Step, step};
 
     /// One handler at a time
     pub(crate) const ALONE: bool = false;
-    /// `SIGTERM` shuts it down
-    pub(crate) const IS_TOLD: bool = cfg!(feature = "signals");
 
     fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         match step(&call.tool()?.name) {
@@ -38,14 +36,7 @@ mod adapter {
     }
 
     pub(crate) fn serve_stdio(config: Config) -> Result<(), Error> {
-        #[cfg_attr(not(feature = "signals"), expect(unused_mut, reason = "nobody commands it"))]
-        let mut server = Server::stdio(config, answer)?;
-        #[cfg(feature = "signals")]
-        {
-            let handle = server.handle()?;
-            mcp_threads::on_terminate(move || handle.shutdown(Duration::from_millis(100)))?;
-        }
-        server.run()
+        mcp_threads::serve_stdio(config, answer)
     }
 
     pub(crate) fn serve_http(

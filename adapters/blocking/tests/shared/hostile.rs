@@ -10,7 +10,6 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -99,7 +98,7 @@ pub(crate) fn main() {
 }
 
 fn all() {
-    let tests: [(&str, fn()); 13] = [
+    let tests: [(&str, fn()); 12] = [
         ("prints_go_to_stderr_and_reads_find_nothing", prints_go_to_stderr_and_reads_find_nothing),
         ("a_panic_ends_its_call_alone", a_panic_ends_its_call_alone),
         ("a_reader_that_leaves_within_an_answer", a_reader_that_leaves_within_an_answer),
@@ -110,7 +109,6 @@ fn all() {
         ("a_handler_that_never_returns", a_handler_that_never_returns),
         ("a_handler_that_never_returns_over_http", a_handler_that_never_returns_over_http),
         ("calls_without_end", calls_without_end),
-        ("told_to_end_within_a_call", told_to_end_within_a_call),
         ("a_port_that_is_taken", a_port_that_is_taken),
         ("no_descriptor_left", no_descriptor_left),
     ];
@@ -474,26 +472,6 @@ fn a_handler_that_never_returns_over_http() {
         let mut stream = connect(address);
         stream.write_all(post("echo").as_bytes()).unwrap();
         assert!(is_answered(&stream, "echo"));
-    }
-}
-
-fn told_to_end_within_a_call() {
-    for tool in ["waits", "never"].into_iter().take(if adapter::ALONE { 1 } else { 2 }) {
-        let mut server = Running::new(server());
-        server.write(&call(1, tool));
-        server.says(tool);
-        let pid = server.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        if adapter::IS_TOLD {
-            // The input stays open: it is the signal that it ends by, and who made the call is told.
-            assert_eq!(server.line()["error"]["message"], "the server is shutting down");
-            let input = server.input.take();
-            let (status, out, said) = server.end();
-            assert_eq!((status.success(), &*out, &*said), (true, "", "over\n"));
-            drop(input);
-        } else {
-            assert_eq!(server.child.wait().unwrap().signal(), Some(15));
-        }
     }
 }
 

@@ -133,6 +133,9 @@ fn what_takes_longer_than_it_may_is_given_up() {
     let (mut child, mut said) = start("hasty");
     call_on_stdio(&mut child, &mut said, "endless");
     tell(&child, Signal::TERM);
+    let mut answer = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("the server is shutting down"), "{answer}");
     line(&mut said, "over");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
