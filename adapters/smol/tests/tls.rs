@@ -25,13 +25,13 @@ const CHAIN: &[u8] = include_bytes!("../../std/tests/certificates/server.pem");
 const KEY: &[u8] = include_bytes!("../../std/tests/certificates/key.pem");
 
 /// Runs `client` against a server
-fn against(limits: Limits, client: impl FnOnce(SocketAddr) + Send + 'static) {
+fn against(shards: u8, limits: Limits, client: impl FnOnce(SocketAddr) + Send + 'static) {
     in_time(move || {
         let (told, address) = mpsc::channel();
         let thread = thread::spawn(move || {
             let bound = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Tools::new().0);
             let server = bound.unwrap().connection_limits(limits);
-            let server = server.tls(ServerTls::from_pem(CHAIN, KEY).unwrap());
+            let server = server.tls(ServerTls::from_pem(CHAIN, KEY).unwrap()).shards(shards);
             told.send((server.address().unwrap(), server.handle())).unwrap();
             async_io::block_on(server.run()).unwrap();
         });
@@ -50,18 +50,23 @@ fn connect(address: SocketAddr, era: mcp_proto::Era) -> mcp_blocking::Client {
 
 #[test]
 fn everything_works_over_it() {
-    against(Limits::default(), |address| {
-        for era in ERAS {
-            let mut client = connect(address, era);
-            // More than any buffer holds, both ways.
-            for said in ["hello".to_owned(), "0123456789abcdef".repeat(3 << 16)] {
-                assert!(text(&client.call_tool("echo", &json!({"text": said})).unwrap()) == said);
-            }
-            let counted = client.call_tool("count", &json!({"steps": 50})).unwrap();
-            assert_eq!(text(&counted), "counted");
-            client.close().unwrap();
+    for shards in [1, 3] {
+        against(shards, Limits::default(), everything);
+    }
+}
+
+fn everything(address: SocketAddr) {
+    // More connections than shards: sessions take theirs to where they are.
+    for era in ERAS.into_iter().cycle().take(6) {
+        let mut client = connect(address, era);
+        // More than any buffer holds, both ways.
+        for said in ["hello".to_owned(), "0123456789abcdef".repeat(3 << 16)] {
+            assert!(text(&client.call_tool("echo", &json!({"text": said})).unwrap()) == said);
         }
-    });
+        let counted = client.call_tool("count", &json!({"steps": 50})).unwrap();
+        assert_eq!(text(&counted), "counted");
+        client.close().unwrap();
+    }
 }
 
 // covers: SEC-018
@@ -69,7 +74,7 @@ fn everything_works_over_it() {
 fn who_speaks_no_tls_or_says_nothing_is_let_go() {
     let mut limits = Limits::default();
     limits.head_timeout = Duration::from_millis(200);
-    against(limits, |address| {
+    against(2, limits, |address| {
         let mut client = connect(address, ERAS[1]);
         for said in ["GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", ""] {
             let mut plain = TcpStream::connect(address).unwrap();
