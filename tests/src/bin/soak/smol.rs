@@ -58,7 +58,7 @@ pub(crate) fn serve_http(calls: usize) -> Result<(), Failed> {
     let http = http::server::Config::new();
     let path = http.get_path().to_owned();
     let bound = HttpServer::bind("127.0.0.1:0", tally::config(), http, server(calls))?;
-    let server = bound.max_connections(CONNECTIONS).max_running(CONNECTIONS);
+    let server = bound.max_connections(CONNECTIONS).max_running(CONNECTIONS).shards(2);
     writeln!(io::stdout(), "http://{}{path}", server.address()?)?;
     let handle = server.handle();
     thread::spawn(move || {
