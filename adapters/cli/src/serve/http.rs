@@ -27,12 +27,18 @@ pub(crate) fn config(args: &args::ServeHttp) -> Config {
 
 /// The address cannot be had
 pub(crate) fn refused(address: &str, error: &Error) -> Failure {
-    let error = match error {
-        Error::Io(error) => error.to_string(),
-        other => other.to_string(),
+    let (why, taken) = match error {
+        Error::Io(error) => (error.to_string(), error.kind() == io::ErrorKind::AddrInUse),
+        other => (other.to_string(), false),
     };
-    Failure::new(Exit::Connection, format!("cannot listen at {address}: {error}"))
-        .hint("an address has a port, such as 127.0.0.1:8080; port 0 is any that is free")
+    let said = "cannot listen at ";
+    // Unless the address was none, it says that itself.
+    let why = if why.starts_with(said) { why } else { format!("{said}{address}: {why}") };
+    Failure::new(Exit::Connection, why).hint(if taken {
+        "another program listens there; port 0 is any that is free"
+    } else {
+        "an address has a port, such as 127.0.0.1:8080; port 0 is any that is free"
+    })
 }
 
 /// Says where it listens.

@@ -297,6 +297,13 @@ fn what_is_wrong_with_a_url_is_said() {
     probe(&["ping", "--bearer", "x", "--", "true"]).code(2).complains(&["--bearer"]);
     probe(&["ping", "--bearer", "x y", &refused]).code(2).complains(&["--bearer"]);
     probe(&["serve", "--http", "nowhere"]).code(3).complains(&["cannot listen at nowhere", "port"]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    for runtime in ["blocking", "threads", "smol"] {
+        let done = probe(&["serve", "--http", &address, "--runtime", runtime]).code(3);
+        let done = done.complains(&["cannot listen at", &address, "in use", "another program", "port 0"]);
+        assert_eq!(done.stderr.matches(&address).count(), 1, "{done}");
+    }
     probe(&["serve", "--http", "127.0.0.1:0", "--path", "x"]).code(2).complains(&["--path"]);
     probe(&["serve", "--path", "/x"]).code(2).complains(&["--http"]);
 }
