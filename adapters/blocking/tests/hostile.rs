@@ -1,5 +1,6 @@
 //! Servers with handlers on the thread of the loop, in bad surroundings
 
+#[cfg(target_os = "linux")]
 extern crate alloc;
 
 #[cfg(target_os = "linux")]

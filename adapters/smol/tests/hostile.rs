@@ -1,5 +1,6 @@
 //! Servers that are futures, in bad surroundings
 
+#[cfg(target_os = "linux")]
 extern crate alloc;
 
 #[cfg(target_os = "linux")]

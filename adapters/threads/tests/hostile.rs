@@ -1,5 +1,6 @@
 //! Servers with handlers on workers, in bad surroundings
 
+#[cfg(target_os = "linux")]
 extern crate alloc;
 
 #[cfg(target_os = "linux")]
