@@ -155,10 +155,13 @@ fn write_all(link: &Link, mut writer: impl Write) {
 fn write_some(writer: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     match uninterrupted(|| writer.write(bytes))? {
         0 => Err(ErrorKind::WriteZero.into()),
-        written => {
-            uninterrupted(|| writer.flush())?;
-            Ok(written)
-        }
+        written => loop {
+            match uninterrupted(|| writer.flush()) {
+                // What it has taken must not be written again.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY),
+                outcome => return outcome.map(|()| written),
+            }
+        },
     }
 }
 

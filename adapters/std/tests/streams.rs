@@ -142,6 +142,35 @@ fn threaded_over_any_reader() {
     });
 }
 
+/// What a buffered writer has taken and cannot pass on yet is not given to it again
+#[test]
+fn nothing_is_written_twice() {
+    struct Buffered {
+        written: std::sync::mpsc::Sender<Vec<u8>>,
+        full: u32,
+    }
+    impl Write for Buffered {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.written.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            self.full = (self.full + 1) % 3;
+            if self.full == 0 { Ok(()) } else { Err(ErrorKind::WouldBlock.into()) }
+        }
+    }
+    in_time(|| {
+        let (written, told) = std::sync::mpsc::channel();
+        let mut io = Threaded::new(io::empty(), Buffered { written, full: 0 }).unwrap();
+        for bytes in [b"one", b"two"] {
+            io.write(bytes).unwrap();
+            io.flush(support::DEADLINE).unwrap();
+        }
+        drop(io);
+        assert_eq!(told.iter().collect::<Vec<_>>().concat(), b"onetwo");
+    });
+}
+
 #[cfg(unix)]
 mod sockets {
     use std::net::{TcpListener, TcpStream};
