@@ -225,7 +225,7 @@ fn fills_up(limits: &Limits, requests: i64, taken: i64, cut: Chunker) -> Transcr
         lone.tell(&ask(id));
     }
     lone.still();
-    assert!(!lone.pipe.wants_input(), "reading pauses");
+    assert!(!lone.pipe.wants_input() && lone.pipe.is_stalled(), "reading pauses");
     assert_eq!(lone.pipe.engine().live_calls(), 1);
     // Nothing is lost and nothing refused: one comes after the other.
     let mut open = first;
@@ -238,7 +238,7 @@ fn fills_up(limits: &Limits, requests: i64, taken: i64, cut: Chunker) -> Transcr
         assert!(id < requests - taken || lone.pipe.wants_input());
     }
     lone.still();
-    assert!(lone.pipe.wants_input());
+    assert!(lone.pipe.wants_input() && !lone.pipe.is_stalled());
     lone.transcript
 }
 

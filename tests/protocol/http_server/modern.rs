@@ -406,6 +406,26 @@ fn a_slow_reader_costs_no_more_than_its_share() {
 }
 
 #[test]
+fn an_application_with_enough_to_do_has_requests_refused_and_nothing_else() {
+    let mut web = web(Config::new());
+    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
+    let call = web.call();
+    web.server.set_overloaded(true);
+    for id in 2..4 {
+        let refused = web.post(&CALL, &modern(id, "tools/call", ECHO));
+        assert_eq!((web.reply(refused).status, web.reply(refused).field("retry-after")), (503, Some("1")));
+    }
+    // What is in work is answered meanwhile.
+    answer(&mut web, &call);
+    assert_eq!(web.reply(x).message()["result"]["content"][0]["text"], "done");
+    web.server.set_overloaded(false);
+    let y = web.post(&CALL, &modern(4, "tools/call", ECHO));
+    let call = web.call();
+    answer(&mut web, &call);
+    assert_eq!(web.reply(y).status, 200);
+}
+
+#[test]
 fn a_server_that_shuts_down_ends_what_it_has_and_begins_nothing() {
     let mut web = web(Config::new());
     let (x, y) =
