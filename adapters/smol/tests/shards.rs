@@ -18,7 +18,7 @@ use std::thread;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Config;
-use mcp_proto::{Capabilities, Capability, RpcError};
+use mcp_proto::{Capabilities, Capability, Limits, RpcError};
 use mcp_smol::{Answered, Call, Cx, Error, Handler, HttpServer, block_on};
 
 #[path = "../../blocking/tests/shared/shards.rs"]
@@ -27,13 +27,31 @@ mod shared;
 use shared::{DEADLINE, Peer, Serving};
 
 mod adapter {
+    use alloc::sync::Arc;
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::time::Duration;
     use std::sync::mpsc::{Receiver, Sender};
+
+    use mcp_proto::model::CallToolResult;
+    use mcp_smol::{Call, Cx};
 
     use super::{Counting, Http, Serving, held, serve, serve_with};
 
     /// Two shards, one of which is kept by whoever calls `waits`
     pub(crate) fn behind(begun: Sender<()>, gate: Receiver<()>) -> Serving {
         serve(held(begun, gate), |server| server.shards(2))
+    }
+
+    /// Two calls at a time, which end when it is `open`, and four that wait
+    pub(crate) fn gated(begun: Sender<()>, open: Arc<AtomicBool>) -> Serving {
+        let wait = async move |cx: &mut Cx<'_>, call: &Call| {
+            begun.send(()).unwrap();
+            while !open.load(Ordering::SeqCst) {
+                cx.sleep(Duration::from_millis(5)).await?;
+            }
+            cx.complete(&CallToolResult::text(call.tool()?.name))
+        };
+        serve(wait, |server| server.max_running(2))
     }
 
     /// By the wait of this package, and by the reactor
@@ -52,7 +70,9 @@ fn bind<H: Handler>(http: Http, handler: H) -> HttpServer<H> {
         .with(Capability::ToolsListChanged)
         .with(Capability::Resources)
         .with(Capability::ResourceSubscriptions);
-    let config = Config::new("test", "1").capabilities(capabilities);
+    let mut limits = Limits::default();
+    limits.max_waiting = 4;
+    let config = Config::new("test", "1").capabilities(capabilities).limits(limits);
     HttpServer::bind("127.0.0.1:0", config, http, handler).unwrap()
 }
 

@@ -1,6 +1,8 @@
 //! Servers over HTTP with handlers on workers, on one thread and on several
 #![cfg(unix)]
 
+extern crate alloc;
+
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{ErrorKind, Read};
@@ -17,7 +19,7 @@ use mcp_threads::{Call, Cx, Error, Handle, Handler, HttpServer};
 #[path = "../../blocking/tests/shared/shards.rs"]
 mod shared;
 
-use shared::{DEADLINE, Peer, Serving, field};
+use shared::{DEADLINE, Peer, Serving};
 
 fn config() -> Config {
     let capabilities = Capabilities::new()
@@ -65,48 +67,6 @@ fn a_handler_that_never_returns_holds_up_neither_calls_nor_connections_nor_the_e
     drop(open);
 }
 
-// covers: SEC-018
-#[test]
-fn more_than_may_wait_are_refused_and_who_leaves_makes_room() {
-    let (open, gate) = mpsc::channel::<()>();
-    let gate = std::sync::Mutex::new(gate);
-    let (begun, begins) = mpsc::channel();
-    let server = serve(
-        move |cx: &mut Cx<'_>, call: &Call| {
-            begun.send(()).unwrap();
-            let _ = gate.lock().unwrap().recv();
-            cx.complete(&CallToolResult::text(call.tool()?.name))
-        },
-        |server| server.workers(2),
-    );
-    // Two in work, and four that wait.
-    let mut peers: Vec<_> = (0..6).map(|_| server.connect()).collect();
-    for (n, peer) in peers.iter_mut().enumerate() {
-        peer.begin("waits");
-        if n < 2 {
-            begins.recv_timeout(DEADLINE).unwrap();
-        }
-    }
-    server.has_calls(6);
-    let mut late = server.connect();
-    for _ in 0..2 {
-        late.begin("late");
-        let (head, _) = late.answer();
-        assert!(head.starts_with("HTTP/1.1 503 ") && field(&head, "retry-after").is_some(), "{head}");
-    }
-    // Everything else goes on: one that waits and goes away is noticed, and leaves its place.
-    drop(peers.pop());
-    server.has_calls(5);
-    late.begin("late");
-    server.has_calls(6);
-    drop(open);
-    for peer in &mut peers {
-        assert!(peer.answer().1.contains("waits"));
-    }
-    assert!(late.answer().1.contains("late"));
-    server.ends(DEADLINE);
-}
-
 #[test]
 fn calls_of_many_connections_run_side_by_side() {
     for shards in [1, 2] {
@@ -128,13 +88,31 @@ fn calls_of_many_connections_run_side_by_side() {
 }
 
 mod adapter {
+    use alloc::sync::Arc;
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::time::Duration;
     use std::sync::mpsc::{Receiver, Sender};
+
+    use mcp_proto::model::CallToolResult;
+    use mcp_threads::{Call, Cx};
 
     use super::{Serving, counting, held, serve};
 
     /// Two shards, one of which is kept by whoever calls `waits`
     pub(crate) fn behind(begun: Sender<()>, gate: Receiver<()>) -> Serving {
         serve(held(begun, gate), |server| server.workers(0).shards(2))
+    }
+
+    /// Two calls at a time, which end when it is `open`, and four that wait
+    pub(crate) fn gated(begun: Sender<()>, open: Arc<AtomicBool>) -> Serving {
+        let wait = move |cx: &mut Cx<'_>, call: &Call| {
+            begun.send(()).unwrap();
+            while !open.load(Ordering::SeqCst) {
+                cx.sleep(Duration::from_millis(5))?;
+            }
+            cx.complete(&CallToolResult::text(call.tool()?.name))
+        };
+        serve(wait, |server| server.workers(2))
     }
 
     /// With handlers on the threads of shards, and on workers

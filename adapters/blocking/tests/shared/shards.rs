@@ -2,7 +2,9 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+use alloc::sync::Arc;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +16,7 @@ use mcp_std::Error;
 use mcp_std::serve::Handle;
 use serde_json::{Value, json};
 
-use crate::adapter::{behind, servers};
+use crate::adapter::{behind, gated, servers};
 
 /// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -267,4 +269,38 @@ fn a_shard_that_is_behind_tells_of_all_that_changed_since() {
         }
         server.ends(Duration::from_millis(500));
     }
+}
+
+// covers: SEC-018
+#[test]
+fn more_than_may_wait_are_refused_and_who_leaves_makes_room() {
+    let (begun, begins) = mpsc::channel();
+    let open = Arc::new(AtomicBool::new(false));
+    let server = gated(begun, open.clone());
+    // Two in work, and four that wait.
+    let mut peers: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    for (n, peer) in peers.iter_mut().enumerate() {
+        peer.begin("waits");
+        if n < 2 {
+            begins.recv_timeout(DEADLINE).unwrap();
+        }
+    }
+    server.has_calls(6);
+    let mut late = server.connect();
+    for _ in 0..2 {
+        late.begin("late");
+        let (head, _) = late.answer();
+        assert!(head.starts_with("HTTP/1.1 503 ") && field(&head, "retry-after").is_some(), "{head}");
+    }
+    // Everything else goes on: one that waits and goes away is noticed, and leaves its place.
+    drop(peers.pop());
+    server.has_calls(5);
+    late.begin("late");
+    server.has_calls(6);
+    open.store(true, Ordering::SeqCst);
+    for peer in &mut peers {
+        assert!(peer.answer().1.contains("waits"));
+    }
+    assert!(late.answer().1.contains("late"));
+    server.ends(DEADLINE);
 }
