@@ -137,7 +137,8 @@ impl<H: Handler> HttpServer<H> {
     }
 
     /// How many calls run at a time in each shard (default 1,024; at least 1); more wait, within
-    /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits), and then reading pauses
+    /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits), and then further requests are
+    /// refused with 503
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
         self.inner.max_running(calls);
