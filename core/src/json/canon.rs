@@ -179,10 +179,10 @@ impl<'a> Index<'a> {
         self.members.extend(members);
         let (text, plain) = (self.text, &self.plain);
         if let Some(members) = self.members.get_mut(first..) {
-            members.sort_unstable_by(|a, b| {
+            sort(members, &mut |a, b| {
                 let (x, y) = (name(text, plain, a.name), name(text, plain, b.name));
                 count.add(1 + x.len().min(y.len()));
-                x.cmp(y).then_with(|| a.value.at.cmp(&b.value.at))
+                (x, a.value.at) < (y, b.value.at)
             });
         }
         let object = Object { first: short(first), last: short(self.members.len()), after: self.place(end) };
@@ -251,6 +251,32 @@ impl<'a> Index<'a> {
                 open.pop();
             }
         }
+    }
+}
+
+/// Sorts by a heap: it takes a twentieth of the code of `sort_unstable`, and no more than twice its steps
+fn sort(members: &mut [Member], before: &mut dyn FnMut(&Member, &Member) -> bool) {
+    for root in (0..members.len() / 2).rev() {
+        sink(members, root, before);
+    }
+    for end in (1..members.len()).rev() {
+        members.swap(0, end);
+        sink(members.get_mut(..end).unwrap_or_default(), 0, before);
+    }
+}
+
+/// Has a member change places with what stands under it in the heap, until none of that comes after it
+fn sink(members: &mut [Member], mut at: usize, before: &mut dyn FnMut(&Member, &Member) -> bool) {
+    while let (Some(member), Some(left)) = (members.get(at), members.get(2 * at + 1)) {
+        let (mut under, mut last) = (2 * at + 1, left);
+        if let Some(right) = members.get(under + 1).filter(|right| before(left, right)) {
+            (under, last) = (under + 1, right);
+        }
+        if !before(member, last) {
+            return;
+        }
+        members.swap(at, under);
+        at = under;
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a transport that carries each message apart does with an engine: opens streams, feeds and empties them.
 
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -194,8 +195,10 @@ impl Engine {
     /// One that is no batch has none; what is wrong with it is told when it is taken.
     pub(crate) fn survey(&self, home: Option<Key>, frame: &Bytes) -> (bool, bool) {
         let members = batch::members(frame, &self.link.limits).unwrap_or_default();
-        let mut ids: Vec<RequestId> = members.iter().filter_map(|member| self.request_id(member)).collect();
-        ids.sort_unstable();
+        // A heap sorts as well as `sort_unstable`, by a tenth of its code.
+        let ids: BinaryHeap<RequestId> =
+            members.iter().filter_map(|member| self.request_id(member)).collect();
+        let ids = ids.into_sorted_vec();
         let twice = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
         let in_work = |id| home.is_some_and(|home| self.in_flight(home, id));
         (!ids.is_empty(), twice || ids.iter().any(in_work))
