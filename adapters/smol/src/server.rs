@@ -8,8 +8,6 @@ use core::time::Duration;
 
 use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_proto::pipe::{self, Pipe};
-#[cfg(feature = "crypto")]
-use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
 use mcp_std::drive::Drive;
@@ -166,8 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
         let now = drive.tick();
         // Without a source of randomness nothing can be kept between two rounds, and everything else works.
         #[cfg(feature = "crypto")]
-        let config =
-            config.seal_by_default(|| Some((Keys::new(mcp_std::entropy::seed().ok()?), drive.anchor())));
+        let config = config.seal_when_asked(|| Some((mcp_std::entropy::seed().ok()?, drive.anchor())));
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),
             drive,

@@ -33,7 +33,10 @@ pub struct Config {
     pub(crate) hidden: Vec<String>,
     /// What seals the state of calls that need input
     #[cfg(feature = "crypto")]
-    pub(crate) keys: Option<crate::seal::Keys>,
+    pub(super) keys: Option<Arc<dyn super::sealing::Sealing>>,
+    /// What they are made of when they are needed first
+    #[cfg(feature = "crypto")]
+    pub(super) seed: Option<super::sealing::Seed>,
     /// Which instant is which time of day
     #[cfg(feature = "crypto")]
     pub(crate) anchor: crate::time::Anchor,
@@ -58,6 +61,8 @@ impl Config {
             hidden: Vec::new(),
             #[cfg(feature = "crypto")]
             keys: None,
+            #[cfg(feature = "crypto")]
+            seed: None,
             #[cfg(feature = "crypto")]
             anchor: crate::time::Anchor::default(),
             stamp: Vec::new(),
@@ -123,7 +128,7 @@ impl Config {
     #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal(mut self, keys: crate::seal::Keys, anchor: crate::time::Anchor) -> Self {
-        self.keys = Some(keys);
+        self.keys = Some(Arc::new(keys));
         self.anchor = anchor;
         self
     }
@@ -142,6 +147,22 @@ impl Config {
             Some((keys, anchor)) => self.seal(keys, anchor),
             None => self,
         }
+    }
+
+    /// As [`seal_by_default`](Self::seal_by_default), for a configuration that only one engine uses: the keys are made of
+    /// 32 bytes from a cryptographic source, when something is sealed first
+    ///
+    /// Before that nothing opens. A program that never seals is linked without the code for it.
+    #[cfg(feature = "crypto")]
+    #[must_use]
+    pub fn seal_when_asked(mut self, make: impl FnOnce() -> Option<([u8; 32], crate::time::Anchor)>) -> Self {
+        if self.keys.is_none() {
+            if let Some((seed, anchor)) = make() {
+                self.seed = Some(super::sealing::Seed(seed));
+                self.anchor = anchor;
+            }
+        }
+        self
     }
 
     /// Accepts requests with a method of your own; other unknown methods are refused with -32601

@@ -47,6 +47,9 @@ pub struct Engine {
     pub(super) shutting_down: bool,
     /// Calls that wait for answers of their clients
     pub(super) parked: usize,
+    /// What seals, if there is something
+    #[cfg(feature = "crypto")]
+    pub(super) keys: Option<Arc<dyn super::sealing::Sealing>>,
     /// Made when the first client wants to be told of something
     pub(super) subscriptions: Option<Box<Subscriptions>>,
     /// The last `_meta` that was found to be in order
@@ -60,6 +63,8 @@ impl Engine {
         let link = Link::new(Arc::clone(&config.limits), &config.hidden);
         let (events, backlog) = (VecDeque::new(), VecDeque::new());
         Self {
+            #[cfg(feature = "crypto")]
+            keys: config.keys.clone(),
             config,
             link,
             events,

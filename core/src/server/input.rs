@@ -14,6 +14,8 @@ use bytes::Bytes;
 
 use super::engine::Engine;
 use super::event::{Call, Event};
+#[cfg(feature = "crypto")]
+use super::sealing::UNANSWERED;
 use crate::calls::inbound::{Answer, CallId, InCall, Parked};
 use crate::calls::ours::Ask;
 use crate::calls::outbound::{CallOptions, OutCall, Purpose};
@@ -44,10 +46,6 @@ pub(super) struct Round {
 
 /// The part that one of many sessions may have of what is kept for calls that wait
 const SHARE: usize = 4;
-
-/// Stands in a sealed state for the answer to what was asked; no JSON text is empty
-#[cfg(feature = "crypto")]
-const UNANSWERED: &str = "";
 
 impl Round {
     /// What is carried into the next round: all answers but those to what is asked anew
@@ -81,17 +79,6 @@ impl Call {
     pub fn answer(&self, key: &str) -> Option<Result<&RawJson, &CallError>> {
         let (_, answer) = self.round.as_ref()?.answers.iter().find(|(other, _)| **other == *key)?;
         Some(answer.as_ref())
-    }
-
-    /// What the call is about: the name of a tool or prompt, the URI of a resource
-    #[cfg(feature = "crypto")]
-    fn target(&self) -> String {
-        // A resource has no name, whatever else stands in the request: the URI is what is read.
-        let target = match &*self.method {
-            vocab::RESOURCES_READ => self.params().and_then(|params| params.member("uri")),
-            _ => self.part(self.params.name),
-        };
-        target.and_then(|target| target.string()).unwrap_or_default()
     }
 }
 
@@ -150,6 +137,8 @@ impl Engine {
         requests: &InputRequests<'_>,
         state: &[u8],
     ) -> Result<(), UseError> {
+        #[cfg(feature = "crypto")]
+        self.make_keys();
         let sealed = self.seal(call, requests, state)?;
         let link = &mut self.link;
         let record = link.inbound.calls.get(call.id.0).ok_or(UseError::Stale)?;
@@ -194,30 +183,19 @@ impl Engine {
             .carried(requests)
             .filter_map(|(key, answer)| Some((&**key, answer.as_ref().ok()?.as_str())));
         #[cfg(feature = "crypto")]
-        if let Some(keys) = &self.config.keys {
+        if let Some(keys) = &self.keys {
             let asked = requests.iter().map(|(key, _)| (key, UNANSWERED));
             let answers = carried.chain(asked).collect();
             let record = crate::seal::Record { attempt: round.attempt.saturating_add(1), state, answers };
             // Whole seconds, and never earlier than was promised.
             let rest = core::time::Duration::from_micros(999_999);
             let expires = self.config.anchor.unix_secs(self.link.now + self.link.limits.input_timeout + rest);
-            let limit = self.link.limits.max_request_state;
-            let target = call.target();
-            let binding = self.binding(call, &target).ok_or(UseError::Stale)?;
-            return match keys.seal(&binding, expires, &record.encode(), limit) {
-                Ok(text) => Ok(Some(text)),
-                Err(_) => Err(UseError::Full("max_request_state")),
-            };
+            let principal = self.principal(call.channel);
+            return keys
+                .seal(call, principal, &record, expires, self.link.limits.max_request_state)
+                .map(Some);
         }
         if state.is_empty() && carried.count() == 0 { Ok(None) } else { Err(UseError::NoKeys) }
-    }
-
-    /// What a sealed state belongs to
-    #[cfg(feature = "crypto")]
-    fn binding<'a>(&'a self, call: &'a Call, target: &'a str) -> Option<crate::seal::Binding<'a>> {
-        let arguments = crate::seal::digest(call.params.arguments.of(&call.frame)).ok()?;
-        let principal = self.principal(call.channel);
-        Some(crate::seal::Binding { principal, method: call.method(), target, arguments })
     }
 
     /// What came along with a modern request; the error is the answer to give
@@ -272,23 +250,9 @@ impl Engine {
 
     #[cfg(feature = "crypto")]
     fn open(&self, call: &Call, text: &str) -> Option<Round> {
-        let target = call.target();
-        let limit = self.link.limits.max_request_state;
-        let keys = self.config.keys.as_ref()?;
         let now = self.config.anchor.unix_secs(self.link.now);
-        let payload = keys.open(&self.binding(call, &target)?, now, text, limit).ok()?;
-        let record = crate::seal::Record::decode(&payload).ok()?;
-        let (asked, answered): (Vec<_>, Vec<_>) =
-            record.answers.into_iter().partition(|(_, text)| *text == UNANSWERED);
-        let answers = answered
-            .into_iter()
-            .map(|(key, text)| (key.into(), Ok(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))));
-        Some(Round {
-            attempt: record.attempt,
-            state: record.state.to_vec(),
-            answers: answers.collect(),
-            asked: Some(asked.into_iter().map(|(key, _)| key.into()).collect()),
-        })
+        let principal = self.principal(call.channel);
+        self.keys.as_ref()?.open(call, principal, text, now, self.link.limits.max_request_state)
     }
 
     #[cfg(not(feature = "crypto"))]

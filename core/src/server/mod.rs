@@ -15,6 +15,8 @@ mod news;
 mod receive;
 mod reply;
 pub(crate) mod said;
+#[cfg(feature = "crypto")]
+mod sealing;
 mod stream;
 mod subscriptions;
 

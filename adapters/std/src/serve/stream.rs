@@ -6,8 +6,6 @@ use core::fmt;
 use core::time::Duration;
 
 use mcp_proto::pipe::{self, Pipe};
-#[cfg(feature = "crypto")]
-use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Change, Fault, Instant};
 
@@ -360,8 +358,7 @@ impl State {
         let now = drive.tick();
         // Without a source of randomness nothing can be kept between two rounds, and everything else works.
         #[cfg(feature = "crypto")]
-        let config =
-            config.seal_by_default(|| Some((Keys::new(crate::entropy::seed().ok()?), drive.anchor())));
+        let config = config.seal_when_asked(|| Some((crate::entropy::seed().ok()?, drive.anchor())));
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),
             drive,
