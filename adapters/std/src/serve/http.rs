@@ -16,7 +16,7 @@ use mcp_proto::h1::Limits;
 use mcp_proto::http::server::{self as http, Denial, ExchangeId, Token};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{CallId, Change, Entropy, Instant, RawJson};
+use mcp_proto::{CallId, Change, Entropy, Instant};
 
 use super::changes::Changes;
 use super::desk::{Commands, Desk};
@@ -646,9 +646,7 @@ impl State {
             self.told.append(&mut gone);
             refused.get_or_insert_with(|| io::Error::other(panic.to_string()));
         }
-        if let Ok(nothing) = RawJson::new("{}") {
-            gone.iter().for_each(|name| _ = self.server.tool_schema(name, &nothing));
-        }
+        gone.iter().for_each(|name| self.server.forget_tool(name));
         refused.map_or(Ok(()), |error| Err(Error::Io(error)))
     }
 }

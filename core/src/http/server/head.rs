@@ -161,7 +161,7 @@ impl Server {
         let mut fields = Fields::new();
         fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
         let mut names = String::from(fields::SENT_BY_PAGES);
-        for tool in self.tools.values() {
+        for (_, tool) in &self.tools {
             for name in tool.names() {
                 names.push_str(", ");
                 names.push_str(name);

@@ -1,7 +1,6 @@
 //! What the fields of a request say about the message in its body, kept until that has come (HTTP-030 to HTTP-038).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -181,7 +180,7 @@ fn append(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
 /// Holds a message against the fields that it came with
 pub(super) struct Check<'a> {
     pub(super) mirror: &'a Mirror,
-    pub(super) tools: &'a BTreeMap<Box<str>, HeaderParams>,
+    pub(super) tools: &'a [(Box<str>, HeaderParams)],
     /// The revisions that a client is told of
     pub(super) served: VersionSet,
 }
@@ -288,10 +287,9 @@ impl Said for Check<'_> {
         if self.tools.is_empty() || method != vocab::TOOLS_CALL || version.era() == Era::Legacy {
             return Ok(());
         }
-        let Some(wanted) = params.name.of(frame).and_then(string).and_then(|name| self.tools.get(&*name))
-        else {
-            return Ok(());
-        };
+        let Some(tool) = params.name.of(frame).and_then(string) else { return Ok(()) };
+        let found = self.tools.binary_search_by(|(name, _)| (**name).cmp(&*tool));
+        let Some((_, wanted)) = found.ok().and_then(|at| self.tools.get(at)) else { return Ok(()) };
         let unreadable = b"\xff".as_slice();
         let said: Vec<Field<'_>> = self
             .mirror

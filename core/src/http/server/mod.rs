@@ -32,8 +32,9 @@ pub use exchange::{ExchangeId, Response};
 pub use head::Denial;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -100,8 +101,8 @@ pub struct Server {
     /// Exchanges that have something to send, each once
     ready: VecDeque<Key>,
     events: VecDeque<Event>,
-    /// What tools want to see repeated in fields, by name
-    tools: BTreeMap<Box<str>, HeaderParams>,
+    /// What tools want to see repeated in fields, ordered by name
+    tools: Vec<(Box<str>, HeaderParams)>,
     /// Memory of exchanges that are over, for the next one
     spare: Parts,
     now: Instant,
@@ -133,7 +134,7 @@ impl Server {
             sessions: Sessions::default(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
-            tools: BTreeMap::new(),
+            tools: Vec::new(),
             spare: Parts::default(),
             now: Instant::ZERO,
             overloaded: false,
@@ -196,12 +197,19 @@ impl Server {
         schema: &crate::raw::RawJson,
     ) -> Result<(), super::params::BadAnnotation> {
         let found = HeaderParams::of(schema)?;
-        if found.is_empty() {
-            self.tools.remove(tool);
-        } else {
-            self.tools.insert(tool.into(), found);
+        self.forget_tool(tool);
+        if !found.is_empty() {
+            let at = self.tools.partition_point(|(name, _)| **name < *tool);
+            self.tools.insert(at, (tool.into(), found));
         }
         Ok(())
+    }
+
+    /// Forgets what [`tool_schema`](Self::tool_schema) said of a tool
+    pub fn forget_tool(&mut self, tool: &str) {
+        if let Ok(at) = self.tools.binary_search_by(|(name, _)| (**name).cmp(tool)) {
+            self.tools.remove(at);
+        }
     }
 
     /// The next event
@@ -296,7 +304,7 @@ impl Server {
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.tick(now);
         self.engine.shutdown(self.now, grace);
-        let streams: alloc::vec::Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
+        let streams: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in streams {
             let Some(x) = self.exchanges.get(key) else { continue };
             match x.kind {
@@ -351,7 +359,7 @@ impl Server {
     /// Looks at streams that are silent, at calls that take long, and at sessions that nobody uses
     fn look_around(&mut self) {
         let now = self.now;
-        let keys: alloc::vec::Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
+        let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.look_at(key);
         }
