@@ -1,5 +1,6 @@
 //! Serving HTTP: one future for all connections and their streams, or several side by side
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -284,8 +285,8 @@ impl<H: Handler> Serving<H> {
 #[derive(Debug)]
 struct Shards {
     handles: Vec<Handle>,
-    /// How they have ended
-    ended: Inbox<Result<(), Error>>,
+    /// What each has ended with, if anything was wrong
+    ended: Inbox<Option<Box<Error>>>,
 }
 
 /// Begins all shards but the first
@@ -305,7 +306,7 @@ fn spawn<H: Handler + Send + Sync + 'static>(first: &mut Inner<H>, shards: u8) -
                 // Clients must not be sent to one that is not there.
                 first.shutdown(Duration::ZERO);
             }
-            let _ = ended.send_due(ran);
+            let _ = ended.send_due(ran.err().map(Box::new));
         };
         thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
     }
@@ -327,7 +328,11 @@ impl Shards {
             self.ended.register(cx.waker());
             self.ended.take(&mut ended);
             left -= ended.len();
-            ran = ended.drain(..).fold(core::mem::replace(&mut ran, Ok(())), Result::and);
+            for error in ended.drain(..).flatten() {
+                if ran.is_ok() {
+                    ran = Err(*error);
+                }
+            }
             if left == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;

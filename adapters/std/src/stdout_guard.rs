@@ -1,12 +1,13 @@
 //! Keeps stray prints out of a stream that runs over stdout
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
 /// Puts the real stdout aside and points handle 1 to stderr
 ///
@@ -108,10 +109,22 @@ impl Drop for StdinGuard {
 /// Writes what is buffered, unless another thread holds stdout and does not let go of it: one that prints more than
 /// anybody reads, say, for which nobody is to wait
 fn flushed() -> bool {
-    let (tell, told) = mpsc::channel();
-    let flush = move || _ = tell.send(io::stdout().flush().is_ok());
+    let (done, waiting) = (Arc::new(AtomicBool::new(false)), thread::current());
+    let told = done.clone();
+    let flush = move || {
+        let _ = io::stdout().flush();
+        told.store(true, Ordering::Release);
+        waiting.unpark();
+    };
     match thread::Builder::new().name("mcp-flush".into()).spawn(flush) {
-        Ok(_) => told.recv_timeout(PATIENCE).is_ok(),
+        Ok(_) => {
+            let begun = Instant::now();
+            while !done.load(Ordering::Acquire) {
+                let Some(left) = PATIENCE.checked_sub(begun.elapsed()) else { return false };
+                thread::park_timeout(left);
+            }
+            true
+        }
         // There is no thread left.
         Err(_) => io::stdout().flush().is_ok(),
     }
