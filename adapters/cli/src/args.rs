@@ -4,6 +4,8 @@ mod help;
 
 use core::time::Duration;
 use std::ffi::OsString;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mcp_proto::model::LoggingLevel;
@@ -295,6 +297,14 @@ pub(crate) struct ServeHttp {
     /// The URL is printed on stderr. Who can reach the address can use the server.
     #[arg(long = "http", value_name = "ADDR")]
     pub(crate) address: Option<String>,
+    /// Serve HTTPS, with the certificates in this file (PEM), the server's own first
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "FILE", requires_all = ["address", "tls_key"])]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate (PEM, not encrypted); it may be in the same file
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// The path of the endpoint
     #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = path)]
     pub(crate) path: String,

@@ -160,6 +160,12 @@ impl OnHttp {
         Ok(Self { server, peers, events: VecDeque::new(), error: None, gives_up: None })
     }
 
+    /// Has all clients speak TLS
+    #[cfg(feature = "tls")]
+    pub(super) fn set_tls(&mut self, tls: Option<mcp_std::tls::ServerTls>) {
+        self.peers.tls = tls;
+    }
+
     fn gather(&mut self) {
         let now = self.peers.now();
         while let Some(event) = self.server.poll_event(now) {

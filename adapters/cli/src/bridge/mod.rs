@@ -34,8 +34,16 @@ use relay::{Clients, Ends, Relay, server_config, server_limits};
 pub(crate) fn run(args: &args::Bridge) -> Result<(), Failure> {
     let versions = args.client_era.set();
     if let Some(address) = &args.http.address {
+        #[cfg(feature = "tls")]
+        let tls = http::tls(&args.http)?;
         let listener = Listener::bind(&**address).map_err(|error| http::refused(address, &error.into()))?;
-        return over_http(args, listener, versions);
+        return over_http(
+            args,
+            listener,
+            versions,
+            #[cfg(feature = "tls")]
+            tls,
+        );
     }
     session::hint_at_terminal("bridge");
     let failed = |error: io::Error| Failure::failed(format!("stdin and stdout cannot be used: {error}"));
@@ -54,12 +62,16 @@ fn over_http(
     args: &args::Bridge,
     listener: Listener,
     versions: mcp_proto::VersionSet,
+    #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
 ) -> Result<(), Failure> {
     let back = Back::open(args, None, able())?;
     let config = server_config(&back.peer, versions, tapped(server_limits(Limits::default()), args));
     let at = listener.address().map_err(|error| Failure::failed(error.to_string()))?;
     let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);
-    let front = OnHttp::new(hidden(config, args), http_config, listener)?;
+    #[allow(unused_mut, reason = "that TLS is spoken is said afterwards")]
+    let mut front = OnHttp::new(hidden(config, args), http_config, listener)?;
+    #[cfg(feature = "tls")]
+    front.set_tls(tls);
     http::listening(&args.http, Ok(at))?;
     bridge(args, Box::new(front), back, Clients::Many)
 }

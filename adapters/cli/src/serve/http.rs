@@ -5,6 +5,8 @@ use std::io;
 
 use mcp_blocking::Error;
 use mcp_proto::http::server::Config;
+#[cfg(feature = "tls")]
+use mcp_std::tls::ServerTls;
 
 use crate::args;
 use crate::failure::{Exit, Failure};
@@ -23,6 +25,24 @@ pub(crate) fn config(args: &args::ServeHttp) -> Config {
         http = http.http_sse(SSE, MESSAGES);
     }
     http
+}
+
+/// The certificate and the key, if TLS is to be spoken
+#[cfg(feature = "tls")]
+pub(crate) fn tls(args: &args::ServeHttp) -> Result<Option<ServerTls>, Failure> {
+    let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let tls = ServerTls::from_files(chain, key);
+    tls.map(Some).map_err(|error| Failure::usage(format!("--tls-cert and --tls-key: {error}")))
+}
+
+/// How an address is spoken to
+const fn scheme(args: &args::ServeHttp) -> &'static str {
+    #[cfg(feature = "tls")]
+    if args.tls_cert.is_some() {
+        return "https";
+    }
+    let _ = args;
+    "http"
 }
 
 /// The address cannot be had
@@ -44,9 +64,10 @@ pub(crate) fn refused(address: &str, error: &Error) -> Failure {
 /// Says where it listens.
 pub(crate) fn listening(args: &args::ServeHttp, at: io::Result<SocketAddr>) -> Result<(), Failure> {
     let at = at.map_err(|error| Failure::failed(error.to_string()))?;
-    session::say(&format!("listening at http://{at}{}", args.path));
+    let scheme = scheme(args);
+    session::say(&format!("listening at {scheme}://{at}{}", args.path));
     if args.sse {
-        session::say(&format!("listening at http://{at}{SSE} (2024-11-05)"));
+        session::say(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
     }
     Ok(())
 }

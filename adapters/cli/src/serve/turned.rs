@@ -46,6 +46,10 @@ fn serve_http(
 ) -> Result<(), Failure> {
     let bound = adapter::HttpServer::bind(address, config, http::config(&args.http), watched);
     let mut server = bound.map_err(|error| http::refused(address, &error))?;
+    #[cfg(feature = "tls")]
+    if let Some(tls) = http::tls(&args.http)? {
+        server = server.tls(tls);
+    }
     if args.trace {
         server = server.tap_heads();
     }

@@ -9,7 +9,8 @@ use mcp_blocking::{Call, Cx, HttpServer};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server};
 
-use crate::support::run;
+use crate::http::Serving;
+use crate::support::{PROBE, run};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../std/tests/certificates");
 
@@ -55,4 +56,37 @@ fn a_server_over_tls_is_called_and_checked() {
             .code(3)
             .complains(&["the certificate of localhost is not accepted"]);
     }
+}
+
+#[test]
+fn every_runtime_and_the_bridge_serve_over_tls() {
+    let [chain, key, root] = ["server", "key", "root"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
+    let trusts = [("SSL_CERT_FILE", &*root)];
+    let tls = ["--tls-cert", &chain, "--tls-key", &key];
+    for runtime in ["blocking", "threads", "smol"] {
+        let serving = Serving::new(&[&tls[..], &["--runtime", runtime]].concat());
+        let url = serving.url.replace("127.0.0.1", "localhost");
+        assert!(url.starts_with("https://"), "{url}");
+        for asks in ["blocking", "threads", "smol"] {
+            let echo = ["call", "echo", "--args", r#"{"text":"sealed"}"#, "--runtime", asks, &url];
+            run(&echo, &trusts).code(0).says(&["sealed"]);
+        }
+        // Who does not speak TLS is not let in.
+        run(&["ping", "-n", "1", &url.replace("https", "http")], &trusts).code(3);
+    }
+    let bridge = Serving::bridge(&[&tls[..], &["--", PROBE, "serve"]].concat());
+    run(&["ping", &bridge.url.replace("127.0.0.1", "localhost")], &trusts).code(0);
+}
+
+#[test]
+fn a_certificate_and_a_key_are_needed_and_named() {
+    let [chain, key] = ["server", "key"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
+    let at = ["serve", "--http", "127.0.0.1:0"];
+    run(&[&at[..], &["--tls-cert", &chain]].concat(), &[]).code(2).complains(&["--tls-key"]);
+    run(&[&at[..], &["--tls-key", &key]].concat(), &[]).code(2).complains(&["--tls-cert"]);
+    run(&["serve", "--tls-cert", &chain, "--tls-key", &key], &[]).code(2).complains(&["--http"]);
+    let swapped = [&at[..], &["--tls-cert", &key, "--tls-key", &chain]].concat();
+    run(&swapped, &[]).code(2).complains(&["there is no certificate (PEM) for the server"]);
+    let lost = [&at[..], &["--tls-cert", "no-such-file", "--tls-key", &key]].concat();
+    run(&lost, &[]).code(2).complains(&["no-such-file"]);
 }
