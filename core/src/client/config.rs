@@ -9,6 +9,7 @@ use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
 use crate::version::{Era, Verdict, Version, VersionSet};
+use crate::vocab;
 
 /// The configuration of a client
 ///
@@ -27,6 +28,7 @@ pub struct Config {
     pub(crate) send_info: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) custom: Vec<String>,
+    pub(crate) any_custom: bool,
     pub(crate) hidden: Vec<String>,
     /// The `_meta` members that every modern request carries (META-009, META-010, META-011)
     pub(crate) stamp: Vec<u8>,
@@ -44,6 +46,7 @@ impl Config {
             send_info: true,
             limits: Arc::new(Limits::default()),
             custom: Vec::new(),
+            any_custom: false,
             hidden: Vec::new(),
             stamp: Vec::new(),
         }
@@ -98,6 +101,18 @@ impl Config {
     pub fn custom_method(mut self, method: impl Into<String>) -> Self {
         self.custom.push(method.into());
         self
+    }
+
+    /// Accepts requests of legacy servers with any method that the protocol does not have: for bridges
+    #[must_use]
+    pub const fn any_custom_method(mut self) -> Self {
+        self.any_custom = true;
+        self
+    }
+
+    /// Whether a method that no revision has is accepted
+    pub(crate) fn accepts_custom(&self, method: &str) -> bool {
+        self.custom.iter().any(|m| m == method) || (self.any_custom && vocab::request(method).is_none())
     }
 
     /// Members whose values the [tap](crate::tap) replaces, at any depth

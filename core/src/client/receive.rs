@@ -224,7 +224,7 @@ impl Engine {
             Some(rule) if rule.name == vocab::PING => return self.answer_ping(channel, batch, &id),
             // ERR-002, ERR-021
             Some(rule) if rule.gate_in(version).is_none_or(declared) => Cow::Borrowed(rule.name),
-            None if self.config.custom.iter().any(|m| *m == *method) => Cow::Owned(method.into_owned()),
+            None if self.config.accepts_custom(&method) => Cow::Owned(method.into_owned()),
             _ => {
                 let error = RpcError::method_not_found(&method);
                 return self.link.send_error(channel, batch, Some(&id), &error);

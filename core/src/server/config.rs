@@ -9,6 +9,7 @@ use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
 use crate::version::{Era, Version, VersionSet};
+use crate::vocab;
 
 /// The configuration of a server
 ///
@@ -30,6 +31,7 @@ pub struct Config {
     pub(crate) list_legacy: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) custom: Vec<String>,
+    pub(crate) any_custom: bool,
     pub(crate) hidden: Vec<String>,
     /// What seals the state of calls that need input
     #[cfg(feature = "crypto")]
@@ -58,6 +60,7 @@ impl Config {
             list_legacy: false,
             limits: Arc::new(Limits::default()),
             custom: Vec::new(),
+            any_custom: false,
             hidden: Vec::new(),
             #[cfg(feature = "crypto")]
             keys: None,
@@ -170,6 +173,18 @@ impl Config {
     pub fn custom_method(mut self, method: impl Into<String>) -> Self {
         self.custom.push(method.into());
         self
+    }
+
+    /// Accepts requests with any method that the protocol does not have: for bridges, and servers that answer for others
+    #[must_use]
+    pub const fn any_custom_method(mut self) -> Self {
+        self.any_custom = true;
+        self
+    }
+
+    /// Whether a method that no revision has is accepted
+    pub(crate) fn accepts_custom(&self, method: &str) -> bool {
+        self.custom.iter().any(|m| m == method) || (self.any_custom && vocab::request(method).is_none())
     }
 
     /// Members whose values the [tap](crate::tap) replaces, at any depth

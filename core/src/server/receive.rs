@@ -259,7 +259,7 @@ impl Engine {
                 let cacheable = rule.cacheable;
                 Ok(Some(Accepted { version, method: Cow::Borrowed(rule.name), cacheable }))
             }
-            None if self.config.custom.iter().any(|m| m == method) => {
+            None if self.config.accepts_custom(method) => {
                 Ok(Some(Accepted { version, method: Cow::Owned(method.into()), cacheable: false }))
             }
             None => Err(RpcError::method_not_found(method)),

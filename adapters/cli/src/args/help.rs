@@ -88,6 +88,11 @@ for; where several have calls under way it is not passed on, and the server is t
 Who can reach the address can use the server; only programs and pages of this machine are let in
 unless --allow-host and --allow-origin say otherwise.
 
+Requests and notifications that the protocol does not have pass, too: those of clients always, those
+of a server of the legacy era to the only client of that era there is, as one of 2026-07-28 is asked
+and told nothing outside of its calls. What does not pass: tasks (calls are made without them), and
+progress on what a server asks.
+
 The bridge ends when its client does, or with Ctrl-C; and with exit code 3 when the server is gone,
 after telling so to all who wait. A server at a URL that is out of reach for a while fails the
 calls of that while.

@@ -49,7 +49,7 @@ impl Back {
             // Silence is no reason to ask anything else over HTTP.
             (limits.probe_timeout, limits.init_timeout) = (args.connect_timeout, args.connect_timeout);
         }
-        config = config.limits(limits).capabilities(capabilities);
+        config = config.limits(limits).capabilities(capabilities).any_custom_method();
         if let Some(info) = info {
             config = config.info(info);
         }

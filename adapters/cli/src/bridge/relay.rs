@@ -54,6 +54,8 @@ pub(crate) struct Relay {
     pub(super) gathers_until: Option<Instant>,
     pub(super) news: News,
     pub(super) logs: Logs,
+    /// Requests of the server's own, by those that they led to
+    requests: BTreeMap<CallKey, CallId>,
     /// Why the server is gone
     fault: Option<Fault>,
     /// Tools of which arguments are repeated in header fields, or no longer are
@@ -74,6 +76,7 @@ impl Relay {
             gathers_until: None,
             news: News::new(peer),
             logs: Logs::new(peer),
+            requests: BTreeMap::new(),
             fault: None,
             mirrored: Vec::new(),
             known: BTreeMap::new(),
@@ -142,6 +145,14 @@ impl Relay {
                     give_up(ends, &passage, "the client is gone");
                 }
             }
+            server::Event::Done { call, outcome } => {
+                let Some(request) = self.requests.remove(&call) else { return };
+                // Stale: the server does not want it any more.
+                let _ = match outcome {
+                    Ok(result) => ends.up.respond(ends.up_now, request, &result),
+                    Err(error) => ends.up.refuse(ends.up_now, request, &shape::failed(&error)),
+                };
+            }
             server::Event::Interest { uri, wanted } => self.news.interest(uri, wanted),
             server::Event::Notification(news) => {
                 // Refused when it is none that a client sends, or nobody can be told: it has no answer either way.
@@ -160,6 +171,9 @@ impl Relay {
         }
         if let Some(fault) = &self.fault {
             return fail(ends, call.id(), &gone(fault));
+        }
+        if shape::is_task(call.method()) {
+            return fail(ends, call.id(), &shape::no_tasks());
         }
         let asked = shape::params(&call, self.version).and_then(|params| {
             self.logs.before(ends, &call, &self.sessions);
@@ -203,9 +217,14 @@ impl Relay {
             client::Event::Changed { change, .. } => self.news.changed(ends, &change),
             client::Event::SubscriptionEnded { key, .. } => self.news.ended(ends, key),
             client::Event::Log(log) => self.log(ends, &log),
-            client::Event::Request(request) => {
-                let error = RpcError::method_not_found(&request.method);
-                let _ = ends.up.refuse(ends.up_now, request.id, &error);
+            client::Event::Request(request) => self.request(ends, &request),
+            client::Event::RequestCancelled(request) => {
+                let found = self.requests.iter().find(|(_, other)| **other == request);
+                if let Some(call) = found.map(|(call, _)| *call) {
+                    self.requests.remove(&call);
+                    let why = "the server no longer needs it";
+                    let _ = ends.down.cancel_request(ends.now, call, Some(why));
+                }
             }
             client::Event::Notification(news) => {
                 if let Some(session) = self.only_session() {
@@ -214,6 +233,27 @@ impl Relay {
             }
             client::Event::Closed(fault) => self.fault = Some(fault),
             _ => {}
+        }
+    }
+
+    /// A legacy server asks something of its own
+    fn request(&mut self, ends: &mut Ends<'_>, request: &client::Request) {
+        let asked = match self.only_session() {
+            _ if shape::is_task(&request.method) => Err(shape::no_tasks()),
+            None => Err(RpcError::internal(
+                "no client can be asked this: there is none that is known to be meant and that speaks a revision in which \
+                 servers ask anything of their own",
+            )),
+            Some(session) => {
+                let params = shape::theirs(request.params.as_ref());
+                let options = mcp_proto::CallOptions::new();
+                let asked = ends.down.request(ends.now, session, &request.method, &params, &options);
+                asked.map_err(|refused| shape::refused(&refused, &request.method))
+            }
+        };
+        match asked {
+            Ok(call) => _ = self.requests.insert(call, request.id),
+            Err(error) => _ = ends.up.refuse(ends.up_now, request.id, &error),
         }
     }
 
@@ -324,6 +364,7 @@ pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: L
         .capabilities(capabilities)
         .versions(versions)
         .limits(limits)
+        .any_custom_method()
         .send_server_info(info.is_some());
     if let Some(info) = info {
         config = config.info(info);

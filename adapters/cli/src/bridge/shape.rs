@@ -18,10 +18,35 @@ pub(super) fn params(call: &Call, to: Version) -> Result<RawJson, RpcError> {
         return encode_for(to, &params).map_err(|error| wrong(&error));
     }
     let mut params: Extra = call.parse()?;
-    for engines in ["_meta", "inputResponses", "requestState", "task"] {
-        params.remove(engines);
+    params.remove("_meta");
+    // Elsewhere these are the application's.
+    if matches!(call.method(), "tools/call" | "prompts/get" | "resources/read") {
+        for engines in ["inputResponses", "requestState", "task"] {
+            params.remove(engines);
+        }
     }
     RawJson::encode(&params).map_err(|error| wrong(&error))
+}
+
+/// The parameters of a request of the server's own: without what its engine says of it
+pub(super) fn theirs(params: Option<&RawJson>) -> Extra {
+    let mut params: Extra = params.and_then(|params| params.parse().ok()).unwrap_or_default();
+    if let Some(meta) = params.remove("_meta").as_ref().and_then(free) {
+        params.insert("_meta", meta);
+    }
+    params
+}
+
+/// Whether a method is about tasks, which are of one connection: no client begins any behind the bridge
+pub(super) fn is_task(method: &str) -> bool {
+    method.starts_with("tasks/")
+}
+
+/// What is said to such a request
+pub(super) fn no_tasks() -> RpcError {
+    let mut error = RpcError::method_not_found("tasks/*");
+    error.message = "tasks do not pass the bridge: calls are made without them".into();
+    error
 }
 
 /// What of a `_meta` object is the application's; none when nothing is

@@ -299,3 +299,36 @@ fn a_cancelled_call_is_no_longer_told_of() {
     assert!(matches!(chain.outcome(key), Err(CallError::Cancelled)));
     assert_eq!(chain.relay.pending(), 0);
 }
+
+#[test]
+fn requests_of_their_own_pass_to_the_server() {
+    for (down, up) in PAIRS {
+        let mut chain = Chain::new(down, up);
+        let params = json!({"at": "quay", "task": 3});
+        let mut options = CallOptions::new();
+        options.meta = Some(RawJson::encode(&json!({"com.example/tag": 1})).expect("an object"));
+        let key = chain.call_with("harbour/depth", &params, &options);
+        let call = chain.taken();
+        assert_eq!(call.method(), "harbour/depth");
+        let seen: Value = call.parse().expect("an object");
+        assert_eq!((&seen["at"], &seen["task"]), (&"quay".into(), &3.into()), "{down} {up}: {seen}");
+        assert_eq!(seen["_meta"]["com.example/tag"], 1, "{down} {up}: {seen}");
+        chain.complete(&call, &json!({"metres": 7}));
+        assert_eq!(chain.result(key)["metres"], 7, "{down} {up}");
+        // Who knows a method is the server.
+        let key = chain.call("harbour/unknown", &json!({}));
+        assert_eq!(chain.error(key).code, -32601, "{down} {up}");
+        // One that is given up is given up there.
+        let key = chain.call("harbour/depth", &json!({}));
+        let call = chain.taken();
+        let now = chain.now;
+        chain.client.engine().cancel(now, key, None).expect("open");
+        chain.settle();
+        assert!(chain.was_cancelled(&call), "{down} {up}");
+        // Tasks are of one connection.
+        let key = chain.call("tasks/list", &json!({}));
+        let error = chain.error(key);
+        assert!(error.code == -32601 && error.message.contains("tasks do not pass"), "{error}");
+        assert_eq!(chain.relay.pending(), 0);
+    }
+}

@@ -88,6 +88,7 @@ impl Chain {
         ];
         let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
         let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");
+        let config = config.custom_method("harbour/depth");
         let config = sealed(config.versions(versions(up)).capabilities(declared(&all)), 1);
         let (zero, mut limits) = (Instant::ZERO, Limits::default());
         // Nobody speaks at another speed than the virtual clock's.
@@ -95,6 +96,7 @@ impl Chain {
         let mut server = Server::new(Arc::new(config.limits(limits)), zero);
         let config =
             client::Config::new("bridge", "0").versions(versions(up)).capabilities(declared(promised));
+        let config = config.any_custom_method();
         let mut up = Client::new(Arc::new(config.limits(client_limits(Limits::default()))), zero);
         let peer = loop {
             assert!(pass(zero, &mut up, &mut server), "the server answers");
@@ -107,6 +109,7 @@ impl Chain {
         let config = server_config(&peer, versions(down), server_limits(Limits::default()));
         let down_side = Server::new(Arc::new(sealed(config, 2)), zero);
         let config = client::Config::new("sailor", "7").versions(versions(down)).capabilities(declared(able));
+        let config = config.custom_method("harbour/draught");
         let client = Client::new(Arc::new(config), zero);
         let (told, outcomes, calls, heard) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut chain =

@@ -5,8 +5,8 @@ use core::time::Duration;
 use mcp_proto::model::{
     CreateMessageParams, ElicitParams, ElicitSchema, InputRequest, InputRequests, SamplingMessage,
 };
-use mcp_proto::server::Call;
-use mcp_proto::{CallError, Capability, Era, RpcError, Version};
+use mcp_proto::server::{self, Call};
+use mcp_proto::{CallError, CallKey, CallOptions, Capability, Era, RawJson, RpcError, Version, client};
 use serde_json::{Value, json};
 
 use super::ends::{ABLE, Chain, PAIRS};
@@ -205,7 +205,7 @@ fn a_page_has_a_name_where_the_revision_wants_one() {
             let (now, channel) = (chain.now, again.channel());
             chain.server.engine().elicitation_complete(now, channel, "e-1");
             chain.settle();
-            let told = |event: &mcp_proto::client::Event| matches!(event, mcp_proto::client::Event::ElicitationComplete(id) if id == "e-1");
+            let told = |event: &client::Event| matches!(event, client::Event::ElicitationComplete(id) if id == "e-1");
             assert!(chain.news().iter().any(told));
         }
         chain.complete(&again, &done());
@@ -231,8 +231,7 @@ fn a_call_that_is_cancelled_while_its_client_is_asked_is_cancelled_at_the_server
         }
         assert_eq!(chain.relay.pending(), 0, "{down} {up}");
         if up.era() == Era::Legacy {
-            let dropped =
-                |event: &mcp_proto::server::Event| matches!(event, mcp_proto::server::Event::Dropped { .. });
+            let dropped = |event: &server::Event| matches!(event, server::Event::Dropped { .. });
             let late = chain.any_call();
             assert!(late || chain.heard.iter().any(dropped), "{down} {up}: {:?}", chain.heard);
         }
@@ -252,7 +251,8 @@ fn a_question_that_the_server_takes_back_is_taken_back_from_a_legacy_client() {
         chain.settle();
         let again = chain.taken();
         chain.complete(&again, &done());
-        let gone = |event: &mcp_proto::client::Event| matches!(event, mcp_proto::client::Event::InputGone(id) if *id == inputs[0].id);
+        let gone =
+            |event: &client::Event| matches!(event, client::Event::InputGone(id) if *id == inputs[0].id);
         let told = chain.news().iter().any(gone);
         assert_eq!((told, chain.has_ended(key)), (down.era() == Era::Legacy, down.era() == Era::Legacy));
         if !told {
@@ -442,4 +442,66 @@ fn context_that_a_client_does_not_give_is_left_out() {
     let inputs = chain.asked();
     let InputRequest::CreateMessage(params) = &*inputs[0].request else { panic!("{inputs:?}") };
     assert!(params.include_context.is_some());
+}
+
+/// What the server was told of a request of its own
+fn told(chain: &mut Chain, key: CallKey) -> Option<Result<RawJson, CallError>> {
+    let at = chain
+        .heard
+        .iter()
+        .position(|event| matches!(event, server::Event::Done { call, .. } if *call == key))?;
+    let server::Event::Done { outcome, .. } = chain.heard.remove(at) else { return None };
+    Some(outcome)
+}
+
+#[test]
+fn requests_of_their_own_pass_to_a_legacy_client() {
+    let (down, up) = (Version::V2025_11_25, Version::V2025_06_18);
+    let request = |chain: &mut Chain, method: &str| {
+        let (now, channel) = (chain.now, chain.server.channel());
+        let (params, options) = (json!({"of": "Ada"}), CallOptions::new());
+        let key = chain.server.engine().request(now, channel, method, &params, &options).expect("open");
+        chain.settle();
+        key
+    };
+    let asked = |chain: &mut Chain| {
+        chain.news().into_iter().find_map(|event| match event {
+            client::Event::Request(request) => Some(request),
+            _ => None,
+        })
+    };
+    let mut chain = Chain::new(down, up);
+    let key = request(&mut chain, "harbour/draught");
+    let theirs = asked(&mut chain).expect("a request");
+    assert_eq!(&*theirs.method, "harbour/draught");
+    assert_eq!(theirs.params.as_ref().expect("parameters").as_str(), r#"{"of":"Ada"}"#);
+    let now = chain.now;
+    let result = RawJson::encode(&json!({"metres": 2})).expect("an object");
+    chain.client.engine().respond(now, theirs.id, &result).expect("open");
+    chain.settle();
+    assert_eq!(told(&mut chain, key).expect("an end").expect("a result").as_str(), r#"{"metres":2}"#);
+
+    // Who knows a method is the client.
+    let key = request(&mut chain, "harbour/unknown");
+    let Some(Err(CallError::Rpc(error))) = told(&mut chain, key) else { panic!("no error") };
+    assert_eq!(error.code, -32601);
+    let key = request(&mut chain, "tasks/list");
+    let Some(Err(CallError::Rpc(error))) = told(&mut chain, key) else { panic!("no error") };
+    assert!(error.message.contains("tasks do not pass"), "{error}");
+
+    // One that the server takes back is taken back.
+    let key = request(&mut chain, "harbour/draught");
+    let theirs = asked(&mut chain).expect("a request");
+    let now = chain.now;
+    chain.server.engine().cancel_request(now, key, None).expect("open");
+    chain.settle();
+    let gone =
+        |event: &client::Event| matches!(event, client::Event::RequestCancelled(id) if *id == theirs.id);
+    assert!(chain.news().iter().any(gone));
+
+    // A modern client is asked nothing outside of its calls.
+    let mut chain = Chain::new(Version::V2026_07_28, up);
+    let key = request(&mut chain, "harbour/draught");
+    let Some(Err(CallError::Rpc(error))) = told(&mut chain, key) else { panic!("no error") };
+    assert!(error.message.contains("no client can be asked this"), "{error}");
 }
