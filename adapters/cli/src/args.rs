@@ -365,6 +365,9 @@ pub(crate) struct Bridge {
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
+    /// What our client and our server run on
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    pub(crate) runtime: Runtime,
     /// Let the server do this step wrong
     #[arg(long = "break", value_name = "STEP", hide = true)]
     pub(crate) broken: Option<Step>,

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
-use mcp_proto::model::{LoggingLevel, Prompt, SubscriptionFilter};
-use mcp_proto::{CallOptions, Progress, RawJson};
+use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
+use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
 use mcp_smol::block_on;
 use mcp_std::child::{Ended, Patience};
 use mcp_std::client::Options;
@@ -103,6 +103,64 @@ impl Client {
         }
     }
 
+    pub(crate) fn call_tool<T: Serialize>(
+        &mut self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<CallToolResult<'static>, Error> {
+        on!(self, client => client.call_tool(name, arguments))
+    }
+
+    pub(crate) fn call_tool_with<T: Serialize>(
+        &mut self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<CallToolResult<'static>, Error> {
+        on!(self, client => client.call_tool_with(name, arguments, options, on_progress))
+    }
+
+    /// Begins a call
+    pub(crate) fn start_tool<T: Serialize>(
+        &mut self,
+        name: &str,
+        arguments: &T,
+        options: &CallOptions,
+    ) -> Result<Pending, Error> {
+        Ok(match self {
+            Self::Blocking(client) => Pending::Blocking(client.start_tool(name, arguments, options)?),
+            Self::Threads(client) => Pending::Threads(client.start_tool(name, arguments, options)?),
+            Self::Smol(client) => Pending::Smol(client.start_tool(name, arguments, options)?),
+        })
+    }
+
+    pub(crate) fn wait(&mut self, call: Pending) -> Result<RawJson, Error> {
+        match (self, call) {
+            (Self::Blocking(client), Pending::Blocking(call)) => client.wait(call),
+            (Self::Threads(client), Pending::Threads(call)) => client.wait(call),
+            (Self::Smol(client), Pending::Smol(call)) => block_on(client.wait(call)),
+            _ => Err(Error::Use(UseError::Stale)),
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, call: Pending, reason: &str) -> Result<(), Error> {
+        match (self, call) {
+            (Self::Blocking(client), Pending::Blocking(call)) => client.cancel(call, Some(reason)),
+            (Self::Threads(client), Pending::Threads(call)) => client.cancel(call, Some(reason)),
+            (Self::Smol(client), Pending::Smol(call)) => client.cancel(call, Some(reason)),
+            _ => Err(Error::Use(UseError::Stale)),
+        }
+    }
+
+    pub(crate) fn list_tools(&mut self) -> Result<Vec<Tool>, Error> {
+        on!(self, client => client.list_tools())
+    }
+
+    pub(crate) fn read_resource(&mut self, uri: &str) -> Result<ReadResourceResult<'static>, Error> {
+        on!(self, client => client.read_resource(uri))
+    }
+
     pub(crate) fn list(&mut self, kind: Kind) -> Result<Vec<RawJson>, Error> {
         on!(self, client => client.list(kind))
     }
@@ -153,6 +211,13 @@ impl Client {
     pub(crate) fn close(self) -> Result<Option<Ended>, Error> {
         on!(self, client => client.close())
     }
+}
+
+/// A call that was begun
+pub(crate) enum Pending {
+    Blocking(CallKey),
+    Threads(mcp_threads::Pending),
+    Smol(mcp_smol::Pending),
 }
 
 /// How often it is looked whether a connection is over

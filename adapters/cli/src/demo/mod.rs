@@ -4,17 +4,17 @@ mod steps;
 mod talk;
 mod wire;
 
-use core::fmt;
 use core::time::Duration;
+use core::{fmt, iter};
 use std::env;
+use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use mcp_blocking::{Client, Options};
 use mcp_proto::{Capabilities, Capability, Version, VersionSet};
-use mcp_std::child::Program;
 
-use crate::args::{self, EraChoice};
+use crate::args::{self, EraChoice, Runtime, StderrChoice};
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::paint::Paint;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &args::Demo) -> Result<(), Failure> {
     let mut eras = 0;
     for version in [Version::V2026_07_28, Version::V2025_11_25] {
         if args.era.set().contains(version) {
-            Tour { version, broken: args.broken, paint }.walk()?;
+            Tour { version, runtime: args.runtime, broken: args.broken, paint }.walk()?;
             eras += 1;
         }
     }
@@ -79,6 +79,7 @@ pub(crate) fn run(args: &args::Demo) -> Result<(), Failure> {
 /// A walk through one session
 struct Tour {
     version: Version,
+    runtime: Runtime,
     broken: Option<Step>,
     paint: Paint,
 }
@@ -95,8 +96,8 @@ impl Tour {
 
         let wire = Wire::new(self.paint);
         let mut client = self.step(Step::Negotiate, "they agree on a revision", || {
-            let client = self.connect(&wire, serve)?;
-            let found = steps::negotiated(&client, &wire, self.version)?;
+            let mut client = self.connect(&wire, serve)?;
+            let found = steps::negotiated(&mut client, &wire, self.version)?;
             Ok((client, found))
         })?;
         let client_steps: [(Step, &str, steps::Run); 8] = [
@@ -148,6 +149,13 @@ impl Tour {
             Version::V2026_07_28 => ["--era".to_owned(), EraChoice::Modern.to_string()],
             version => ["--protocol-version".to_owned(), version.to_string()],
         });
+        if self.runtime != Runtime::default() {
+            let name = self.runtime.to_possible_value();
+            args.extend([
+                "--runtime".into(),
+                name.map_or_else(String::new, |name| name.get_name().to_owned()),
+            ]);
+        }
         if let Some(step) = self.broken {
             args.extend(["--break".into(), step.to_string()]);
         }
@@ -158,8 +166,18 @@ impl Tour {
         let this = env::current_exe().map_err(|error| format!("cannot find our own program: {error}"))?;
         let config = session::config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
         let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm));
-        let program = Program::new(this).args(serve);
-        Ok(Options::new(config).handler(wire.clone()).patience(session::PATIENCE).spawn(program)?)
+        let server: Vec<OsString> =
+            iter::once(this.into()).chain(serve.into_iter().map(Into::into)).collect();
+        let way = session::Way {
+            server: &server,
+            bearer: None,
+            stderr: StderrChoice::default(),
+            env: &[],
+            heads: false,
+        };
+        let opened = Client::open(self.runtime, &way, config, wire.clone(), session::PATIENCE);
+        // Our own program is no URL, and nothing is passed on that could be missing.
+        Ok(opened.map_err(|_| "our own program cannot be named")??)
     }
 }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use mcp_blocking::{Client, Error};
+use mcp_blocking::Error;
 use mcp_proto::model::{CallToolResult, Content};
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, CallOptions, Capability, Era, Version};
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::wire::{Message, Wire};
+use crate::client::{Client, Pending};
 use crate::session;
 
 /// Does a step; tells what was found, or what is wrong
@@ -39,7 +40,7 @@ impl From<&str> for Wrong {
     }
 }
 
-pub(super) fn negotiated(client: &Client, wire: &Wire, wanted: Version) -> Result<String, Wrong> {
+pub(super) fn negotiated(client: &mut Client, wire: &Wire, wanted: Version) -> Result<String, Wrong> {
     let peer = client.peer();
     let info = peer.info.as_ref().ok_or("the server did not say who it is")?;
     let info: Value =
@@ -48,11 +49,16 @@ pub(super) fn negotiated(client: &Client, wire: &Wire, wanted: Version) -> Resul
     check(peer.version == wanted, || format!("agreed on {} instead of {wanted}", peer.version))?;
     check(name == "mcp-probe", || format!("talks to {name} instead of mcp-probe"))?;
     check(peer.has(Capability::Tools), || "the server offers no tools".into())?;
-    let asked = wire.sent_methods();
     let expected: &[&str] = match wanted.era() {
         Era::Modern => &["server/discover"],
         Era::Legacy => &["initialize", "notifications/initialized"],
     };
+    // What is shown may come a moment after what is known.
+    let deadline = Instant::now() + ANSWER;
+    while wire.sent_methods().len() < expected.len() && Instant::now() < deadline {
+        client.poll(SOON)?;
+    }
+    let asked = wire.sent_methods();
     check(asked == expected, || format!("sent {asked:?} instead of {expected:?}"))?;
     Ok(format!("revision {wanted} with {name} {version}, which offers tools"))
 }
@@ -121,11 +127,11 @@ pub(super) fn cancel(client: &mut Client, wire: &Wire) -> Result<String, Wrong> 
         check(Instant::now() < deadline, || "the call reported no progress".into())?;
         client.poll(Duration::from_millis(50))?;
     }
-    client.cancel(call, Some("no longer needed"))?;
+    client.cancel(call, "no longer needed")?;
 
     // The server has one thread: it answers this only if it has stopped.
     let options = CallOptions::new().timeout(ANSWER);
-    let next = client.start_tool("echo", &json!({ "text": "still there?" }), &options)?;
+    let next = client.start_tool("echo", &json!({ "text": NEXT }), &options)?;
     match client.wait(next) {
         Err(Error::Call(CallError::TimedOut)) => {
             return Err("the server went on with the cancelled call".into());
@@ -135,8 +141,10 @@ pub(super) fn cancel(client: &mut Client, wire: &Wire) -> Result<String, Wrong> 
             only_text(&result.parse().map_err(|error| format!("no result of a tool: {error}"))?)?
         }
     };
-    let id = id_of(wire, begun).ok_or("the call was not seen on the wire")?;
-    check(told(wire, begun, &id), || "the server was not told of the cancellation".into())?;
+    let id = id_of(client, wire, begun)?.ok_or("the call was not seen on the wire")?;
+    check(told(client, wire, begun, &id)?, || "the server was not told of the cancellation".into())?;
+    let next = |message: &Message| !message.sent && message.json["result"]["content"][0]["text"] == NEXT;
+    check(seen(client, wire, begun, next)?.is_some(), || "the answer was not seen on the wire".into())?;
     let answered = wire.find(begun, |message| !message.sent && message.json["id"] == id);
     check(answered.is_none(), || "the server answered the cancelled call".into())?;
     silent(client, wire)?;
@@ -161,8 +169,8 @@ pub(super) fn timeout(client: &mut Client, wire: &Wire) -> Result<String, Wrong>
         format!("the limit was {limit:?}, and it took {took:?}")
     })?;
     let alive = client.ping().map_err(|error| format!("the server no longer answers: {error}"))?;
-    let id = id_of(wire, begun).ok_or("the call was not seen on the wire")?;
-    check(told(wire, begun, &id), || "the server was not told that nobody waits any more".into())?;
+    let id = id_of(client, wire, begun)?.ok_or("the call was not seen on the wire")?;
+    check(told(client, wire, begun, &id)?, || "the server was not told that nobody waits any more".into())?;
     Ok(format!(
         "given up after {} ms, the server was told; it is alive (a round trip takes {} µs)",
         took.as_millis(),
@@ -191,12 +199,7 @@ pub(super) fn check(holds: bool, complaint: impl FnOnce() -> String) -> Result<(
 }
 
 /// Begins a call of `count`
-fn start(
-    client: &mut Client,
-    to: u32,
-    delay_ms: u32,
-    options: &CallOptions,
-) -> Result<mcp_proto::CallKey, Wrong> {
+fn start(client: &mut Client, to: u32, delay_ms: u32, options: &CallOptions) -> Result<Pending, Wrong> {
     #[derive(Serialize)]
     struct Count {
         to: u32,
@@ -218,19 +221,35 @@ fn is_progress(message: &Message) -> bool {
 }
 
 /// The id of the first tool call since `from`
-fn id_of(wire: &Wire, from: usize) -> Option<Value> {
-    let call = wire.find(from, |message| message.sent && message.json["method"] == "tools/call")?;
-    Some(call["id"].clone())
+fn id_of(client: &mut Client, wire: &Wire, from: usize) -> Result<Option<Value>, Wrong> {
+    let call = seen(client, wire, from, |message| message.sent && message.json["method"] == "tools/call")?;
+    Ok(call.map(|call| call["id"].clone()))
+}
+
+/// The first message since `from` for which this holds, which may be told a moment after what came of it
+pub(super) fn seen(
+    client: &mut Client,
+    wire: &Wire,
+    from: usize,
+    holds: impl Fn(&Message) -> bool,
+) -> Result<Option<Value>, Wrong> {
+    let deadline = Instant::now() + ANSWER;
+    loop {
+        match wire.find(from, &holds) {
+            None if Instant::now() < deadline => client.poll(SOON)?,
+            found => return Ok(found),
+        }
+    }
 }
 
 /// Whether a cancellation of that request was sent
-fn told(wire: &Wire, from: usize, id: &Value) -> bool {
+fn told(client: &mut Client, wire: &Wire, from: usize, id: &Value) -> Result<bool, Wrong> {
     let is_it = |message: &Message| {
         message.sent
             && message.json["method"] == "notifications/cancelled"
             && message.json["params"]["requestId"] == *id
     };
-    wire.find(from, is_it).is_some()
+    Ok(seen(client, wire, from, is_it)?.is_some())
 }
 
 /// Listens for a moment in which nothing may come
@@ -245,5 +264,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
+/// What is asked next
+const NEXT: &str = "still there?";
+/// Between two looks
+const SOON: Duration = Duration::from_millis(10);
 /// How long an answer may take that takes no time, also on a busy machine
 pub(super) const ANSWER: Duration = Duration::from_secs(3);

@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use mcp_blocking::Client;
 use mcp_proto::model::{ResourceContents, SubscriptionFilter};
 use mcp_proto::{Change, Era};
 use serde_json::json;
 
-use super::steps::{ANSWER, Wrong, check, only_text};
+use super::steps::{ANSWER, Wrong, check, only_text, seen};
 use super::wire::{GUEST, Message, Wire};
+use crate::client::Client;
 use crate::news::Item;
 
 const PAGE: &str = "guestbook://page";
@@ -21,7 +21,7 @@ pub(super) fn ask(client: &mut Client, wire: &Wire) -> Result<String, Wrong> {
         Era::Modern => |message| message.json["result"]["inputRequests"]["guest"]["method"] == FORM,
         Era::Legacy => |message| message.json["method"] == FORM,
     };
-    check(wire.find(begun, asked).is_some(), || "the server asked nothing".into())?;
+    check(seen(client, wire, begun, asked)?.is_some(), || "the server asked nothing".into())?;
     let got = only_text(&result)?;
     check(got == format!("Hello, {GUEST}!"), || format!("the server made {got:?} of the answer"))?;
     let how = match client.peer().era() {

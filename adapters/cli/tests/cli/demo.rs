@@ -39,6 +39,15 @@ fn the_tour_shows_every_step_in_both_eras() {
 }
 
 #[test]
+fn the_tour_goes_the_same_way_on_every_runtime() {
+    for runtime in ["threads", "smol"] {
+        let done = probe(&["demo", "--runtime", runtime]).ok();
+        assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{runtime}: {done}");
+        done.says(&[&format!("--runtime {runtime}")]);
+    }
+}
+
+#[test]
 fn each_step_that_goes_wrong_is_named() {
     // Some of these have to wait for a server that does not do what it should.
     let runs = STEPS.iter().flat_map(|step| ["modern", "legacy"].map(|era| (*step, era)));
