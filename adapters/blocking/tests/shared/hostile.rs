@@ -140,6 +140,8 @@ fn in_time(name: &'static str, test: fn()) {
 fn server() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg("as-server").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // What it says there is read at its end: that has to fit into a pipe.
+    command.env("RUST_BACKTRACE", "0");
     command
 }
 
@@ -149,6 +151,7 @@ fn by_shell(setting: &str, args: &[&str]) -> Command {
     command.args(["-c", &format!("{setting}; exec \"$0\" as-server \"$@\"")]);
     command.arg(std::env::current_exe().unwrap()).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("RUST_BACKTRACE", "0");
     command
 }
 
