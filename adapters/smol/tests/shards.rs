@@ -21,7 +21,7 @@ use mcp_proto::server::Config;
 use mcp_proto::{Capabilities, Capability, Limits, RpcError};
 use mcp_smol::{Answered, Call, Cx, Error, Handler, HttpServer, block_on};
 
-#[path = "../../blocking/tests/shared/shards.rs"]
+#[path = "../../threads/tests/shared/shards.rs"]
 mod shared;
 
 use shared::{DEADLINE, Peer, Serving};

@@ -1,7 +1,7 @@
 //! Servers of this package that the system tells to end
 #![cfg(unix)]
 
-#[path = "../../blocking/tests/shared/signals.rs"]
+#[path = "../../threads/tests/shared/signals.rs"]
 mod shared;
 
 mod adapter {

@@ -16,7 +16,7 @@ use mcp_proto::server::Config;
 use mcp_proto::{Capabilities, Capability, Change, Limits};
 use mcp_threads::{Call, Cx, Error, Handle, Handler, HttpServer};
 
-#[path = "../../blocking/tests/shared/shards.rs"]
+#[path = "shared/shards.rs"]
 mod shared;
 
 use shared::{DEADLINE, Peer, Serving};
