@@ -48,7 +48,6 @@ mod local {
     /// What a thread waits by, and how its wait is ended
     #[derive(Debug)]
     struct Thread {
-        waits: Arc<Waits>,
         state: Arc<State>,
         waker: Waker,
     }
@@ -81,13 +80,13 @@ mod local {
     impl Thread {
         fn new() -> Option<Self> {
             let waits = Arc::new(Waits::new().ok()?);
-            let state = Arc::new(State { state: AtomicU8::new(AWAKE), waits: waits.clone() });
-            Some(Self { waits, waker: Waker::from(state.clone()), state })
+            let state = Arc::new(State { state: AtomicU8::new(AWAKE), waits });
+            Some(Self { waker: Waker::from(state.clone()), state })
         }
 
         fn run(&self, poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
             let mut cx = Context::from_waker(&self.waker);
-            let state = &self.state.state;
+            let State { state, waits } = &*self.state;
             loop {
                 state.store(AWAKE, Ordering::SeqCst);
                 if poll(&mut cx).is_ready() {
@@ -98,7 +97,7 @@ mod local {
                 // While a future wants to go on, the others of an executor are to get what they wait for.
                 let timeout = if sleeps { None } else { Some(Duration::ZERO) };
                 let awake = || _ = state.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
-                if self.waits.wait(timeout, awake).is_err() {
+                if waits.wait(timeout, awake).is_err() {
                     // The system is short of memory.
                     std::thread::sleep(SHORT);
                 }
@@ -131,7 +130,7 @@ mod local {
 
     impl<'a> Entered<'a> {
         fn new(thread: &'a Thread) -> Self {
-            let before = HERE.with(|here| here.replace(Some(thread.waits.clone())));
+            let before = HERE.with(|here| here.replace(Some(thread.state.waits.clone())));
             Self { before, thread }
         }
     }
@@ -140,7 +139,7 @@ mod local {
         fn drop(&mut self) {
             let _ = HERE.try_with(|here| here.replace(self.before.take()));
             // What goes on elsewhere has to ask there.
-            self.thread.waits.leave();
+            self.thread.state.waits.leave();
         }
     }
 

@@ -652,8 +652,8 @@ fn nothing_is_left_over_of_a_server() {
     });
 }
 
-/// A stream that panics once it has been read from so often
-struct Trap(Async<UnixStream>, u32);
+/// A stream that panics once it has been read from, or written to, so often
+struct Trap(Async<UnixStream>, u32, u32);
 
 impl futures_lite::io::AsyncRead for Trap {
     fn poll_read(
@@ -672,6 +672,7 @@ impl futures_lite::io::AsyncWrite for Trap {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> core::task::Poll<std::io::Result<usize>> {
+        self.2 = self.2.checked_sub(1).expect("on purpose");
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
@@ -688,9 +689,9 @@ impl futures_lite::io::AsyncWrite for Trap {
 #[test]
 fn a_stream_that_panics_leaves_nobody_waiting() {
     in_time(|| {
-        for reads in 0..12 {
+        for (reads, writes) in (0..12).map(|n| (n, u32::MAX)).chain((0..12).map(|n| (u32::MAX, n))) {
             let (far, server) = serving(tools(mpsc::channel().0));
-            match block_on(Client::connect(speaks(Era::Modern), Trap(far, reads))) {
+            match block_on(Client::connect(speaks(Era::Modern), Trap(far, reads, writes))) {
                 Err(Error::Io(error)) => assert!(error.to_string().contains("on purpose"), "{error}"),
                 Err(error) => panic!("{error}"),
                 Ok(client) => {

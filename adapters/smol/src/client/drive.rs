@@ -104,11 +104,7 @@ impl Core {
     /// Does all that can be done now, and has whoever waits woken when there is more; to be called by who has the turn
     pub(super) fn turn(&mut self, turns: &Turns) {
         let Some(inner) = self.inner() else { return };
-        let more = {
-            let _turn = Turn::of(turns);
-            inner.reactor = turns.are_apart();
-            catch(|| inner.step()).unwrap_or_else(|panic| inner.broke(&panic))
-        };
+        let more = inner.guarded(turns, Inner::step);
         turns.ended(inner.connection.seen, matches!(inner.stage, Stage::Over));
         if more {
             inner.waker.wake_by_ref();
@@ -161,7 +157,17 @@ impl Inner {
 
     /// Sends what has begun, and has itself woken when there is more; false when there is more than that now
     pub(super) fn send(&mut self, turns: &Turns) -> bool {
+        self.guarded(turns, Self::send_now)
+    }
+
+    /// Works as a part of `turns`; false when a stream of the program's panics
+    fn guarded(&mut self, turns: &Turns, work: fn(&mut Self) -> bool) -> bool {
+        let _turn = Turn::of(turns);
         self.reactor = turns.are_apart();
+        catch(|| work(self)).unwrap_or_else(|panic| self.broke(&panic))
+    }
+
+    fn send_now(&mut self) -> bool {
         let seen = self.connection.seen;
         self.connection.flush();
         self.connection.settle(&mut None);
