@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use bytes::Bytes;
+use memchr::memchr;
 use serde::de::{self, Deserialize};
 use serde::ser::{self, Serialize, SerializeStruct as _};
 use serde_json::value::RawValue;
@@ -148,7 +149,7 @@ pub(crate) fn borrowed<'de, D: de::Deserializer<'de>>(deserializer: D) -> Result
     let raw: &RawValue = Deserialize::deserialize(deserializer)?;
     let text = raw.get().as_bytes();
     // Two things are left to check: half a surrogate pair, and nesting, for which a short text has no room.
-    if text.len() > 2 * MAX_DEPTH as usize || text.contains(&b'\\') {
+    if text.len() > 2 * MAX_DEPTH as usize || memchr(b'\\', text).is_some() {
         let checked = Scanner::trusted(text).value();
         checked.map_err(|e| de::Error::custom(InvalidJson { at: e.at() }))?;
     }

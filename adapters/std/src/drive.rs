@@ -105,14 +105,19 @@ impl Drive {
     /// Writes what there is as far as it goes now; whether anything went
     pub fn write<P: Pipe>(&mut self, pipe: &mut P, io: &mut dyn Duplex) -> bool {
         let mut moved = false;
-        self.heavy |= pipe.transmit().len() > SCRATCH;
-        while !pipe.transmit().is_empty() {
+        loop {
+            let bytes = pipe.transmit();
+            if bytes.is_empty() {
+                break;
+            }
+            self.heavy |= bytes.len() > SCRATCH;
             if !self.writing {
                 // Nobody will ever read it.
-                pipe.consume(pipe.transmit().len());
+                let all = bytes.len();
+                pipe.consume(all);
                 continue;
             }
-            match io.write(pipe.transmit()) {
+            match io.write(bytes) {
                 Ok(0) => break,
                 Ok(n) => {
                     pipe.consume(n);

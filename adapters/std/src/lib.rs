@@ -56,6 +56,7 @@ mod net;
 #[cfg(not(unix))]
 #[path = "net_other.rs"]
 mod net;
+mod newest;
 mod outlook;
 #[cfg(unix)]
 mod readiness;
@@ -97,6 +98,7 @@ pub use memory::{MemoryEnd, memory_pair};
 #[cfg(not(unix))]
 pub use net::Selector;
 pub use net::{Listener, is_exhausted};
+pub use newest::Newest;
 pub use outlook::Outlook;
 #[cfg(unix)]
 pub use selector::Selector;

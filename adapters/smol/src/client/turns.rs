@@ -1,12 +1,13 @@
 //! Whose turn it is to drive: of all who wait, one at a time, and somebody whenever there is something to do
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::task::Waker;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mcp_std::Newest;
 
 /// Who waits, and whether there is something to do
 ///
@@ -27,7 +28,7 @@ pub(super) struct Turns(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// By when they were polled
-    waiting: BTreeMap<u64, Waiter>,
+    waiting: Newest<u64, Waiter>,
     last: u64,
     /// There may be something to do
     due: bool,
@@ -139,8 +140,8 @@ impl Turns {
         if !news {
             return;
         }
-        let watching = state.waiting.values().filter(|waiter| waiter.watches || over);
-        let wakers: Vec<Waker> = watching.map(|waiter| waiter.waker.clone()).collect();
+        let watching = state.waiting.iter().filter(|(_, waiter)| waiter.watches || over);
+        let wakers: Vec<Waker> = watching.map(|(_, waiter)| waiter.waker.clone()).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }

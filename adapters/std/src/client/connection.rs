@@ -1,7 +1,6 @@
 //! The client's side of the loop: who gets which event, and what is known when it all ends
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,8 +8,8 @@ use core::task::Waker;
 use core::time::Duration;
 use std::io;
 
-use crate::catch;
 use crate::child::{Ended, Patience};
+use crate::{Newest, catch};
 use mcp_proto::client::{Engine, Event, Peer, SubscriptionKey, Verdict};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
@@ -57,7 +56,7 @@ pub struct Connection {
     pub memory: Memory,
     patience: Patience,
     /// Calls whose outcome nobody has taken yet
-    calls: BTreeMap<CallKey, Place>,
+    calls: Newest<CallKey, Place>,
     /// Subscriptions that are waited for
     subscribing: Vec<(SubscriptionKey, Subscribing)>,
     /// Who waits for what ended along with the connection: it is told when all is known about that
@@ -75,6 +74,8 @@ pub struct Connection {
     broken: Option<io::Error>,
     noise: Option<String>,
     any_message: bool,
+    /// There is something to show of messages and heads
+    tapped: bool,
     /// Events so far
     pub seen: u64,
     /// How long the exit status of a server is waited for that has closed its output
@@ -85,16 +86,17 @@ pub struct Connection {
 impl Connection {
     /// A connection that has not begun to speak
     pub fn new(
-        wire: Box<dyn Wire + Send>,
+        mut wire: Box<dyn Wire + Send>,
         handler: Box<dyn ClientHandler + Send>,
         patience: Patience,
     ) -> Self {
         Self {
+            tapped: wire.is_tapped(),
             wire,
             ears: Ears::Here(handler),
             memory: Memory::default(),
             patience,
-            calls: BTreeMap::new(),
+            calls: Newest::new(),
             subscribing: Vec::new(),
             lost: Vec::new(),
             lost_subscribing: Vec::new(),
@@ -217,6 +219,9 @@ impl Connection {
     }
 
     fn show_tap(&mut self) {
+        if !self.tapped {
+            return;
+        }
         #[cfg(feature = "http")]
         while let Some(record) = self.wire.poll_head() {
             self.hear(Heard::Head(record));
@@ -531,7 +536,7 @@ impl Connection {
     /// Tells everybody who waits elsewhere that it is over
     pub fn tell_end(&mut self) {
         let calls = core::mem::take(&mut self.calls);
-        let still = calls.into_values().filter_map(|place| match place {
+        let still = calls.into_iter().filter_map(|(_, place)| match place {
             Place::Here(_) => None,
             Place::Away(teller) => Some(teller),
         });

@@ -35,6 +35,8 @@ use super::wire::{Obituary, Parting, Wire};
 pub struct Exchanges {
     client: Client,
     connections: Connections,
+    /// Heads of requests and responses are kept
+    heads: bool,
     sockets: Vec<Wired>,
     lookups: Vec<Lookup>,
     /// An event that came up while something was sent
@@ -122,6 +124,7 @@ impl Exchanges {
         Ok(Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
+            heads,
             sockets: Vec::new(),
             lookups: Vec::new(),
             event: None,
@@ -475,6 +478,10 @@ impl Wire for Exchanges {
         return Outlook::of(std::os::fd::AsFd::as_fd(&self.selector), timeout);
         #[cfg(not(target_os = "linux"))]
         Outlook::blind(timeout)
+    }
+
+    fn is_tapped(&mut self) -> bool {
+        self.heads || self.engine().config().get_limits().tap_records > 0
     }
 
     fn poll_head(&mut self) -> Option<HeadRecord> {

@@ -91,6 +91,11 @@ pub trait Wire: Debug {
     /// What broke it, if it was not the peer who left; told once
     fn take_error(&mut self) -> Option<io::Error>;
 
+    /// Whether messages or heads are kept to be shown
+    fn is_tapped(&mut self) -> bool {
+        self.engine().config().get_limits().tap_records > 0
+    }
+
     /// The next head of a request or response, if they are kept
     #[cfg(feature = "http")]
     fn poll_head(&mut self) -> Option<HeadRecord> {
