@@ -37,6 +37,8 @@ pub enum Diagnostic {
     PeerError(RpcError),
     /// A cancellation of something that is not running (CANC-011, CANC-014)
     UnknownCancel(RequestId),
+    /// A request that came after its cancellation, as may be over HTTP; nobody has worked on it (CANC-010)
+    CancelledEarly(RequestId),
     /// Progress for something that is not running, or that did not ask for it (PROG-012)
     UnknownProgress,
     /// Progress that did not increase (PROG-007)
@@ -83,6 +85,7 @@ impl core::fmt::Display for Diagnostic {
             Self::UnknownResponse(id) => write!(f, "an answer to nothing that was asked (id {id})"),
             Self::PeerError(error) => write!(f, "the peer reports an error: {error}"),
             Self::UnknownCancel(id) => write!(f, "a cancellation of something that is not running (id {id})"),
+            Self::CancelledEarly(id) => write!(f, "a request was cancelled before it came (id {id})"),
             Self::UnknownProgress => f.write_str("progress of something that is not running"),
             Self::ProgressNotIncreasing => f.write_str("progress that does not increase"),
             Self::InvalidNotification(method) => write!(f, "a `{method}` that makes no sense"),

@@ -54,6 +54,13 @@ pub struct Limits {
     ///
     /// Reached: reading pauses.
     pub max_waiting_bytes: usize,
+    /// Cancellations that are remembered because their requests may be still to come, per engine (default 128, small 8;
+    /// 0: none)
+    ///
+    /// In sessions over HTTP alone, where one message may overtake another; a session may have a quarter of them. Each
+    /// waits for 5 s: then a request with its id is worked on again. Reached: the oldest is forgotten, and what it names
+    /// is worked on if it comes.
+    pub max_early_cancels: usize,
     /// Events that the application has not taken (default 1,024, small 32)
     ///
     /// Reached: the engine says that it is stalled, and a server over HTTP answers 503. On a byte stream one message is decoded per event that is asked
@@ -176,6 +183,7 @@ impl Default for Limits {
             max_live_calls: 1_024,
             max_waiting: 256,
             max_waiting_bytes: 1 << 20,
+            max_early_cancels: 128,
             max_events: 1_024,
             max_pending_calls: 1_024,
             max_queued_bytes: 1 << 20,
@@ -222,6 +230,7 @@ impl Limits {
             max_live_calls: 8,
             max_waiting: 4,
             max_waiting_bytes: 8 << 10,
+            max_early_cancels: 8,
             max_events: 32,
             max_pending_calls: 8,
             max_queued_bytes: 8 << 10,

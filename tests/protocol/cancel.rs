@@ -94,6 +94,9 @@ fn cancelling_what_is_not_running_is_told_and_ignored() {
         lone.tell(&cancel(2));
         assert!(matches!(lone.diagnostic(), Diagnostic::UnknownCancel(_)));
         lone.still();
+        // On a stream nothing overtakes: it was meant for nothing that is still to come.
+        let late = lone.take(&ask(modern_era, 77));
+        lone.complete(late.id(), &json!({"content": []}));
     });
 }
 

@@ -1,6 +1,6 @@
 //! A server over HTTP, driven by a list of operations: heads, bodies, hang-ups, answers, time.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,14 +14,17 @@ use crate::head::{BodySize, Field, Request};
 use crate::http::server::{Config, Denial, Event, ExchangeId, Protected, Server};
 use crate::model::{ElicitParams, ElicitSchema, InputRequest};
 use crate::server::{self, Asking, Call};
-use crate::{Capabilities, Capability, Change, Entropy, Instant, Limits, Progress, RpcError};
+use crate::slab::Key;
+use crate::{
+    Capabilities, Capability, Change, Diagnostic, Entropy, Instant, Limits, Progress, RequestId, RpcError,
+};
 
 /// Whatever is done in whatever order: a response is decided once and is as long as it says, nothing follows its end,
-/// what is kept stays bounded, and when everybody is gone and the time of sessions is over nothing is left
+/// what was cancelled before it came is worked on by nobody, and everything else is, what is kept stays bounded, and when everybody is gone and the time of sessions is over nothing is left
 pub fn http_server_ops(data: &[u8]) {
     let mut dice = Dice::new(data);
     let how = dice.byte();
-    let limits = Limits { max_live_calls: 4, max_frame: 600, ..Limits::small() };
+    let limits = Limits { max_live_calls: 4, max_frame: 600, max_early_cancels: EARLY, ..Limits::small() };
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
     let config = server::Config::new("fuzz", "1").capabilities(capabilities).limits(limits);
     let mut http = Config::new()
@@ -44,6 +47,7 @@ pub fn http_server_ops(data: &[u8]) {
         calls: Vec::new(),
         sessions: BTreeSet::new(),
         events: BTreeSet::new(),
+        early: VecDeque::new(),
         held: Vec::new(),
     };
     for _ in 0..200 {
@@ -56,6 +60,9 @@ pub fn http_server_ops(data: &[u8]) {
 }
 
 const IDLE: Duration = Duration::from_secs(60);
+/// Early cancellations that are remembered, and how many of them are one session's
+const EARLY: usize = 4;
+const EARLY_SHARE: usize = 1;
 
 /// What came of an exchange
 #[derive(Default)]
@@ -71,6 +78,8 @@ struct Play {
     calls: Vec<Call>,
     sessions: BTreeSet<String>,
     events: BTreeSet<String>,
+    /// What was cancelled before it came: of which session, its id, and when
+    early: VecDeque<(Key, RequestId, Instant)>,
     held: Vec<ExchangeId>,
 }
 
@@ -105,7 +114,9 @@ impl Play {
                 }
             }
             9 => {
-                self.now = self.now + Duration::from_secs(u64::from(dice.byte()));
+                let n = dice.byte();
+                let unit = Duration::from_millis(if n < 128 { 50 } else { 1_000 });
+                self.now = self.now + unit * u32::from(n);
                 self.server.handle_timeout(self.now);
             }
             10 => {
@@ -117,6 +128,8 @@ impl Play {
                         self.server.deny(self.now, x, &Denial::InvalidToken);
                     }
                     self.body(x, dice);
+                } else {
+                    self.race(granted, dice);
                 }
             }
             _ => self.pull(usize::from(dice.byte())),
@@ -160,6 +173,29 @@ impl Play {
         self.body(x, dice);
     }
 
+    /// A call and its cancellation, in whichever order they arrive
+    fn race(&mut self, overtaken: bool, dice: &mut Dice<'_>) {
+        let (nth, id) = (dice.below(self.sessions.len()), dice.below(4));
+        let Some(session) = self.sessions.iter().nth(nth).cloned() else { return };
+        let both = [Self::call(id, ""), Self::cancel(id)];
+        for text in if overtaken { [&both[1], &both[0]] } else { [&both[0], &both[1]] } {
+            let fields: [Field<'_>; 4] = [
+                ("Host", b"localhost"),
+                ("Accept", b"*/*"),
+                ("Content-Type", b"application/json"),
+                ("Mcp-Session-Id", session.as_bytes()),
+            ];
+            let request = Request { method: "POST", target: "/mcp", fields: &fields };
+            let x = self.server.open(self.now, &request, None);
+            assert!(self.open.insert(x, Reply::default()).is_none(), "a key that was in use");
+            if self.server.wants_body(x) {
+                self.server.handle_body(self.now, x, Bytes::copy_from_slice(text.as_bytes()));
+                self.server.handle_end(self.now, x);
+            }
+            self.hear();
+        }
+    }
+
     /// Sends a body if it is wanted, in pieces or not, to its end or not
     fn body(&mut self, x: ExchangeId, dice: &mut Dice<'_>) {
         if !self.server.wants_body(x) {
@@ -175,26 +211,31 @@ impl Play {
         }
     }
 
+    fn call(id: usize, meta: &str) -> String {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t\",\"arguments\":{{\"id\":{id}}}{meta}}}}}"
+        )
+    }
+
+    fn cancel(id: usize) -> String {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}"
+        )
+    }
+
     fn message(dice: &mut Dice<'_>) -> Vec<u8> {
         let id = dice.below(4);
-        let call = |meta: &str| {
-            format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t\"{meta}}}}}"
-            )
-        };
         let text = match dice.below(12) {
             0 | 1 => format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{}\",\"capabilities\":{{\"elicitation\":{{}}}},\"clientInfo\":{{\"name\":\"x\",\"version\":\"1\"}}}}}}",
                 ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"][dice.below(4)]
             ),
             2 => String::from("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"),
-            3 | 4 => call(&format!(",{META}")),
-            5 | 6 => call(",\"_meta\":{\"progressToken\":1}"),
-            7 => format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}"
-            ),
+            3 | 4 => Self::call(id, &format!(",{META}")),
+            5 | 6 => Self::call(id, ",\"_meta\":{\"progressToken\":1}"),
+            7 => Self::cancel(id),
             8 => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"action\":\"decline\"}}}}"),
-            9 => format!("[{},{}]", call(""), call(&format!(",{META}"))),
+            9 => format!("[{},{}]", Self::call(id, ""), Self::call(id, &format!(",{META}"))),
             10 => format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":{{\"toolsListChanged\":true}},{META}}}}}"
             ),
@@ -229,11 +270,54 @@ impl Play {
     fn hear(&mut self) {
         while let Some(event) = self.server.poll_event(self.now) {
             match event {
-                Event::Server(server::Event::Call(call)) => self.calls.push(call),
+                Event::Server(server::Event::Call(call)) => {
+                    let arguments: BTreeMap<String, i64> =
+                        call.tool().ok().and_then(|tool| tool.parse().ok()).unwrap_or_default();
+                    let stream = call.channel().0;
+                    let session = self.server.engine().home_of(stream).unwrap_or(stream);
+                    if let Some(id) = arguments.get("id") {
+                        assert!(
+                            !self.was_cancelled(session, &RequestId::int(*id)),
+                            "cancelled, and worked on"
+                        );
+                    }
+                    self.calls.push(call);
+                }
+                Event::Server(server::Event::Diagnostic { channel, diagnostic }) => {
+                    self.odd(channel.0, diagnostic);
+                }
                 Event::Server(_) => {}
                 Event::Token { exchange, .. } => self.held.push(exchange),
             }
         }
+    }
+
+    fn odd(&mut self, session: Key, diagnostic: Diagnostic) {
+        match diagnostic {
+            // A session's: what comes on no session can be overtaken by nothing.
+            Diagnostic::UnknownCancel(id) if self.server.engine().session_version(session).is_some() => {
+                self.was_cancelled(session, &id);
+                let mut own = self.early.iter().enumerate().filter(|(_, (of, ..))| *of == session);
+                match (own.next(), own.count() + 1) {
+                    (Some((oldest, _)), EARLY_SHARE..) => _ = self.early.remove(oldest),
+                    _ if self.early.len() == EARLY => _ = self.early.pop_front(),
+                    _ => {}
+                }
+                self.early.push_back((session, id, self.now));
+            }
+            Diagnostic::CancelledEarly(id) => {
+                assert!(self.was_cancelled(session, &id), "not cancelled, and not worked on");
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a request that comes was cancelled in the last seconds; it is that once
+    fn was_cancelled(&mut self, session: Key, id: &RequestId) -> bool {
+        let now = self.now;
+        self.early.retain(|(.., at)| *at + Duration::from_secs(5) > now);
+        let place = self.early.iter().position(|(of, other, _)| *of == session && other == id);
+        place.and_then(|place| self.early.remove(place)).is_some()
     }
 
     /// Takes what there is, of each at most so much at a time

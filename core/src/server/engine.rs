@@ -50,6 +50,9 @@ pub struct Engine {
     /// What seals, if there is something
     #[cfg(feature = "crypto")]
     pub(super) keys: Option<Arc<dyn super::sealing::Sealing>>,
+    /// What was cancelled and has not come
+    #[cfg(feature = "http")]
+    pub(super) early: super::early::Early,
     /// Made when the first client wants to be told of something
     pub(super) subscriptions: Option<Box<Subscriptions>>,
     /// The last `_meta` that was found to be in order
@@ -71,6 +74,8 @@ impl Engine {
             backlog,
             shutting_down: false,
             parked: 0,
+            #[cfg(feature = "http")]
+            early: super::early::Early::default(),
             subscriptions: None,
             known_meta: None,
         }
@@ -496,6 +501,8 @@ impl Engine {
             self.known_meta = None;
             self.events.shrink_to_fit();
             self.backlog.shrink_to_fit();
+            #[cfg(feature = "http")]
+            self.early.trim(self.link.now);
             if let Some(subscriptions) = &mut self.subscriptions {
                 subscriptions.trim();
             }

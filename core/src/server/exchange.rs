@@ -30,6 +30,8 @@ pub(crate) struct Progress {
     pub(crate) closed: bool,
     /// The request was refused before anybody worked on it
     pub(crate) refused: bool,
+    /// The request was cancelled before it came
+    pub(crate) cancelled: bool,
     /// The last answer was this error
     pub(crate) code: Option<i64>,
 }
@@ -83,12 +85,13 @@ impl Engine {
 
     /// How far a stream has come
     pub(crate) fn stream_progress(&self, key: Key) -> Progress {
-        let over = Progress { open: false, closed: true, refused: false, code: None };
+        let over = Progress { open: false, closed: true, refused: false, cancelled: false, code: None };
         self.link.channels.get(key).map_or(over, |c| {
             let stream = &c.extra.stream;
             let open = stream.open > 0 || !c.extra.listeners.is_empty();
             let code = (stream.code != 0).then_some(i64::from(stream.code));
-            Progress { open, closed: c.closed, refused: stream.refused, code }
+            let (refused, cancelled) = (stream.refused, stream.cancelled);
+            Progress { open, closed: c.closed, refused, cancelled, code }
         })
     }
 

@@ -4,6 +4,8 @@ mod arguments;
 mod asking;
 mod channel;
 mod config;
+#[cfg(feature = "http")]
+mod early;
 mod engine;
 mod event;
 #[cfg(feature = "http")]

@@ -168,6 +168,10 @@ impl Engine {
                 return self.link.send_error(source.channel, source.batch, Some(&id), &error);
             }
         };
+        #[cfg(feature = "http")]
+        if self.is_over_already(source.channel, source.home, &id) {
+            return self.diagnose(source.home, Diagnostic::CancelledEarly(id)); // CANC-010
+        }
         let token = match self.link.token(params.meta.token.of(frame)) {
             Ok(token) => token,
             Err(error) => return self.link.send_error(source.channel, source.batch, Some(&id), &error),
@@ -410,6 +414,8 @@ impl Engine {
         } else if let Some(listener) = self.find_listener(channel, &id) {
             self.end_listener(channel, listener);
         } else {
+            #[cfg(feature = "http")]
+            self.cancelled_early(channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancel(id));
         }
     }

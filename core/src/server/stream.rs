@@ -28,6 +28,9 @@ pub(super) struct Stream {
     pub(super) deaf: bool,
     /// The request was refused before anybody worked on it
     pub(super) refused: bool,
+    /// The request was cancelled before it came
+    #[cfg(feature = "http")]
+    pub(super) cancelled: bool,
     /// The code of the last answer that was an error; 0 when none was
     pub(super) code: i32,
 }

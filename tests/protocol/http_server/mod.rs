@@ -1,6 +1,7 @@
 //! The server over HTTP, exchange by exchange.
 
 mod door;
+mod early;
 mod kept;
 mod legacy;
 mod modern;

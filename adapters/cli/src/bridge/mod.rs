@@ -202,8 +202,12 @@ impl Bridge {
 
     fn note(&mut self, event: &Event) {
         if let Event::Diagnostic { diagnostic, .. } = event {
-            // Two that are nobody's fault: answer and cancellation have crossed.
-            if !matches!(diagnostic, Diagnostic::UnknownCancel(_) | Diagnostic::LateResponse(_)) {
+            // Those that are nobody's fault: a cancellation has crossed the answer, or overtaken its request.
+            let usual = matches!(
+                diagnostic,
+                Diagnostic::UnknownCancel(_) | Diagnostic::CancelledEarly(_) | Diagnostic::LateResponse(_)
+            );
+            if !usual {
                 self.oddities.note(&format!("the client did something odd: {diagnostic}"));
             }
         }

@@ -293,6 +293,8 @@ impl Server {
                 session.calls += 1;
                 x.counted = true;
             }
+        } else if silent && progress.cancelled {
+            return self.finish(key);
         } else if silent {
             x.stream = None;
             x.spare = self.engine.drop_stream(self.now, stream);

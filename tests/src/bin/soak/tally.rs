@@ -78,7 +78,7 @@ impl Tally {
 
     /// A cancellation and the answer may cross; everything else is wrong
     pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
-        if !matches!(diagnostic, Diagnostic::UnknownCancel(_)) {
+        if !matches!(diagnostic, Diagnostic::UnknownCancel(_) | Diagnostic::CancelledEarly(_)) {
             self.odd(diagnostic.to_string());
         }
     }
