@@ -1,32 +1,30 @@
 //! Serving HTTP: one loop for all connections and their streams
 
+mod shards;
+mod state;
+
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use core::task::Waker;
 use core::time::Duration;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::ToSocketAddrs;
 
 use mcp_proto::h1::Limits;
-use mcp_proto::http::server::{self as http, Denial, ExchangeId, Token};
+use mcp_proto::http::server::{self as http, Denial};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{CallId, Change, Entropy, Instant};
+use mcp_proto::{Change, Entropy, Instant};
 
-use super::changes::Changes;
+use self::state::State;
 use super::desk::{Commands, Desk};
 use super::handler::Handler;
-use super::host::{self, Backlog, Host};
-use super::peer::Moved;
+use super::host::{self, Host};
 use super::peers::Peers;
 use super::remote::Remote;
 use super::stream::{Away, HandOut, Handle, ROUNDS};
-use crate::inbox::{Inbox, Sender};
 use crate::{Error, Listener, catch, entropy};
 
 /// A server over HTTP, on one thread: all connections, their streams, and the handlers
@@ -82,41 +80,6 @@ impl<H: Handler> HttpServer<H> {
     fn of(mut state: State, mut handler: H) -> Result<Self, Error> {
         state.tell_tools(&mut handler)?;
         Ok(Self { handler, state, desk: Desk::new(1), away: None, waker: None, busy: false })
-    }
-
-    /// More servers behind the same address, to be run by other threads or tasks, so that there are `handlers` and one:
-    /// each is a shard, with clients and sessions of its own
-    ///
-    /// Connections are shared out by this one, which is the first. A request for a session of another shard takes its
-    /// connection there. What is published by one is told by all, and when one is told to shut down, all are. To be
-    /// called when all else is said, and before it runs.
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`](Self::bind); `InvalidInput` for more than 255.
-    pub fn shards(&mut self, handlers: Vec<H>) -> Result<Vec<Self>, Error> {
-        let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "there are at most 255 shards");
-        let all = u8::try_from(handlers.len() + 1).map_err(too_many)?;
-        let mut others = Vec::new();
-        for (shard, handler) in (1..all).zip(handlers) {
-            let peers = self.state.peers.shard(shard, all)?;
-            let entropy = Entropy::new(entropy::seed()?, entropy::nonce());
-            let (config, http) = (self.state.config.clone(), self.state.http.clone());
-            let mut state = State::new(peers, config, http, entropy);
-            state.server.is_one_of(shard, all);
-            let mut other = Self::of(state, handler)?;
-            other.desk.limit(self.desk.limits_to());
-            others.push(other);
-        }
-        self.state.server.is_one_of(0, all);
-        let senders: Vec<_> =
-            core::iter::once(&*self).chain(&others).map(|server| server.state.crossings.sender()).collect();
-        for server in core::iter::once(self).chain(&mut others) {
-            let waker = server.waker()?;
-            server.state.crossings.register(&waker);
-            server.state.siblings.clone_from(&senders);
-        }
-        Ok(others)
     }
 
     /// Has handlers run elsewhere: `run` takes the calls to them, `most` of them at a time (at least 1)
@@ -444,274 +407,6 @@ impl<H: Handler> HttpServer<H> {
     }
 }
 
-/// Everything but the handler
-#[derive(Debug)]
-struct State {
-    server: http::Server,
-    peers: Peers,
-    config: Arc<Config>,
-    http: Arc<http::Config>,
-    backlog: Backlog,
-    /// What comes from other shards, and where to send it, by their numbers; none if there is only one
-    crossings: Inbox<Crossing>,
-    siblings: Vec<Sender<Crossing>>,
-    crossed: VecDeque<Crossing>,
-    /// Exchanges that wait for a judgement of their tokens; no more of them than connections
-    held: VecDeque<(ExchangeId, Token)>,
-    /// The tools that the server knows the schemas of
-    told: Vec<String>,
-    tools_changed: bool,
-    /// When what is left is given up, once it was told to shut down
-    ends_at: Option<Instant>,
-    /// Why nothing can be waited for
-    error: Option<io::Error>,
-}
-
-/// What goes from one shard to another
-#[derive(Debug)]
-enum Crossing {
-    /// A connection whose next request is for a session there, or whose turn it is to be served there
-    Connection(Moved),
-    /// Something has changed
-    Changed(Changes),
-    /// The server is told to shut down
-    Shutdown(Duration),
-    /// Somebody wants to connect, and all places are taken
-    Room,
-}
-
-impl Crossing {
-    /// Adds what has changed, if that is what both are about
-    fn merge(&mut self, other: &Self) -> bool {
-        let (Self::Changed(changes), Self::Changed(more)) = (self, other) else { return false };
-        changes.add(more);
-        true
-    }
-}
-
-impl State {
-    fn new(peers: Peers, config: Arc<Config>, http: Arc<http::Config>, entropy: Entropy) -> Self {
-        Self {
-            server: http::Server::new(config.clone(), http.clone(), entropy),
-            peers,
-            config,
-            http,
-            backlog: Backlog::default(),
-            crossings: Inbox::new(MAX_CROSSINGS),
-            siblings: Vec::new(),
-            crossed: VecDeque::new(),
-            held: VecDeque::new(),
-            told: Vec::new(),
-            tools_changed: false,
-            ends_at: None,
-            error: None,
-        }
-    }
-
-    /// Does what other shards ask for; whether they asked for anything
-    fn cross(&mut self) -> bool {
-        if !self.crossings.take(&mut self.crossed) {
-            return false;
-        }
-        self.peers.tick();
-        let mut crossed = core::mem::take(&mut self.crossed);
-        for crossing in crossed.drain(..) {
-            match crossing {
-                Crossing::Connection(moved) => self.peers.adopt(&mut self.server, moved),
-                Crossing::Changed(changes) => self.tell_all(&changes),
-                Crossing::Shutdown(grace) => self.shut_down(grace),
-                Crossing::Room => self.peers.make_room(),
-            }
-        }
-        self.crossed = crossed;
-        true
-    }
-
-    /// Sends other shards what is theirs
-    fn see_off(&mut self) {
-        while let Some((shard, moved)) = self.peers.poll_leaving() {
-            if let Some(sibling) = self.siblings.get(usize::from(shard)) {
-                // There are no more of them than connections may be open. It is closed if nobody is there any more.
-                let _ = sibling.send_due(Crossing::Connection(moved));
-            }
-        }
-        if self.peers.is_crowded() {
-            self.send_others(|| Crossing::Room);
-        }
-    }
-
-    /// Sends something to all other shards, as far as they take it
-    fn send_others(&self, make: impl Fn() -> Crossing) {
-        self.others().for_each(|sibling| _ = sibling.send(make()));
-    }
-
-    fn others(&self) -> impl Iterator<Item = &Sender<Crossing>> {
-        self.siblings.iter().filter(|sibling| !sibling.is_of(&self.crossings))
-    }
-
-    /// Tells everybody who wants to know that something has changed; how many that are, in this shard
-    fn tell(&mut self, change: &Change) -> usize {
-        self.tell_others(|| change.clone().into());
-        self.tell_own(change)
-    }
-
-    /// However much waits there, what has changed is not forgotten
-    fn tell_others(&self, changes: impl Fn() -> Changes) {
-        for sibling in self.others() {
-            let _ = sibling.send_or_merge(Crossing::Changed(changes()), Crossing::merge);
-        }
-    }
-
-    /// Tells of what another shard has said
-    fn tell_all(&mut self, changes: &Changes) {
-        let followed =
-            if changes.has_resources() { host::followed(self.server.engine()) } else { Vec::new() };
-        changes.things().chain(&followed).for_each(|change| _ = self.tell_own(change));
-    }
-
-    fn tell_own(&mut self, change: &Change) -> usize {
-        self.tools_changed |= *change == Change::Tools;
-        let now = self.peers.tick();
-        self.server.engine().publish(now, change)
-    }
-
-    fn shut_down(&mut self, grace: Duration) {
-        let now = self.peers.tick();
-        self.server.shutdown(now, grace);
-        self.peers.close(&mut self.server);
-        self.ends_at = Some(now + grace);
-    }
-
-    fn next_event(&mut self) -> Option<Event> {
-        self.backlog.pop().or_else(|| self.poll_event())
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        let now = self.peers.now();
-        loop {
-            match self.server.poll_event(now)? {
-                http::Event::Server(event) => return Some(event),
-                http::Event::Token { exchange, token } => self.held.push_back((exchange, token)),
-                _ => {}
-            }
-        }
-    }
-
-    /// Whether more is taken in while a handler runs on this thread
-    fn reads(&mut self) -> bool {
-        !self.backlog.is_full(self.config.get_limits())
-    }
-
-    fn wait_until(&mut self, until: Option<Instant>) {
-        let reads = self.reads();
-        if let Err(error) = self.peers.wait(&mut self.server, reads, until) {
-            self.error.get_or_insert(error);
-            self.peers.tick();
-        }
-    }
-
-    /// Gives the next one its turn for whom there is something; false when there is nobody
-    fn next_peer(&mut self) -> bool {
-        let reads = self.reads();
-        self.peers.next(&mut self.server, reads)
-    }
-
-    /// Gives all of them their turn, and writes what comes of it; whether there were any
-    fn each_peer(&mut self) -> bool {
-        let mut any = false;
-        while self.next_peer() {
-            any = true;
-            self.write();
-        }
-        any
-    }
-
-    /// Tells the server which arguments of tools are repeated in header fields
-    fn tell_tools(&mut self, handler: &mut impl Handler) -> Result<(), Error> {
-        let mut gone = core::mem::take(&mut self.told);
-        let mut refused = None;
-        let told = catch(|| {
-            handler.tools(&mut |name, schema| {
-                gone.retain(|other| other != name);
-                self.told.push(name.into());
-                if let Err(why) = self.server.tool_schema(name, schema) {
-                    let why =
-                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
-                    refused.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
-                }
-            })
-        });
-        if let Err(panic) = told {
-            // What it had before stays known, so that it can be told of no more later.
-            self.told.append(&mut gone);
-            refused.get_or_insert_with(|| io::Error::other(panic.to_string()));
-        }
-        gone.iter().for_each(|name| self.server.forget_tool(name));
-        refused.map_or(Ok(()), |error| Err(Error::Io(error)))
-    }
-}
-
-impl Host for State {
-    fn engine(&mut self) -> &mut Engine {
-        self.server.engine()
-    }
-
-    fn now(&self) -> Instant {
-        self.peers.now()
-    }
-
-    fn tick(&mut self) -> Instant {
-        self.peers.tick()
-    }
-
-    fn next_meanwhile(&mut self) -> Option<Event> {
-        self.poll_event()
-    }
-
-    fn defer(&mut self, event: Event) {
-        self.backlog.push(event);
-    }
-
-    fn write(&mut self) -> bool {
-        let moved = self.peers.write(&mut self.server);
-        self.see_off();
-        moved
-    }
-
-    fn wait(&mut self, until: Instant) {
-        // Those are first whose turn had not come when the handler began; then it is only seen what there is besides.
-        let left = self.each_peer();
-        let until = if left { self.peers.now() } else { until };
-        self.wait_until(Some(until));
-        self.each_peer();
-        self.cross();
-    }
-
-    fn publish(&mut self, change: &Change) {
-        self.tell(change);
-    }
-
-    fn publish_resources(&mut self) {
-        self.tell_others(Changes::resources);
-        self.tell_all(&Changes::resources());
-    }
-
-    fn shutdown(&mut self, grace: Duration) {
-        // However much waits there: a shard that did not hear of it would go on for ever.
-        self.others().for_each(|sibling| _ = sibling.send_due(Crossing::Shutdown(grace)));
-        self.shut_down(grace);
-    }
-
-    fn polls(&self) -> bool {
-        true
-    }
-
-    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
-        let now = self.peers.tick();
-        self.server.poll_later(now, call, retry)
-    }
-}
-
 /// Readable when there is something for [`look`](HttpServer::look) to find
 #[cfg(target_os = "linux")]
 impl<H> std::os::fd::AsFd for HttpServer<H> {
@@ -729,6 +424,3 @@ impl<H: fmt::Debug> fmt::Debug for HttpServer<H> {
             .finish_non_exhaustive()
     }
 }
-
-/// Changes and the like that wait for a shard at most; connections come on top
-const MAX_CROSSINGS: usize = 1024;
