@@ -284,6 +284,11 @@ pub(crate) struct Serve {
     pub(crate) runtime: Runtime,
     #[command(flatten)]
     pub(crate) http: ServeHttp,
+    /// On how many threads HTTP is served, each with connections and sessions of its own: on --runtime threads, and on
+    /// smol without --everything
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "address")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) shards: u8,
     /// Do one step of the demo wrong, so that a test sees it noticed
     #[arg(long = "break", value_name = "STEP", hide = true)]
     pub(crate) broken: Option<Step>,

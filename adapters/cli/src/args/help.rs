@@ -112,6 +112,7 @@ Examples:
   mcp-probe inspect -- mcp-probe serve
   mcp-probe call echo --args '{\"text\": \"hello\"}' -- mcp-probe serve --protocol-version 2025-06-18
   mcp-probe serve --everything --http 127.0.0.1:8080
+  mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
   mcp-probe serve --http [::]:8443 --allow-host tools.example.com --tls-cert chain.pem --tls-key key.pem
 
 --tls-cert and --tls-key are there when mcp-probe was built with the feature tls.";

@@ -1,7 +1,7 @@
 //! The demonstration server on mcp-blocking
 
 use mcp_blocking as adapter;
-use mcp_blocking::{Cx, Router};
+use mcp_blocking::{Cx, HttpServer, Router};
 
 use super::watched::watched;
 
@@ -27,3 +27,8 @@ mod turned;
 pub(super) use turned::run;
 
 watched!(adapter: self, mut: [mut], async: [], await: []);
+
+/// It has one thread, and was not asked for more
+fn sharded<H>(server: HttpServer<H>, _: u8) -> HttpServer<H> {
+    server
+}

@@ -25,6 +25,7 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
     if args.http.address.is_none() {
         session::hint_at_terminal("serve");
     }
+    check_shards(args)?;
     match args.runtime {
         Runtime::Blocking => blocking::run(args)?,
         Runtime::Threads => threads::run(args)?,
@@ -35,6 +36,20 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
         thread::sleep(Duration::from_secs(60));
     }
     Ok(())
+}
+
+/// Why connections cannot be shared out to several threads, if they are to be
+fn check_shards(args: &args::Serve) -> Result<(), Failure> {
+    let why = match args.runtime {
+        _ if args.shards == 1 => return Ok(()),
+        Runtime::Blocking => "--shards: the blocking runtime has one thread; say --runtime threads, or smol",
+        // What is remembered belongs to closures that do not leave their thread.
+        Runtime::Smol if args.everything => {
+            "--shards: on smol, what --everything remembers stays on one thread; say --runtime threads"
+        }
+        Runtime::Threads | Runtime::Smol => return Ok(()),
+    };
+    Err(Failure::usage(why))
 }
 
 /// What the router wants, as the options want it

@@ -1,20 +1,23 @@
 //! The demonstration server on mcp-smol
 
-use core::time::Duration;
+use alloc::rc::Rc;
+use core::cell::OnceCell;
 
 use async_io::Timer;
 use futures_lite::future;
-use mcp_proto::Change;
-use mcp_proto::server::Config;
+use mcp_proto::http::server::{Denial, Token};
+use mcp_proto::server::{Call, Config, Event, Notification};
+use mcp_proto::{Change, RawJson, RpcError};
 use mcp_smol as adapter;
 #[cfg(unix)]
 use mcp_smol::Server;
-use mcp_smol::{Cx, Error, Handle, HttpServer, Router, block_on};
+use mcp_smol::{Answered, Cx, Error, Failure as Unanswered, Handle, Handler, HttpServer, Router, block_on};
 
-use super::clock::Clock;
+use super::clock::{Clock, LOOK};
 use super::http;
 use super::watched::{Watch, watched};
 use crate::args;
+use crate::demo::Step;
 use crate::failure::Failure;
 
 macro_rules! handler {
@@ -41,7 +44,12 @@ pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
     let watched = Watched { router, watch: Watch::new(args) };
     block_on(async {
         match &args.http.address {
-            Some(address) => serve_http(args, address, config, watched, clock.as_ref()).await,
+            Some(address) if args.shards > 1 => {
+                let watched = Watched { router: PerThread(args.broken), watch: watched.watch };
+                let sharded = |server: HttpServer<_>| server.shards(args.shards);
+                serve_http(args, address, config, watched, sharded, clock.as_ref()).await
+            }
+            Some(address) => serve_http(args, address, config, watched, |one| one, clock.as_ref()).await,
             None => {
                 let served = serve_stdio(config, watched, clock.as_ref()).await;
                 served.map_err(|error| Failure::serving(&error))
@@ -66,11 +74,12 @@ async fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) ->
 }
 
 /// Serves until somebody ends the process
-async fn serve_http(
+async fn serve_http<R: Handler>(
     args: &args::Serve,
     address: &str,
     config: Config,
-    watched: Watched,
+    watched: Watched<R>,
+    sharded: impl FnOnce(HttpServer<Watched<R>>) -> HttpServer<Watched<R>>,
     clock: Option<&Clock>,
 ) -> Result<(), Failure> {
     let bound = HttpServer::bind(address, config, http::config(&args.http), watched);
@@ -83,6 +92,7 @@ async fn serve_http(
         server = server.tap_heads();
     }
     http::listening(&args.http, server.address())?;
+    let server = sharded(server);
     let handle = server.handle();
     future::or(server.run(), told(handle, clock)).await.map_err(|error| Failure::serving(&error))
 }
@@ -98,5 +108,43 @@ async fn told(handle: Handle, clock: Option<&Clock>) -> Result<(), Error> {
     }
 }
 
-/// How soon it is seen that somebody follows the clock
-const LOOK: Duration = Duration::from_millis(100);
+/// A router for each thread: those of async closures stay where they were made
+///
+/// Of the tools that remember nothing, and with what is done wrong of them.
+struct PerThread(Option<Step>);
+
+thread_local! {
+    static ROUTER: OnceCell<Rc<Router>> = const { OnceCell::new() };
+}
+
+impl PerThread {
+    fn router(&self) -> Rc<Router> {
+        ROUTER.with(|router| router.get_or_init(|| Rc::new(tools::make(false, self.0).0)).clone())
+    }
+}
+
+impl Handler for PerThread {
+    async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+        self.router().call(cx, call).await
+    }
+
+    fn failed(&self, call: &Call, failure: &Unanswered) {
+        self.router().failed(call, failure);
+    }
+
+    fn notification(&self, notification: &Notification) {
+        self.router().notification(notification);
+    }
+
+    fn event(&self, event: &Event) {
+        self.router().event(event);
+    }
+
+    fn token(&self, token: &Token) -> Result<String, Denial> {
+        self.router().token(token)
+    }
+
+    fn tools(&self, tell: &mut dyn FnMut(&str, &RawJson)) {
+        self.router().tools(tell);
+    }
+}

@@ -1,7 +1,7 @@
 //! The demonstration server on mcp-threads
 
 use mcp_threads as adapter;
-use mcp_threads::{Cx, Router};
+use mcp_threads::{Cx, Handler, HttpServer, Router};
 
 use super::watched::watched;
 
@@ -27,3 +27,7 @@ mod turned;
 pub(super) use turned::run;
 
 watched!(adapter: self, mut: [], async: [], await: []);
+
+fn sharded<H: Handler>(server: HttpServer<H>, shards: u8) -> HttpServer<H> {
+    server.shards(shards)
+}

@@ -6,10 +6,10 @@ use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_std::Stdio;
 
-use super::{Watched, adapter, tools};
+use super::{Watched, adapter, sharded, tools};
 use crate::args;
 use crate::failure::Failure;
-use crate::serve::clock::Clock;
+use crate::serve::clock::{Clock, LOOK};
 use crate::serve::http;
 use crate::serve::watched::Watch;
 
@@ -54,8 +54,11 @@ fn serve_http(
         server = server.tap_heads();
     }
     http::listening(&args.http, server.address())?;
+    server = sharded(server, args.shards);
+    // Another thread may hear that somebody follows the clock.
+    let idle = if clock.is_some() && args.shards > 1 { LOOK } else { IDLE };
     while server
-        .poll(clock.and_then(Clock::left).unwrap_or(IDLE))
+        .poll(clock.and_then(Clock::left).unwrap_or(idle))
         .map_err(|error| Failure::serving(&error))?
     {
         if clock.is_some_and(Clock::ticks) {

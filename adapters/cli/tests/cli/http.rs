@@ -56,6 +56,14 @@ impl Serving {
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     }
 
+    /// How many of its threads have a name, where the system tells
+    fn threads(&self, name: &str) -> usize {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else { return 0 };
+        let names =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+        names.filter(|other| other.trim() == name).count()
+    }
+
     /// The code that it exits with by itself
     pub(crate) fn code(&mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
@@ -103,6 +111,30 @@ fn every_command_takes_a_url() {
     // A stream that the server cuts, and its client resumes.
     let call = ["call", "test_reconnection", "--protocol-version", "2025-11-25", "--trace", &server.url];
     probe(&call).ok().says(&["Whoever came back"]).complains(&["Last-Event-ID"]);
+}
+
+#[test]
+fn connections_are_shared_out_to_shards() {
+    for args in [&["--runtime", "threads", "--everything"][..], &["--runtime", "smol"]] {
+        let server = Serving::new(&[args, &["--shards", "3"]].concat());
+        // More than there are shards, each on a connection of its own; sessions are found again from any of them.
+        for era in ["modern", "legacy"].repeat(4) {
+            let call = ["call", "count", "--args", r#"{"to":2,"delay_ms":1}"#, "--era", era, &server.url];
+            probe(&call).ok().says(&["counted to 2"]);
+        }
+        if cfg!(target_os = "linux") {
+            assert_eq!(server.threads("mcp-shard"), 2, "{args:?}: the first is none of its own");
+        }
+        if args.contains(&"--everything") {
+            // Whichever shard it is that hears of it.
+            let listen = ["listen", "clock://running", "--count", "2", "--json", &server.url];
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| probe(&listen).ok().says(&["clock://running"]));
+                }
+            });
+        }
+    }
 }
 
 // covers: SEC-019
@@ -306,6 +338,12 @@ fn what_is_wrong_with_a_url_is_said() {
     }
     probe(&["serve", "--http", "127.0.0.1:0", "--path", "x"]).code(2).complains(&["--path"]);
     probe(&["serve", "--path", "/x"]).code(2).complains(&["--http"]);
+    probe(&["serve", "--shards", "2"]).code(2).complains(&["--http"]);
+    let serve = ["serve", "--http", "127.0.0.1:0", "--shards"];
+    probe(&[&serve[..], &["0"]].concat()).code(2).complains(&["--shards"]);
+    probe(&[&serve[..], &["2"]].concat()).code(2).complains(&["blocking", "one thread", "--runtime threads"]);
+    let done = probe(&[&serve[..], &["2", "--runtime", "smol", "--everything"]].concat()).code(2);
+    done.complains(&["--everything", "--runtime threads"]);
 }
 
 #[test]

@@ -486,7 +486,8 @@ macro_rules! router {
             /// Lets clients follow resources (RES-010): `interest` hears of each URI when the first one begins to follow
             /// it, with true, and when the last one has left, with false
             ///
-            /// What changes is for the application to say: [`Cx::publish`], or what the server has for that.
+            /// What changes is for the application to say: [`Cx::publish`], or what the server has for that. Where a server
+            /// has several shards, it hears so of each.
             pub fn subscriptions(&mut self, interest: impl $Callback(&str, bool) $($bounds)* + 'static) -> &mut Self {
                 self.parts().core.declare(Capability::ResourceSubscriptions);
                 self.parts().interest = Some(callback!(interest, |uri: &str, wanted: bool| interest(uri, wanted)));
