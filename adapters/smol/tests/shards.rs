@@ -35,6 +35,7 @@ mod adapter {
     use mcp_proto::model::CallToolResult;
     use mcp_smol::{Call, Cx};
 
+    use super::shared::cores;
     use super::{Counting, Http, Serving, held, serve, serve_with};
 
     /// Two shards, one of which is kept by whoever calls `waits`
@@ -52,6 +53,12 @@ mod adapter {
             cx.complete(&CallToolResult::text(call.tool()?.name))
         };
         serve(wait, |server| server.max_running(2))
+    }
+
+    /// Two shards that stay on cores, which tell them; whether handlers run there
+    pub(crate) fn pinned() -> Vec<(Serving, bool)> {
+        let tell = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text(cores()));
+        vec![(serve(tell, |server| server.shards(2).pin_shards()), true)]
     }
 
     /// By the wait of this package, and by the reactor

@@ -45,6 +45,7 @@ mod catch;
 pub mod child;
 pub mod client;
 mod clock;
+mod cores;
 pub mod drive;
 mod duplex;
 pub mod entropy;
@@ -90,6 +91,7 @@ mod waits;
 pub use cache::SharedCache;
 pub use catch::{Panic, catch};
 pub use clock::Clock;
+pub use cores::Cores;
 #[cfg(unix)]
 pub use duplex::Descriptors;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};

@@ -1,5 +1,5 @@
 //! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp` (8080 if no port is given); the second and
-//! third argument say how many workers and shards it has
+//! third argument say how many workers and shards it has, and `pinned` after them that shards stay on their cores
 
 extern crate alloc;
 
@@ -37,6 +37,9 @@ fn main() -> Result<(), Error> {
     }
     if let Some(shards) = std::env::args().nth(3).and_then(|shards| shards.parse().ok()) {
         server = server.shards(shards);
+    }
+    if std::env::args().nth(4).is_some_and(|pinned| pinned == "pinned") {
+        server = server.pin_shards();
     }
     server.run()
 }

@@ -6,7 +6,7 @@ use core::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mcp_std::catch;
+use mcp_std::{Cores, catch};
 
 /// At most so many threads, each of which does one thing at a time
 ///
@@ -18,6 +18,8 @@ struct Shared<J> {
     state: Mutex<State<J>>,
     wanted: Condvar,
     most: usize,
+    /// Where threads may be, whoever starts them
+    cores: Cores,
     work: Box<dyn Fn(J) + Send + Sync>,
 }
 
@@ -31,13 +33,14 @@ struct State<J> {
 }
 
 impl<J: Send + 'static> Pool<J> {
-    /// No thread yet; at most `most`, which do `work`
-    pub(crate) fn new(most: usize, work: impl Fn(J) + Send + Sync + 'static) -> Self {
+    /// No thread yet; at most `most`, which do `work` on any of these cores
+    pub(crate) fn new(most: usize, cores: Cores, work: impl Fn(J) + Send + Sync + 'static) -> Self {
         let state = State { jobs: VecDeque::new(), threads: 0, idle: 0, called: 0, closed: false };
         Self(Arc::new(Shared {
             state: Mutex::new(state),
             wanted: Condvar::new(),
             most: most.max(1),
+            cores,
             work: Box::new(work),
         }))
     }
@@ -88,6 +91,7 @@ impl<J: Send + 'static> Shared<J> {
 
     /// What a thread does
     fn run(shared: &Arc<Self>) {
+        shared.cores.roam();
         let mut state = shared.lock();
         while !state.closed {
             let Some(job) = state.jobs.pop_front() else {

@@ -8,7 +8,7 @@ use std::thread;
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{ChannelId, Instant};
 use mcp_std::serve::{self, Handle, Remote};
-use mcp_std::{Duplex, Error, Stdio};
+use mcp_std::{Cores, Duplex, Error, Stdio};
 
 use crate::handler::{Handler, Shared};
 use crate::pool::Pool;
@@ -182,7 +182,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         if core::mem::replace(&mut self.started, true) || self.workers == 0 {
             return Ok(());
         }
-        let pool = pool(self.workers, self.inner.handler());
+        let pool = pool(self.workers, Cores::default(), self.inner.handler());
         let mut calls = VecDeque::new();
         self.inner.away(self.workers, move |work| {
             calls.extend(work);
@@ -191,10 +191,10 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     }
 }
 
-/// Workers for a handler
-pub(crate) fn pool<H: Handler>(workers: usize, handler: &Shared<H>) -> Pool<Remote> {
+/// Workers for a handler, on any of these cores
+pub(crate) fn pool<H: Handler>(workers: usize, cores: Cores, handler: &Shared<H>) -> Pool<Remote> {
     let handler = handler.clone();
-    Pool::new(workers, move |remote: Remote| {
+    Pool::new(workers, cores, move |remote: Remote| {
         // It may have waited for this thread longer than somebody waits for it.
         if !remote.is_cancelled() {
             remote.run(|cx, call| handler.0.call(cx, call));

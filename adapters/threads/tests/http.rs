@@ -96,6 +96,7 @@ mod adapter {
     use mcp_proto::model::CallToolResult;
     use mcp_threads::{Call, Cx};
 
+    use super::shared::cores;
     use super::{Serving, counting, held, serve};
 
     /// Two shards, one of which is kept by whoever calls `waits`
@@ -121,6 +122,15 @@ mod adapter {
             serve(counting(), |server| server.workers(workers).shards(shards).max_connections(connections))
         };
         vec![server(0), server(2)]
+    }
+
+    /// Two shards that stay on cores, which tell them; whether handlers run there
+    pub(crate) fn pinned() -> Vec<(Serving, bool)> {
+        let server = |workers| {
+            let tell = |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text(cores()));
+            serve(tell, |server| server.workers(workers).shards(2).pin_shards())
+        };
+        vec![(server(0), true), (server(2), false)]
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! N calls of `echo` in all, or as many as are made in three seconds, one at a time on each connection, which are kept
 //! alive; `{port}` in the command stands for the port where it is to listen. The connections are shared out to THREADS
-//! threads of the driver (1). Every answer is checked. Prints one JSON object.
+//! threads of the driver (1); if there are several, each stays on a core of its own. Every answer is checked. Prints one
+//! JSON object.
 
 use core::time::Duration;
 use std::io::{self, Read as _};
@@ -14,6 +15,7 @@ use mcp_benches::epoll::{Epoll, write_all};
 use mcp_benches::process;
 use mcp_benches::web::{Connection, Server, parse};
 use mcp_benches::wire::{Era, Request, text};
+use mcp_std::Cores;
 use memchr::memmem;
 
 type Outcome<T> = Result<T, Box<dyn core::error::Error + Send + Sync>>;
@@ -47,14 +49,13 @@ fn run() -> Outcome<String> {
     let (connections, n) = (number(1)?, number(2)?);
     let threads = if ask.len() > 3 { number(3)? } else { 1 };
     let server = Server::start(command)?;
-    let mut loads: Vec<Load> = (0..threads)
-        .map(|at| Load::new(&server, era, connections / threads + usize::from(at < connections % threads)))
-        .collect::<Outcome<_>>()?;
-    all(&mut loads, |load| load.calls(WARM_UP * load.lanes.len()))?;
+    let shares = (0..threads).map(|at| connections / threads + usize::from(at < connections % threads));
+    let mut loads = all(shares, |connections| Load::new(&server, era, connections))?;
+    all(loads.iter_mut(), |load| load.calls(WARM_UP * load.lanes.len()))?;
     loads.iter_mut().for_each(|load| load.times.clear());
     let (cpu, switches, start) =
         (process::cpu(server.pid()), process::switches(server.pid()), Instant::now());
-    all(&mut loads, |load| load.calls(n / threads))?;
+    all(loads.iter_mut(), |load| load.calls(n / threads))?;
     let wall = start.elapsed();
     let cpu = process::cpu(server.pid()) - cpu;
     let switches = process::switches(server.pid()) - switches;
@@ -75,16 +76,30 @@ fn run() -> Outcome<String> {
     ))
 }
 
-/// Does something with all of them at the same time, each on a thread of its own if there are several
-fn all(loads: &mut [Load], does: impl Fn(&mut Load) -> Outcome<()> + Sync) -> Outcome<()> {
-    if let [only] = loads {
-        return does(only);
+/// Does something with all of them at the same time, each on a thread and core of its own if there are several
+fn all<P: Send, R: Send>(
+    parts: impl Iterator<Item = P>,
+    does: impl Fn(P) -> Outcome<R> + Sync,
+) -> Outcome<Vec<R>> {
+    let mut parts: Vec<P> = parts.collect();
+    if parts.len() == 1 {
+        return parts.drain(..).map(does).collect();
     }
+    let (cores, does) = (Cores::all(), &does);
     thread::scope(|scope| {
-        let threads: Vec<_> = loads.iter_mut().map(|load| scope.spawn(|| does(load))).collect();
+        let threads: Vec<_> = (parts.into_iter().zip(0..))
+            .map(|(part, at)| {
+                let cores = &cores;
+                scope.spawn(move || {
+                    cores.stay(at);
+                    does(part)
+                })
+            })
+            .collect();
         threads
             .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| "a thread of the driver panicked")?)
+            .map(|thread| thread.join().map_err(|_| "a thread of the driver panicked")?)
+            .collect()
     })
 }
 

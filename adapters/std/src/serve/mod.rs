@@ -17,6 +17,8 @@ mod peers;
 mod places;
 mod remote;
 pub mod router;
+#[cfg(feature = "http")]
+mod seats;
 mod stream;
 
 pub use changes::Changes;

@@ -1,14 +1,13 @@
 //! One connection of a server
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{Connection, ExchangeId, Server};
 
+use super::seats::Seat;
 use crate::{Duplex, Interest, Ready, Selector, Transport};
 
 /// What a wait found for a connection
@@ -21,24 +20,6 @@ pub(super) struct Found {
     pub(super) due: bool,
 }
 
-/// One of the connections that may be open
-#[derive(Debug)]
-pub(super) struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    /// Counts one more in `open`
-    pub(super) fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(open.clone())
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A connection on its way to another shard
 #[derive(Debug)]
 pub struct Moved(pub(super) Box<Peer>);
@@ -48,7 +29,7 @@ pub struct Moved(pub(super) Box<Peer>);
 pub(super) struct Peer {
     pub(super) transport: Transport,
     /// It is counted as long as it is there
-    _seat: Seat,
+    pub(super) seat: Seat,
     pub(super) connection: Connection,
     /// What the last wait found and was not acted on yet
     pub(super) found: Found,
@@ -78,7 +59,7 @@ impl Peer {
     pub(super) const fn new(transport: Transport, connection: Connection, seat: Seat, now: Instant) -> Self {
         Self {
             transport,
-            _seat: seat,
+            seat,
             connection,
             found: Found { ready: Ready { readable: false, writable: false }, asked: false, due: false },
             used_at: now,

@@ -10,16 +10,16 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 
-use super::peer::{Found, Moved, Peer, Seat};
+use super::peer::{Found, Moved, Peer};
 use super::places::Places;
+use super::seats::{Seat, Seats};
 #[cfg(feature = "tls")]
 use crate::tls::ServerTls;
-use crate::{Clock, Interest, Listener, Outlook, Ready, Selector, Socket, Transport, is_exhausted};
+use crate::{Clock, Cores, Interest, Listener, Outlook, Ready, Selector, Socket, Transport, is_exhausted};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
@@ -33,7 +33,7 @@ pub struct Peers {
     listening: bool,
     /// Nobody is to come any more
     closed: bool,
-    /// Which shard this is, of how many, and who gets the next newcomer
+    /// Which shard this is, of how many, and whose turn it is to get a newcomer
     shard: u8,
     shards: u8,
     next_shard: u8,
@@ -42,7 +42,9 @@ pub struct Peers {
     /// All places are taken, and nobody here can give his up
     crowded: bool,
     /// Connections that are open, of all shards
-    open: Arc<AtomicUsize>,
+    seats: Arc<Seats>,
+    /// The cores that shards stay on, one each in this order; newcomers go where their packets come in
+    cores: Cores,
     /// By their tokens
     peers: Places<Box<Peer>>,
     /// Whose turn it is, or was last
@@ -104,7 +106,7 @@ impl Peers {
         let mut limits = Limits::default();
         // How long a message may be is for the server to say, which says so in the answer.
         limits.max_body = u64::MAX;
-        let mut peers = Self::of(Clock::start(), Selector::new()?, limits, Arc::default());
+        let mut peers = Self::of(Clock::start(), Selector::new()?, limits, Seats::new(1));
         peers.selector.add(&listener, LISTENER, Interest::READ)?;
         (peers.listener, peers.listening) = (Some(listener), true);
         Ok(peers)
@@ -116,13 +118,34 @@ impl Peers {
     ///
     /// As [`new`](Self::new).
     pub fn shard(&mut self, shard: u8, all: u8) -> io::Result<Self> {
-        let mut peers = Self::of(self.clock, Selector::new()?, self.limits.clone(), self.open.clone());
+        if self.shards != all {
+            self.seats = Seats::new(all);
+        }
+        let mut peers = Self::of(self.clock, Selector::new()?, self.limits.clone(), self.seats.clone());
         (peers.max, peers.heads) = (self.max, self.heads);
         (peers.shard, peers.shards, self.shards) = (shard, all, all);
+        peers.cores = self.cores.clone();
         Ok(peers)
     }
 
-    fn of(clock: Clock, selector: Selector, limits: Limits, open: Arc<AtomicUsize>) -> Self {
+    /// Has each of the [shards](Self::shard) that come from now on stay on a core of its own
+    pub fn pin(&mut self) {
+        self.cores = Cores::all();
+    }
+
+    /// The cores that shards stay on; none unless they are to
+    pub const fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// Keeps this thread on the core of this shard, if shards stay on cores; the first does not
+    pub fn stay(&self) {
+        if self.shard > 0 {
+            self.cores.stay(usize::from(self.shard));
+        }
+    }
+
+    fn of(clock: Clock, selector: Selector, limits: Limits, seats: Arc<Seats>) -> Self {
         Self {
             listener: None,
             listening: false,
@@ -132,7 +155,8 @@ impl Peers {
             next_shard: 0,
             leaving: VecDeque::new(),
             crowded: false,
-            open,
+            seats,
+            cores: Cores::default(),
             peers: Places::new(),
             turn: LISTENER,
             turns: VecDeque::new(),
@@ -178,7 +202,7 @@ impl Peers {
 
     /// Connections that are open, of all shards
     pub fn count(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.seats.taken()
     }
 
     /// Whether nobody is connected and nobody can be any more
@@ -235,6 +259,7 @@ impl Peers {
     pub fn adopt(&mut self, server: &mut Server, moved: Moved) {
         let Moved(mut peer) = moved;
         peer.uproot();
+        peer.seat.change(self.shard);
         if self.closed {
             peer.connection.close(self.now);
         }
@@ -544,6 +569,7 @@ impl Peers {
 
     /// Takes in who has come, here or at the shard whose turn it is
     fn welcome(&mut self, socket: Socket) -> io::Result<()> {
+        let shard = self.choose(&socket);
         #[cfg(feature = "tls")]
         let transport = match &self.tls {
             Some(tls) => tls.accept(socket)?,
@@ -555,16 +581,27 @@ impl Peers {
         if self.heads {
             connection.tap_heads();
         }
-        let mut peer = Box::new(Peer::new(transport, connection, Seat::new(&self.open), self.now));
+        let mut peer = Box::new(Peer::new(transport, connection, Seat::new(&self.seats, shard), self.now));
         let shakes = peer.transport.is_handshaking();
         peer.until = shakes.then(|| self.now + self.limits.head_timeout);
-        let shard = self.next_shard;
-        self.next_shard = (shard + 1) % self.shards;
         if shard == self.shard {
             return self.enter(peer);
         }
         self.leaving.push_back((shard, Moved(peer)));
         Ok(())
+    }
+
+    /// The shard for a newcomer: that of the core where its packets come in, or the next in turn
+    fn choose(&mut self, socket: &Socket) -> u8 {
+        if self.shards == 1 {
+            return self.shard;
+        }
+        let core = self.cores.of(socket).and_then(|core| u8::try_from(core).ok());
+        let wanted = core.filter(|shard| *shard < self.shards).unwrap_or_else(|| {
+            let next = (self.next_shard + 1) % self.shards;
+            core::mem::replace(&mut self.next_shard, next)
+        });
+        self.seats.place(wanted)
     }
 
     /// Takes in who waits, in the place of who has not used his connection for long, if need be

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use mcp_std::Error;
 use mcp_std::serve::Handle;
 use serde_json::{Value, json};
 
-use crate::adapter::{behind, gated, servers};
+use crate::adapter::{behind, gated, pinned, servers};
 
 /// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -203,6 +204,29 @@ fn a_session_is_found_whatever_connection_it_is_used_on() {
             peer.call_in(&sessions[0], 99);
             assert!(peer.answer().0.starts_with("HTTP/1.1 404 "));
         }
+        server.ends(DEADLINE);
+    }
+}
+
+/// The cores that the calling thread may be on, as Linux names them; empty elsewhere
+pub fn cores() -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// Newcomers whose packets all come in on one core are shared out all the same
+#[test]
+fn shards_stay_on_cores_and_stay_even() {
+    let all = cores();
+    for (server, on_shards) in pinned() {
+        let mut peers: Vec<_> = (0..60).map(|_| server.connect()).collect();
+        let said: BTreeSet<String> = peers.iter_mut().map(|peer| peer.call("cores")).collect();
+        // The first shard stays nowhere, nor do workers; the second has the second core.
+        let several = all.contains([',', '-']);
+        assert!(said.contains(&all), "{said:?}");
+        assert_eq!(said.len(), if several && on_shards { 2 } else { 1 }, "{said:?}");
+        assert!(said.iter().all(|cores| *cores == all || !cores.contains([',', '-'])), "{said:?}");
         server.ends(DEADLINE);
     }
 }

@@ -13,7 +13,7 @@ use crate::serve::changes::Changes;
 use crate::serve::handler::Handler;
 use crate::serve::host;
 use crate::serve::peer::Moved;
-use crate::{Error, entropy};
+use crate::{Cores, Error, entropy};
 
 /// What goes from one shard to another
 #[derive(Debug)]
@@ -71,6 +71,23 @@ impl<H: Handler> HttpServer<H> {
             server.state.siblings.clone_from(&senders);
         }
         Ok(others)
+    }
+
+    /// Has each of the [shards](Self::shards) that come from now on [stay](Self::stay) on a core of its own; connections
+    /// go to the shard of the core where their packets come in, as long as that keeps shards even
+    pub fn pin_shards(&mut self) {
+        self.state.peers.pin();
+    }
+
+    /// Keeps this thread on the core of this shard, if [that was said](Self::pin_shards); the first stays on none
+    pub fn stay(&self) {
+        self.state.peers.stay();
+    }
+
+    /// The cores that shards stay on; none unless [that was said](Self::pin_shards)
+    #[must_use]
+    pub const fn cores(&self) -> &Cores {
+        self.state.peers.cores()
     }
 }
 
