@@ -1,7 +1,6 @@
 //! The cores of the machine, and threads that stay on one
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 /// The cores that this process may use
 ///
@@ -16,13 +15,13 @@ impl Cores {
         #[cfg(target_os = "linux")]
         if let Ok(set) = rustix::thread::sched_getaffinity(None) {
             let known = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(u32::MAX);
-            return Self((0..known).filter(|core| set.is_set(*core as usize)).collect::<Vec<_>>().into());
+            return Self((0..known).filter(|core| set.is_set(*core as usize)).collect());
         }
         Self::default()
     }
 
     /// Which of them, counted from 0, packets of this connection come in on; none if it is none of them
-    #[cfg(all(unix, feature = "http"))]
+    #[cfg(feature = "http")]
     pub(crate) fn of(&self, socket: &crate::Socket) -> Option<usize> {
         #[cfg(target_os = "linux")]
         if !self.0.is_empty() {

@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// Whatever is done in whatever order: a response is decided once and is as long as it says, nothing follows its end,
-/// what was cancelled before it came is worked on by nobody, and everything else is, what is kept stays bounded, and when everybody is gone and the time of sessions is over nothing is left
+/// what was cancelled before it came is worked on by nobody, and everything else is, what is kept stays bounded, and when
+/// everybody is gone and the time of sessions is over nothing is left
 pub fn http_server_ops(data: &[u8]) {
     let mut dice = Dice::new(data);
     let how = dice.byte();
