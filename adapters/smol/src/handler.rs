@@ -197,10 +197,10 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
 /// A handler for a loop, which believes to have it alone; calls are for [`run`]
 #[cfg(feature = "http")]
 #[derive(Debug)]
-pub(crate) struct Told<H>(pub(crate) Arc<H>);
+pub(crate) struct Shared<H>(pub(crate) Arc<H>);
 
 #[cfg(feature = "http")]
-impl<H: Handler> serve::Handler for Told<H> {
+impl<H: Handler> serve::Handler for Shared<H> {
     fn call(&mut self, _: &mut serve::Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         Err(RpcError::method_not_found(call.method()))
     }

@@ -21,7 +21,7 @@ use mcp_std::serve::{self, Handle, Remote};
 use mcp_std::{Error, catch};
 
 use crate::block_on;
-use crate::handler::{Handler, Told, run};
+use crate::handler::{Handler, Shared, run};
 #[cfg(target_os = "linux")]
 use crate::io::Watch;
 use crate::nudge::Nudge;
@@ -79,7 +79,7 @@ pub struct HttpServer<H> {
 }
 
 /// The server or one shard of it, all but the futures of handlers
-type Inner<H> = serve::HttpServer<Told<H>>;
+type Inner<H> = serve::HttpServer<Shared<H>>;
 
 impl<H: Handler> HttpServer<H> {
     /// Begins to listen; connections are accepted while it runs
@@ -96,7 +96,7 @@ impl<H: Handler> HttpServer<H> {
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
-        let mut inner = Inner::bind(address, config, http, Told(Arc::new(handler)))?;
+        let mut inner = Inner::bind(address, config, http, Shared(Arc::new(handler)))?;
         inner.max_running(MAX_RUNNING);
         Ok(Self { inner, shards: 1, spawn: |_, _| Ok(Shards::new()) })
     }
@@ -309,7 +309,7 @@ fn spawn<H: Handler + Send + Sync + 'static>(first: &mut Inner<H>, shards: u8) -
     if shards <= 1 {
         return Ok(all);
     }
-    let handlers = (1..shards).map(|_| Told(first.handler().0.clone())).collect();
+    let handlers = (1..shards).map(|_| Shared(first.handler().0.clone())).collect();
     for other in first.shards(handlers)? {
         all.handles.push(Handle::new(other.commands()));
         let (first, ended) = (Handle::new(first.commands()), all.ended.sender());

@@ -22,7 +22,7 @@ use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
 use mcp_std::client::{Actor, Rehearse};
 use mcp_std::serve::router::{
-    Current, Pending, Ran, Told, complete, complete_read, complete_tool, lock, misrouted,
+    Current, HookGuard, Pending, Ran, complete, complete_read, complete_tool, lock, misrouted,
 };
 use mcp_std::serve::{Answered, Failure};
 use mcp_std::{Error, catch};

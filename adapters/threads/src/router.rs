@@ -20,7 +20,7 @@ use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
 use mcp_std::client::{Actor, Rehearse};
 use mcp_std::serve::router::{
-    Current, Pending, Ran, Told, complete, complete_read, complete_tool, lock, misrouted,
+    Current, HookGuard, Pending, Ran, complete, complete_read, complete_tool, lock, misrouted,
 };
 use mcp_std::serve::{Answered, Cx, Failure};
 use mcp_std::{Duplex, Error, catch};

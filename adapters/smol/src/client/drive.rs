@@ -19,7 +19,7 @@ use mcp_std::client::{Connection, Ears, Hub, LAST_BREATH, Parting};
 use mcp_std::{Clock, Duplex, Error, Panic, catch, is_peer_gone};
 
 use super::turns::{Place, Turn, Turns};
-use super::watch::{Told, Watch};
+use super::watch::{Found, Watch};
 
 /// A connection and all that it takes to drive it; what is left to be done when it is dropped, a thread does
 #[derive(Debug)]
@@ -226,10 +226,10 @@ impl Inner {
         if self.closes {
             return self.finish();
         }
-        match self.told() {
+        match self.found() {
             // What a server process writes besides is read while it is waited for the rest.
-            Told { aside: true, .. } => self.connection.turn(Some(Instant::ZERO), &mut None),
-            Told { read, .. } => self.connection.step(read),
+            Found { aside: true, .. } => self.connection.turn(Some(Instant::ZERO), &mut None),
+            Found { read, .. } => self.connection.step(read),
         }
         self.connection.reply_later(&self.waker);
         if self.connection.is_over() {
@@ -274,7 +274,7 @@ impl Inner {
     }
 
     /// What was found since the last look: it is looked at now, and not told once more
-    fn told(&mut self) -> Told {
+    fn found(&mut self) -> Found {
         let mut cx = Context::from_waker(&self.waker);
         self.watch.as_mut().map(|watch| watch.take(&mut cx, self.reactor)).unwrap_or_default()
     }
@@ -324,7 +324,7 @@ impl Inner {
     fn drain(&mut self, until: Instant) -> bool {
         let wire = &mut self.connection.wire;
         if !wire.is_drained() && wire.tick() < until {
-            self.told();
+            self.found();
             self.connection.finish_some(Instant::ZERO);
             if !self.connection.wire.is_drained() {
                 return self.waits(Some(until));

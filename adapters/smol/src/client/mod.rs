@@ -29,7 +29,7 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::Error;
 use mcp_std::child::{Ended, Program};
-use mcp_std::client::{Answer, Caller, ClientHandler, Connection, Ears, Heard, Memory, Slot, Told};
+use mcp_std::client::{Answer, Caller, ClientHandler, Connection, Ears, Heard, Memory, Slot, Update};
 use serde::Serialize;
 
 use crate::Options;
@@ -115,8 +115,8 @@ impl Future for Pending {
         let told = poll_until(&client.0.shared, place, cx, |cx| {
             loop {
                 match slot.poll(cx.waker()) {
-                    Poll::Ready(Told::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(Told::Progress(_)) => {}
+                    Poll::Ready(Update::Outcome(outcome)) => return Some(outcome),
+                    Poll::Ready(Update::Progress(_)) => {}
                     Poll::Pending => return None,
                 }
             }

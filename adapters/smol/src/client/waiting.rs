@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use mcp_proto::Progress;
 use mcp_std::child::Ended;
-use mcp_std::client::{Slot, Told};
+use mcp_std::client::{Slot, Update};
 use mcp_std::{Error, catch};
 
 use super::Shared;
@@ -68,8 +68,8 @@ impl<T> Future for Waiting<'_, '_, T> {
         poll_until(shared, place, cx, |cx| {
             loop {
                 match slot.poll(cx.waker()) {
-                    Poll::Ready(Told::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(Told::Progress(progress)) => {
+                    Poll::Ready(Update::Outcome(outcome)) => return Some(outcome),
+                    Poll::Ready(Update::Progress(progress)) => {
                         if let Some(told) = on_progress {
                             // A panic ends what panicked and nothing else; the panic hook has said it.
                             let _ = catch(|| told(&progress));

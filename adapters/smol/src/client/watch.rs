@@ -45,7 +45,7 @@ impl Watch {
     }
 
     /// What was found since this was asked the last time
-    pub(super) fn take(&mut self, cx: &mut Context<'_>, reactor: bool) -> Told {
+    pub(super) fn take(&mut self, cx: &mut Context<'_>, reactor: bool) -> Found {
         match self {
             #[cfg(unix)]
             Self::Descriptors(Descriptors { read, write, aside }) => {
@@ -53,11 +53,11 @@ impl Watch {
                     ours.as_mut().is_some_and(|ours| ours.take(cx, interest, reactor))
                 };
                 take(write, Interest::WRITE);
-                Told { read: take(read, Interest::READ), aside: take(aside, Interest::READ) }
+                Found { read: take(read, Interest::READ), aside: take(aside, Interest::READ) }
             }
             Self::Stream(_) => {
                 let _ = (cx, reactor);
-                Told { read: true, aside: false }
+                Found { read: true, aside: false }
             }
         }
     }
@@ -74,7 +74,7 @@ impl Watch {
 
 /// What a [`Watch`] has found
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Found {
     /// There may be something to read
     pub(super) read: bool,
     /// There may be something besides

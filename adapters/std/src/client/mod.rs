@@ -26,6 +26,6 @@ pub use link::Link;
 pub use memory::{Caching, Memory};
 pub use options::{Opened, Opens, OpensStream, Options, Setup, Way};
 pub use rehearsal::{Actor, OnTheSpot, Rehearsal, Rehearse};
-pub use slot::{Slot, Teller, Told};
+pub use slot::{Slot, Teller, Update};
 pub use typed::{prompt, read};
 pub use wire::{Obituary, Parting, Stream, Wire};

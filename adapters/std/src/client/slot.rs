@@ -20,7 +20,7 @@ pub struct Teller<T>(Arc<Shared<T>>);
 
 /// What a [`Slot`] was told
 #[derive(Debug)]
-pub enum Told<T> {
+pub enum Update<T> {
     /// How far it has come
     Progress(Progress),
     /// What came of it; nothing is told after that
@@ -68,13 +68,13 @@ impl<T> Slot<T> {
     /// What there is to be told, or `waker` woken when there is
     ///
     /// Stays pending for ever once the outcome was taken.
-    pub fn poll(&self, waker: &Waker) -> Poll<Told<T>> {
+    pub fn poll(&self, waker: &Waker) -> Poll<Update<T>> {
         let mut state = self.0.lock();
         if let Some(progress) = state.progress.as_mut().and_then(VecDeque::pop_front) {
-            return Poll::Ready(Told::Progress(progress));
+            return Poll::Ready(Update::Progress(progress));
         }
         if let Some(outcome) = state.outcome.take() {
-            return Poll::Ready(Told::Outcome(outcome));
+            return Poll::Ready(Update::Outcome(outcome));
         }
         match &mut state.waker {
             Some(old) => old.clone_from(waker),
@@ -236,10 +236,10 @@ mod tests {
         teller.tell(Ok(7));
         for n in 36..100_u32 {
             assert!(
-                matches!(slot.poll(&waker), Poll::Ready(Told::Progress(p)) if p == Progress::new(f64::from(n)))
+                matches!(slot.poll(&waker), Poll::Ready(Update::Progress(p)) if p == Progress::new(f64::from(n)))
             );
         }
-        assert!(matches!(slot.poll(&waker), Poll::Ready(Told::Outcome(Ok(7)))));
+        assert!(matches!(slot.poll(&waker), Poll::Ready(Update::Outcome(Ok(7)))));
         assert!(slot.poll(&waker).is_pending());
     }
 
@@ -248,7 +248,7 @@ mod tests {
         let (teller, slot) = Slot::<()>::new(false);
         assert!(!teller.is_abandoned());
         drop(teller);
-        let Poll::Ready(Told::Outcome(Err(error))) = slot.poll(Waker::noop()) else { panic!() };
+        let Poll::Ready(Update::Outcome(Err(error))) = slot.poll(Waker::noop()) else { panic!() };
         assert!(error.is_closed());
     }
 

@@ -125,9 +125,9 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Tells the hooks how a call ended, also when its handler panics or is dropped
 #[derive(Debug)]
-pub struct Told<'a, H, M: Hook>(&'a Router<H, M>, Option<Asked<'a>>);
+pub struct HookGuard<'a, H, M: Hook>(&'a Router<H, M>, Option<Asked<'a>>);
 
-impl<'a, H, M: Hook> Told<'a, H, M> {
+impl<'a, H, M: Hook> HookGuard<'a, H, M> {
     /// The handler is about to run
     pub const fn new(router: &'a Router<H, M>, asked: Asked<'a>) -> Self {
         Self(router, Some(asked))
@@ -155,7 +155,7 @@ impl<'a, H, M: Hook> Told<'a, H, M> {
     }
 }
 
-impl<H, M: Hook> Drop for Told<'_, H, M> {
+impl<H, M: Hook> Drop for HookGuard<'_, H, M> {
     fn drop(&mut self) {
         if let Some(asked) = self.1.take() {
             let panicked = RpcError::internal("the handler panicked");
@@ -567,9 +567,9 @@ macro_rules! router {
                         }
                     }
                     Route::Handle(work) => {
-                        let told = Told::new(&parts.core, work.asked());
+                        let guard = HookGuard::new(&parts.core, work.asked());
                         let ran = (work.handler)(cx, work.target) $($await)*;
-                        told.ended(cx, ran)
+                        guard.ended(cx, ran)
                     }
                     Route::Refuse(error) => Err(error),
                     _ => match &parts.other {

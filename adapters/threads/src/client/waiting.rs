@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use mcp_proto::Progress;
-use mcp_std::client::{Slot, Told};
+use mcp_std::client::{Slot, Update};
 use mcp_std::{Error, catch};
 
 struct Unpark(Thread);
@@ -37,11 +37,11 @@ pub(super) fn wait<T>(
     let waker = waker.unwrap_or_else(|_| Waker::from(Arc::new(Unpark(thread::current()))));
     loop {
         match slot.poll(&waker) {
-            Poll::Ready(Told::Progress(progress)) => {
+            Poll::Ready(Update::Progress(progress)) => {
                 // The panic hook has said it.
                 let _ = catch(|| on_progress(&progress));
             }
-            Poll::Ready(Told::Outcome(outcome)) => return Some(outcome),
+            Poll::Ready(Update::Outcome(outcome)) => return Some(outcome),
             Poll::Pending => match until {
                 None => thread::park(),
                 Some(until) => {
