@@ -2,10 +2,8 @@
 
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test program uses a part of it")]
 
-mod raw;
 mod tools;
 
-pub use raw::{Reply, by_hand, by_hand_as, news};
 pub use tools::{Tools, raw_text, text};
 
 use alloc::collections::VecDeque;

@@ -1,19 +1,19 @@
 //! A server by hand: what it says is exactly what the test says
 
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
-use mcp_blocking::{Client, Options};
 use mcp_proto::Era;
 use mcp_proto::client::Config;
-use mcp_std::{Duplex, Interest, MemoryEnd};
+use mcp_std::{Duplex, Interest};
 use serde_json::{Value, json};
 
-use super::{only, speaks};
+use crate::adapter::{Client, Options, connect};
+use crate::support::{only, speaks};
 
 /// What comes of a request: a result or an error, and what is said besides, before it
-pub struct Reply {
-    pub before: Vec<Value>,
-    pub outcome: Result<Value, i64>,
+pub(crate) struct Reply {
+    pub(crate) before: Vec<Value>,
+    pub(crate) outcome: Result<Value, i64>,
 }
 
 impl From<Value> for Reply {
@@ -28,13 +28,13 @@ impl From<i64> for Reply {
     }
 }
 
-pub fn news(method: &str, params: &Value) -> Value {
+pub(crate) fn news(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
 /// A client of one era and a server that answers requests, other than those of the handshake, as `answer` says; what it
 /// says besides belongs to the subscription, once there is one
-pub fn by_hand(
+pub(crate) fn by_hand(
     era: Era,
     options: impl FnOnce(Options) -> Options,
     answer: impl FnMut(&str, &Value) -> Reply + Send + 'static,
@@ -43,18 +43,15 @@ pub fn by_hand(
 }
 
 /// The same for a client of another configuration
-pub fn by_hand_as(
+pub(crate) fn by_hand_as(
     config: Config,
     options: impl FnOnce(Options) -> Options,
     answer: impl FnMut(&str, &Value) -> Reply + Send + 'static,
 ) -> (Client, JoinHandle<()>) {
-    let (near, far) = mcp_std::memory_pair(1 << 16);
-    let serving = thread::spawn(move || run(near, answer));
-    let client = options(Client::options(config)).connect(far).expect("a connection");
-    (client, serving)
+    connect(options(Client::options(config)), move |mut near| run(&mut *near, answer))
 }
 
-fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
+fn run(near: &mut dyn Duplex, mut answer: impl FnMut(&str, &Value) -> Reply) {
     let capabilities = json!({
         "tools": {"listChanged": true},
         "resources": {"listChanged": true, "subscribe": true},
@@ -81,7 +78,7 @@ fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
                 subscription = json!({"io.modelcontextprotocol/subscriptionId": id});
                 let params = json!({"notifications": params["notifications"], "_meta": subscription});
                 let acknowledged = news("notifications/subscriptions/acknowledged", &params);
-                write(&mut near, format!("{acknowledged}\n").as_bytes());
+                write(near, format!("{acknowledged}\n").as_bytes());
                 continue;
             }
             let reply = match message["method"].as_str().expect("a method") {
@@ -103,13 +100,13 @@ fn run(mut near: MemoryEnd, mut answer: impl FnMut(&str, &Value) -> Reply) {
                 Err(code) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}),
             });
             for message in messages {
-                write(&mut near, format!("{message}\n").as_bytes());
+                write(near, format!("{message}\n").as_bytes());
             }
         }
     }
 }
 
-fn write(near: &mut MemoryEnd, mut bytes: &[u8]) {
+fn write(near: &mut dyn Duplex, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         near.wait(Interest::WRITE, None).expect("a stream");
         // The client may have left.

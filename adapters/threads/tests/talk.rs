@@ -1,0 +1,10 @@
+//! A router and a client of callbacks, with handlers on workers
+
+extern crate alloc;
+
+#[path = "support/adapter.rs"]
+mod adapter;
+#[path = "../../blocking/tests/shared/talk.rs"]
+mod shared;
+#[path = "../../blocking/tests/support/mod.rs"]
+mod support;
