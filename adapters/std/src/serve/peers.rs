@@ -2,28 +2,30 @@
 //!
 //! A wait costs what is ready, what was driven since the last one, and what is due: never all connections.
 
+mod known;
+mod newcomers;
 #[cfg(test)]
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::task::Waker;
-use core::time::Duration;
 use std::io::{self, ErrorKind};
 
+use self::known::Known;
 use super::peer::{Found, Moved, Peer};
 use super::places::Places;
-use super::seats::{Seat, Seats};
+use super::seats::Seats;
 #[cfg(feature = "tls")]
 use crate::tls::ServerTls;
-use crate::{Clock, Cores, Interest, Listener, Outlook, Ready, Selector, Socket, Transport, is_exhausted};
+use crate::{Clock, Cores, Interest, Listener, Outlook, Ready, Selector, Transport};
 use mcp_proto::Instant;
 use mcp_proto::h1::Limits;
 use mcp_proto::http::HeadRecord;
-use mcp_proto::http::server::{Connection, ExchangeId, Server};
+use mcp_proto::http::server::{ExchangeId, Server};
 
 /// Who listens, and who is connected
 #[derive(Debug)]
@@ -77,23 +79,6 @@ pub struct Peers {
     clock: Clock,
     now: Instant,
     scratch: Box<[u8]>,
-}
-
-/// What is known of all connections without looking at each
-///
-/// Deadlines and times of last use mostly move on. So an entry may say an earlier time than its connection would, never a
-/// later one, and is put right when its time has come.
-#[derive(Debug, Default)]
-struct Known {
-    /// Those driven since the last wait; what the rest and the selector say of them may be out of date
-    driven: Vec<u64>,
-    /// Who has which exchange, but for those who have had others since that was looked at
-    exchanges: BTreeMap<ExchangeId, u64>,
-    other_exchanges: Vec<u64>,
-    /// When who has a deadline
-    deadlines: BTreeSet<(Instant, u64)>,
-    /// When who was used last, of those who may be idle
-    idle: BTreeSet<(Instant, u64)>,
 }
 
 impl Peers {
@@ -289,22 +274,6 @@ impl Peers {
         let shard = self.peers.get_mut(token).and_then(|peer| peer.connection.elsewhere());
         if let Some((shard, peer)) = shard.and_then(|shard| Some((shard, self.take(token)?))) {
             self.leaving.push_back((shard, Moved(peer)));
-        }
-    }
-
-    /// Whether a place is wanted that nobody here can give up: another shard may [make room](Self::make_room); told once
-    pub const fn is_crowded(&mut self) -> bool {
-        core::mem::replace(&mut self.crowded, false)
-    }
-
-    /// Closes the connection that has not been used for longest, if that is long enough
-    pub fn make_room(&mut self) {
-        if let Some((since, token)) = self.longest_idle() {
-            if since + SPARED <= self.now {
-                if let Some(idle) = self.forget(token) {
-                    idle.close();
-                }
-            }
         }
     }
 
@@ -528,115 +497,6 @@ impl Peers {
         }
         false
     }
-
-    /// When there may be room for another connection; none when there is
-    fn room_at(&mut self) -> Option<Instant> {
-        if !self.is_full() || self.shards > 1 {
-            return None;
-        }
-        if self.now < self.full_until {
-            // It is looked for once in that time, however much happens.
-            return Some(self.full_until);
-        }
-        let at = self.longest_idle().map_or(Instant::FAR, |(at, _)| at + SPARED);
-        // Who is in use now will have been used later than now.
-        self.full_until = at.min(self.now + SPARED);
-        Some(at).filter(|at| *at > self.now)
-    }
-
-    /// Whether as many connections are open as may be
-    fn is_full(&self) -> bool {
-        self.count() >= self.max
-    }
-
-    /// Who has been idle for longest, and since when
-    fn longest_idle(&mut self) -> Option<(Instant, u64)> {
-        while let Some((at, token)) = self.known.idle.first().copied() {
-            let idle = self.peers.get_mut(token).filter(|peer| peer.idle == Some(at));
-            match idle {
-                Some(peer) if peer.is_idle() && peer.used_at <= at => return Some((at, token)),
-                Some(peer) => {
-                    self.known.idle.remove(&(at, token));
-                    // In use: it is entered again when it was driven.
-                    peer.idle = peer.is_idle().then_some(peer.used_at);
-                    self.known.idle.extend(peer.idle.map(|at| (at, token)));
-                }
-                None => _ = self.known.idle.remove(&(at, token)),
-            }
-        }
-        None
-    }
-
-    /// Takes in who has come, here or at the shard whose turn it is
-    fn welcome(&mut self, socket: Socket) -> io::Result<()> {
-        let shard = self.choose(&socket);
-        #[cfg(feature = "tls")]
-        let transport = match &self.tls {
-            Some(tls) => tls.accept(socket)?,
-            None => socket.into(),
-        };
-        #[cfg(not(feature = "tls"))]
-        let transport = Transport::from(socket);
-        let mut connection = Connection::new(self.now, self.limits.clone());
-        if self.heads {
-            connection.tap_heads();
-        }
-        let mut peer = Box::new(Peer::new(transport, connection, Seat::new(&self.seats, shard), self.now));
-        let shakes = peer.transport.is_handshaking();
-        peer.until = shakes.then(|| self.now + self.limits.head_timeout);
-        if shard == self.shard {
-            return self.enter(peer);
-        }
-        self.leaving.push_back((shard, Moved(peer)));
-        Ok(())
-    }
-
-    /// The shard for a newcomer: that of the core where its packets come in, or the next in turn
-    fn choose(&mut self, socket: &Socket) -> u8 {
-        if self.shards == 1 {
-            return self.shard;
-        }
-        let core = self.cores.of(socket).and_then(|core| u8::try_from(core).ok());
-        let wanted = core.filter(|shard| *shard < self.shards).unwrap_or_else(|| {
-            let next = (self.next_shard + 1) % self.shards;
-            core::mem::replace(&mut self.next_shard, next)
-        });
-        self.seats.place(wanted)
-    }
-
-    /// Takes in who waits, in the place of who has not used his connection for long, if need be
-    fn accept(&mut self) {
-        for _ in 0..BATCH {
-            let full = self.is_full();
-            let gives_way = if full { self.longest_idle() } else { None };
-            let gives_way = gives_way.filter(|(since, _)| *since + SPARED <= self.now);
-            if full && gives_way.is_none() {
-                if self.shards > 1 {
-                    // Others may make room, which nobody here notices.
-                    self.crowded = true;
-                    self.accepts_at = Some(self.now + PAUSE);
-                }
-                return;
-            }
-            let Some(listener) = &self.listener else { return };
-            let entered = match listener.accept() {
-                Ok(Some(socket)) => {
-                    if let Some(idle) = gives_way.and_then(|(_, idle)| self.forget(idle)) {
-                        idle.close();
-                    }
-                    self.welcome(socket)
-                }
-                Ok(None) => return,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = entered {
-                // It would go on failing, or be told of at once again: others may end in the meantime.
-                let wait = if is_exhausted(&error) { PAUSE } else { PAUSE / 10 };
-                self.accepts_at = Some(self.now + wait);
-                return;
-            }
-        }
-    }
 }
 
 /// Readable when there is something for [`wait`](Peers::wait) to find, or it was [woken](Peers::waker)
@@ -647,69 +507,7 @@ impl std::os::fd::AsFd for Peers {
     }
 }
 
-impl Known {
-    /// Has what is known of a connection brought up to date before the next wait
-    fn note(&mut self, token: u64, peer: &mut Peer) {
-        if !core::mem::replace(&mut peer.driven, true) {
-            self.driven.push(token);
-        }
-        if peer.exchange != peer.connection.exchange() && !core::mem::replace(&mut peer.other_exchange, true)
-        {
-            self.other_exchanges.push(token);
-        }
-    }
-
-    /// Brings up to date who has which exchange
-    ///
-    /// Most exchanges begin and end without a wait in between, and are not asked for.
-    fn enter_exchanges(&mut self, peers: &mut Places<Box<Peer>>) {
-        for token in self.other_exchanges.drain(..) {
-            let Some(peer) = peers.get_mut(token) else { continue };
-            peer.other_exchange = false;
-            let exchange = peer.connection.exchange();
-            if exchange != peer.exchange {
-                if let Some(over) = core::mem::replace(&mut peer.exchange, exchange) {
-                    self.exchanges.remove(&over);
-                }
-                self.exchanges.extend(exchange.map(|exchange| (exchange, token)));
-            }
-        }
-    }
-
-    fn update(&mut self, token: u64, peer: &mut Peer) {
-        let deadline = peer.poll_timeout();
-        if deadline.is_some_and(|at| peer.deadline.is_none_or(|known| at < known)) {
-            if let Some(later) = core::mem::replace(&mut peer.deadline, deadline) {
-                self.deadlines.remove(&(later, token));
-            }
-            self.deadlines.extend(deadline.map(|at| (at, token)));
-        }
-        if peer.idle.is_none() && peer.is_idle() {
-            peer.idle = Some(peer.used_at);
-            self.idle.insert((peer.used_at, token));
-        }
-    }
-
-    fn forget(&mut self, token: u64, peer: &Peer) {
-        if let Some(exchange) = peer.exchange {
-            self.exchanges.remove(&exchange);
-        }
-        if let Some(at) = peer.deadline {
-            self.deadlines.remove(&(at, token));
-        }
-        if let Some(at) = peer.idle {
-            self.idle.remove(&(at, token));
-        }
-    }
-}
-
 /// The token of who listens
 const LISTENER: u64 = 0;
 /// Bytes of one read
 const SCRATCH: usize = 64 << 10;
-/// Connections that are accepted in one go
-const BATCH: usize = 16;
-/// How long a connection is left alone after it was used, however many want its place
-const SPARED: Duration = Duration::from_secs(1);
-/// How long nobody is accepted after there was no room in this process or on this machine
-const PAUSE: Duration = Duration::from_millis(100);

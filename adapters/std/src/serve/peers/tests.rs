@@ -1,6 +1,7 @@
 //! What the loop and a connection want is not what is there
 
 use alloc::sync::Arc;
+use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
