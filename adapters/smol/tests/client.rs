@@ -14,7 +14,7 @@ use core::time::Duration;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Once, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
 use async_io::{Async, Timer, block_on};
@@ -123,20 +123,18 @@ fn text(result: &CallToolResult<'_>) -> String {
 
 /// An example program of mcp-blocking, built here if that was not done yet
 fn example(name: &str) -> PathBuf {
-    static BUILD: Once = Once::new();
+    static BUILD: Mutex<()> = Mutex::new(());
     let me = std::env::current_exe().expect("a path");
     let profile = me.parent().and_then(|deps| deps.parent()).expect("target/profile/deps");
     let path = profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    BUILD.call_once(|| {
-        if path.exists() {
-            return;
-        }
+    let _alone = BUILD.lock().unwrap();
+    if !path.exists() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "-p", "mcp-blocking", "--examples"]);
+        build.args(["build", "-p", "mcp-smol", "-p", "mcp-blocking", "--examples"]);
         build.env("CARGO_TARGET_DIR", profile.parent().expect("target"));
         assert!(build.status().expect("cargo").success(), "the examples cannot be built");
-    });
+    }
     path
 }
 
