@@ -3,6 +3,7 @@
 mod asked;
 mod drive;
 mod open;
+mod pending;
 mod turns;
 mod waiting;
 mod watch;
@@ -17,7 +18,6 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
@@ -29,16 +29,18 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::Error;
 use mcp_std::child::{Ended, Program};
-use mcp_std::client::{Answer, Caller, ClientHandler, Connection, Ears, Heard, Memory, Slot, Update};
+use mcp_std::client::{Answer, Caller, ClientHandler, Connection, Ears, Heard, Memory, Slot};
 use serde::Serialize;
 
 use crate::Options;
 use drive::Core;
+use pending::{Awaited, Subscribing};
 use turns::{Place, Turns};
 use waiting::{Waiting, poll_until};
 
 pub use asked::{AsyncClientHandler, asynchronous};
 pub use open::Connecting;
+pub use pending::Pending;
 pub use waiting::Run;
 pub use with::RunWith;
 
@@ -83,77 +85,6 @@ struct Shared {
     turns: Arc<Turns>,
     /// Locked by who has the turn
     core: Mutex<Core>,
-}
-
-/// A call that was begun: awaiting it, or [`Client::wait`], fetches what comes of it
-///
-/// Dropping it gives the call up: the server is told.
-#[must_use = "dropping it cancels the call"]
-pub struct Pending {
-    slot: Slot<Answer>,
-    client: Client,
-    place: Place,
-}
-
-impl Pending {
-    /// By what handlers are told of the call; none as long as it has not been sent
-    #[must_use]
-    pub fn key(&self) -> Option<CallKey> {
-        self.slot.call()
-    }
-}
-
-/// As [`Client::wait`]
-impl Future for Pending {
-    type Output = Result<RawJson, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { slot, client, place } = &mut *self;
-        if slot.is_taken() {
-            return Poll::Ready(Err(Error::Use(UseError::Stale)));
-        }
-        let told = poll_until(&client.0.shared, place, cx, |cx| {
-            loop {
-                match slot.poll(cx.waker()) {
-                    Poll::Ready(Update::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(Update::Progress(_)) => {}
-                    Poll::Pending => return None,
-                }
-            }
-        });
-        told.map_ok(|(result, _)| result)
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.client.0.shared.caller.cancel(&self.slot, None);
-    }
-}
-
-/// A call that is awaited for a while: whatever ends that, its place is free for others
-struct Awaited<'a>(&'a mut Pending);
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        self.0.place.leave();
-    }
-}
-
-/// A subscription that is begun: dropped before its key was told, it is given up
-struct Subscribing<'a> {
-    slot: Slot<(SubscriptionKey, SubscriptionFilter)>,
-    caller: &'a Caller,
-}
-
-impl Drop for Subscribing<'_> {
-    fn drop(&mut self) {
-        if let Some(Ok((key, _))) = self.slot.give_up() {
-            self.caller.run_due(move |connection| {
-                let _ = connection.command(|engine, now| engine.unsubscribe(now, key));
-            });
-        }
-    }
 }
 
 impl Shared {
@@ -565,11 +496,5 @@ impl Drop for Handle {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("caller", &self.0.shared.caller).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("call", &self.slot.call()).finish_non_exhaustive()
     }
 }
