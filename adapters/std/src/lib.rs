@@ -24,8 +24,8 @@
 //! `validate` (off by default) there is `validate::Schemas` besides, which checks values against JSON
 //! Schemas for a [`Router`](mcp_proto::router::Router).
 //!
-//! With the feature `signals` (off by default, Unix) there is `on_terminate`, for servers that are told to stop by `SIGTERM`
-//! or `SIGINT`.
+//! With the feature `signals` (off by default, Unix) there are `on_terminate`, for servers that are told to stop by `SIGTERM`
+//! or `SIGINT`, and `on_signal`, for clients, which have servers that they have started end with them.
 //!
 //! # Platforms
 //!
@@ -105,7 +105,7 @@ pub use outlook::Outlook;
 #[cfg(unix)]
 pub use selector::Selector;
 #[cfg(all(unix, feature = "signals"))]
-pub use signals::on_terminate;
+pub use signals::{Ending, on_signal, on_terminate};
 pub use socket::Socket;
 pub use stdio::Stdio;
 #[cfg(unix)]

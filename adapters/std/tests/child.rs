@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use mcp_std::child::{Child, How, Life, Patience, Program, SpawnErrorKind, Stderr, Step};
+use mcp_std::child::{Child, How, Life, Patience, Program, SpawnErrorKind, Stderr, Step, end_all};
 use mcp_std::{Clock, Duplex, Interest, is_peer_gone};
 use support::{assert_no_group, eventually, group, in_time, pump, read_until};
 
@@ -427,4 +427,51 @@ fn cannot_be_spawned() {
         assert!(text.contains(hint) && text.contains(error.program()), "{text}");
     }
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Not a test: a process that ends as one that is told to, and leaves all that it has started where it is
+#[test]
+#[ignore = "it is started by the next one"]
+fn leaves() {
+    let mut children: Vec<Child> = [
+        "echo on >&2; exec sleep 1000",
+        "trap '' TERM; echo on >&2; while :; do sleep 1000; done",
+        "trap 'exit 0' TERM; sleep 1000 & echo on >&2; wait",
+    ]
+    .map(|script| sh(script).spawn().unwrap())
+    .into();
+    for child in &mut children {
+        eventually("it runs", || {
+            child.captured_stderr().unwrap().drain();
+            !child.last_words().is_empty()
+        });
+        println!("started {}", child.id());
+    }
+    // One that is over, and one whose end nobody has looked at.
+    sh("exit 0").spawn().unwrap().shutdown(None, patience());
+    children.push(sh("exit 0").spawn().unwrap());
+    end_all(Duration::from_millis(200));
+    let refused = sh("exit 0").spawn().unwrap_err();
+    assert!(refused.to_string().contains("about to end"), "{refused}");
+    // Nothing is dropped.
+    std::process::exit(0);
+}
+
+#[test]
+fn who_is_told_to_end_leaves_nobody_behind() {
+    in_time(|| {
+        let begun = Instant::now();
+        let ended = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["leaves", "--exact", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited for those who do not end");
+        let said = String::from_utf8(ended.stdout).unwrap();
+        let started: Vec<u32> = said
+            .lines()
+            .filter_map(|line| line.rsplit_once("started ").map(|(_, id)| id.parse().unwrap()))
+            .collect();
+        assert!(ended.status.success() && started.len() == 3, "{said}");
+        started.into_iter().for_each(assert_no_group);
+    });
 }

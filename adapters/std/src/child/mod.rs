@@ -156,6 +156,16 @@ impl Child {
     }
 }
 
+/// Ends all servers that this process has started and nobody has ended yet, whoever owns them: with `SIGTERM` to their
+/// groups, and with `SIGKILL` to those that are left after `patience`
+///
+/// For a process that is about to end because it is told to (`on_signal`): what it leaves behind would go on if it does
+/// not care about the end of its input. No server is started from now on. Not for a signal handler itself. On Unix;
+/// elsewhere nothing happens.
+pub fn end_all(patience: Duration) {
+    process::end_all(patience);
+}
+
 /// Whether a process runs
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {

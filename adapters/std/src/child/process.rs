@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -39,10 +40,66 @@ enum State {
     Gone(Option<ExitStatus>),
 }
 
+/// The groups that are not known to be gone, of the whole process
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), closed: false });
+
+struct Groups {
+    leaders: Vec<Pid>,
+    /// No more are to be started
+    closed: bool,
+}
+
+/// Held where a number may be given back: nobody else sends a signal to it then
+fn groups() -> MutexGuard<'static, Groups> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// See [`end_all`](super::end_all)
+pub(super) fn end_all(patience: Duration) {
+    let begun = Instant::now();
+    let mut groups = groups();
+    groups.closed = true;
+    for leader in &groups.leaders {
+        let _ = kill_process_group(*leader, Signal::TERM);
+    }
+    let mut pause = Duration::from_millis(1);
+    // Whoever owns one may be waiting for something else, and then leaves it as a zombie.
+    while groups.leaders.iter().any(|leader| is_alive(*leader)) && begun.elapsed() < patience {
+        drop(groups);
+        thread::sleep(pause.min(patience.saturating_sub(begun.elapsed())));
+        pause = (pause * 2).min(Duration::from_millis(32));
+        groups = self::groups();
+    }
+    for leader in &groups.leaders {
+        let _ = kill_process_group(*leader, Signal::KILL);
+    }
+}
+
+/// Whether anybody of the group may still run
+fn is_alive(leader: Pid) -> bool {
+    test_kill_process_group(leader).is_ok() && !only_zombies(leader)
+}
+
+fn only_zombies(leader: Pid) -> bool {
+    #[cfg(target_os = "linux")]
+    return super::zombies::only_zombies(leader.as_raw_nonzero().get());
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = leader;
+        false
+    }
+}
+
 impl Process {
     pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
+        let mut groups = groups();
+        if groups.closed {
+            return Err(io::Error::other("this process is about to end"));
+        }
         let child = command.process_group(0).spawn()?;
         let pid = Pid::from_child(&child);
+        groups.leaders.push(pid);
+        drop(groups);
         Ok(Self { child, pid, state: State::Unreaped, killed: None })
     }
 
@@ -53,6 +110,10 @@ impl Process {
 
     /// Whether the leader has ended and nobody of its group is left; reaps the leader once it has ended
     pub(super) fn is_gone(&mut self) -> bool {
+        if let State::Gone(_) = self.state {
+            return true;
+        }
+        let mut groups = groups();
         if let State::Unreaped = self.state {
             self.state = match self.child.try_wait() {
                 Ok(Some(status)) => State::Reaped(Some(status)),
@@ -67,8 +128,9 @@ impl Process {
             // are not waited for: they may be stuck in the kernel, or stay on as zombies where process 1 does
             // not reap.
             let killed = self.killed.is_some_and(|at| at.elapsed() > LINGER);
-            if killed || test_kill_process_group(self.pid).is_err() || self.only_zombies() {
+            if killed || !is_alive(self.pid) {
                 self.state = State::Gone(status);
+                groups.leaders.retain(|leader| *leader != self.pid);
             }
         }
         matches!(self.state, State::Gone(_))
@@ -84,13 +146,6 @@ impl Process {
     pub(super) fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.killed.get_or_insert_with(Instant::now);
-    }
-
-    fn only_zombies(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        return super::zombies::only_zombies(self.pid.as_raw_nonzero().get());
-        #[cfg(not(target_os = "linux"))]
-        return false;
     }
 
     fn status(&self) -> Option<ExitStatus> {
@@ -152,6 +207,7 @@ impl Drop for Process {
         let (started, mut pause) = (Instant::now(), Duration::from_micros(100));
         while !self.is_gone() {
             if started.elapsed() > PATIENCE {
+                groups().leaders.retain(|leader| *leader != self.pid);
                 // Stuck in the kernel. A thread waits for it, so that it does not stay as a zombie.
                 if let State::Unreaped = self.state {
                     let pid = self.pid;

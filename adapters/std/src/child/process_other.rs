@@ -2,6 +2,7 @@
 //!
 //! What it started itself is out of reach here.
 
+use core::time::Duration;
 use std::io;
 use std::process::{Child, Command};
 
@@ -12,6 +13,9 @@ use super::Life;
 pub(super) struct Process {
     pub(super) child: Child,
 }
+
+/// Nobody tells a process to end here
+pub(super) fn end_all(_: Duration) {}
 
 impl Process {
     pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {

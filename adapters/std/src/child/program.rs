@@ -132,8 +132,8 @@ impl Program {
     /// Starts the server, on Unix as the leader of a process group of its own
     ///
     /// May be called again, for instance after a server has died. Its stdin and stdout are pipes:
-    /// [`Child::take_io`]. In a group of its own, it does not get the Ctrl-C of our terminal: it ends when we
-    /// do, by the end of its stdin.
+    /// [`Child::take_io`]. In a group of its own, it does not get the Ctrl-C of our terminal: when we end
+    /// by that, it is left with the end of its stdin, unless we [end it](super::end_all) before.
     ///
     /// # Errors
     ///
