@@ -71,8 +71,8 @@ pub(crate) enum Command {
     Ping(Ping),
     /// Be a small server on stdin and stdout, or over HTTP, with the tools echo, add, count and fail
     ///
-    /// For trying out clients. Ends when its input ends, or with Ctrl-C. With --everything it offers something of every
-    /// kind.
+    /// For trying out clients. Ends when its input ends, or with Ctrl-C or SIGTERM, after which calls in work have a second.
+    /// With --everything it offers something of every kind.
     #[command(after_help = SERVE_HELP, after_long_help = SERVE_HELP)]
     Serve(Serve),
     /// Connect a client with a server that it could not talk to: stdio with HTTP, one era of the protocol with the other

@@ -10,6 +10,7 @@ use mcp_proto::{CallError, Fault, HttpError, RpcError, UseError};
 
 use crate::escape;
 use crate::paint::Paint;
+use crate::stop;
 
 /// A reason to stop: what happened, and what to do about it
 ///
@@ -204,6 +205,7 @@ impl Failure {
 
     /// Prints it and gives the code to exit with
     pub(crate) fn report(&self) -> ExitCode {
+        stop::hush();
         let paint = Paint::for_stderr();
         let mut text = format!("{} {}\n", paint.bad("error:"), escape::indented(&self.message));
         if !self.last_words.is_empty() {

@@ -31,6 +31,7 @@ mod read;
 mod schema;
 mod serve;
 mod session;
+mod stop;
 mod trace;
 
 use std::env;
@@ -41,7 +42,11 @@ use clap::Parser;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse_from(args::with_server(env::args_os())).command {
+    let command = Cli::parse_from(args::with_server(env::args_os())).command;
+    if !matches!(command, Command::Serve(_) | Command::Bridge(_)) {
+        stop::ends_servers();
+    }
+    let outcome = match command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Call(args) => call::run(&args),
         Command::Check(args) => check::run(&args),

@@ -6,9 +6,11 @@ use mcp_proto::RawJson;
 
 use crate::escape;
 use crate::failure::Failure;
+use crate::stop;
 
 /// Prints text as it is: what came from a peer has to be escaped already
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    stop::hush();
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // Whoever reads has seen enough (`| head`).

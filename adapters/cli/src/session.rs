@@ -22,6 +22,7 @@ use crate::escape;
 use crate::failure::{Asked, Failure};
 use crate::news::{Item, News};
 use crate::paint::Paint;
+use crate::stop;
 use crate::trace;
 
 /// A connection to the server that the command line names
@@ -209,6 +210,7 @@ pub(crate) fn complaint(ended: &Ended) -> Option<String> {
 
 /// Something to know, on stderr
 pub(crate) fn note(text: &str) {
+    stop::hush();
     let paint = Paint::for_stderr();
     say(&format!("{} {}", paint.note("note:"), escape::indented(text)));
 }

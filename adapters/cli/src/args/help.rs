@@ -93,9 +93,9 @@ of a server of the legacy era to the only client of that era there is, as one of
 and told nothing outside of its calls. What does not pass: tasks (calls are made without them), and
 progress on what a server asks.
 
-The bridge ends when its client does, or with Ctrl-C; and with exit code 3 when the server is gone,
-after telling so to all who wait. A server at a URL that is out of reach for a while fails the
-calls of that while.
+The bridge ends when its client does, or with Ctrl-C or SIGTERM, after which calls in work have a
+second, and the server half of one; and with exit code 3 when the server is gone, after telling so
+to all who wait. A server at a URL that is out of reach for a while fails the calls of that while.
 
 In a client's configuration, for a server over HTTP:
   {\"command\": \"mcp-probe\", \"args\": [\"bridge\", \"http://127.0.0.1:8080/mcp\"]}

@@ -103,6 +103,10 @@ impl<D: Duplex> Front for OnStream<D> {
         // Who is not read from could leave unnoticed.
         let gone = self.stream.hung_up().is_ok_and(|hung_up| hung_up.output);
         let late = self.gives_up.is_some_and(|at| at <= self.drive.now());
+        if late {
+            // Those whose calls are given up are told so, as far as it goes now.
+            self.write();
+        }
         if (gone || late) && !self.pipe.is_drained() {
             self.pipe.abort(self.drive.now(), &Fault::Eof);
         }
@@ -205,6 +209,7 @@ impl Front for OnHttp {
             self.gather();
         }
         if self.gives_up.is_some_and(|at| at <= self.peers.now()) {
+            self.peers.write(&mut self.server);
             self.peers.abandon(&mut self.server);
         }
     }

@@ -17,6 +17,7 @@ use std::io;
 
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
+use mcp_std::child::end_all;
 use mcp_std::{Listener, Outlook, Stdio};
 
 use crate::args;
@@ -24,6 +25,7 @@ use crate::failure::Failure;
 use crate::paint::Paint;
 use crate::serve::http;
 use crate::session::{self, Few};
+use crate::stop::{self, Word};
 use crate::trace;
 use back::Back;
 use front::{Front, OnHttp, OnStream};
@@ -33,6 +35,7 @@ use relay::{Clients, Ends, Relay, server_config, server_limits};
 /// Bridges until the client or the server is gone
 pub(crate) fn run(args: &args::Bridge) -> Result<(), Failure> {
     let versions = args.client_era.set();
+    let word = Word::new().map_err(|error| Failure::failed(error.to_string()))?;
     if let Some(address) = &args.http.address {
         #[cfg(feature = "tls")]
         let tls = http::tls(&args.http)?;
@@ -41,6 +44,7 @@ pub(crate) fn run(args: &args::Bridge) -> Result<(), Failure> {
             args,
             listener,
             versions,
+            word,
             #[cfg(feature = "tls")]
             tls,
         );
@@ -55,13 +59,14 @@ pub(crate) fn run(args: &args::Bridge) -> Result<(), Failure> {
     let back = Back::open(args, info, capabilities)?;
     let config = server_config(&back.peer, versions, tapped(server_limits(limits), args));
     let front = OnStream::new(hidden(config, args), stream, &bytes);
-    bridge(args, Box::new(front), back, Clients::One)
+    bridge(args, Box::new(front), back, Clients::One, word)
 }
 
 fn over_http(
     args: &args::Bridge,
     listener: Listener,
     versions: mcp_proto::VersionSet,
+    word: Word,
     #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
 ) -> Result<(), Failure> {
     let back = Back::open(args, None, able())?;
@@ -73,11 +78,17 @@ fn over_http(
     #[cfg(feature = "tls")]
     front.set_tls(tls);
     http::listening(&args.http, Ok(at))?;
-    bridge(args, Box::new(front), back, Clients::Many)
+    bridge(args, Box::new(front), back, Clients::Many, word)
 }
 
 /// Turns the loop until everything is over
-fn bridge(args: &args::Bridge, front: Box<dyn Front>, back: Back, clients: Clients) -> Result<(), Failure> {
+fn bridge(
+    args: &args::Bridge,
+    front: Box<dyn Front>,
+    back: Back,
+    clients: Clients,
+    word: Word,
+) -> Result<(), Failure> {
     let relay = Relay::new(clients, &back.peer);
     let mut bridge = Bridge {
         front,
@@ -86,10 +97,16 @@ fn bridge(args: &args::Bridge, front: Box<dyn Front>, back: Back, clients: Clien
         oddities: Few(20),
         trace: args.trace,
         paint: Paint::for_stderr(),
+        word,
         ending: false,
     };
     bridge.run()?;
-    let Bridge { mut front, mut back, relay, .. } = bridge;
+    let Bridge { mut front, mut back, relay, word, .. } = bridge;
+    word.set_turns(false);
+    if word.is_told() {
+        // Whoever told us does not wait for a server that takes its time.
+        end_all(stop::PATIENCE);
+    }
     if let Some(fault) = relay.fault() {
         return Err(back.failure(fault));
     }
@@ -112,16 +129,22 @@ struct Bridge {
     oddities: Few,
     trace: bool,
     paint: Paint,
+    /// Says when the process is to end
+    word: Word,
     /// The clients' side was told to end
     ending: bool,
 }
 
 impl Bridge {
     fn run(&mut self) -> Result<(), Failure> {
+        self.word.set_turns(true);
         for event in self.back.take_early() {
             self.with(|relay, ends| relay.client_event(ends, event));
         }
         loop {
+            if self.word.is_told() && !core::mem::replace(&mut self.ending, true) {
+                self.front.shutdown(stop::GRACE);
+            }
             self.settle();
             if self.front.is_over() {
                 return Ok(());
@@ -137,7 +160,7 @@ impl Bridge {
             let due = self.relay.poll_timeout();
             let due = due.map(|at| at.saturating_duration_since(self.front.now()));
             let reads = self.reads();
-            let outlooks = [self.front.outlook(reads), self.back.wire().outlook()];
+            let outlooks = [self.front.outlook(reads), self.back.wire().outlook(), self.word.outlook()];
             if let Err(error) = Outlook::wait(&outlooks, due) {
                 return Err(Failure::failed(format!("the bridge stopped: {error}")));
             }

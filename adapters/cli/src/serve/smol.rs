@@ -19,6 +19,7 @@ use super::watched::{Watch, watched};
 use crate::args;
 use crate::demo::Step;
 use crate::failure::Failure;
+use crate::stop;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
@@ -70,10 +71,11 @@ async fn serve_stdio(_: Config, _: Watched, _: Option<&Clock>) -> Result<(), Err
 async fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), Error> {
     let server = Server::stdio(config, watched)?;
     let handle = server.handle();
+    stop::shuts_down(handle.clone());
     future::or(server.run(), told(handle, clock)).await
 }
 
-/// Serves until somebody ends the process
+/// Serves until it is told to end
 async fn serve_http<R: Handler>(
     args: &args::Serve,
     address: &str,
@@ -91,9 +93,11 @@ async fn serve_http<R: Handler>(
     if args.trace {
         server = server.tap_heads();
     }
-    http::listening(&args.http, server.address())?;
+    let address = server.address();
     let server = sharded(server);
     let handle = server.handle();
+    stop::shuts_down(handle.clone());
+    http::listening(&args.http, address)?;
     future::or(server.run(), told(handle, clock)).await.map_err(|error| Failure::serving(&error))
 }
 

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::serve::clock::{Clock, LOOK};
 use crate::serve::http;
 use crate::serve::watched::Watch;
+use crate::stop;
 
 pub(in crate::serve) fn run(args: &args::Serve) -> Result<(), Failure> {
     let (router, clock) = tools::router(args);
@@ -25,10 +26,10 @@ pub(in crate::serve) fn run(args: &args::Serve) -> Result<(), Failure> {
 
 /// Serves to the end, and tells what changes by itself
 fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), adapter::Error> {
-    let Some(clock) = clock else { return adapter::serve_stdio(config, watched) };
     let mut server = adapter::Server::new(config, Stdio::guarded()?, watched);
-    while server.poll(clock.left().unwrap_or(IDLE))? {
-        if clock.ticks() {
+    stop::shuts_down(server.handle()?);
+    while server.poll(clock.and_then(Clock::left).unwrap_or(IDLE))? {
+        if clock.is_some_and(Clock::ticks) {
             let now = server.now();
             server.engine().publish(now, &Change::Resource(Clock::URI.into()));
         }
@@ -36,7 +37,7 @@ fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Resul
     Ok(())
 }
 
-/// Serves until somebody ends the process
+/// Serves until it is told to end
 fn serve_http(
     args: &args::Serve,
     address: &str,
@@ -53,8 +54,10 @@ fn serve_http(
     if args.trace {
         server = server.tap_heads();
     }
-    http::listening(&args.http, server.address())?;
+    let address = server.address();
     server = sharded(server, args.shards);
+    stop::shuts_down(server.handle().map_err(|error| Failure::serving(&error))?);
+    http::listening(&args.http, address)?;
     // Another thread may hear that somebody follows the clock.
     let idle = if clock.is_some() && args.shards > 1 { LOOK } else { IDLE };
     while server

@@ -64,6 +64,11 @@ impl Serving {
         names.filter(|other| other.trim() == name).count()
     }
 
+    #[cfg(target_os = "linux")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The code that it exits with by itself
     pub(crate) fn code(&mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()

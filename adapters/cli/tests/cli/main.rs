@@ -30,3 +30,5 @@ mod support;
 mod terminal;
 #[cfg(all(unix, feature = "tls"))]
 mod tls;
+#[cfg(target_os = "linux")]
+mod told;
