@@ -51,7 +51,8 @@ pub fn serve_http(
 /// returns keeps its worker, and is left behind when the server ends.
 ///
 /// 64 connections are open at a time ([`max_connections`](Self::max_connections)), those included that carry a stream of
-/// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits.
+/// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits; so
+/// does who comes when no descriptor is left.
 /// Requests beyond [`http::server::Config::max_exchanges`](http::Config::max_exchanges) are refused with 503 and told
 /// when to come again, and so are those that come while as many calls wait for workers as
 /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits) let.

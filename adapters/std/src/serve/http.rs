@@ -35,7 +35,8 @@ use crate::{Error, Listener, catch, entropy};
 /// everybody: this is for local tools and for few clients.
 ///
 /// 64 connections are open at a time ([`max_connections`](Self::max_connections)), those included that carry a stream of
-/// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits.
+/// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits; so
+/// does who comes when no descriptor is left.
 ///
 /// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
 /// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the

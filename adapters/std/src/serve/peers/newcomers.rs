@@ -22,12 +22,19 @@ impl Peers {
 
     /// Closes the connection that has not been used for longest, if that is long enough
     pub fn make_room(&mut self) {
-        if let Some((since, token)) = self.longest_idle() {
-            if since + SPARED <= self.now {
-                if let Some(idle) = self.forget(token) {
-                    idle.close();
-                }
-            }
+        if let Some(idle) = self.who_gives_way() {
+            self.let_go(idle);
+        }
+    }
+
+    /// Who has not used his connection for longest, if that is long enough
+    fn who_gives_way(&mut self) -> Option<u64> {
+        self.longest_idle().filter(|(since, _)| *since + SPARED <= self.now).map(|(_, idle)| idle)
+    }
+
+    fn let_go(&mut self, idle: u64) {
+        if let Some(transport) = self.forget(idle) {
+            transport.close();
         }
     }
 
@@ -110,8 +117,7 @@ impl Peers {
     pub(super) fn accept(&mut self) {
         for _ in 0..BATCH {
             let full = self.is_full();
-            let gives_way = if full { self.longest_idle() } else { None };
-            let gives_way = gives_way.filter(|(since, _)| *since + SPARED <= self.now);
+            let gives_way = if full { self.who_gives_way() } else { None };
             if full && gives_way.is_none() {
                 if self.shards > 1 {
                     // Others may make room, which nobody here notices.
@@ -123,8 +129,8 @@ impl Peers {
             let Some(listener) = &self.listener else { return };
             let entered = match listener.accept() {
                 Ok(Some(socket)) => {
-                    if let Some(idle) = gives_way.and_then(|(_, idle)| self.forget(idle)) {
-                        idle.close();
+                    if let Some(idle) = gives_way {
+                        self.let_go(idle);
                     }
                     self.welcome(socket)
                 }
@@ -132,8 +138,16 @@ impl Peers {
                 Err(error) => Err(error),
             };
             if let Err(error) = entered {
+                let exhausted = is_exhausted(&error);
+                if exhausted {
+                    if let Some(idle) = self.who_gives_way() {
+                        self.let_go(idle);
+                        continue;
+                    }
+                    self.crowded = self.shards > 1;
+                }
                 // It would go on failing, or be told of at once again: others may end in the meantime.
-                let wait = if is_exhausted(&error) { PAUSE } else { PAUSE / 10 };
+                let wait = if exhausted { PAUSE } else { PAUSE / 10 };
                 self.accepts_at = Some(self.now + wait);
                 return;
             }
