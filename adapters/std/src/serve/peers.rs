@@ -71,6 +71,8 @@ pub struct Peers {
     pub tls: Option<ServerTls>,
     /// When connections are accepted again
     accepts_at: Option<Instant>,
+    /// Or when another shard has a place free
+    waits: bool,
     /// Until then nobody can give way to another one
     full_until: Instant,
     selector: Selector,
@@ -91,7 +93,8 @@ impl Peers {
         let mut limits = Limits::default();
         // How long a message may be is for the server to say, which says so in the answer.
         limits.max_body = u64::MAX;
-        let mut peers = Self::of(Clock::start(), Selector::new()?, limits, Seats::new(1));
+        let mut peers =
+            Self::of(Clock::start(), Selector::new()?, limits, Seats::new(1, Waker::noop().clone()));
         peers.selector.add(&listener, LISTENER, Interest::READ)?;
         (peers.listener, peers.listening) = (Some(listener), true);
         Ok(peers)
@@ -104,7 +107,7 @@ impl Peers {
     /// As [`new`](Self::new).
     pub fn shard(&mut self, shard: u8, all: u8) -> io::Result<Self> {
         if self.shards != all {
-            self.seats = Seats::new(all);
+            self.seats = Seats::new(all, self.selector.waker()?);
         }
         let mut peers = Self::of(self.clock, Selector::new()?, self.limits.clone(), self.seats.clone());
         (peers.max, peers.heads) = (self.max, self.heads);
@@ -155,6 +158,7 @@ impl Peers {
             #[cfg(feature = "tls")]
             tls: None,
             accepts_at: None,
+            waits: false,
             full_until: Instant::ZERO,
             selector,
             found: Vec::new(),
@@ -356,8 +360,9 @@ impl Peers {
         if server.poll_timeout().is_some_and(|at| at <= self.now) {
             server.handle_timeout(self.now);
         }
-        if self.accepts_at.is_some_and(|at| at <= self.now) {
-            self.accepts_at = None;
+        let freed = self.waits && !self.seats.is_wanted();
+        if freed || self.accepts_at.is_some_and(|at| at <= self.now) {
+            (self.accepts_at, self.waits) = (None, false);
         }
         if newcomers && self.listening {
             self.accept();

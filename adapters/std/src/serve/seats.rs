@@ -2,38 +2,59 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::task::Waker;
 
 /// Connections that are open, by shard
 #[derive(Debug)]
-pub(super) struct Seats(Vec<AtomicUsize>);
+pub(super) struct Seats {
+    taken: Vec<AtomicUsize>,
+    /// Somebody waits for a seat
+    wanted: AtomicBool,
+    /// Wakes who accepts connections
+    waker: Waker,
+}
 
 impl Seats {
-    /// Nobody has come yet
-    pub(super) fn new(shards: u8) -> Arc<Self> {
-        Arc::new(Self((0..shards).map(|_| AtomicUsize::new(0)).collect()))
+    /// Nobody has come yet; `waker` is woken when a seat becomes free that is [wanted](Self::want)
+    pub(super) fn new(shards: u8, waker: Waker) -> Arc<Self> {
+        let taken = (0..shards).map(|_| AtomicUsize::new(0)).collect();
+        Arc::new(Self { taken, wanted: AtomicBool::new(false), waker })
+    }
+
+    /// Has the next seat that becomes free told; to be followed by another look whether there is one
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether no seat has become free since one was [wanted](Self::want)
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
     }
 
     /// Connections that are open, of all shards
     pub(super) fn taken(&self) -> usize {
-        self.0.iter().map(|shard| shard.load(Ordering::Relaxed)).sum()
+        self.taken.iter().map(|shard| shard.load(Ordering::SeqCst)).sum()
     }
 
     fn taken_of(&self, shard: u8) -> usize {
-        self.0.get(usize::from(shard)).map_or(usize::MAX, |shard| shard.load(Ordering::Relaxed))
+        self.taken.get(usize::from(shard)).map_or(usize::MAX, |shard| shard.load(Ordering::SeqCst))
     }
 
     fn enter(&self, shard: u8) {
-        self.0.get(usize::from(shard)).map(|shard| shard.fetch_add(1, Ordering::Relaxed));
+        self.taken.get(usize::from(shard)).map(|shard| shard.fetch_add(1, Ordering::SeqCst));
     }
 
     fn leave(&self, shard: u8) {
-        self.0.get(usize::from(shard)).map(|shard| shard.fetch_sub(1, Ordering::Relaxed));
+        self.taken.get(usize::from(shard)).map(|shard| shard.fetch_sub(1, Ordering::SeqCst));
+        if self.wanted.swap(false, Ordering::SeqCst) {
+            self.waker.wake_by_ref();
+        }
     }
 
     /// Where one more goes who would do best in `wanted`: there, unless that has many more than another one
     pub(super) fn place(&self, wanted: u8) -> u8 {
-        let shards = u8::try_from(self.0.len()).unwrap_or(u8::MAX);
+        let shards = u8::try_from(self.taken.len()).unwrap_or(u8::MAX);
         let least = (0..shards).min_by_key(|shard| self.taken_of(*shard)).unwrap_or(0);
         let few = self.taken_of(least);
         if self.taken_of(wanted) <= few + SLACK.max(few / 4) { wanted } else { least }
@@ -80,7 +101,7 @@ mod tests {
 
     #[test]
     fn seats_are_counted_where_they_are() {
-        let seats = Seats::new(3);
+        let seats = Seats::new(3, Waker::noop().clone());
         let mut one = Seat::new(&seats, 0);
         let two = Seat::new(&seats, 2);
         assert_eq!([seats.taken_of(0), seats.taken_of(1), seats.taken_of(2), seats.taken()], [1, 0, 1, 2]);
@@ -96,7 +117,7 @@ mod tests {
     /// Whatever is wanted, no shard has many more than another
     #[test]
     fn what_is_wanted_does_not_fill_one_shard_alone() {
-        let seats = Seats::new(4);
+        let seats = Seats::new(4, Waker::noop().clone());
         let sit = |wanted| Seat::new(&seats, seats.place(wanted));
         // As it is wanted, as long as that is even.
         let _even: Vec<Seat> = (0..4).cycle().take(400).map(sit).collect();

@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use mcp_proto::Change;
 use mcp_std::Error;
@@ -257,6 +258,27 @@ fn all_shards_together_have_so_many_connections_and_the_idle_give_way() {
         for peer in &mut first {
             assert!(matches!(peer.0.read(&mut [0; 1]), Ok(0) | Err(_)));
         }
+        server.ends(DEADLINE);
+    }
+}
+
+/// Not when it is looked again, as often as that may be
+#[test]
+fn a_place_that_becomes_free_in_any_shard_is_taken_at_once() {
+    for server in servers(2, 1) {
+        let mut waited = Duration::ZERO;
+        for _ in 0..50 {
+            let mut first = server.connect();
+            first.call("n");
+            let mut next = server.connect();
+            // It is seen that there is no place.
+            thread::sleep(Duration::from_millis(10));
+            let begun = Instant::now();
+            drop(first);
+            next.call("n");
+            waited += begun.elapsed();
+        }
+        assert!(waited < Duration::from_secs(2), "{waited:?}");
         server.ends(DEADLINE);
     }
 }

@@ -120,8 +120,13 @@ impl Peers {
             let gives_way = if full { self.who_gives_way() } else { None };
             if full && gives_way.is_none() {
                 if self.shards > 1 {
-                    // Others may make room, which nobody here notices.
+                    // Others may leave, or make room; those who do neither are asked once more.
+                    self.seats.want();
+                    if !self.is_full() {
+                        continue;
+                    }
                     self.crowded = true;
+                    self.waits = true;
                     self.accepts_at = Some(self.now + PAUSE);
                 }
                 return;
