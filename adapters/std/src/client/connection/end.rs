@@ -85,7 +85,7 @@ impl Connection {
     }
 
     /// Begins to send what is left; until when, unless that was begun before. To be followed by
-    /// [`finish_some`](Self::finish_some) until it is [drained](Wire::is_drained) or so late, and by [`part`](Self::part)
+    /// [`finish_some`](Self::finish_some) until it is [drained](crate::client::Wire::is_drained) or so late, and by [`part`](Self::part)
     pub fn begin_finish(&mut self) -> Option<Instant> {
         if core::mem::replace(&mut self.finished, true) {
             return None;
