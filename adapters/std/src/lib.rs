@@ -50,6 +50,7 @@ pub mod drive;
 mod duplex;
 pub mod entropy;
 mod error;
+pub mod held;
 pub mod inbox;
 mod memory;
 #[cfg(unix)]

@@ -237,12 +237,12 @@ impl<H: Handler> HttpServer<H> {
     }
 
     /// The server itself, or its first shard; what its commands write goes out with the next [`poll`](Self::poll)
-    pub const fn server(&mut self) -> &mut http::Server {
+    pub fn server(&mut self) -> &mut http::Server {
         self.inner.server()
     }
 
     /// The engine of the server, or of its first shard
-    pub const fn engine(&mut self) -> &mut Engine {
+    pub fn engine(&mut self) -> &mut Engine {
         self.inner.engine()
     }
 

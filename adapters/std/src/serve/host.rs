@@ -83,7 +83,7 @@ impl fmt::Debug for Here<'_> {
 }
 
 /// Has a handler see an event; calls are answered
-pub fn handle<H: Handler>(host: &mut dyn Host, desk: &mut Desk, handler: &mut H, event: &Event) {
+pub fn handle(host: &mut dyn Host, desk: &mut Desk, handler: &mut dyn Handler, event: &Event) {
     // A panic ends what panicked and nothing else; the panic hook has said it.
     let _ = match event {
         Event::Call(call) => return run(host, desk, handler, call),
@@ -95,7 +95,7 @@ pub fn handle<H: Handler>(host: &mut dyn Host, desk: &mut Desk, handler: &mut H,
 }
 
 /// Has a handler answer a call
-fn run<H: Handler>(host: &mut dyn Host, desk: &mut Desk, handler: &mut H, call: &Call) {
+fn run(host: &mut dyn Host, desk: &mut Desk, handler: &mut dyn Handler, call: &Call) {
     let mut here = Here(host, desk);
     let mut cx: Cx<'_> = Cx::new(&mut here, call);
     let outcome = catch(|| handler.call(&mut cx, call));

@@ -8,6 +8,8 @@ use mcp_proto::{Change, Entropy};
 
 use super::HttpServer;
 use super::state::State;
+use super::turns::Loop;
+use crate::held::Held;
 use crate::inbox::Sender;
 use crate::serve::changes::Changes;
 use crate::serve::handler::Handler;
@@ -49,45 +51,59 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// As [`bind`](Self::bind); `InvalidInput` for more than 255.
     pub fn shards(&mut self, handlers: Vec<H>) -> Result<Vec<Self>, Error> {
-        let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "there are at most 255 shards");
-        let all = u8::try_from(handlers.len() + 1).map_err(too_many)?;
-        let mut others = Vec::new();
-        for (shard, handler) in (1..all).zip(handlers) {
-            let peers = self.state.peers.shard(shard, all)?;
-            let entropy = Entropy::new(entropy::seed()?, entropy::nonce());
-            let (config, http) = (self.state.config.clone(), self.state.http.clone());
-            let mut state = State::new(peers, config, http, entropy);
-            state.server.is_one_of(shard, all);
-            let mut other = Self::of(state, handler)?;
-            other.desk.limit(self.desk.limits_to());
-            others.push(other);
-        }
-        self.state.server.is_one_of(0, all);
-        let senders: Vec<_> =
-            core::iter::once(&*self).chain(&others).map(|server| server.state.crossings.sender()).collect();
-        for server in core::iter::once(self).chain(&mut others) {
-            let waker = server.waker()?;
-            server.state.crossings.register(&waker);
-            server.state.siblings.clone_from(&senders);
-        }
-        Ok(others)
+        let others = self.all.shards(handlers.len())?.into_iter().zip(handlers);
+        others
+            .map(|(all, handler)| {
+                let mut other = Self { handler, all };
+                other.all.state.tell_tools(&mut other.handler)?;
+                Ok(other)
+            })
+            .collect()
     }
 
     /// Has each of the [shards](Self::shards) that come from now on [stay](Self::stay) on a core of its own; connections
     /// go to the shard of the core where their packets come in, as long as that keeps shards even
     pub fn pin_shards(&mut self) {
-        self.state.peers.pin();
+        self.all.state.peers.pin();
     }
 
     /// Keeps this thread on the core of this shard, if [that was said](Self::pin_shards); the first stays on none
     pub fn stay(&self) {
-        self.state.peers.stay();
+        self.all.state.peers.stay();
     }
 
     /// The cores that shards stay on; none unless [that was said](Self::pin_shards)
     #[must_use]
-    pub const fn cores(&self) -> &Cores {
-        self.state.peers.cores()
+    pub fn cores(&self) -> &Cores {
+        self.all.state.peers.cores()
+    }
+}
+
+impl Loop {
+    /// So many more shards
+    fn shards(&mut self, more: usize) -> Result<Vec<Held<Self>>, Error> {
+        let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "there are at most 255 shards");
+        let all = u8::try_from(more + 1).map_err(too_many)?;
+        let mut others = Vec::new();
+        for shard in 1..all {
+            let peers = self.state.peers.shard(shard, all)?;
+            let entropy = Entropy::new(entropy::seed()?, entropy::nonce());
+            let (config, http) = (self.state.config.clone(), self.state.http.clone());
+            let mut state = State::new(peers, config, http, entropy);
+            state.server.is_one_of(shard, all);
+            let mut other = Self::new(state);
+            other.desk.limit(self.desk.limits_to());
+            others.push(other);
+        }
+        self.state.server.is_one_of(0, all);
+        let loops = core::iter::once(&*self).chain(others.iter().map(|other| &**other));
+        let senders: Vec<_> = loops.map(|all| all.state.crossings.sender()).collect();
+        for all in core::iter::once(self).chain(others.iter_mut().map(|other| &mut **other)) {
+            let waker = all.waker()?;
+            all.state.crossings.register(&waker);
+            all.state.siblings.clone_from(&senders);
+        }
+        Ok(others)
     }
 }
 
