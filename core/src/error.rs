@@ -2,8 +2,8 @@
 
 mod http;
 
-use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 #[cfg(feature = "http")]
@@ -86,7 +86,7 @@ pub enum Fault {
     Echo,
     /// An HTTP exchange that everything depends on failed in a way that says nothing about the era (VER-021)
     #[error("{0}")]
-    Http(Box<HttpError>),
+    Http(Arc<HttpError>),
     /// Everything was tried that an MCP server could answer over HTTP (VER-031, HTTP-084)
     #[error("no MCP server answers there: {}", .attempts.join("; "))]
     NoServer {
@@ -165,12 +165,12 @@ pub enum CallError {
     Refused(UseError),
     /// Over HTTP: the exchange failed before there was an answer
     #[error("{0}")]
-    Http(Box<HttpError>),
+    Http(Arc<HttpError>),
 }
 
 impl From<HttpError> for CallError {
     fn from(error: HttpError) -> Self {
-        Self::Http(Box::new(error))
+        Self::Http(Arc::new(error))
     }
 }
 

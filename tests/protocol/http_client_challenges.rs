@@ -91,7 +91,7 @@ fn exchanges_that_are_held_together_go_on_together() {
 
 fn refused(outcome: Result<serde_json::Value, CallError>) -> mcp_proto::HttpAnswer {
     match outcome {
-        Err(CallError::Http(e)) => match *e {
+        Err(CallError::Http(e)) => match HttpError::clone(&e) {
             HttpError::Answer(answer) => answer,
             other => panic!("{other:?}"),
         },

@@ -237,7 +237,7 @@ fn answer() -> Value {
 
 fn http(outcome: Result<Value, CallError>) -> HttpError {
     match outcome {
-        Err(CallError::Http(error)) => *error,
+        Err(CallError::Http(error)) => HttpError::clone(&error),
         other => panic!("{other:?}"),
     }
 }

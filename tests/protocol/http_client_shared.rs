@@ -39,7 +39,7 @@ pub(crate) fn answer() -> Value {
 
 pub(crate) fn http(outcome: Result<Value, CallError>) -> HttpError {
     match outcome {
-        Err(CallError::Http(error)) => *error,
+        Err(CallError::Http(error)) => HttpError::clone(&error),
         other => panic!("{other:?}"),
     }
 }

@@ -22,7 +22,7 @@ fn closed(outcome: Result<impl Sized, Error>) -> (Closed, String) {
     // Whatever the server said, a terminal may show it.
     assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
     match error {
-        Error::Closed(closed) => (*closed, shown),
+        Error::Closed(closed) => (Closed::clone(&closed), shown),
         other => panic!("{other:?}"),
     }
 }

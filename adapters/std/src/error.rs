@@ -1,7 +1,7 @@
 //! What goes wrong, said so that somebody can do something about it
 
-use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
@@ -30,7 +30,7 @@ pub enum Error {
     /// The answer to a call is valid, but not what was asked for; the text says what is missing
     Answer(String),
     /// A tool answered with another structured result than it promises by its output schema (TOOL-016)
-    BadResult(Box<BadResult>),
+    BadResult(Arc<BadResult>),
     /// A URL that cannot be connected to; nothing was sent
     Url {
         /// The URL, without user name, password and query
@@ -41,7 +41,7 @@ pub enum Error {
     /// Something could not be registered at a router; nothing was served
     Register(RegisterError),
     /// The connection is over
-    Closed(Box<Closed>),
+    Closed(Arc<Closed>),
 }
 
 /// A structured result that is not what its tool promises, and why
@@ -110,7 +110,7 @@ pub struct Closed {
 impl Error {
     /// The end of a connection about which nothing else is known
     pub fn closed(fault: Fault) -> Self {
-        Self::Closed(Box::new(Closed::unknown(fault)))
+        Self::Closed(Arc::new(Closed::unknown(fault)))
     }
 
     /// A URL that cannot be connected to

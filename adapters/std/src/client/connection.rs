@@ -5,6 +5,7 @@ mod end;
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
@@ -74,7 +75,7 @@ pub struct Connection {
     pub verdict: Option<Verdict>,
     fault: Option<Fault>,
     /// All that is known about the end, once somebody has asked
-    closed: Option<Box<Closed>>,
+    closed: Option<Arc<Closed>>,
     /// What else broke, to be told once
     broken: Option<io::Error>,
     noise: Option<String>,

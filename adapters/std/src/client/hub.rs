@@ -70,7 +70,7 @@ pub type Job = Box<dyn FnOnce(Result<&mut Connection, Error>) + Send>;
 struct End {
     /// What broke the stream, if nobody was told
     io: Mutex<Option<Error>>,
-    closed: Box<Closed>,
+    closed: Arc<Closed>,
 }
 
 impl Hub {
@@ -166,7 +166,7 @@ impl Hub {
             Error::Closed(closed) => (None, closed),
             io => match connection.gone() {
                 Error::Closed(closed) => (Some(io), closed),
-                _ => (Some(io), Box::new(Closed::unknown(Fault::Closed))),
+                _ => (Some(io), Arc::new(Closed::unknown(Fault::Closed))),
             },
         };
         // In this order: who is refused finds the reason.

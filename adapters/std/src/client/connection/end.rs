@@ -1,7 +1,7 @@
 //! The end of a connection: what is known about it, and what is still sent
 
-use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::io;
 
@@ -46,7 +46,7 @@ impl Connection {
             let known = self.wire.obituary(wait);
             (closed.program, closed.url) = (known.program, known.url);
             (closed.ended, closed.last_words) = (known.ended, known.last_words);
-            self.closed = Some(Box::new(closed));
+            self.closed = Some(Arc::new(closed));
         }
         self.closed.clone().map_or_else(|| Error::closed(Fault::Closed), Error::Closed)
     }
