@@ -153,8 +153,10 @@ mod local {
     /// Polls until that is ready; once in a program, whatever futures it runs
     fn run(poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
-        // Without a descriptor to be woken by, there may be one for the reactor.
-        let Some(thread) = spare.or_else(Thread::new) else { return async_io::block_on(poll_fn(poll)) };
+        // Without a descriptor to be woken by, all waiting is left to the reactor's thread.
+        let Some(thread) = spare.or_else(Thread::new) else {
+            return futures_lite::future::block_on(poll_fn(poll));
+        };
         let entered = Entered::new(&thread);
         thread.run(poll);
         drop(entered);

@@ -21,8 +21,8 @@ use crate::vocab;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub(crate) info: Implementation,
-    pub(crate) capabilities: Capabilities,
+    pub(crate) info: Arc<Implementation>,
+    pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) versions: VersionSet,
     pub(crate) verdict: Option<Verdict>,
     pub(crate) send_info: bool,
@@ -38,9 +38,13 @@ impl Config {
     /// A client that is called `name`, in `version`, and speaks every revision of both eras
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self::of(Implementation::new(name, version))
+    }
+
+    fn of(info: Implementation) -> Self {
         Self {
-            info: Implementation::new(name, version),
-            capabilities: Capabilities::new(),
+            info: Arc::new(info),
+            capabilities: Arc::default(),
             versions: VersionSet::ALL,
             verdict: None,
             send_info: true,
@@ -56,7 +60,7 @@ impl Config {
     /// Replaces the identity
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = info.checked();
+        self.info = Arc::new(info.checked());
         self.stamped()
     }
 
@@ -71,7 +75,7 @@ impl Config {
     /// sees them (LIFE-012, ERR-021)
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = capabilities;
+        self.capabilities = Arc::new(capabilities);
         self.stamped()
     }
 

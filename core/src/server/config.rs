@@ -24,8 +24,8 @@ use crate::vocab;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub(crate) info: Implementation,
-    pub(crate) capabilities: Capabilities,
+    pub(crate) info: Arc<Implementation>,
+    pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) instructions: Option<String>,
     pub(crate) versions: VersionSet,
     pub(crate) list_legacy: bool,
@@ -52,9 +52,13 @@ impl Config {
     /// A server that is called `name`, in `version`, speaks every revision of both eras, and has no tools yet
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self::of(Implementation::new(name, version))
+    }
+
+    fn of(info: Implementation) -> Self {
         Self {
-            info: Implementation::new(name, version),
-            capabilities: Capabilities::new(),
+            info: Arc::new(info),
+            capabilities: Arc::default(),
             instructions: None,
             versions: VersionSet::ALL,
             list_legacy: false,
@@ -77,7 +81,7 @@ impl Config {
     /// Replaces the identity (META-018)
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = info.checked();
+        self.info = Arc::new(info.checked());
         let send = !self.stamp_meta.is_empty();
         self.stamped(send)
     }
@@ -92,7 +96,7 @@ impl Config {
     /// (ERR-002, LIFE-023)
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = capabilities;
+        self.capabilities = Arc::new(capabilities);
         self
     }
 

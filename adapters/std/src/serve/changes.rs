@@ -1,6 +1,6 @@
 //! What has changed, while nobody has been told of it yet
 
-use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use mcp_proto::Change;
 
@@ -12,7 +12,8 @@ use super::host::Host;
 /// resources, and whoever follows one is told that it may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    things: BTreeSet<Change>,
+    /// In order; few, or a quarter of a megabyte with their names
+    things: Vec<Change>,
     /// What is taken up by resources
     bytes: usize,
     /// All resources may have changed
@@ -35,15 +36,14 @@ impl Changes {
     }
 
     fn insert(&mut self, change: Change) {
-        let Change::Resource(uri) = &change else {
-            self.things.insert(change);
-            return;
-        };
-        let bytes = size_of::<Change>() + uri.len();
-        if self.resources || !self.things.insert(change) {
-            return;
+        let Err(place) = self.things.binary_search(&change) else { return };
+        if let Change::Resource(uri) = &change {
+            if self.resources {
+                return;
+            }
+            self.bytes += size_of::<Change>() + uri.len();
         }
-        self.bytes += bytes;
+        self.things.insert(place, change);
         if self.bytes > MAX_BYTES {
             self.give_up_names();
         }
