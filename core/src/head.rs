@@ -4,6 +4,8 @@
 
 use alloc::vec::Vec;
 
+use crate::ascii::AnyCase as _;
+
 /// A field line as it was received: its name in any case, its value without the whitespace around it
 pub type Field<'a> = (&'a str, &'a [u8]);
 
@@ -157,7 +159,7 @@ pub(crate) const fn set_of(members: &[u8]) -> [bool; 256] {
 
 /// The values of all fields called `name`, in whatever case it is written (HTTP-037)
 pub fn values<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| *v)
+    fields.iter().filter(move |(n, _)| n.eq_any_case(name)).map(|(_, v)| *v)
 }
 
 #[cfg(test)]

@@ -127,6 +127,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod ascii;
 #[doc(hidden)]
 pub mod bench;
 mod budget;

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use crate::ascii::AnyCase as _;
 use crate::rpc::{RpcError, clip};
 
 /// Why a request over HTTP has no answer
@@ -123,7 +124,7 @@ impl HttpAnswer {
     /// Whether the body is written for people, and short, as some servers say what is wrong; a page is neither
     fn is_text(&self) -> bool {
         let kind = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();
-        let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|k| k.eq_ignore_ascii_case(name));
+        let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|k| k.eq_any_case(name));
         (is(b"text/plain") || is(b"application/json")) && !self.body.trim().is_empty()
     }
 }
@@ -172,7 +173,7 @@ impl AuthChallenge {
     /// Whether it asks for a bearer token
     #[must_use]
     pub fn is_bearer(&self) -> bool {
-        self.scheme.eq_ignore_ascii_case("bearer")
+        self.scheme.eq_any_case("bearer")
     }
 
     /// The first parameter of this name

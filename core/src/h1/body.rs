@@ -8,6 +8,7 @@ use super::error::{Fault, Reason, Refused};
 use super::fields::is_field;
 use super::inbox::Inbox;
 use super::limits::Limits;
+use crate::ascii::AnyCase as _;
 use crate::outbox::Outbox;
 
 /// How the body of a message that came is delimited (RFC 9112, 6.3)
@@ -288,8 +289,7 @@ pub(super) fn has_framing(lines: &[u8], host_too: bool) -> bool {
         let (line, after) = rest.split_at(end + 1);
         rest = after;
         let is = |name: &[u8]| {
-            line.get(name.len()) == Some(&b':')
-                && line.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name))
+            line.get(name.len()) == Some(&b':') && line.get(..name.len()).is_some_and(|n| n.eq_any_case(name))
         };
         let found = match line.first() {
             Some(b'c' | b'C') => is(b"content-length") || is(b"connection"),

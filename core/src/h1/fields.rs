@@ -5,6 +5,7 @@ use core::mem::MaybeUninit;
 use super::body::Framing;
 use super::error::Reason;
 use super::limits::Limits;
+use crate::ascii::AnyCase as _;
 use crate::head::{Field, Request, Response, is_token, set_of};
 
 /// Fields of a head that is read at first sight; one with more takes the long way
@@ -247,7 +248,7 @@ impl<'a> Facts<'a> {
     #[inline]
     fn expectation(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         if is_named(header, b"Expect", b"expect") {
-            let known = header.value.eq_ignore_ascii_case(b"100-continue");
+            let known = header.value.eq_any_case(b"100-continue");
             self.expects_continue |= known;
             self.expects_else |= !known;
         }
@@ -259,7 +260,7 @@ impl<'a> Facts<'a> {
         // What most clients say need not be taken apart.
         if is_named(header, b"Connection", b"connection") && header.value != b"keep-alive" {
             let mut options = header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-            self.close |= options.any(|option| option.len() == 5 && option.eq_ignore_ascii_case(b"close"));
+            self.close |= options.any(|option| option.len() == 5 && option.eq_any_case(b"close"));
         }
         Ok(())
     }
@@ -294,7 +295,7 @@ impl<'a> Facts<'a> {
         if old || self.chunked || header.value.is_empty() {
             return Err(Reason::TransferEncoding);
         }
-        if !header.value.eq_ignore_ascii_case(b"chunked") {
+        if !header.value.eq_any_case(b"chunked") {
             return Err(Reason::Coding);
         }
         self.chunked = true;
@@ -306,7 +307,7 @@ impl<'a> Facts<'a> {
 #[inline]
 fn is_named<const N: usize>(header: &httparse::Header<'_>, usual: &[u8; N], lower: &[u8; N]) -> bool {
     let name = header.name.as_bytes();
-    name == usual || name == lower || name.eq_ignore_ascii_case(lower)
+    name == usual || name == lower || name.eq_any_case(lower)
 }
 
 /// The path of a target (RFC 9112, 3.2), if it is a form that a server takes
@@ -319,12 +320,12 @@ fn path<'a>(method: &str, target: &'a str, host: Option<&[u8]>) -> Option<&'a st
     }
     // An absolute target has precedence over Host (3.2.2), and whoever goes by Host must not end up elsewhere.
     let (scheme, rest) = target.split_once("://")?;
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+    if !scheme.eq_any_case("http") && !scheme.eq_any_case("https") {
         return None;
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let same = match host {
-        Some(host) => host.eq_ignore_ascii_case(authority.as_bytes()),
+        Some(host) => host.eq_any_case(authority.as_bytes()),
         None => is_host(authority.as_bytes()),
     };
     match path {

@@ -7,6 +7,7 @@ use alloc::string::String;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::ascii::AnyCase as _;
 use crate::head::{Field, values};
 
 /// Constants for names of fields
@@ -77,9 +78,8 @@ pub(crate) fn is_secret(name: &str) -> bool {
     const PARTS: [&str; 6] = ["auth", "cookie", "session", "token", "secret", "key"];
     // What is asked for is no secret.
     const ASKED: [&str; 2] = [WWW_AUTHENTICATE, "Proxy-Authenticate"];
-    let has =
-        |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_ignore_ascii_case(part.as_bytes()));
-    PARTS.iter().any(has) && !ASKED.iter().any(|asked| name.eq_ignore_ascii_case(asked))
+    let has = |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_any_case(part.as_bytes()));
+    PARTS.iter().any(has) && !ASKED.iter().any(|asked| name.eq_any_case(asked))
 }
 
 /// A field that a server goes by
@@ -104,7 +104,7 @@ impl Known {
     /// Which one a name is, in whatever case it is written (HTTP-037); by its length first, as most are none of these
     #[inline]
     pub(crate) fn of(name: &str) -> Option<Self> {
-        let is = |known: &str| name == known || name.eq_ignore_ascii_case(known);
+        let is = |known: &str| name == known || name.eq_any_case(known);
         match name.len() {
             4 if is(HOST) => Some(Self::Host),
             6 if is(ACCEPT) => Some(Self::Accept),
@@ -125,12 +125,12 @@ impl Known {
 
 /// Whether a field is one of MCP's own, be it known or not
 pub(crate) fn is_own(name: &str) -> bool {
-    name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("Mcp-"))
+    name.get(..4).is_some_and(|start| start.eq_any_case("Mcp-"))
 }
 
 /// Whether a field repeats an argument of a tool
 fn is_param(name: &str) -> bool {
-    name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAM_PREFIX))
+    name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_any_case(PARAM_PREFIX))
 }
 
 const BEGIN: &str = "=?base64?";
@@ -204,7 +204,7 @@ pub fn only_decoded<'a>(fields: &'a [Field<'a>], name: &'a str) -> Result<Option
 pub fn repeated<'a>(fields: &[Field<'a>]) -> Option<&'a str> {
     fields.iter().enumerate().find_map(|(i, (name, _))| {
         let before = fields.get(..i).unwrap_or_default();
-        let twice = is_own(name) && before.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let twice = is_own(name) && before.iter().any(|(n, _)| n.eq_any_case(name));
         twice.then_some(*name)
     })
 }

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use memchr::memmem;
 
 use super::fields::{BadValue, PARAM_PREFIX, encode_value, only_decoded};
+use crate::ascii::AnyCase as _;
 use crate::head::{Field, is_token};
 use crate::json::{ScanError, Scanner, string};
 use crate::raw::RawJson;
@@ -383,7 +384,7 @@ impl<'a> Search<'a> {
             return Err(BadReason::Type);
         }
         let name = [PARAM_PREFIX, &*name].concat().into_boxed_str();
-        if self.params.iter().any(|p| p.name.eq_ignore_ascii_case(&name)) {
+        if self.params.iter().any(|p| p.name.eq_any_case(&name)) {
             return Err(BadReason::Repeated(name));
         }
         if self.params.len() >= HeaderParams::MAX {

@@ -5,6 +5,7 @@ use alloc::string::String;
 use core::fmt::Write;
 
 use super::fields;
+use crate::ascii::AnyCase as _;
 use crate::head::Request;
 use crate::tap::Direction;
 use crate::time::Instant;
@@ -66,7 +67,7 @@ impl HeadRecord {
             let shown = match () {
                 () if fields::is_secret(name) => REPLACEMENT,
                 // What follows the path may be anything.
-                () if name.eq_ignore_ascii_case(fields::LOCATION) => {
+                () if name.eq_any_case(fields::LOCATION) => {
                     cut(value.split(['?', '#']).next().unwrap_or_default())
                 }
                 () => cut(&value),

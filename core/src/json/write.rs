@@ -530,6 +530,7 @@ impl<'s, 'a> Compound<'s, 'a> {
 }
 
 /// Appends JSON text as one line: a raw line break in JSON can only be white space between tokens (STDIO-003)
+#[inline(never)]
 pub(crate) fn append_one_line(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::message::message;
 use super::words::words;
+use crate::ascii::AnyCase as _;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 
@@ -129,8 +130,7 @@ impl Icon {
     #[must_use]
     pub fn is_safe(&self) -> bool {
         let scheme = self.src.split(':').next().unwrap_or_default();
-        scheme.len() < self.src.len()
-            && (scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data"))
+        scheme.len() < self.src.len() && (scheme.eq_any_case("https") || scheme.eq_any_case("data"))
     }
 }
 

@@ -10,6 +10,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
 use serde::ser::{self, Serialize, Serializer};
 
 use super::message::Name;
+use crate::ascii::AnyCase as _;
 use crate::raw::RawJson;
 
 /// Reads a `T`
@@ -238,7 +239,7 @@ pub(crate) const MAX_VALUES: usize = 100;
 
 /// Whether a URI has one of the schemes `https:`, `http:` and `data:` (META-027)
 pub(crate) fn is_icon_source(uri: &str) -> bool {
-    let begins = |scheme: &&str| uri.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));
+    let begins = |scheme: &&str| uri.get(..scheme.len()).is_some_and(|s| s.eq_any_case(scheme));
     ["https:", "http:", "data:"].iter().any(begins)
 }
 

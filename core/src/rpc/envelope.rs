@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::error::RpcError;
 use super::id::RequestId;
+use crate::ascii::AnyCase as _;
 use crate::json::{ScanError, Scanner, Span, Text, check_utf8};
 use crate::limits::Limits;
 use crate::meta::{PREFIX, PROGRESS_TOKEN, after_prefix};
@@ -299,7 +300,7 @@ fn member<'a>(
             parts.error = Some(if s.peek() == b'{' { error(s, frame)? } else { s.value().map(|_| None)? })
         }
         other => {
-            parts.mis_cased |= NAMES.iter().any(|n| n.eq_ignore_ascii_case(other));
+            parts.mis_cased |= NAMES.iter().any(|n| n.eq_any_case(other));
             s.value()?;
         }
     }

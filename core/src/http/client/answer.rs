@@ -11,6 +11,7 @@ use super::binding::Client;
 use super::challenge;
 use super::config::{Why, text};
 use super::exchange::{Events, Exchange, Failure, Gathered, Method, Phase, What};
+use crate::ascii::AnyCase as _;
 use crate::error::{CallError, HttpAnswer, HttpError};
 use crate::head;
 use crate::http::fields;
@@ -42,8 +43,8 @@ fn media(head: &head::Response<'_>) -> Media {
     let value = head::values(head.fields, fields::CONTENT_TYPE).next().unwrap_or_default();
     let kind = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     match () {
-        () if kind.eq_ignore_ascii_case(super::JSON.as_bytes()) => Media::Json,
-        () if kind.eq_ignore_ascii_case(super::EVENT_STREAM.as_bytes()) => Media::Events,
+        () if kind.eq_any_case(super::JSON.as_bytes()) => Media::Json,
+        () if kind.eq_any_case(super::EVENT_STREAM.as_bytes()) => Media::Events,
         () => Media::Other,
     }
 }
@@ -51,7 +52,7 @@ fn media(head: &head::Response<'_>) -> Media {
 /// How a body is packed, if it is
 fn encoding<'a>(head: &head::Response<'a>) -> Option<&'a [u8]> {
     let mut all = head::values(head.fields, fields::CONTENT_ENCODING);
-    all.find(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity"))
+    all.find(|value| !value.is_empty() && !value.eq_any_case(b"identity"))
 }
 
 fn answer(head: &head::Response<'_>) -> HttpAnswer {

@@ -7,6 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::url::{Url, UrlError};
+use crate::ascii::AnyCase as _;
 use crate::head::{Fields, is_token};
 use crate::http::fields;
 
@@ -121,7 +122,7 @@ impl Config {
         if !is_token(name.as_bytes()) {
             return Err(BadField::Name);
         }
-        if name.eq_ignore_ascii_case(fields::AUTHORIZATION) {
+        if name.eq_any_case(fields::AUTHORIZATION) {
             self.credential = Some(Credential::new(value)?);
             return Ok(self);
         }
@@ -203,7 +204,7 @@ fn is_reserved(name: &str) -> bool {
         fields::CONTENT_TYPE,
         fields::LAST_EVENT_ID,
     ];
-    let is = |other: &&str| name.eq_ignore_ascii_case(other);
+    let is = |other: &&str| name.eq_any_case(other);
     NAMES.iter().any(is) || fields::is_own(name)
 }
 

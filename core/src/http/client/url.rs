@@ -8,6 +8,7 @@ use core::fmt;
 use core::net::Ipv6Addr;
 use core::str::FromStr;
 
+use crate::ascii::AnyCase as _;
 use crate::uri::{self, BRACKET, HASH, PERCENT, QUERY, SEGMENT, SLASH};
 
 /// Longest URL that is taken, in bytes
@@ -90,8 +91,8 @@ impl Url {
         let end = uri::scheme(text).ok_or(UrlError::Scheme)?;
         let (scheme, rest) = text.split_at(end);
         let secure = match () {
-            () if scheme.eq_ignore_ascii_case("http") => false,
-            () if scheme.eq_ignore_ascii_case("https") => true,
+            () if scheme.eq_any_case("http") => false,
+            () if scheme.eq_any_case("https") => true,
             () => return Err(UrlError::Scheme),
         };
         let rest = rest.strip_prefix("://").ok_or(UrlError::Scheme)?;

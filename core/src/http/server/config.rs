@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::ascii::AnyCase as _;
 use crate::raw::RawJson;
 
 /// The configuration of a server over HTTP
@@ -259,7 +260,7 @@ impl Config {
         is_loopback(without_port(host))
             || self.hosts.iter().any(|known| {
                 let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
-                let is = |host: &[u8]| known.as_bytes().eq_ignore_ascii_case(host);
+                let is = |host: &[u8]| known.as_bytes().eq_any_case(host);
                 is(host) || bare.is_some_and(is)
             })
     }
@@ -268,7 +269,7 @@ impl Config {
     pub(super) fn is_origin(&self, origin: &[u8]) -> bool {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
         authority.is_some_and(|a| is_loopback(without_port(a)))
-            || self.origins.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(origin))
+            || self.origins.iter().any(|known| known.as_bytes().eq_any_case(origin))
     }
 }
 
@@ -286,7 +287,7 @@ fn without_port(authority: &[u8]) -> &[u8] {
 
 fn is_loopback(name: &[u8]) -> bool {
     // Other addresses of 127/8 are this machine too, but names that look like them need not be.
-    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_ascii_case(b"localhost")
+    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_any_case(b"localhost")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::exchange::{Exchange, ExchangeId, Kind, Phase};
 use super::mirror::Mirror;
 use super::session::Found;
 use super::{Event, Server, Token, split_target};
+use crate::ascii::AnyCase as _;
 use crate::head::{BodySize, Field, Fields, Request};
 use crate::http::fields::{self, Known};
 use crate::raw::RawJson;
@@ -446,7 +447,7 @@ impl<'a> Said<'a> {
                 Some(Known::Authorization) => said.token.note(value),
                 Some(Known::ContentType) => said.content_type.note(value),
                 Some(Known::ContentEncoding) => {
-                    said.coded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
+                    said.coded |= !value.trim_ascii().eq_any_case(b"identity");
                 }
                 Some(Known::Accept) => said.accepted.read(value),
                 Some(known) => {
@@ -468,7 +469,7 @@ impl<'a> Said<'a> {
 fn is_json(said: Only<'_>) -> bool {
     let is_json = |value: &[u8]| {
         let kind = value.split(|b| *b == b';').next().unwrap_or_default();
-        kind.trim_ascii().eq_ignore_ascii_case(fields::JSON.as_bytes())
+        kind.trim_ascii().eq_any_case(fields::JSON.as_bytes())
     };
     matches!(said, Only::One(value) if value == fields::JSON.as_bytes() || is_json(value))
 }
@@ -504,7 +505,7 @@ impl Accepted {
                 let weight = p.strip_prefix(b"q=").or_else(|| p.strip_prefix(b"Q="));
                 weight.is_some_and(|w| !w.is_empty() && w.iter().all(|b| matches!(b, b'0' | b'.')))
             });
-            let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+            let is = |name: &str| kind.eq_any_case(name.as_bytes());
             let note = |said: &mut (u8, bool), special: u8| {
                 if special > said.0 {
                     *said = (special, !refused);
@@ -533,5 +534,5 @@ fn bearer(value: &[u8]) -> Option<&str> {
     let (scheme, token) = text.split_once(' ')?;
     let token = token.trim_matches(' ');
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b);
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
+    (scheme.eq_any_case("bearer") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
 }

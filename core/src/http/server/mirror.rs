@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use crate::ascii::AnyCase as _;
 use crate::head::Field;
 use crate::http::fields::{self, Known};
 use crate::http::params::HeaderParams;
@@ -141,7 +142,7 @@ impl Mirror {
             let mut names = self.params.iter().filter_map(|(name, _)| self.at(*name)).enumerate();
             let twice = names.find(|(n, name)| {
                 let mut before = self.params.iter().take(*n).filter_map(|(other, _)| self.at(*other));
-                before.any(|other| other.eq_ignore_ascii_case(name))
+                before.any(|other| other.eq_any_case(name))
             });
             twice.and_then(|(_, name)| core::str::from_utf8(name).ok())
         })

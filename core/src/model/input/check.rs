@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{InputRequest, InputResponse};
+use crate::ascii::AnyCase as _;
 use crate::model::Misfit;
 use crate::model::elicitation::{ElicitAction, ElicitParams, ElicitResult, ElicitUrlParams};
 use crate::model::map::Map;
@@ -158,7 +159,7 @@ impl ElicitResult {
 impl ListRootsResult {
     /// The scheme in any case; what follows is for who works there to judge (ROOT-008)
     fn validate(&self) -> Result<(), Misfit> {
-        let is_file = |uri: &str| uri.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("file://"));
+        let is_file = |uri: &str| uri.get(..7).is_some_and(|start| start.eq_any_case("file://"));
         match self.roots.iter().position(|root| !is_file(&root.uri)) {
             Some(at) => Err(Misfit::at("uri", "must begin with `file://`").element(at).within("roots")),
             None => Ok(()),
