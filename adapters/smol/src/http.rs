@@ -17,6 +17,7 @@ use mcp_proto::h1::Limits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::Config;
 use mcp_std::inbox::Inbox;
+use mcp_std::nudge::Nudge;
 use mcp_std::serve::{self, Handle, Remote};
 use mcp_std::{Error, catch};
 
@@ -24,7 +25,6 @@ use crate::block_on;
 use crate::handler::{Handler, Shared, run};
 #[cfg(target_os = "linux")]
 use crate::io::Watch;
-use crate::nudge::Nudge;
 use crate::running::Running;
 use crate::server::{MAX_RUNNING, TURNS};
 use crate::timer::Deadline;
@@ -329,6 +329,7 @@ fn spawn<H: Handler + Send + Sync + 'static>(first: &mut Inner<H>, shards: u8) -
 }
 
 impl Shards {
+    #[inline]
     fn new() -> Self {
         Self { handles: Vec::new(), ended: Inbox::new(usize::MAX) }
     }
@@ -354,12 +355,14 @@ impl Shards {
         ran
     }
 
+    #[inline]
     fn shut_down(&self) {
         self.handles.iter().for_each(|handle| handle.shutdown(Duration::ZERO));
     }
 }
 
 impl Drop for Shards {
+    #[inline]
     fn drop(&mut self) {
         self.shut_down();
     }
@@ -372,11 +375,13 @@ struct Wait(Watch);
 
 #[cfg(target_os = "linux")]
 impl Wait {
+    #[inline]
     fn new(server: &impl std::os::fd::AsFd) -> io::Result<Self> {
         Watch::new(server.as_fd()).map(Self)
     }
 
     /// Whether there may be something already; otherwise the future is woken when there is
+    #[inline]
     fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         match self.0.poll(cx, mcp_std::Interest::READ, false) {
             Poll::Ready(outcome) => outcome.map(|()| true),

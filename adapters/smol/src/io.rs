@@ -4,11 +4,7 @@
 use alloc::boxed::Box;
 #[cfg(unix)]
 use alloc::sync::Arc;
-#[cfg(unix)]
-use alloc::task::Wake;
 use core::pin::Pin;
-#[cfg(unix)]
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
 #[cfg(unix)]
 use core::task::{Waker, ready};
@@ -16,14 +12,14 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-#[cfg(unix)]
-use std::sync::{Mutex, PoisonError};
 
 #[cfg(unix)]
 use async_io::{Async, Timer};
 use futures_lite::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
 use mcp_std::Waits;
+#[cfg(unix)]
+use mcp_std::nudge::Answer;
 use mcp_std::{Duplex, Interest, Ready};
 
 /// A stream of descriptors, watched by the reactor
@@ -85,30 +81,15 @@ struct Question {
 }
 
 #[cfg(unix)]
-#[derive(Debug)]
-struct Answer {
-    given: AtomicBool,
-    outer: Mutex<Waker>,
-}
-
-#[cfg(unix)]
-impl Wake for Answer {
-    fn wake(self: Arc<Self>) {
-        self.given.store(true, Ordering::SeqCst);
-        let outer = self.outer.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        outer.wake();
-    }
-}
-
-#[cfg(unix)]
 impl Question {
+    #[inline]
     fn new() -> Self {
-        let outer = Mutex::new(Waker::noop().clone());
-        let answer = Arc::new(Answer { given: AtomicBool::new(false), outer });
-        Self { waker: Waker::from(answer.clone()), answer, asked: false, thread: None }
+        let (answer, waker) = Answer::new();
+        Self { waker, answer, asked: false, thread: None }
     }
 
     /// Asks about `source`, unless that was done
+    #[inline]
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -116,9 +97,7 @@ impl Question {
         interest: Interest,
         here: Option<Arc<Waits>>,
     ) -> Poll<io::Result<()>> {
-        // Before the answer is looked for: one that comes later wakes the right one.
-        self.answer.outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
-        let mut given = self.answer.given.swap(false, Ordering::SeqCst);
+        let mut given = self.answer.take(cx.waker());
         if let Some((thread, round)) = &self.thread {
             let left = thread.round() != *round;
             if left || !here.as_ref().is_some_and(|here| Arc::ptr_eq(here, thread)) {
@@ -158,6 +137,7 @@ impl Question {
 /// What is waited for is to be closed
 #[cfg(unix)]
 impl Drop for Asked {
+    #[inline]
     fn drop(&mut self) {
         for (question, interest) in [(&self.read, Interest::READ), (&self.write, Interest::WRITE)] {
             if let Some((thread, _)) = &question.thread {
@@ -170,6 +150,7 @@ impl Drop for Asked {
 #[cfg(unix)]
 impl Watch {
     /// Has the reactor watch a duplicate of `fd`
+    #[inline]
     pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         match Async::new_nonblocking(Arc::new(fd.try_clone_to_owned()?)) {
             Ok(source) => {
@@ -183,11 +164,12 @@ impl Watch {
     }
 
     /// Whether it was found to be ready since the last [`poll`](Self::poll) or call of this
+    #[inline]
     pub(crate) fn take(&mut self, cx: &mut Context<'_>, interest: Interest, reactor: bool) -> bool {
         match self {
             Self::Reactor(watched) => {
                 let question = if interest.write { &watched.write } else { &watched.read };
-                question.answer.given.load(Ordering::SeqCst) && self.poll(cx, interest, reactor).is_ready()
+                question.answer.is_given() && self.poll(cx, interest, reactor).is_ready()
             }
             Self::Always(_) => true,
         }
@@ -195,6 +177,7 @@ impl Watch {
 
     /// Ready when it was not ready before, and is to be tried now; `reactor` says that the [thread](crate::block_on()) is not
     /// to be asked
+    #[inline]
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -230,11 +213,13 @@ enum Direction {
 
 #[cfg(unix)]
 impl Side {
+    #[inline]
     fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self { watch: Watch::new(fd)?, read: Direction::Open, write: Direction::Open })
     }
 
     /// Ready when the descriptor is to be tried
+    #[inline]
     fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
         let direction = if interest.write { &mut self.write } else { &mut self.read };
         if *direction == Direction::Open {
@@ -267,6 +252,7 @@ impl Side {
 #[cfg(unix)]
 impl<D: Duplex> Watched<D> {
     /// Has the reactor watch `stream`, whose reads must not block
+    #[inline]
     pub(crate) fn new(stream: D) -> io::Result<Self> {
         let fds = stream.descriptors();
         let unsupported = || io::Error::new(ErrorKind::Unsupported, "no descriptor to be watched");
@@ -343,6 +329,7 @@ pub(crate) struct Polled<'a, 'cx, S> {
 }
 
 impl<'a, 'cx, S> Polled<'a, 'cx, S> {
+    #[inline]
     pub(crate) fn new(stream: &'a mut S, cx: &'a mut Context<'cx>) -> Self {
         Self { stream, cx, moved: false, timeout: None }
     }

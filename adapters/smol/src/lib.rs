@@ -125,6 +125,10 @@
 
 extern crate alloc;
 
+// What a server needs is generic, or `#[inline]`, or in mcp-std: so programs that only serve have none of this crate's objects
+// linked in. Those hold the client, too, and while the linker drops code that is not called, it keeps the tables for unwinding
+// it: 35 KB. One function that is called from outside and compiled here is enough to bring all of them back.
+
 mod block_on;
 mod client;
 mod handler;
@@ -132,7 +136,6 @@ mod handler;
 mod http;
 mod io;
 mod memory;
-mod nudge;
 mod router;
 mod running;
 mod server;

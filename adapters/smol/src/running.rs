@@ -3,14 +3,13 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 
 use mcp_std::catch;
-use mcp_std::inbox::{Inbox, Sender};
+use mcp_std::inbox::Inbox;
+use mcp_std::nudge::Ring;
 
 /// Futures that run at the same time, all of one type, in places that are used again
 ///
@@ -28,29 +27,9 @@ struct Place<F, K> {
     /// What the future is for
     key: Option<K>,
     future: Pin<Box<Option<F>>>,
-    alarm: Arc<Alarm>,
+    /// Sends its number to the woken ones
+    ring: Arc<Ring>,
     waker: Waker,
-}
-
-/// Wakes one place
-struct Alarm {
-    place: usize,
-    /// Woken, and not polled since
-    rung: AtomicBool,
-    woken: Sender<usize>,
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // No more of them than places. Refused when all is over.
-            let _ = self.woken.send_due(self.place);
-        }
-    }
 }
 
 impl<F, K: PartialEq> Running<F, K> {
@@ -73,9 +52,8 @@ impl<F, K> Running<F, K> {
 
     fn add(&mut self) -> usize {
         let place = self.places.len();
-        let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.sender() });
-        let waker = Waker::from(alarm.clone());
-        self.places.push(Place { key: None, future: Box::pin(None), alarm, waker });
+        let (ring, waker) = Ring::new(place, self.woken.sender());
+        self.places.push(Place { key: None, future: Box::pin(None), ring, waker });
         place
     }
 
@@ -136,9 +114,8 @@ impl<F: Future<Output = ()>, K> Running<F, K> {
     }
 
     fn poll(&mut self, place: usize) {
-        let Some(Place { future, alarm, waker, .. }) = self.places.get_mut(place) else { return };
-        // Before the poll: what wakes it meanwhile asks for another one.
-        alarm.rung.store(false, Ordering::Release);
+        let Some(Place { future, ring, waker, .. }) = self.places.get_mut(place) else { return };
+        ring.silence();
         let Some(future) = future.as_mut().as_pin_mut() else { return };
         let outcome = catch(|| future.poll(&mut Context::from_waker(waker)));
         // What panics here is what handlers own, while it is dropped: they are caught by themselves.

@@ -11,12 +11,12 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
 use mcp_std::drive::Drive;
+use mcp_std::nudge::Nudge;
 use mcp_std::serve::{Desk, Handle, Host, Remote};
 use mcp_std::{Error, HungUp, catch};
 
 use crate::handler::{Handler, run, tell};
 use crate::io::Polled;
-use crate::nudge::Nudge;
 use crate::running::Running;
 use crate::timer::Deadline;
 
@@ -372,18 +372,22 @@ struct OnPipe<'a> {
 }
 
 impl Host for OnPipe<'_> {
+    #[inline]
     fn engine(&mut self) -> &mut Engine {
         self.pipe.engine()
     }
 
+    #[inline]
     fn now(&self) -> Instant {
         self.drive.now()
     }
 
+    #[inline]
     fn tick(&mut self) -> Instant {
         self.drive.tick()
     }
 
+    #[inline]
     fn shutdown(&mut self, grace: Duration) {
         let now = self.drive.tick();
         self.pipe.shutdown(now, grace);
@@ -392,16 +396,20 @@ impl Host for OnPipe<'_> {
 
     // No handler runs on the loop itself: nothing has to be kept moving for it.
 
+    #[inline]
     fn next_meanwhile(&mut self) -> Option<Event> {
         None
     }
 
+    #[inline]
     fn defer(&mut self, _: Event) {}
 
+    #[inline]
     fn write(&mut self) -> bool {
         false
     }
 
+    #[inline]
     fn wait(&mut self, _: Instant) {}
 }
 

@@ -21,6 +21,7 @@ impl Stdio {
     /// # Errors
     ///
     /// When the handles cannot be duplicated, looked at or watched.
+    #[inline]
     pub fn open() -> io::Result<Self> {
         Self::watch(mcp_std::Stdio::open()?)
     }
@@ -31,36 +32,43 @@ impl Stdio {
     /// # Errors
     ///
     /// As [`open`](Self::open), and when somebody else has taken them.
+    #[inline]
     pub fn guarded() -> io::Result<Self> {
         Self::watch(mcp_std::Stdio::guarded()?)
     }
 
+    #[inline]
     fn watch(mut stdio: mcp_std::Stdio) -> io::Result<Self> {
         stdio.never_block()?;
         Watched::new(stdio).map(Self)
     }
 
     /// Which directions the client has given up; what this fails with, reading and writing fail with too
+    #[inline]
     pub(crate) fn hung_up(&mut self) -> HungUp {
         self.0.stream.hung_up().unwrap_or_default()
     }
 }
 
 impl AsyncRead for Stdio {
+    #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Stdio {
+    #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().0).poll_write(cx, bytes)
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().0).poll_flush(cx)
     }
 
+    #[inline]
     fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().0).poll_close(cx)
     }

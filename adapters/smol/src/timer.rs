@@ -18,11 +18,13 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self { timer: Timer::never(), at: None }
     }
 
     /// Has the future of `cx` woken in `timeout`, or before; true when that may have passed by now
+    #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, timeout: Option<Duration>) -> bool {
         let Some(at) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else { return false };
         if self.at.is_none_or(|set| set > at + EXACT) {

@@ -51,6 +51,8 @@ mod duplex;
 pub mod entropy;
 mod error;
 pub mod held;
+#[cfg(unix)]
+mod here;
 pub mod inbox;
 mod memory;
 #[cfg(unix)]
@@ -59,6 +61,7 @@ mod net;
 #[path = "net_other.rs"]
 mod net;
 mod newest;
+pub mod nudge;
 mod outlook;
 #[cfg(unix)]
 mod readiness;
@@ -97,6 +100,8 @@ pub use cores::Cores;
 pub use duplex::Descriptors;
 pub use duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
 pub use error::{BadResult, Closed, Error};
+#[cfg(unix)]
+pub use here::{here, run_here, spot};
 pub use memory::{MemoryEnd, memory_pair};
 #[cfg(not(unix))]
 pub use net::Selector;

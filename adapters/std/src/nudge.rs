@@ -1,16 +1,18 @@
-//! Waking a future that may be awake
+//! Wakers of loops that poll futures
 
 use alloc::sync::Arc;
 use alloc::task::Wake;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use core::task::Waker;
 use std::sync::{Mutex, PoisonError};
+
+use crate::inbox::Sender;
 
 /// What is told when a loop has something to do: wakes its future, unless that is being polled and will see by itself
 ///
 /// An executor that is woken by what it polls looks at its reactor before it polls again, which costs more than most calls.
 #[derive(Debug)]
-pub(crate) struct Nudge {
+pub struct Nudge {
     shared: Arc<Shared>,
     waker: Waker,
 }
@@ -42,33 +44,115 @@ impl Wake for Shared {
     }
 }
 
+impl Default for Nudge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Nudge {
     /// Of a future that was not polled yet
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let state = AtomicU8::new(AWAKE);
         let shared = Arc::new(Shared { state, outer: Mutex::new(Waker::noop().clone()) });
         Self { waker: Waker::from(shared.clone()), shared }
     }
 
     /// What nudges
-    pub(crate) const fn waker(&self) -> &Waker {
+    #[must_use]
+    pub const fn waker(&self) -> &Waker {
         &self.waker
     }
 
     /// The future is polled, by who holds `outer`
-    pub(crate) fn begin(&self, outer: &Waker) {
+    pub fn begin(&self, outer: &Waker) {
         self.shared.outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(outer);
     }
 
     /// The future looks for what there is to do
-    pub(crate) fn look(&self) {
+    pub fn look(&self) {
         self.shared.state.store(AWAKE, Ordering::SeqCst);
     }
 
     /// The future has nothing to do; false when it was nudged since it looked
-    pub(crate) fn rest(&self) -> bool {
+    #[must_use]
+    pub fn rest(&self) -> bool {
         let state = &self.shared.state;
         state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+}
+
+/// What has come of a wait: a waker that says whether it was woken, and wakes whoever polls by now
+#[derive(Debug)]
+pub struct Answer {
+    given: AtomicBool,
+    /// Who polled last
+    outer: Mutex<Waker>,
+}
+
+impl Wake for Answer {
+    fn wake(self: Arc<Self>) {
+        self.given.store(true, Ordering::SeqCst);
+        let outer = self.outer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        outer.wake();
+    }
+}
+
+impl Answer {
+    /// One that is not given, and the waker that gives it
+    #[must_use]
+    pub fn new() -> (Arc<Self>, Waker) {
+        let outer = Mutex::new(Waker::noop().clone());
+        let answer = Arc::new(Self { given: AtomicBool::new(false), outer });
+        (answer.clone(), Waker::from(answer))
+    }
+
+    /// Takes the answer if it was given; `outer` is woken by one that is given from now on
+    pub fn take(&self, outer: &Waker) -> bool {
+        // Before the answer is looked for: one that comes later wakes the right one.
+        self.outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(outer);
+        self.given.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether it was given, and not taken
+    pub fn is_given(&self) -> bool {
+        self.given.load(Ordering::SeqCst)
+    }
+}
+
+/// Says which of many was woken, once until it is [silenced](Self::silence)
+#[derive(Debug)]
+pub struct Ring {
+    place: usize,
+    rung: AtomicBool,
+    woken: Sender<usize>,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // No more of them than places. Refused when all is over.
+            let _ = self.woken.send_due(self.place);
+        }
+    }
+}
+
+impl Ring {
+    /// Sends `place` to `woken` when the waker is woken
+    #[must_use]
+    pub fn new(place: usize, woken: Sender<usize>) -> (Arc<Self>, Waker) {
+        let ring = Arc::new(Self { place, rung: AtomicBool::new(false), woken });
+        (ring.clone(), Waker::from(ring))
+    }
+
+    /// To be said before a poll: what wakes it meanwhile asks for another one
+    pub fn silence(&self) {
+        self.rung.store(false, Ordering::Release);
     }
 }
 
