@@ -50,6 +50,7 @@ impl Version {
 
     /// The revision with this name; names are compared exactly and nothing is inferred from others (VER-007)
     #[must_use]
+    #[inline(never)]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|v| v.as_str() == name)
     }

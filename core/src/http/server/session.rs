@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use base64::Engine as _;
@@ -69,8 +70,9 @@ pub(super) struct Sessions {
     table: Slab<Session>,
     /// All of them whose handshake may not be done, oldest first
     young: VecDeque<Key>,
-    /// What each principal has
-    shares: BTreeMap<Box<str>, Share>,
+    /// What each principal has, of those who have any
+    shares: Slab<Share>,
+    by_principal: BTreeMap<Arc<str>, Key>,
 }
 
 /// The sessions of a principal
@@ -83,7 +85,8 @@ struct Share {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { shard: None, table: Slab::new(), young: VecDeque::new(), shares: BTreeMap::new() }
+        let (shares, by_principal) = (Slab::new(), BTreeMap::new());
+        Self { shard: None, table: Slab::new(), young: VecDeque::new(), shares, by_principal }
     }
 }
 
@@ -167,21 +170,37 @@ impl Sessions {
             log: None,
         });
         if let Some(principal) = principal {
-            let share = self.shares.entry(principal).or_default();
-            share.count += 1;
-            note_young(&mut share.young, key, share.count, &self.table);
+            let share = match self.by_principal.get(&*principal) {
+                Some(share) => *share,
+                None => {
+                    let share = self.shares.insert(Share::default());
+                    self.by_principal.insert(principal.into(), share);
+                    share
+                }
+            };
+            if let Some(share) = self.shares.get_mut(share) {
+                share.count += 1;
+                note_young(&mut share.young, key, share.count, &self.table);
+            }
         }
         note_young(&mut self.young, key, self.table.len(), &self.table);
         key
     }
 
+    fn share(&mut self, principal: &str) -> Option<&mut Share> {
+        self.shares.get_mut(*self.by_principal.get(principal)?)
+    }
+
     fn remove(&mut self, key: Key) -> Option<Session> {
         let session = self.table.remove(key)?;
         if let Some(principal) = &session.principal {
-            if let Some(share) = self.shares.get_mut(principal) {
+            if let Some(share) = self.share(principal) {
                 share.count -= 1;
                 if share.count == 0 {
-                    self.shares.remove(principal);
+                    if let Some(share) = self.by_principal.remove(&**principal) {
+                        self.shares.remove(share);
+                        self.shares.trim();
+                    }
                 }
             }
         }
@@ -231,7 +250,7 @@ impl Server {
     /// Whether there is room for one more session; one whose handshake was never finished gives way (design, 14)
     pub(super) fn room_for_session(&mut self, principal: Option<&str>) -> bool {
         // Who has too many gives up one of his own.
-        while let Some(share) = principal.and_then(|p| self.sessions.shares.get_mut(p)) {
+        while let Some(share) = principal.and_then(|p| self.sessions.share(p)) {
             if share.count < self.config.max_sessions_per_principal {
                 break;
             }
@@ -408,10 +427,12 @@ mod tests {
             assert!(sessions.remove(goes).is_some());
         }
         assert!(sessions.young.len() < 100, "{}", sessions.young.len());
-        assert!(sessions.shares.values().all(|share| share.young.len() < 100 && share.count == 1));
+        assert!(sessions.shares.iter().all(|(_, share)| share.young.len() < 100 && share.count == 1));
         assert_eq!(sessions.young.front(), Some(&stays), "it is still the oldest");
         assert!(sessions.remove(stays).is_some());
-        assert!(sessions.young.capacity() == 0 && sessions.shares.is_empty());
+        assert!(
+            sessions.young.capacity() == 0 && sessions.shares.room() == 0 && sessions.by_principal.is_empty()
+        );
         // Nor does the table, and who comes next is not taken for who was there.
         let stale: Vec<Key> = (0..100).map(|_| insert(&mut sessions)).collect();
         stale.iter().for_each(|key| _ = sessions.remove(*key));
