@@ -1,6 +1,5 @@
 //! Serving HTTP: one future for all connections and their streams, or several side by side
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -300,7 +299,7 @@ impl<H: Handler> Serving<H> {
 struct Shards {
     handles: Vec<Handle>,
     /// What each has ended with, if anything was wrong
-    ended: Inbox<Option<Box<Error>>>,
+    ended: Inbox<Option<Arc<Error>>>,
 }
 
 /// Begins all shards but the first
@@ -321,7 +320,7 @@ fn spawn<H: Handler + Send + Sync + 'static>(first: &mut Inner<H>, shards: u8) -
                 // Clients must not be sent to one that is not there.
                 first.shutdown(Duration::ZERO);
             }
-            let _ = ended.send_due(ran.err().map(Box::new));
+            let _ = ended.send_due(ran.err().map(Arc::new));
         };
         thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
     }
@@ -346,7 +345,7 @@ impl Shards {
             left -= ended.len();
             for error in ended.drain(..).flatten() {
                 if ran.is_ok() {
-                    ran = Err(*error);
+                    ran = Arc::into_inner(error).map_or(Ok(()), Err);
                 }
             }
             if left == 0 { Poll::Ready(()) } else { Poll::Pending }

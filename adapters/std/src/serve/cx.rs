@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Debug};
 use core::time::Duration;
@@ -53,7 +54,7 @@ pub struct Cx<'a, L: Line + ?Sized = dyn Line + 'a> {
     /// What was written off the loop
     done: Option<Done>,
     over: Option<Over>,
-    failure: Option<Failure>,
+    failure: Option<Arc<Failure>>,
     asking: Asking,
     next_look: Instant,
 }
@@ -490,7 +491,7 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
 
     /// Remembers what the author of the handler should know, and the client is not told
     pub fn note(&mut self, failure: Failure) {
-        self.failure = Some(failure);
+        self.failure = Some(Arc::new(failure));
     }
 
     /// Whether something has to be asked first, whatever the handler returns
@@ -507,12 +508,14 @@ impl<'a, L: Line + ?Sized> Cx<'a, L> {
         }
         if let Some(done) = self.done.take() {
             // What comes after the answer is not sent, whether the answer has left or not.
-            return Verdict::Complete(done, outcome.err().map(Failure::Panicked));
+            return Verdict::Complete(done, outcome.err().map(|panic| Arc::new(Failure::Panicked(panic))));
         }
         match (outcome, self.failure) {
             (Ok(Ok(answered)), _) if answered.is_for(self.call) => Verdict::Answered,
             // `Answered` of another call; none of this one.
-            (Ok(Ok(_)), _) => Verdict::Fail(RpcError::internal("no answer"), Some(Failure::Unanswered)),
+            (Ok(Ok(_)), _) => {
+                Verdict::Fail(RpcError::internal("no answer"), Some(Arc::new(Failure::Unanswered)))
+            }
             (Ok(Err(error)), failure) => Verdict::Fail(error, failure),
             (Err(panic), _) => Verdict::panicked(panic),
         }

@@ -1,6 +1,7 @@
 //! What handlers run on, whatever the calls come by: an engine, a clock, and what keeps things moving meanwhile
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -121,7 +122,9 @@ pub fn settle(host: &mut dyn Host, call: &Call, verdict: Verdict, failed: &mut d
                     }
                     return;
                 }
-                Err(refused) => (RpcError::internal("the result cannot be sent"), Some(refused.into())),
+                Err(refused) => {
+                    (RpcError::internal("the result cannot be sent"), Some(Arc::new(refused.into())))
+                }
             }
         }
         Verdict::Ask(asking) => {

@@ -296,8 +296,8 @@ impl Peers {
         let mut token = self.turn;
         if !self.peers.get_mut(token).is_some_and(has_it) {
             self.known.enter_exchanges(&mut self.peers);
-            let Some(other) = self.known.exchanges.get(&exchange) else { return };
-            token = *other;
+            let Some(other) = self.known.who_has(exchange) else { return };
+            token = other;
         }
         if let Some(peer) = self.peers.get_mut(token) {
             peer.connection.drive(self.now, server);
@@ -334,6 +334,9 @@ impl Peers {
     fn take(&mut self, token: u64) -> Option<Box<Peer>> {
         let peer = self.peers.remove(token)?;
         self.known.forget(token, &peer);
+        if self.peers.len() == 0 {
+            self.known.exchanges = Vec::new();
+        }
         // To close it would do, unless it goes on elsewhere, or a child of ours holds it between its fork and its exec.
         let _ = self.selector.remove(peer.transport.socket(), token);
         Some(peer)

@@ -49,11 +49,11 @@ pub enum Verdict {
     /// It is answered, or nobody waits any more
     Answered,
     /// It is to be answered with this; the rest is for the author of the handler
-    Complete(Done, Option<Failure>),
+    Complete(Done, Option<Arc<Failure>>),
     /// Something has to be asked first
     Ask(Asking),
     /// It fails with this; the rest is for the author of the handler
-    Fail(RpcError, Option<Failure>),
+    Fail(RpcError, Option<Arc<Failure>>),
 }
 
 /// A result that was written off the loop
@@ -253,7 +253,7 @@ impl Drop for Remote {
             let verdict = if self.is_cancelled() {
                 Verdict::Answered
             } else {
-                Verdict::Fail(RpcError::internal("the handler gave up"), Some(Failure::Unanswered))
+                Verdict::Fail(RpcError::internal("the handler gave up"), Some(Arc::new(Failure::Unanswered)))
             };
             let _ = self.to.send_due(Report::Over(self.running.clone(), verdict));
         }
@@ -262,7 +262,7 @@ impl Drop for Remote {
 
 impl Verdict {
     pub(super) fn panicked(panic: Panic) -> Self {
-        Self::Fail(RpcError::internal("the handler panicked"), Some(Failure::Panicked(panic)))
+        Self::Fail(RpcError::internal("the handler panicked"), Some(Arc::new(Failure::Panicked(panic))))
     }
 }
 

@@ -21,6 +21,14 @@ crate::slab::key! {
     ExchangeId
 }
 
+impl ExchangeId {
+    /// Which of those it is that are open: a small number, of another one when it is over
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0.slot as usize
+    }
+}
+
 /// The head of a response
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -1,7 +1,7 @@
 //! What is known of all connections, so that a wait need not look at each
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use mcp_proto::Instant;
@@ -18,8 +18,8 @@ use crate::serve::places::Places;
 pub(super) struct Known {
     /// Those driven since the last wait; what the rest and the selector say of them may be out of date
     pub(super) driven: Vec<u64>,
-    /// Who has which exchange, but for those who have had others since that was looked at
-    pub(super) exchanges: BTreeMap<ExchangeId, u64>,
+    /// Who has which exchange, by its index, but for those who have had others since that was looked at
+    pub(super) exchanges: Vec<Option<(ExchangeId, u64)>>,
     pub(super) other_exchanges: Vec<u64>,
     /// When who has a deadline
     pub(super) deadlines: BTreeSet<(Instant, u64)>,
@@ -43,16 +43,38 @@ impl Known {
     ///
     /// Most exchanges begin and end without a wait in between, and are not asked for.
     pub(super) fn enter_exchanges(&mut self, peers: &mut Places<Box<Peer>>) {
-        for token in self.other_exchanges.drain(..) {
+        let mut others = core::mem::take(&mut self.other_exchanges);
+        for token in others.drain(..) {
             let Some(peer) = peers.get_mut(token) else { continue };
             peer.other_exchange = false;
             let exchange = peer.connection.exchange();
             if exchange != peer.exchange {
                 if let Some(over) = core::mem::replace(&mut peer.exchange, exchange) {
-                    self.exchanges.remove(&over);
+                    self.forget_exchange(over);
                 }
-                self.exchanges.extend(exchange.map(|exchange| (exchange, token)));
+                if let Some(exchange) = exchange {
+                    let index = exchange.index();
+                    if index >= self.exchanges.len() {
+                        self.exchanges.resize(index + 1, None);
+                    }
+                    if let Some(place) = self.exchanges.get_mut(index) {
+                        *place = Some((exchange, token));
+                    }
+                }
             }
+        }
+        self.other_exchanges = others;
+    }
+
+    pub(super) fn who_has(&self, exchange: ExchangeId) -> Option<u64> {
+        let (known, token) = (*self.exchanges.get(exchange.index())?)?;
+        (known == exchange).then_some(token)
+    }
+
+    fn forget_exchange(&mut self, over: ExchangeId) {
+        // Another one may be there by now.
+        if let Some(place) = self.exchanges.get_mut(over.index()) {
+            *place = place.filter(|(known, _)| *known != over);
         }
     }
 
@@ -72,7 +94,7 @@ impl Known {
 
     pub(super) fn forget(&mut self, token: u64, peer: &Peer) {
         if let Some(exchange) = peer.exchange {
-            self.exchanges.remove(&exchange);
+            self.forget_exchange(exchange);
         }
         if let Some(at) = peer.deadline {
             self.deadlines.remove(&(at, token));
