@@ -1,8 +1,10 @@
 //! Serving HTTP: one future for all connections and their streams, or several side by side
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::task::{Context, Poll};
@@ -69,13 +71,13 @@ pub async fn serve_http(
 ///
 /// On Linux the reactor watches one descriptor for all of them. On other systems it is looked every ten milliseconds what
 /// there is, as long as anybody is connected or may be.
-#[derive(Debug)]
 pub struct HttpServer<H> {
     inner: Inner<H>,
-    shards: u8,
     /// Begins the other shards
-    spawn: fn(&mut Inner<H>, u8) -> Result<Shards, Error>,
+    others: Option<Begin<H>>,
 }
+
+type Begin<H> = Box<dyn FnOnce(&mut Inner<H>) -> Result<Shards, Error> + Send + Sync>;
 
 /// The server or one shard of it, all but the futures of handlers
 type Inner<H> = serve::HttpServer<Shared<H>>;
@@ -97,7 +99,7 @@ impl<H: Handler> HttpServer<H> {
     ) -> Result<Self, Error> {
         let mut inner = Inner::bind(address, config, http, Shared(Arc::new(handler)))?;
         inner.max_running(MAX_RUNNING);
-        Ok(Self { inner, shards: 1, spawn: |_, _| Ok(Shards::new()) })
+        Ok(Self { inner, others: None })
     }
 
     /// On how many threads connections are served, each with clients and sessions of its own (default 1; at least 1)
@@ -108,6 +110,9 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// One serves tens of thousands of requests a second. More than the machine has cores are of no use. Connections are
     /// shared out in turn; one whose client comes with a session of another shard goes there.
+    ///
+    /// For handlers that cannot be shared, such as a [`Router`](crate::Router), there is
+    /// [`shards_with`](Self::shards_with).
     ///
     /// ```no_run
     /// use mcp_proto::{http, model::CallToolResult, server::Config};
@@ -124,8 +129,47 @@ impl<H: Handler> HttpServer<H> {
     where
         H: Send + Sync + 'static,
     {
-        self.shards = shards;
-        self.spawn = spawn;
+        let shared = self.inner.handler().0.clone();
+        self.begin(shards, move || Shared(shared.clone()))
+    }
+
+    /// As [`shards`](Self::shards), and each but the first has a handler of its own, which `make` makes in its thread
+    ///
+    /// A session stays with its shard, so what a handler remembers of one is where its next request comes. A panic of
+    /// `make` ends the server.
+    ///
+    /// ```no_run
+    /// use mcp_proto::{RawJson, http, model::Tool};
+    /// use mcp_smol::{Cx, HttpServer, Router};
+    ///
+    /// fn router() -> Router {
+    ///     let mut router = Router::new("demo", "1.0");
+    ///     let tool = Tool::new("hello", RawJson::new(r#"{"type":"object"}"#).expect("JSON"));
+    ///     router.tool_with(tool, async |_: &mut Cx<'_>, _: serde_json::Value| "hello");
+    ///     router
+    /// }
+    ///
+    /// let first = router();
+    /// let config = first.config()?;
+    /// let server = HttpServer::bind("127.0.0.1:8080", config, http::server::Config::new(), first)?;
+    /// mcp_smol::block_on(server.shards_with(2, router).run())?;
+    /// # Ok::<(), mcp_smol::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shards_with(self, shards: u8, make: impl Fn() -> H + Send + Sync + 'static) -> Self
+    where
+        H: 'static,
+    {
+        self.begin(shards, move || Shared(Arc::new(make())))
+    }
+
+    fn begin(mut self, shards: u8, make: impl Fn() -> Shared<H> + Send + Sync + 'static) -> Self
+    where
+        H: 'static,
+    {
+        let make = Arc::new(make);
+        self.others =
+            (shards > 1).then(|| -> Begin<H> { Box::new(move |first| spawn(first, shards, &make)) });
         self
     }
 
@@ -222,8 +266,8 @@ impl<H: Handler> HttpServer<H> {
     /// [`Error::Io`] when the system does not let it wait, or has no thread for a shard; what goes wrong with a connection
     /// ends that one.
     pub async fn run(self) -> Result<(), Error> {
-        let Self { mut inner, shards, spawn } = self;
-        let others = spawn(&mut inner, shards)?;
+        let Self { mut inner, others } = self;
+        let others = others.map_or_else(|| Ok(Shards::new()), |begin| begin(&mut inner))?;
         let ran = serve(inner).await;
         others.end(ran).await
     }
@@ -303,18 +347,22 @@ struct Shards {
 }
 
 /// Begins all shards but the first
-fn spawn<H: Handler + Send + Sync + 'static>(first: &mut Inner<H>, shards: u8) -> Result<Shards, Error> {
+fn spawn<H: Handler + 'static>(
+    first: &mut Inner<H>,
+    shards: u8,
+    make: &Arc<impl Fn() -> Shared<H> + Send + Sync + 'static>,
+) -> Result<Shards, Error> {
     let mut all = Shards::new();
-    if shards <= 1 {
-        return Ok(all);
-    }
-    let handlers = (1..shards).map(|_| Shared(first.handler().0.clone())).collect();
-    for other in first.shards(handlers)? {
-        all.handles.push(Handle::new(other.commands()));
+    for shard in first.shards(usize::from(shards) - 1)? {
+        all.handles.push(Handle::new(shard.commands()));
         let (first, ended) = (Handle::new(first.commands()), all.ended.sender());
+        let make = make.clone();
         let serving = move || {
-            other.stay();
-            let ran = catch(|| block_on(serve(other)));
+            let ran = catch(|| {
+                let other = shard.with(make())?;
+                other.stay();
+                block_on(serve(other))
+            });
             let ran = ran.unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
             if ran.is_err() {
                 // Clients must not be sent to one that is not there.
@@ -403,5 +451,11 @@ impl Wait {
     fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         self.0.set_after(Duration::from_millis(10));
         Ok(core::pin::Pin::new(&mut self.0).poll(cx).is_ready())
+    }
+}
+
+impl<H: fmt::Debug> fmt::Debug for HttpServer<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServer").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

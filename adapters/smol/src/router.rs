@@ -113,7 +113,8 @@ mcp_std::router! {
     ///
     /// What cannot be registered (a bad name, a second tool of one name) is remembered: [`check`](Self::check) says it, and
     /// serving fails with it. Handlers run at the same time, on one thread, and see the router as it was when their calls
-    /// came; what they change is in cells. Where there are several threads, each has a router of its own.
+    /// came; what they change is in cells. Where there are several threads, each has a router of its own
+    /// (`HttpServer::shards_with`).
     handlers: AsyncFn, callbacks: Fn, bounds: [], changes: [], pointer: Rc, async: [async], await: [.await]
 }
 

@@ -4,7 +4,9 @@
 
 extern crate alloc;
 
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::Cell;
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -16,10 +18,10 @@ use std::sync::{Barrier, Mutex, mpsc};
 use std::thread;
 
 use mcp_proto::http::server::Config as Http;
-use mcp_proto::model::CallToolResult;
+use mcp_proto::model::{CallToolResult, Tool};
 use mcp_proto::server::Config;
-use mcp_proto::{Capabilities, Capability, Limits, RpcError};
-use mcp_smol::{Answered, Call, Cx, Error, Handler, HttpServer, block_on};
+use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError};
+use mcp_smol::{Answered, Call, Cx, Error, Handler, HttpServer, Router, block_on};
 
 #[path = "../../threads/tests/shared/shards.rs"]
 mod shared;
@@ -307,4 +309,55 @@ fn a_crowd_is_told_to_come_again_by_every_shard_and_served_then() {
     first.iter_mut().for_each(|peer| assert!(peer.answer().1.contains("answered")));
     more.iter_mut().for_each(|peer| assert_eq!(peer.call("slow"), "answered"));
     server.ends(DEADLINE);
+}
+
+/// A router, of which nothing can be shared or sent, that says how many were made before it
+fn numbered(made: &AtomicUsize) -> Router {
+    let number = Rc::new(Cell::new(made.fetch_add(1, Ordering::SeqCst)));
+    let mut router = Router::new("test", "1");
+    let tool = Tool::new("which", RawJson::new(r#"{"type":"object"}"#).unwrap());
+    let which = async move |_: &mut Cx<'_>, _: serde_json::Value| number.get().to_string();
+    router.tool_with(tool, which);
+    router
+}
+
+fn serve_numbered(shards: u8, make: impl Fn() -> Router + Send + Sync + 'static) -> Serving {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        let first = make();
+        let server = HttpServer::bind("127.0.0.1:0", first.config().unwrap(), Http::new(), first).unwrap();
+        tell.send((server.address().unwrap(), server.handle())).unwrap();
+        block_on(server.shards_with(shards, make).run())
+    });
+    let (address, handle) = told.recv_timeout(DEADLINE).unwrap();
+    Serving::new(address, handle, thread)
+}
+
+#[test]
+fn handlers_that_cannot_be_shared_are_made_in_each_shard() {
+    for shards in [0, 1, 3] {
+        let made = Arc::<AtomicUsize>::default();
+        let theirs = made.clone();
+        let server = serve_numbered(shards, move || numbered(&theirs));
+        let mut peers: Vec<_> = (0..9).map(|_| server.connect()).collect();
+        let first: Vec<String> = peers.iter_mut().map(|peer| peer.call("which")).collect();
+        let shards = usize::from(shards.max(1));
+        assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), shards, "{first:?}");
+        // Connections stay where they are.
+        assert!(peers.iter_mut().map(|peer| peer.call("which")).eq(first));
+        server.ends(DEADLINE);
+        assert_eq!(made.load(Ordering::SeqCst), shards);
+    }
+}
+
+#[test]
+fn a_shard_whose_handler_cannot_be_made_ends_the_server_and_says_so() {
+    let made = AtomicUsize::new(0);
+    let server = serve_numbered(2, move || {
+        let router = numbered(&made);
+        assert!(made.load(Ordering::SeqCst) < 2, "no second one");
+        router
+    });
+    let error = server.fails();
+    assert!(error.to_string().contains("a shard panicked"), "{error}");
 }

@@ -270,13 +270,16 @@ impl<H: Handler> HttpServer<H> {
             (self.workers > 0).then(|| Arc::new(pool(self.workers, self.inner.cores().clone(), &handler)));
         let mut others = Vec::new();
         if self.shards > 1 {
-            others = self.inner.shards((1..self.shards).map(|_| handler.clone()).collect())?;
+            others = self.inner.shards(usize::from(self.shards) - 1)?;
         }
         if let Some(pool) = &pool {
             hand_out(&mut self.inner, self.workers, pool)?;
-            others.iter_mut().try_for_each(|other| hand_out(other, self.workers, pool))?;
         }
-        for mut other in others {
+        for shard in others {
+            let mut other = shard.with(handler.clone())?;
+            if let Some(pool) = &pool {
+                hand_out(&mut other, self.workers, pool)?;
+            }
             let (first, handle) = (self.inner.handle()?, other.handle()?);
             let serving = move || {
                 other.stay();

@@ -1,23 +1,20 @@
 //! The demonstration server on mcp-smol
 
-use alloc::rc::Rc;
-use core::cell::OnceCell;
+use alloc::sync::Arc;
 
 use async_io::Timer;
 use futures_lite::future;
-use mcp_proto::http::server::{Denial, Token};
-use mcp_proto::server::{Call, Config, Event, Notification};
-use mcp_proto::{Change, RawJson, RpcError};
+use mcp_proto::Change;
+use mcp_proto::server::Config;
 use mcp_smol as adapter;
 #[cfg(unix)]
 use mcp_smol::Server;
-use mcp_smol::{Answered, Cx, Error, Failure as Unanswered, Handle, Handler, HttpServer, Router, block_on};
+use mcp_smol::{Cx, Error, Handle, HttpServer, Router, block_on};
 
 use super::clock::{Clock, LOOK};
 use super::http;
 use super::watched::{Watch, watched};
 use crate::args;
-use crate::demo::Step;
 use crate::failure::Failure;
 use crate::stop;
 
@@ -42,13 +39,16 @@ watched!(adapter: self, mut: [], async: [async], await: [.await]);
 pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
     let (router, clock) = tools::router(args);
     let config = super::config(args, router.config())?;
-    let watched = Watched { router, watch: Watch::new(args) };
+    let watched = Watched { router, watch: Arc::new(Watch::new(args)) };
     block_on(async {
         match &args.http.address {
             Some(address) if args.shards > 1 => {
-                let watched = Watched { router: PerThread(args.broken), watch: watched.watch };
-                let sharded = |server: HttpServer<_>| server.shards(args.shards);
-                serve_http(args, address, config, watched, sharded, clock.as_ref()).await
+                // A router for each shard: those of async closures stay where they were made. They remember nothing.
+                let (broken, watch) = (args.broken, watched.watch);
+                let make = move || Watched { router: tools::make(false, broken).0, watch: watch.clone() };
+                let first = make();
+                let sharded = |server: HttpServer<_>| server.shards_with(args.shards, make);
+                serve_http(args, address, config, first, sharded, clock.as_ref()).await
             }
             Some(address) => serve_http(args, address, config, watched, |one| one, clock.as_ref()).await,
             None => {
@@ -76,12 +76,12 @@ async fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) ->
 }
 
 /// Serves until it is told to end
-async fn serve_http<R: Handler>(
+async fn serve_http(
     args: &args::Serve,
     address: &str,
     config: Config,
-    watched: Watched<R>,
-    sharded: impl FnOnce(HttpServer<Watched<R>>) -> HttpServer<Watched<R>>,
+    watched: Watched,
+    sharded: impl FnOnce(HttpServer<Watched>) -> HttpServer<Watched>,
     clock: Option<&Clock>,
 ) -> Result<(), Failure> {
     let bound = HttpServer::bind(address, config, http::config(&args.http), watched);
@@ -109,46 +109,5 @@ async fn told(handle: Handle, clock: Option<&Clock>) -> Result<(), Error> {
         if clock.ticks() {
             let _ = handle.publish(&Change::Resource(Clock::URI.into()));
         }
-    }
-}
-
-/// A router for each thread: those of async closures stay where they were made
-///
-/// Of the tools that remember nothing, and with what is done wrong of them.
-struct PerThread(Option<Step>);
-
-thread_local! {
-    static ROUTER: OnceCell<Rc<Router>> = const { OnceCell::new() };
-}
-
-impl PerThread {
-    fn router(&self) -> Rc<Router> {
-        ROUTER.with(|router| router.get_or_init(|| Rc::new(tools::make(false, self.0).0)).clone())
-    }
-}
-
-impl Handler for PerThread {
-    async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        self.router().call(cx, call).await
-    }
-
-    fn failed(&self, call: &Call, failure: &Unanswered) {
-        self.router().failed(call, failure);
-    }
-
-    fn notification(&self, notification: &Notification) {
-        self.router().notification(notification);
-    }
-
-    fn event(&self, event: &Event) {
-        self.router().event(event);
-    }
-
-    fn token(&self, token: &Token) -> Result<String, Denial> {
-        self.router().token(token)
-    }
-
-    fn tools(&self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.router().tools(tell);
     }
 }

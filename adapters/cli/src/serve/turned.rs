@@ -1,5 +1,6 @@
 //! The demonstration server where a thread turns the loop, on the adapter that includes this
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::Change;
@@ -17,7 +18,7 @@ use crate::stop;
 pub(in crate::serve) fn run(args: &args::Serve) -> Result<(), Failure> {
     let (router, clock) = tools::router(args);
     let config = crate::serve::config(args, router.config())?;
-    let watched = Watched { router, watch: Watch::new(args) };
+    let watched = Watched { router, watch: Arc::new(Watch::new(args)) };
     match &args.http.address {
         Some(address) => serve_http(args, address, config, watched, clock.as_ref()),
         None => serve_stdio(config, watched, clock.as_ref()).map_err(|error| Failure::serving(&error)),

@@ -45,15 +45,15 @@ impl Watch {
     }
 }
 
-/// `Watched`: a router of an adapter or what stands for one, and what is seen of it; by how that adapter's handlers are held and awaited
+/// `Watched`: a router of an adapter, and what is seen of it; by how that adapter's handlers are held and awaited
 macro_rules! watched {
     ($adapter:ident: $this:ident, mut: [$($mut:tt)?], async: [$($async:tt)?], await: [$($await:tt)*]) => {
-        struct Watched<R = $adapter::Router> {
-            router: R,
-            watch: $crate::serve::watched::Watch,
+        struct Watched {
+            router: $adapter::Router,
+            watch: alloc::sync::Arc<$crate::serve::watched::Watch>,
         }
 
-        impl<R: $adapter::Handler> $adapter::Handler for Watched<R> {
+        impl $adapter::Handler for Watched {
             $($async)? fn call(
                 &$($mut)? $this,
                 cx: &mut $adapter::Cx<'_>,

@@ -4,6 +4,8 @@ mod shards;
 mod state;
 mod turns;
 
+pub use self::shards::Shard;
+
 use alloc::boxed::Box;
 use core::fmt;
 use core::net::SocketAddr;
@@ -60,9 +62,12 @@ impl<H: Handler> HttpServer<H> {
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
-        let mut server = Self { handler, all: Loop::bind(Listener::bind(address)?, config, http)? };
-        server.all.state.tell_tools(&mut server.handler)?;
-        Ok(server)
+        Self::of(Loop::bind(Listener::bind(address)?, config, http)?, handler)
+    }
+
+    fn of(mut all: Held<Loop>, mut handler: H) -> Result<Self, Error> {
+        all.state.tell_tools(&mut handler)?;
+        Ok(Self { handler, all })
     }
 
     /// Has handlers run elsewhere: `run` takes the calls to them, `most` of them at a time (at least 1)

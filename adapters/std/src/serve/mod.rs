@@ -27,7 +27,7 @@ pub use desk::{Commands, Desk};
 pub use handler::{Failure, Handler};
 pub use host::{Backlog, Here, Host, handle, settle};
 #[cfg(feature = "http")]
-pub use http::HttpServer;
+pub use http::{HttpServer, Shard};
 #[cfg(feature = "http")]
 pub use peer::Moved;
 #[cfg(feature = "http")]

@@ -52,6 +52,13 @@ impl Serving {
         }
     }
 
+    /// Why it ended, untold
+    pub fn fails(self) -> Error {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(self.thread.join()));
+        told.recv_timeout(DEADLINE).expect("hangs").unwrap().unwrap_err()
+    }
+
     /// Fails when it does not end in time
     pub fn ends(self, grace: Duration) {
         self.handle.shutdown(grace);

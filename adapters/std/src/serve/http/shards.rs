@@ -12,6 +12,7 @@ use super::turns::Loop;
 use crate::held::Held;
 use crate::inbox::Sender;
 use crate::serve::changes::Changes;
+use crate::serve::desk::Commands;
 use crate::serve::handler::Handler;
 use crate::serve::host;
 use crate::serve::peer::Moved;
@@ -40,8 +41,8 @@ impl Crossing {
 }
 
 impl<H: Handler> HttpServer<H> {
-    /// More servers behind the same address, to be run by other threads or tasks, so that there are `handlers` and one:
-    /// each is a shard, with clients and sessions of its own
+    /// So many more servers behind the same address, to be run by other threads or tasks: each is a shard, with clients and
+    /// sessions of its own
     ///
     /// Connections are shared out by this one, which is the first. A request for a session of another shard takes its
     /// connection there. What is published by one is told by all, and when one is told to shut down, all are. To be
@@ -49,16 +50,9 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// # Errors
     ///
-    /// As [`bind`](Self::bind); `InvalidInput` for more than 255.
-    pub fn shards(&mut self, handlers: Vec<H>) -> Result<Vec<Self>, Error> {
-        let others = self.all.shards(handlers.len())?.into_iter().zip(handlers);
-        others
-            .map(|(all, handler)| {
-                let mut other = Self { handler, all };
-                other.all.state.tell_tools(&mut other.handler)?;
-                Ok(other)
-            })
-            .collect()
+    /// As [`bind`](Self::bind); `InvalidInput` if there were more than 255 with this one.
+    pub fn shards(&mut self, more: usize) -> Result<Vec<Shard>, Error> {
+        self.all.shards(more)
     }
 
     /// Has each of the [shards](Self::shards) that come from now on [stay](Self::stay) on a core of its own; connections
@@ -79,9 +73,30 @@ impl<H: Handler> HttpServer<H> {
     }
 }
 
+/// A shard that has no handler yet
+#[derive(Debug)]
+pub struct Shard(Held<Loop>);
+
+impl Shard {
+    /// The server that it is with `handler`
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when a tool's schema asks for header fields that cannot be, or [`Handler::tools`] panics.
+    pub fn with<H: Handler>(self, handler: H) -> Result<HttpServer<H>, Error> {
+        HttpServer::of(self.0, handler)
+    }
+
+    /// For whoever wants something done on its loop
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        self.0.desk.commands()
+    }
+}
+
 impl Loop {
     /// So many more shards
-    fn shards(&mut self, more: usize) -> Result<Vec<Held<Self>>, Error> {
+    fn shards(&mut self, more: usize) -> Result<Vec<Shard>, Error> {
         let too_many = |_| io::Error::new(ErrorKind::InvalidInput, "there are at most 255 shards");
         let all = u8::try_from(more + 1).map_err(too_many)?;
         let mut others = Vec::new();
@@ -103,7 +118,7 @@ impl Loop {
             all.state.crossings.register(&waker);
             all.state.siblings.clone_from(&senders);
         }
-        Ok(others)
+        Ok(others.into_iter().map(Shard).collect())
     }
 }
 
