@@ -99,6 +99,7 @@
 //! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
 //! | `http` | yes | servers and clients over HTTP; turns on `crypto` |
 //! | `schemars` | no | schemas of Rust types: `Router::tool` |
+//! | `signals` | no | `on_terminate`, which has a server shut down when the process is told to end (Unix) |
 //! | `tls` | no | HTTP over TLS, by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
 //! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
 
@@ -119,6 +120,8 @@ pub use http::serve_http;
 pub use mcp_proto::server::{Call, NoAnswer};
 pub use mcp_std::child::{Program, Stderr};
 pub use mcp_std::client::ClientHandler;
+#[cfg(all(unix, feature = "signals"))]
+pub use mcp_std::on_terminate;
 #[cfg(feature = "http")]
 pub use mcp_std::serve::HttpServer;
 pub use mcp_std::serve::{Answered, Cx, Failure, Handle, Handler, Server};

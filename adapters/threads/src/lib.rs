@@ -73,8 +73,7 @@
 //!
 //! # Features
 //!
-//! Those of `mcp-blocking` (`base64`, `crypto`, `http`, `schemars`, `tls`, `validate`), and `signals` (off by default, Unix):
-//! `on_terminate`, which has a server shut down when the process is told to end.
+//! Those of `mcp-blocking`: `base64`, `crypto`, `http`, `schemars`, `signals`, `tls`, `validate`.
 
 #![forbid(unsafe_code)]
 
