@@ -1,6 +1,4 @@
-//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp`
-//!
-//! Arguments: the port (8080), the number of shards (1), and `pinned` if they are to stay on their cores.
+//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp` (8080 if no port is given)
 
 extern crate alloc;
 
@@ -31,13 +29,6 @@ fn main() -> Result<(), Error> {
         "tools/list" => cx.complete(&tools),
         other => Err(RpcError::method_not_found(other)),
     };
-    let mut server =
-        HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
-    if let Some(shards) = std::env::args().nth(2).and_then(|shards| shards.parse().ok()) {
-        server = server.shards(shards);
-    }
-    if std::env::args().nth(3).is_some_and(|pinned| pinned == "pinned") {
-        server = server.pin_shards();
-    }
+    let server = HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
     mcp_smol::block_on(server.run())
 }

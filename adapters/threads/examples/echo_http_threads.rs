@@ -1,5 +1,5 @@
-//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp` (8080 if no port is given); the second and
-//! third argument say how many workers and shards it has, and `pinned` after them that shards stay on their cores
+//! A server with one small tool over HTTP: `echo {text}`, at `http://127.0.0.1:PORT/mcp` (8080 if no port is given); the second
+//! argument says how many workers it has
 
 extern crate alloc;
 
@@ -34,12 +34,6 @@ fn main() -> Result<(), Error> {
         HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
     if let Some(workers) = std::env::args().nth(2).and_then(|workers| workers.parse().ok()) {
         server = server.workers(workers);
-    }
-    if let Some(shards) = std::env::args().nth(3).and_then(|shards| shards.parse().ok()) {
-        server = server.shards(shards);
-    }
-    if std::env::args().nth(4).is_some_and(|pinned| pinned == "pinned") {
-        server = server.pin_shards();
     }
     server.run()
 }

@@ -1,0 +1,40 @@
+//! A server in several shards: `echo {text}`, at `http://127.0.0.1:PORT/mcp`
+//!
+//! Arguments: the port (8080), the number of shards (1), and `pinned` if they are to stay on their cores.
+
+extern crate alloc;
+
+use alloc::borrow::Cow;
+
+use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server::Config};
+use mcp_smol::{Call, Cx, Error, HttpServer};
+
+#[derive(serde::Deserialize)]
+struct Echo<'a> {
+    /// Borrowed from the message, unless something in it is escaped
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+fn main() -> Result<(), Error> {
+    let port = std::env::args().nth(1).unwrap_or_else(|| "8080".into());
+    let config = Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
+    let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
+    let schema = RawJson::new(schema).expect("a constant");
+    let tools = ListToolsResult::new(vec![Tool::new("echo", schema).description("Answers with the text")]);
+    let handler = async move |cx: &mut Cx<'_>, call: &Call| match call.method() {
+        "tools/call" => {
+            let Echo { text } = call.tool()?.parse()?;
+            cx.complete(&CallToolResult::text(text))
+        }
+        "tools/list" => cx.complete(&tools),
+        other => Err(RpcError::method_not_found(other)),
+    };
+    let shards = std::env::args().nth(2).and_then(|shards| shards.parse().ok()).unwrap_or(1);
+    let address = format!("127.0.0.1:{port}");
+    let server = HttpServer::bind(address, config, http::server::Config::new(), handler)?.shards(shards);
+    let pinned = std::env::args().nth(3).is_some_and(|pinned| pinned == "pinned");
+    let server = if pinned { server.pin_shards() } else { server };
+    mcp_smol::block_on(server.run())
+}
