@@ -18,6 +18,7 @@ use source::Source;
 /// Each module of the core with those that it may use
 const ALLOWED: &[(&str, &str)] = &[
     // Leaves: bytes, numbers, tables.
+    ("ascii", ""),
     ("json", ""),
     ("uri", ""),
     ("time", ""),
@@ -37,17 +38,17 @@ const ALLOWED: &[(&str, &str)] = &[
     ("meta", ""),
     ("change", ""),
     // JSON-RPC: what MCP makes of it is known through the tables above alone.
-    ("rpc", "json limits meta raw vocab"),
+    ("rpc", "ascii json limits meta raw vocab"),
     // A line that is too long to keep is searched for its id.
     ("frame", "json rpc"),
     ("tap", "budget json limits slab time"),
     // What each revision has of the types, by name: as data, too.
     ("shape", "json rpc version vocab"),
     // The types themselves; what shapes them on their way out knows only their names.
-    ("model", "json meta raw rpc shape uri version vocab"),
+    ("model", "ascii json meta raw rpc shape uri version vocab"),
     ("identity", "json model raw shape version vocab"),
     ("diagnostic", "rpc"),
-    ("error", "json raw rpc version vocab"),
+    ("error", "ascii json raw rpc version vocab"),
     ("seal", "json raw"),
     // What both engines share.
     ("calls", SHARED),
@@ -59,14 +60,14 @@ const ALLOWED: &[(&str, &str)] = &[
     // Bytes meet engines; nothing below knows of it.
     ("pipe", "client diagnostic error frame server tap time"),
     // HTTP: h1 speaks it and knows nothing of MCP; http binds exchanges, whoever speaks it, to engines.
-    ("head", ""),
-    ("h1", "head limits outbox time"),
+    ("head", "ascii"),
+    ("h1", "ascii head limits outbox time"),
     ("http", HTTP),
 ];
 
 const SHARED: &str = "budget deadlines diagnostic error frame json limits meta outbox raw rpc shape slab tap time version vocab";
 const ENGINES: &str = "budget calls change diagnostic error frame identity json limits meta model outbox raw rpc seal shape slab tap time validate version vocab";
-const HTTP: &str = "calls client deadlines diagnostic entropy error frame h1 head json limits meta model outbox raw rpc server slab tap time uri version vocab";
+const HTTP: &str = "ascii calls client deadlines diagnostic entropy error frame h1 head json limits meta model outbox raw rpc server slab tap time uri version vocab";
 
 /// Modules for tests and measurements, which may use everything
 const OUTSIDE: &[&str] = &["bench", "fuzzing"];
