@@ -1,4 +1,4 @@
-"""What `measure` and `beside` share: commands, builds, instruction counts."""
+"""Shared by `measure` and `beside`: commands, builds, instruction counts."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def say(text):
 
 
 def run(command, timeout=900, **more):
-    """Output of a command; on a timeout its whole process group is ended."""
+    """Returns the output of a command. On a timeout, its whole process group is killed."""
     more.setdefault("stderr", subprocess.PIPE)
     p = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, **more)
     try:
@@ -27,7 +27,7 @@ def run(command, timeout=900, **more):
     except subprocess.TimeoutExpired:
         os.killpg(p.pid, signal.SIGKILL)
         p.wait()
-        raise RuntimeError(f"{' '.join(command)}: no end within {timeout} s")
+        raise RuntimeError(f"{' '.join(command)}: not finished after {timeout} s")
     if p.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit {p.returncode}\n{(err or '')[-2000:]}")
     return out
@@ -43,14 +43,14 @@ def build(*what, where=ROOT, env=None):
 
 
 def stripped(path):
-    """Size of a program without symbols, in MB."""
+    """Returns the size of a program without symbols, in MB."""
     with tempfile.TemporaryDirectory() as d:
         run(["strip", "-o", os.path.join(d, "out"), path])
         return os.path.getsize(os.path.join(d, "out")) / 1e6
 
 
 def instructions(command):
-    """Instructions of a whole run in user space; `command` takes the command that is counted."""
+    """Returns the instructions of a whole run in user space; `command` takes the counting tool."""
     with tempfile.NamedTemporaryFile("r", prefix="cachegrind-") as log:
         tool = [VALGRIND, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
         run(command([*tool, f"--log-file={log.name}"]))
@@ -58,7 +58,7 @@ def instructions(command):
 
 
 def slope(command, low, high):
-    """Instructions per operation: the slope between two run lengths, so that start-up is out of it."""
+    """Returns the instructions per operation: the slope between two run lengths, which excludes start-up."""
     if not VALGRIND:
         return None
     ends = [instructions(lambda tool, n=n: command(tool, n)) for n in (low, high)]

@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use mcp_benches::scenario::{FloorReadEvents, ReadEvents, Scenario as _, named};
+use mcp_benches::scenario::{FloorReadEvents, ReadEvents, Scenario as _, by_name};
 
-/// What is small is measured as it is, what is large as bytes per second
+/// Registers all scenarios: small ones by time, large ones by bytes per second.
 fn scenarios(c: &mut Criterion) {
     for kind in [
         "floor-envelope",
@@ -19,8 +19,8 @@ fn scenarios(c: &mut Criterion) {
     ] {
         for era in ["legacy", "modern"] {
             let name = format!("{kind}-{era}");
-            let mut scenario = named(&name).expect("a scenario of this name");
-            c.bench_function(&name, |b| b.iter(|| scenario.op()));
+            let mut scenario = by_name(&name).expect("a scenario of this name");
+            c.bench_function(&name, |b| b.iter(|| scenario.run_once()));
         }
     }
     for name in [
@@ -34,24 +34,24 @@ fn scenarios(c: &mut Criterion) {
         "seal",
         "open",
     ] {
-        let mut scenario = named(name).expect("a scenario of this name");
-        c.bench_function(name, |b| b.iter(|| scenario.op()));
+        let mut scenario = by_name(name).expect("a scenario of this name");
+        c.bench_function(name, |b| b.iter(|| scenario.run_once()));
     }
     let mut group = c.benchmark_group("large");
     group.throughput(Throughput::Bytes(10_000_000)).sample_size(20);
     for name in ["floor-large-legacy", "large-legacy"] {
-        let mut scenario = named(name).expect("a scenario of this name");
-        group.bench_function(name, |b| b.iter(|| scenario.op()));
+        let mut scenario = by_name(name).expect("a scenario of this name");
+        group.bench_function(name, |b| b.iter(|| scenario.run_once()));
     }
     group.finish();
     let mut group = c.benchmark_group("sse");
     for cut in ["whole", "1460", "7", "1"] {
         let stream = format!("small-{cut}");
-        let mut ours = ReadEvents::named(&stream).expect("a stream of this name");
-        let mut floor = FloorReadEvents::named(&stream).expect("a stream of this name");
-        group.throughput(Throughput::Bytes(ours.size() as u64)).sample_size(20);
-        group.bench_function(format!("floor-{stream}"), |b| b.iter(|| floor.op()));
-        group.bench_function(stream, |b| b.iter(|| ours.op()));
+        let mut events = ReadEvents::by_name(&stream).expect("a stream of this name");
+        let mut floor = FloorReadEvents::by_name(&stream).expect("a stream of this name");
+        group.throughput(Throughput::Bytes(events.size() as u64)).sample_size(20);
+        group.bench_function(format!("floor-{stream}"), |b| b.iter(|| floor.run_once()));
+        group.bench_function(stream, |b| b.iter(|| events.run_once()));
     }
 }
 

@@ -1,15 +1,17 @@
-//! Every type of the model, drawn by chance: written for each revision it is valid there as that very type, has
-//! exactly the members that the revision's schema knows, and is read back as what was written.
+//! Random values of every type of the model, written for each revision and read back.
 //!
-//! There are two judges, and neither is the code that shapes: a revision's schema says what may be lost (the few cases
-//! where a member's *value* decides are listed in [`excepted`]), and the table that users read says what is.
+//! A written value matches the type of its revision, has exactly the members that the schema declares, and is read back
+//! as it was written.
+//!
+//! Two independent sources decide what is right. The schema of a revision decides which members may be lost, except for
+//! the few in [`is_exempt`], where the value of a member decides. The published table decides the replacement.
 
 extern crate alloc;
 
-#[path = "model_round_trip/dice.rs"]
-mod dice;
-#[path = "model_round_trip/spoil.rs"]
-mod spoil;
+#[path = "model_round_trip/generator.rs"]
+mod generator;
+#[path = "model_round_trip/mutations.rs"]
+mod mutations;
 #[path = "model_round_trip/values.rs"]
 mod values;
 
@@ -18,51 +20,51 @@ use core::fmt::Debug;
 
 use mcp_proto::model::*;
 use mcp_proto::{EncodeError, RawJson, Version};
-use mcp_tests::published::{Published, Refused, plain};
-use mcp_tests::schema::{REVISIONS, Schemas};
+use mcp_tests::revision_table::{NotRepresentable, RevisionTable, normalize_numbers};
+use mcp_tests::schema::{REVISIONS, SchemaSet};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use dice::Dice;
-use spoil::{spoil, twice};
-use values::WithTools;
+use generator::ValueGenerator;
+use mutations::{check_duplicate_members, check_mutations};
+use values::ParamsWithTools;
 
-/// How often each type is drawn
-const DRAWS: u64 = 100;
+/// Number of values per type.
+const DRAWS_PER_TYPE: u64 = 100;
 
-/// Where a type stands in a message
+/// Position of a type in a message.
 #[derive(Clone, Copy)]
-enum Place {
-    /// By itself
-    Alone,
-    /// As this member of the type, which has no name of its own
-    Part(&'static str),
-    /// The `params` of a request with this method
+enum TypePosition {
+    /// The whole document.
+    Standalone,
+    /// This member of the named type.
+    Member(&'static str),
+    /// The `params` of a request with this method.
     Request(&'static str),
-    /// The `params` of a notification with this method
+    /// The `params` of a notification with this method.
     Notification(&'static str),
-    /// The `data` of an error with this code
+    /// The `data` of an error with this code.
     Error(i64),
 }
 
-use Place::{Alone, Error, Notification, Part, Request};
+use TypePosition::{Error, Member, Notification, Request, Standalone};
 
-/// One type, and what the schemas call it
-struct Row {
-    /// Our name
+/// A type of the model and its names in the schemas.
+struct TypeRow {
+    /// Name in the model.
     name: &'static str,
-    /// The first of these that a revision has
-    known_as: &'static [&'static str],
-    place: Place,
-    /// What it becomes where a revision has none of them
-    instead: &'static str,
+    /// Names in the schemas; the first that a revision has counts.
+    schema_names: &'static [&'static str],
+    position: TypePosition,
+    /// Type that replaces it in a revision that has none of the names; empty if there is none.
+    replacement: &'static str,
 }
 
-impl Place {
+impl TypePosition {
     fn message(self, value: &Value) -> Value {
         match self {
-            Alone => value.clone(),
-            Part(member) => json!({ member: value }),
+            Standalone => value.clone(),
+            Member(member) => json!({ member: value }),
             Request(method) => json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": value }),
             Notification(method) => json!({ "jsonrpc": "2.0", "method": method, "params": value }),
             Error(code) => {
@@ -72,7 +74,7 @@ impl Place {
     }
 }
 
-/// Refusals that a value of a type may meet in a revision that has the type
+/// Features that a revision may refuse although it has the type of the value.
 const REFUSALS: [&str; 4] = [
     "a field with several choices",
     "elicitation by a web page",
@@ -80,31 +82,31 @@ const REFUSALS: [&str; 4] = [
     "sampling with tools",
 ];
 
-/// Members that are left out, or written, for another reason than that the schema lacks, or has, them
-fn excepted(row: &Row, revision: &str, member: &str, full: &Value) -> bool {
+/// Returns whether the presence of a member does not follow from the schema.
+fn is_exempt(row: &TypeRow, revision: &str, member: &str, full: &Value) -> bool {
     let object = |name: &str| full[name].is_object();
     match (row.name, member) {
-        // Every request and notification may have one, by the base types (wire-tables (c)).
-        (_, "_meta") => matches!(row.place, Request(_) | Notification(_)) && revision < "2025-11-25",
+        // Every request and notification may have `_meta`, by the base types.
+        (_, "_meta") => matches!(row.position, Request(_) | Notification(_)) && revision < "2025-11-25",
         ("CallToolResult" | "ToolResultContent", "structuredContent") => {
             !object(member) && revision < "2026-07-28"
         }
         ("Tool", "outputSchema") => full[member]["type"] != "object" && revision < "2026-07-28",
-        // Web pages alone: there it would mean forms.
+        // URL mode alone is left out: an older revision would read it as forms.
         ("ClientCapabilities", "elicitation") => {
-            let asks = &full["elicitation"];
-            asks.get("url").is_some() && asks.get("form").is_none() && revision < "2025-11-25"
+            let elicitation = &full["elicitation"];
+            elicitation.get("url").is_some() && elicitation.get("form").is_none() && revision < "2025-11-25"
         }
         _ => false,
     }
 }
 
 fn parsed(json: &RawJson) -> Value {
-    plain(&serde_json::from_str(json.as_str()).expect("JSON"))
+    normalize_numbers(&serde_json::from_str(json.as_str()).expect("JSON"))
 }
 
-/// The members that `name` declares in a revision, those of `params` where it is a message
-fn declared(schemas: &Schemas, revision: &str, row: &Row, name: &str) -> Option<Vec<String>> {
+/// Returns the members that `name` declares in a revision; for a message, those of its `params`.
+fn declared_members(schemas: &SchemaSet, revision: &str, row: &TypeRow, name: &str) -> Option<Vec<String>> {
     let resolve = |mut schema: Value| {
         while let Some(name) = schema.get("$ref").and_then(Value::as_str) {
             schema = schemas.definition(revision, name.rsplit('/').next()?)?.clone();
@@ -112,10 +114,10 @@ fn declared(schemas: &Schemas, revision: &str, row: &Row, name: &str) -> Option<
         Some(schema)
     };
     let mut schema = resolve(schemas.definition(revision, name)?.clone())?;
-    let part = match row.place {
+    let part = match row.position {
         Request(_) | Notification(_) => Some("params"),
-        Part(member) => Some(member),
-        Alone | Error(_) => None,
+        Member(member) => Some(member),
+        Standalone | Error(_) => None,
     };
     if let Some(part) = part {
         schema = resolve(schema["properties"][part].clone())?;
@@ -123,41 +125,41 @@ fn declared(schemas: &Schemas, revision: &str, row: &Row, name: &str) -> Option<
     Some(schema.get("properties")?.as_object()?.keys().cloned().collect())
 }
 
-struct Tally {
-    published: Published,
-    /// Members that some wrong value was tried in, and whether none was refused so far
-    tolerant: BTreeMap<(&'static str, String), bool>,
-    /// Values that went out, and refusals, by type and revision
-    seen: BTreeMap<(&'static str, &'static str), (u32, u32)>,
+struct RoundTripStats {
+    revision_table: RevisionTable,
+    /// Members that were given wrong values, and whether all of those were accepted so far.
+    tolerant_members: BTreeMap<(&'static str, String), bool>,
+    /// Numbers of sent and of refused values, by type and revision.
+    counts: BTreeMap<(&'static str, &'static str), (u32, u32)>,
 }
 
-impl Tally {
+impl RoundTripStats {
     fn check<T: Serialize + PartialEq + Debug>(
         &mut self,
-        schemas: Option<&Schemas>,
-        row: &Row,
+        schemas: Option<&SchemaSet>,
+        row: &TypeRow,
         value: &T,
         read: &impl Fn(&str) -> serde_json::Result<T>,
     ) {
         let full_text = serde_json::to_string(value).expect("JSON");
         assert_eq!(&read(&full_text).expect("a value"), value, "{full_text}");
         let exact: Value = serde_json::from_str(&full_text).expect("JSON");
-        let full = plain(&exact);
-        spoil(row, &full, read, &mut self.tolerant);
-        if self.seen.get(&(row.name, REVISIONS[0])).is_none_or(|(sent, refused)| sent + refused < 20) {
-            twice(row, &full_text, read);
+        let full = normalize_numbers(&exact);
+        check_mutations(row, &full, read, &mut self.tolerant_members);
+        if self.counts.get(&(row.name, REVISIONS[0])).is_none_or(|(sent, refused)| sent + refused < 20) {
+            check_duplicate_members(row, &full_text, read);
         }
         for version in Version::ALL {
-            let counts = self.seen.entry((row.name, version.as_str())).or_default();
-            let told = self.published.lower(version, row.name, &exact);
+            let counts = self.counts.entry((row.name, version.as_str())).or_default();
+            let expected_value = self.revision_table.lower(version, row.name, &exact);
             let shaped = match encode_for(version, value) {
                 Ok(shaped) => {
-                    let told = told.as_ref().map(plain);
-                    assert_eq!(Ok(parsed(&shaped)), told, "{version} {}: {full_text}", row.name);
+                    let expected_value = expected_value.as_ref().map(normalize_numbers);
+                    assert_eq!(Ok(parsed(&shaped)), expected_value, "{version} {}: {full_text}", row.name);
                     shaped
                 }
                 Err(EncodeError::NotInVersion { what, .. }) => {
-                    assert_eq!(told, Err(Refused), "{version} {}: {full_text}", row.name);
+                    assert_eq!(expected_value, Err(NotRepresentable), "{version} {}: {full_text}", row.name);
                     let known = schemas.is_none_or(|s| definition(s, version.as_str(), row).is_none());
                     assert!(known || REFUSALS.contains(&what), "{version} {}: refused: {what}", row.name);
                     counts.1 += 1;
@@ -169,87 +171,87 @@ impl Tally {
             let json = parsed(&shaped);
             let lossless = json == full;
             if let Some(schemas) = schemas {
-                judge(schemas, version.as_str(), row, &full, &json);
+                check_schema(schemas, version.as_str(), row, &full, &json);
             }
-            // What stands in for a type is another type.
+            // A replacement has another type and is not read back.
             if let Ok(back) = read(shaped.as_str()) {
                 assert_eq!(
                     parsed(&RawJson::encode(&back).expect("JSON")),
                     json,
-                    "{version}: read back as written"
+                    "{version}: reading changed the value"
                 );
                 assert!(!lossless || back == *value, "{version}: {back:?}");
                 assert_eq!(
                     parsed(&encode_for(version, &back).expect("shaped")),
                     json,
-                    "{version}: no further loss"
+                    "{version}: writing again changed the value"
                 );
             } else {
-                assert!(!lossless && !row.instead.is_empty(), "{version} {}: {shaped}", row.name);
+                assert!(!lossless && !row.replacement.is_empty(), "{version} {}: {shaped}", row.name);
             }
         }
     }
 }
 
-fn definition(schemas: &Schemas, revision: &str, row: &Row) -> Option<&'static str> {
-    let has = |name: &&&str| match (schemas.definition(revision, name), row.place) {
-        (Some(schema), Part(member)) => schema["properties"].get(member).is_some(),
+fn definition(schemas: &SchemaSet, revision: &str, row: &TypeRow) -> Option<&'static str> {
+    let has = |name: &&&str| match (schemas.definition(revision, name), row.position) {
+        (Some(schema), Member(member)) => schema["properties"].get(member).is_some(),
         (schema, _) => schema.is_some(),
     };
-    row.known_as.iter().find(has).copied()
+    row.schema_names.iter().find(has).copied()
 }
 
-/// Whether what was written is an instance of the type, and has the members that it should
-fn judge(schemas: &Schemas, revision: &str, row: &Row, full: &Value, json: &Value) {
+/// Checks that a written value matches the type and has exactly the expected members.
+fn check_schema(schemas: &SchemaSet, revision: &str, row: &TypeRow, full: &Value, json: &Value) {
     let Some(name) = definition(schemas, revision, row) else {
-        if !row.instead.is_empty() {
-            let outcome = schemas.check_type(revision, row.instead, json);
-            assert_eq!(outcome, Ok(()), "{revision} {} as {}: {json}", row.name, row.instead);
+        if !row.replacement.is_empty() {
+            let outcome = schemas.check_type(revision, row.replacement, json);
+            assert_eq!(outcome, Ok(()), "{revision} {} as {}: {json}", row.name, row.replacement);
         }
         return;
     };
     assert_eq!(
-        schemas.check_type(revision, name, &row.place.message(json)),
+        schemas.check_type(revision, name, &row.position.message(json)),
         Ok(()),
         "{revision} {name}: {json}"
     );
-    if matches!(row.place, Error(_)) {
+    if matches!(row.position, Error(_)) {
         return;
     }
-    let Some(declared) = declared(schemas, revision, row, name) else { return };
+    let Some(declared) = declared_members(schemas, revision, row, name) else { return };
     let known: Vec<String> =
-        REVISIONS.iter().filter_map(|r| declared_in(schemas, r, row)).flatten().collect();
+        REVISIONS.iter().filter_map(|r| declared_members_in(schemas, r, row)).flatten().collect();
     let members = full.as_object().expect("an object");
-    for member in members.keys().filter(|m| !excepted(row, revision, m, full)) {
-        // A member that no revision knows survives everywhere.
+    for member in members.keys().filter(|m| !is_exempt(row, revision, m, full)) {
+        // A member that no revision knows is kept in every revision.
         let expected = declared.contains(member) || !known.contains(member);
         assert_eq!(json.get(member).is_some(), expected, "{revision} {name}: `{member}` of {full} in {json}");
     }
-    // Nothing is added but what stands in for something.
+    // No member is added, except for those of a replacement.
     for member in json.as_object().expect("an object").keys() {
         let substitute = ["enum", "enumNames"].contains(&&**member);
         assert!(members.contains_key(member) || substitute, "{revision} {name}: {member} in {json}");
     }
 }
 
-fn declared_in(schemas: &Schemas, revision: &str, row: &Row) -> Option<Vec<String>> {
-    declared(schemas, revision, row, definition(schemas, revision, row)?)
+fn declared_members_in(schemas: &SchemaSet, revision: &str, row: &TypeRow) -> Option<Vec<String>> {
+    declared_members(schemas, revision, row, definition(schemas, revision, row)?)
 }
 
 macro_rules! rows {
     ($tally:ident $schemas:ident $(
-        $type:ident $(<$life:lifetime>)? [$($known:literal)+] $place:expr $(, $instead:literal)?;
+        $type:ident $(<$life:lifetime>)? [$($known:literal)+] $position:expr $(, $replacement:literal)?;
     )*) => {$(
-        let row = Row {
+        let row = TypeRow {
             name: stringify!($type),
-            known_as: &[$($known),+],
-            place: $place,
-            instead: concat!("" $(, $instead)?),
+            schema_names: &[$($known),+],
+            position: $position,
+            replacement: concat!("" $(, $replacement)?),
         };
         let read = |text: &str| serde_json::from_str::<$type $(<$life>)?>(text)
             $(.map(|value: $type<$life>| value.into_owned()))?;
-        for seed in 0..DRAWS {
-            let value: $type $(<$life>)? = Dice::new(seed).draw();
+        for seed in 0..DRAWS_PER_TYPE {
+            let value: $type $(<$life>)? = ValueGenerator::new(seed).draw();
             $tally.check($schemas.as_ref(), &row, &value, &read);
         }
     )*};
@@ -257,127 +259,132 @@ macro_rules! rows {
 
 // covers: SCHEMA-011, TOOL-006, TOOL-009, TOOL-013, RES-008, RES-009, PROMPT-005, COMP-002, COMP-003, CONT-001, CONT-008, ELIC-008, ELIC-009, ELIC-012, ELIC-013, ELIC-014, ELIC-015, ELIC-016, ELIC-018, SAMP-004, SAMP-005, SAMP-006, LIFE-013, LIFE-014, LIFE-022, META-008, META-026
 #[test]
-fn values_are_valid_in_every_revision_and_survive() {
-    let schemas = Schemas::from_env();
-    let mut tally = Tally { published: Published::read(), tolerant: BTreeMap::new(), seen: BTreeMap::new() };
+fn random_values_are_valid_and_survive_in_every_revision() {
+    let schemas = SchemaSet::from_env();
+    let mut tally = RoundTripStats {
+        revision_table: RevisionTable::read(),
+        tolerant_members: BTreeMap::new(),
+        counts: BTreeMap::new(),
+    };
     rows! { tally schemas
-        Implementation ["Implementation"] Alone;
-        Icon ["Icon"] Alone;
-        Annotations ["Annotations"] Alone;
-        EmptyResult ["EmptyResult"] Alone;
+        Implementation ["Implementation"] Standalone;
+        Icon ["Icon"] Standalone;
+        Annotations ["Annotations"] Standalone;
+        EmptyResult ["EmptyResult"] Standalone;
         EmptyParams ["PingRequest"] Request("ping");
         PaginatedParams ["ListToolsRequest"] Request("tools/list");
 
-        ClientCapabilities ["ClientCapabilities"] Alone;
-        ServerCapabilities ["ServerCapabilities"] Alone;
-        RootsCapability ["ClientCapabilities"] Part("roots");
-        SamplingCapability ["ClientCapabilities"] Part("sampling");
-        ElicitationCapability ["ClientCapabilities"] Part("elicitation");
-        ListCapability ["ServerCapabilities"] Part("tools");
-        ResourcesCapability ["ServerCapabilities"] Part("resources");
+        ClientCapabilities ["ClientCapabilities"] Standalone;
+        ServerCapabilities ["ServerCapabilities"] Standalone;
+        RootsCapability ["ClientCapabilities"] Member("roots");
+        SamplingCapability ["ClientCapabilities"] Member("sampling");
+        ElicitationCapability ["ClientCapabilities"] Member("elicitation");
+        ListCapability ["ServerCapabilities"] Member("tools");
+        ResourcesCapability ["ServerCapabilities"] Member("resources");
         InitializeParams ["InitializeRequest"] Request("initialize");
-        InitializeResult ["InitializeResult"] Alone;
-        DiscoverResult ["DiscoverResult"] Alone;
+        InitializeResult ["InitializeResult"] Standalone;
+        DiscoverResult ["DiscoverResult"] Standalone;
 
-        Tool ["Tool"] Alone;
-        ToolAnnotations ["ToolAnnotations"] Alone;
-        ToolExecution ["ToolExecution"] Alone;
-        ListToolsResult ["ListToolsResult"] Alone;
+        Tool ["Tool"] Standalone;
+        ToolAnnotations ["ToolAnnotations"] Standalone;
+        ToolExecution ["ToolExecution"] Standalone;
+        ListToolsResult ["ListToolsResult"] Standalone;
         CallToolParams<'_> ["CallToolRequest"] Request("tools/call");
-        CallToolResult<'_> ["CallToolResult"] Alone;
+        CallToolResult<'_> ["CallToolResult"] Standalone;
 
-        TextContent<'_> ["TextContent"] Alone;
-        ImageContent<'_> ["ImageContent"] Alone;
-        AudioContent<'_> ["AudioContent"] Alone, "TextContent";
-        ResourceLink<'_> ["ResourceLink"] Alone, "TextContent";
-        EmbeddedResource<'_> ["EmbeddedResource"] Alone;
-        TextResourceContents<'_> ["TextResourceContents"] Alone;
-        BlobResourceContents<'_> ["BlobResourceContents"] Alone;
+        TextContent<'_> ["TextContent"] Standalone;
+        ImageContent<'_> ["ImageContent"] Standalone;
+        AudioContent<'_> ["AudioContent"] Standalone, "TextContent";
+        ResourceLink<'_> ["ResourceLink"] Standalone, "TextContent";
+        EmbeddedResource<'_> ["EmbeddedResource"] Standalone;
+        TextResourceContents<'_> ["TextResourceContents"] Standalone;
+        BlobResourceContents<'_> ["BlobResourceContents"] Standalone;
 
-        Resource ["Resource"] Alone;
-        ResourceTemplate ["ResourceTemplate"] Alone;
-        ListResourcesResult ["ListResourcesResult"] Alone;
-        ListResourceTemplatesResult ["ListResourceTemplatesResult"] Alone;
+        Resource ["Resource"] Standalone;
+        ResourceTemplate ["ResourceTemplate"] Standalone;
+        ListResourcesResult ["ListResourcesResult"] Standalone;
+        ListResourceTemplatesResult ["ListResourceTemplatesResult"] Standalone;
         ReadResourceParams<'_> ["ReadResourceRequest"] Request("resources/read");
-        ReadResourceResult<'_> ["ReadResourceResult"] Alone;
+        ReadResourceResult<'_> ["ReadResourceResult"] Standalone;
         SubscribeParams ["SubscribeRequest"] Request("resources/subscribe");
         ResourceUpdatedParams ["ResourceUpdatedNotification"] Notification("notifications/resources/updated");
 
-        Prompt ["Prompt"] Alone;
-        PromptArgument ["PromptArgument"] Alone;
-        ListPromptsResult ["ListPromptsResult"] Alone;
+        Prompt ["Prompt"] Standalone;
+        PromptArgument ["PromptArgument"] Standalone;
+        ListPromptsResult ["ListPromptsResult"] Standalone;
         GetPromptParams<'_> ["GetPromptRequest"] Request("prompts/get");
-        GetPromptResult<'_> ["GetPromptResult"] Alone;
-        PromptMessage<'_> ["PromptMessage"] Alone;
+        GetPromptResult<'_> ["GetPromptResult"] Standalone;
+        PromptMessage<'_> ["PromptMessage"] Standalone;
 
         CompleteParams<'_> ["CompleteRequest"] Request("completion/complete");
-        PromptReference<'_> ["PromptReference"] Alone;
-        ResourceTemplateReference<'_> ["ResourceTemplateReference" "ResourceReference"] Alone;
-        CompleteResult ["CompleteResult"] Alone;
+        PromptReference<'_> ["PromptReference"] Standalone;
+        ResourceTemplateReference<'_> ["ResourceTemplateReference" "ResourceReference"] Standalone;
+        CompleteResult ["CompleteResult"] Standalone;
 
         SetLevelParams ["SetLevelRequest"] Request("logging/setLevel");
         LoggingMessageParams ["LoggingMessageNotification"] Notification("notifications/message");
         ProgressParams ["ProgressNotification"] Notification("notifications/progress");
         CancelledParams ["CancelledNotification"] Notification("notifications/cancelled");
-        SubscriptionFilter ["SubscriptionFilter"] Alone;
+        SubscriptionFilter ["SubscriptionFilter"] Standalone;
         SubscriptionsListenParams ["SubscriptionsListenRequest"] Request("subscriptions/listen");
-        SubscriptionsListenResult ["SubscriptionsListenResult"] Alone;
+        SubscriptionsListenResult ["SubscriptionsListenResult"] Standalone;
         SubscriptionsAcknowledgedParams ["SubscriptionsAcknowledgedNotification"]
             Notification("notifications/subscriptions/acknowledged");
 
-        Root ["Root"] Alone;
-        ListRootsResult ["ListRootsResult"] Alone;
-        SamplingMessage<'_> ["SamplingMessage"] Alone;
+        Root ["Root"] Standalone;
+        ListRootsResult ["ListRootsResult"] Standalone;
+        SamplingMessage<'_> ["SamplingMessage"] Standalone;
         CreateMessageParams<'_> ["CreateMessageRequest"] Request("sampling/createMessage");
-        CreateMessageResult<'_> ["CreateMessageResult"] Alone;
-        ModelPreferences ["ModelPreferences"] Alone;
-        ModelHint ["ModelHint"] Alone;
-        ToolChoice ["ToolChoice"] Alone;
-        ToolUseContent<'_> ["ToolUseContent"] Alone, "TextContent";
-        ToolResultContent<'_> ["ToolResultContent"] Alone, "TextContent";
+        CreateMessageResult<'_> ["CreateMessageResult"] Standalone;
+        ModelPreferences ["ModelPreferences"] Standalone;
+        ModelHint ["ModelHint"] Standalone;
+        ToolChoice ["ToolChoice"] Standalone;
+        ToolUseContent<'_> ["ToolUseContent"] Standalone, "TextContent";
+        ToolResultContent<'_> ["ToolResultContent"] Standalone, "TextContent";
 
-        ElicitFormParams ["ElicitRequestFormParams"] Alone;
-        ElicitUrlParams ["ElicitRequestURLParams"] Alone;
-        ElicitResult ["ElicitResult"] Alone;
+        ElicitFormParams ["ElicitRequestFormParams"] Standalone;
+        ElicitUrlParams ["ElicitRequestURLParams"] Standalone;
+        ElicitResult ["ElicitResult"] Standalone;
         ElicitationCompleteParams ["ElicitationCompleteNotification"]
             Notification("notifications/elicitation/complete");
-        StringSchema ["StringSchema"] Alone;
-        NumberSchema ["NumberSchema"] Alone;
-        BooleanSchema ["BooleanSchema"] Alone;
-        UntitledSingleSelectEnumSchema ["UntitledSingleSelectEnumSchema" "EnumSchema"] Alone;
-        TitledSingleSelectEnumSchema ["TitledSingleSelectEnumSchema"] Alone, "EnumSchema";
-        UntitledMultiSelectEnumSchema ["UntitledMultiSelectEnumSchema"] Alone;
-        TitledMultiSelectEnumSchema ["TitledMultiSelectEnumSchema"] Alone;
-        LegacyTitledEnumSchema ["LegacyTitledEnumSchema" "EnumSchema"] Alone;
+        StringSchema ["StringSchema"] Standalone;
+        NumberSchema ["NumberSchema"] Standalone;
+        BooleanSchema ["BooleanSchema"] Standalone;
+        UntitledSingleSelectEnumSchema ["UntitledSingleSelectEnumSchema" "EnumSchema"] Standalone;
+        TitledSingleSelectEnumSchema ["TitledSingleSelectEnumSchema"] Standalone, "EnumSchema";
+        UntitledMultiSelectEnumSchema ["UntitledMultiSelectEnumSchema"] Standalone;
+        TitledMultiSelectEnumSchema ["TitledMultiSelectEnumSchema"] Standalone;
+        LegacyTitledEnumSchema ["LegacyTitledEnumSchema" "EnumSchema"] Standalone;
 
-        InputRequiredResult<'_> ["InputRequiredResult"] Alone;
+        InputRequiredResult<'_> ["InputRequiredResult"] Standalone;
         MissingRequiredClientCapability ["MissingRequiredClientCapabilityError"] Error(-32021);
         UnsupportedProtocolVersion ["UnsupportedProtocolVersionError"] Error(-32022);
         UrlElicitationRequired ["URLElicitationRequiredError"] Error(-32042);
         ResourceNotFound ["JSONRPCErrorResponse" "JSONRPCError"] Error(-32602);
     }
-    every_type_was_seen(&tally);
-    assert_eq!(tally.published.unseen(), [""; 0], "rows of the table without a value");
+    assert_every_type_seen(&tally);
+    assert_eq!(tally.revision_table.unused_types(), [""; 0], "rows of the table without a value");
     let unknown = ["x-odd", "é\"", "org.example/a"];
-    let free = tally.tolerant.iter().filter(|((_, member), free)| **free && !unknown.contains(&&**member));
+    let free =
+        tally.tolerant_members.iter().filter(|((_, member), free)| **free && !unknown.contains(&&**member));
     let free: Vec<_> = free.map(|((name, member), _)| format!("{name}.{member}")).collect();
     let any = [
         "CallToolResult.structuredContent",
         "LoggingMessageParams.data",
         "ToolResultContent.structuredContent",
     ];
-    assert_eq!(free, any, "members that take anything");
+    assert_eq!(free, any, "members that accept any value");
 }
 
-/// Where the schema has the type, values of it went out; where it is not there, each was refused or replaced
-fn every_type_was_seen(tally: &Tally) {
-    let sent = |name, revision| tally.seen[&(name, revision)].0;
-    for ((name, revision), (sent, refused)) in &tally.seen {
-        assert_eq!(u64::from(sent + refused), DRAWS, "{name} {revision}");
+/// Checks that a type was sent in each revision that has it, and was refused or replaced in the others.
+fn assert_every_type_seen(tally: &RoundTripStats) {
+    let sent = |name, revision| tally.counts[&(name, revision)].0;
+    for ((name, revision), (sent, refused)) in &tally.counts {
+        assert_eq!(u64::from(sent + refused), DRAWS_PER_TYPE, "{name} {revision}");
     }
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         for always in ["Tool", "CallToolResult", "CallToolParams", "GetPromptResult", "CreateMessageParams"] {
-            assert_eq!(u64::from(sent(always, revision)), DRAWS, "{always} {revision}");
+            assert_eq!(u64::from(sent(always, revision)), DRAWS_PER_TYPE, "{always} {revision}");
         }
     }
     assert_eq!((sent("DiscoverResult", "2025-11-25"), sent("InitializeParams", "2026-07-28")), (0, 0));
@@ -385,11 +392,11 @@ fn every_type_was_seen(tally: &Tally) {
     assert!(sent("ElicitFormParams", "2025-06-18") > 0 && sent("ElicitUrlParams", "2025-11-25") > 0);
 }
 
-/// Words that nobody knows are kept, whatever the type (they may be of a revision to come); some of them are never sent
+/// Unknown words are kept in every type, because a later revision may define them. Some of them are never sent.
 // covers: CONT-005, CONT-007
 #[test]
-fn unknown_words_are_kept() {
-    macro_rules! kept {
+fn unknown_words_are_preserved() {
+    macro_rules! preserved {
         ($($type:ident)*) => {$(
             for word in ["x-unknown", "", "User ", "q\"\u{e9}"] {
                 let text = json!(word).to_string();
@@ -398,7 +405,7 @@ fn unknown_words_are_kept() {
                 for version in Version::ALL {
                     match encode_for(version, &read) {
                         Ok(sent) => assert_eq!(parsed(&sent), word),
-                        // Roles are the ones that there are.
+                        // Only the defined roles can be sent.
                         Err(error) => {
                             assert_eq!((stringify!($type), error), ("Role", EncodeError::NeverSent("`role`")));
                         }
@@ -407,43 +414,43 @@ fn unknown_words_are_kept() {
             }
         )*};
     }
-    kept! {
+    preserved! {
         Role CacheScope IconTheme TaskSupport LoggingLevel IncludeContext ToolChoiceMode StopReason ElicitAction
         StringFormat NumberKind ResultType
     }
-    // Kinds of content are words, too, with something around them.
-    for odd in [r#"{"type":"hologram","x":1}"#, r#"{"type":"hologram"}"#] {
-        let read: Content<'_> = serde_json::from_str(odd).expect("kept");
-        assert_eq!(serde_json::to_string(&read).expect("JSON"), odd);
+    // Kinds of content are words too, with members around them.
+    for unknown in [r#"{"type":"hologram","x":1}"#, r#"{"type":"hologram"}"#] {
+        let read: Content<'_> = serde_json::from_str(unknown).expect("kept");
+        assert_eq!(serde_json::to_string(&read).expect("JSON"), unknown);
         for version in Version::ALL {
             assert_eq!(encode_for(version, &read), Err(EncodeError::NeverSent("the kind of a Content")));
         }
     }
 }
 
-/// Every public type of the model is a row above, or a part of one
+/// Every public type of the model is a row of the table or a part of one.
 #[test]
-fn no_type_of_the_model_is_left_out() {
+fn every_type_of_the_model_is_tested() {
     let source = include_str!("../core/src/model/mod.rs");
     let rows = include_str!("model_round_trip.rs");
     let named = |text: &str, name: &str| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
-    // What is drawn as a part of rows, by the generator of values; and what is no message.
+    // Drawn as parts of rows by the generator of values, or not part of a message.
     let parts = include_str!("model_round_trip/values.rs");
-    let apart = [
-        "Blocks",
+    let exempt = [
+        "ContentBlocks",
         "Cursor",
         "Extra",
         "ElicitMode",
         "InputRequests",
         "InputResponses",
-        "Listed",
+        "ListItem",
         "Map",
-        "Elicited",
-        "Misfit",
+        "ElicitOutcome",
+        "ValidationError",
         "NotificationMeta",
         "ProgressToken",
-        "Request",
         "RequestMeta",
+        "RequestParams",
         "ResultMeta",
         "TraceContext",
     ];
@@ -454,24 +461,27 @@ fn no_type_of_the_model_is_left_out() {
         .collect();
     assert!(names.len() > 100, "{}", names.len());
     for name in names {
-        assert!(named(rows, name) || named(parts, name) || apart.contains(&name), "{name} is never drawn");
+        assert!(
+            named(rows, name) || named(parts, name) || exempt.contains(&name),
+            "no value of {name} is ever drawn"
+        );
     }
 }
 
-/// What the rows above cannot say: forms and unions went without a name of their own at first; tools need a revision
-/// that has them
+/// Values that need a message around them: forms and unions had no name in old revisions, and tools in sampling need a
+/// revision that has them.
 // covers: SAMP-008, ELIC-008, CONT-008
 #[test]
-fn values_that_need_a_message_around_them() {
-    let Some(schemas) = Schemas::from_env() else { return };
+fn values_without_a_type_name_are_valid_in_messages() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
     let check = |revision: &str, name: &str, value: &Value| {
         assert_eq!(schemas.check_type(revision, name, value), Ok(()), "{revision} {name}: {value}");
     };
-    for seed in 0..DRAWS {
-        let form: ElicitFormParams = Dice::new(seed).draw();
-        let field: PrimitiveSchemaDefinition = Dice::new(seed).draw();
-        let block: Content<'static> = Dice::new(seed).draw();
-        let WithTools(tools) = Dice::new(seed).draw();
+    for seed in 0..DRAWS_PER_TYPE {
+        let form: ElicitFormParams = ValueGenerator::new(seed).draw();
+        let field: PrimitiveSchemaDefinition = ValueGenerator::new(seed).draw();
+        let block: Content<'static> = ValueGenerator::new(seed).draw();
+        let ParamsWithTools(tools) = ValueGenerator::new(seed).draw();
         for version in Version::ALL {
             let revision = version.as_str();
             let with_tools = encode_for(version, &tools);
@@ -487,15 +497,15 @@ fn values_that_need_a_message_around_them() {
             if let Ok(field) = encode_for(version, &field) {
                 check(revision, "PrimitiveSchemaDefinition", &parsed(&field));
             }
-            // Before there was a name for it, the union stood where it was used.
+            // Older revisions spell out the union wherever it is used.
             let block = parsed(&encode_for(version, &block).expect("shaped"));
             check(revision, "PromptMessage", &json!({ "role": "user", "content": block }));
-            check(revision, "CallToolResult", &stamped(version, json!({ "content": [block] })));
+            check(revision, "CallToolResult", &with_result_stamps(version, json!({ "content": [block] })));
         }
     }
 }
 
-fn stamped(version: Version, mut result: Value) -> Value {
+fn with_result_stamps(version: Version, mut result: Value) -> Value {
     if version == Version::V2026_07_28 {
         result["resultType"] = json!("complete");
     }

@@ -1,7 +1,6 @@
-//! The transcripts are valid where they should be, and invalid where they should be: this shows that the schema
-//! check picks the right types and lets no wrong message pass, before other tests rely on it.
+//! Tests of the schema check: it selects the right types and refuses invalid messages.
 //!
-//! Without `MCP_SCHEMA_DIR` only the transcripts themselves are read.
+//! The transcripts are the examples. Without `MCP_SCHEMA_DIR` they are read but not validated.
 
 extern crate alloc;
 
@@ -10,15 +9,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_tests::schema::{Direction, Schemas};
+use mcp_tests::schema::{MessageDirection, SchemaSet};
 use serde_json::{Value, json};
 
-use Direction::{ClientToServer, ServerToClient};
+use MessageDirection::{ClientToServer, ServerToClient};
 
-struct Line {
-    place: String,
+struct TranscriptLine {
+    location: String,
     revision: String,
-    direction: Direction,
+    direction: MessageDirection,
     value: Value,
 }
 
@@ -35,15 +34,15 @@ fn transcripts() -> Vec<(String, Vec<Value>)> {
     paths.iter().map(read).collect()
 }
 
-/// Every line with the member `wanted`.
-fn lines(wanted: &str) -> Vec<Line> {
+/// Returns every line with the member `wanted`.
+fn lines(wanted: &str) -> Vec<TranscriptLine> {
     let mut found = Vec::new();
     for (file, lines) in transcripts() {
         for (index, line) in lines.iter().enumerate().skip(1).filter(|(_, line)| line.get(wanted).is_some()) {
             let revision = line.get("rev").unwrap_or_else(|| &lines[0]["revision"]).as_str().unwrap();
             let direction = if line["dir"] == "c2s" { ClientToServer } else { ServerToClient };
-            found.push(Line {
-                place: format!("{file}:{}", index + 1),
+            found.push(TranscriptLine {
+                location: format!("{file}:{}", index + 1),
                 revision: revision.to_owned(),
                 direction,
                 value: line.clone(),
@@ -53,11 +52,11 @@ fn lines(wanted: &str) -> Vec<Line> {
     found
 }
 
-/// Messages whose envelope is valid but which name a method that the modern revision removed.
+/// Methods that the modern revision removed. The envelope of such a message is still valid.
 const REMOVED_METHODS: [&str; 4] = ["initialize", "ping", "resources/subscribe", "tasks/result"];
 
-/// Whether `t` is a type that the check knows only more loosely or under another name.
-fn looser(line: &Line, request_method: Option<&str>) -> bool {
+/// Returns whether the check knows the type of the line only in a looser form or under another name.
+fn accepts_looser_form(line: &TranscriptLine, request_method: Option<&str>) -> bool {
     let extension =
         line.revision == "2026-07-28" && request_method.is_some_and(|name| name.starts_with("tasks/"));
     // The result of `tasks/result` is that of the wrapped request, which the check does not know.
@@ -65,85 +64,87 @@ fn looser(line: &Line, request_method: Option<&str>) -> bool {
 }
 
 #[test]
-fn typed_messages_are_judged_as_labelled() {
-    let Some(schemas) = Schemas::from_env() else { return };
-    let mut methods: HashMap<(String, Direction, String), String> = HashMap::new();
+fn check_judges_typed_messages_as_labelled() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
+    let mut methods: HashMap<(String, MessageDirection, String), String> = HashMap::new();
     let (mut valid, mut invalid) = (0, 0);
     let mut refused_methods = BTreeSet::new();
     for line in lines("t") {
         let (message, name) = (&line.value["msg"], line.value["t"].as_str().unwrap());
-        let file = line.place.split(':').next().unwrap().to_owned();
+        let file = line.location.split(':').next().unwrap().to_owned();
         let id = message.get("id").map(ToString::to_string).unwrap_or_default();
         if let (Some(method), Some(_)) = (message.get("method"), message.get("id")) {
             methods.insert((file.clone(), line.direction, id.clone()), method.as_str().unwrap().to_owned());
         }
-        let asked = methods.get(&(file, line.direction.reverse(), id)).map(String::as_str);
-        let outcome = schemas.check(&line.revision, line.direction, message, asked);
+        let request_method = methods.get(&(file, line.direction.reverse(), id)).map(String::as_str);
+        let outcome = schemas.check(&line.revision, line.direction, message, request_method);
 
         let method = message.get("method").and_then(Value::as_str).unwrap_or_default();
         if name == "JSONRPCRequest" && REMOVED_METHODS.contains(&method) {
-            assert!(outcome.unwrap_err()[0].contains("has no"), "{}", line.place);
+            assert!(outcome.unwrap_err()[0].contains("has no"), "{}", line.location);
             refused_methods.insert(method.to_owned());
         } else if line.value.get("violation").is_some_and(|id| id == "MRTR-003") {
             // The schema alone would accept it.
-            assert!(outcome.unwrap_err()[0].contains("input_required"), "{}", line.place);
+            assert!(outcome.unwrap_err()[0].contains("input_required"), "{}", line.location);
         } else if line.value.get("invalid").is_some() {
-            assert!(outcome.is_err(), "{} should be invalid", line.place);
+            assert!(outcome.is_err(), "{} should be invalid", line.location);
             invalid += 1;
             continue;
         } else {
-            assert_eq!(outcome, Ok(()), "{}", line.place);
-            if message.is_object() && !looser(&line, asked) {
-                let expected = schemas.expected(&line.revision, line.direction, message, asked).unwrap();
+            assert_eq!(outcome, Ok(()), "{}", line.location);
+            if message.is_object() && !accepts_looser_form(&line, request_method) {
+                let expected =
+                    schemas.expected(&line.revision, line.direction, message, request_method).unwrap();
                 assert!(
                     expected.iter().any(|expected| expected.name == name),
                     "{}: {expected:?}",
-                    line.place
+                    line.location
                 );
             }
         }
         valid += 1;
     }
-    assert_eq!((valid, invalid), (305, 3), "transcripts got lost");
+    assert_eq!((valid, invalid), (305, 3), "the number of messages changed");
     assert_eq!(refused_methods.len(), REMOVED_METHODS.len());
 }
 
 #[test]
-fn untyped_messages_are_refused() {
-    let Some(schemas) = Schemas::from_env() else { return };
-    let untyped: Vec<Line> = lines("msg").into_iter().filter(|line| line.value.get("t").is_none()).collect();
+fn check_refuses_untyped_messages() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
+    let untyped: Vec<TranscriptLine> =
+        lines("msg").into_iter().filter(|line| line.value.get("t").is_none()).collect();
     assert_eq!(untyped.len(), 5);
     for line in untyped {
         let message = &line.value["msg"];
-        assert!(schemas.check(&line.revision, line.direction, message, None).is_err(), "{}", line.place);
+        assert!(schemas.check(&line.revision, line.direction, message, None).is_err(), "{}", line.location);
         if message.get("error").is_some() {
-            assert_eq!(schemas.check_http_body(&line.revision, message, None), Ok(()), "{}", line.place);
+            assert_eq!(schemas.check_http_body(&line.revision, message, None), Ok(()), "{}", line.location);
         }
     }
 }
 
 #[test]
-fn malformed_lines_are_refused() {
-    let Some(schemas) = Schemas::from_env() else { return };
-    // Wrong for reasons that a schema cannot know, or not even wrong.
-    let unseen =
+fn check_refuses_malformed_lines() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
+    // Lines that are invalid for a reason outside the schema, or that are valid.
+    let undetectable =
         ["response to an unknown id", "unknown notification: ignored", "duplicate member (project: refuse)"];
     let mut seen = 0;
     for line in lines("why") {
         let why = line.value["why"].as_str().unwrap();
         let Ok(message) = serde_json::from_str(line.value["raw"].as_str().unwrap()) else { continue };
         let outcome = schemas.check(&line.revision, line.direction, &message, None);
-        assert_eq!(outcome.is_ok(), unseen.contains(&why), "{}: {why}: {outcome:?}", line.place);
+        assert_eq!(outcome.is_ok(), undetectable.contains(&why), "{}: {why}: {outcome:?}", line.location);
         seen += 1;
     }
     assert_eq!(seen, 17);
 }
 
-/// The known defects of the schemas, each with a message that the document as published refuses.
+/// The known defects of the schemas, each with a message that the published schema refuses.
 // covers: BASE-045
 #[test]
-fn relaxations_let_through_what_the_protocol_allows() {
-    let Some(schemas) = Schemas::from_env() else { return };
+fn relaxed_schemas_accept_what_the_protocol_allows() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
     let result = |result: Value| json!({ "jsonrpc": "2.0", "id": 1, "result": result });
     let form = |value: Value| result(json!({ "action": "accept", "content": { "field": value } }));
     for revision in ["2025-06-18", "2025-11-25"] {
@@ -181,14 +182,15 @@ fn relaxations_let_through_what_the_protocol_allows() {
 }
 
 #[test]
-fn types_follow_method_and_revision() {
-    let Some(schemas) = Schemas::from_env() else { return };
-    let types = |revision: &str, direction, message: Value, asked: Option<&str>| {
-        let expected = schemas.expected(revision, direction, &message, asked)?;
+fn expected_types_follow_method_and_revision() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
+    let types = |revision: &str, direction, message: Value, request_method: Option<&str>| {
+        let expected = schemas.expected(revision, direction, &message, request_method)?;
         Ok::<_, String>(expected.into_iter().map(|expected| expected.name).collect::<Vec<_>>())
     };
     let result = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
-    let answer = |revision, asked| types(revision, ServerToClient, result.clone(), Some(asked));
+    let answer =
+        |revision, request_method| types(revision, ServerToClient, result.clone(), Some(request_method));
     for (revision, method, envelope, name) in [
         ("2024-11-05", "initialize", "JSONRPCResponse", "InitializeResult"),
         ("2025-03-26", "tools/list", "JSONRPCResponse", "ListToolsResult"),
@@ -210,7 +212,10 @@ fn types_follow_method_and_revision() {
         answer("2025-06-18", "server/discover").is_err(),
         "a result to a request that cannot have been sent"
     );
-    assert!(types("2026-07-28", ClientToServer, result.clone(), None).is_err(), "clients answer nothing");
+    assert!(
+        types("2026-07-28", ClientToServer, result.clone(), None).is_err(),
+        "modern clients send no responses"
+    );
 
     let task = json!({ "jsonrpc": "2.0", "id": 1, "result": { "task": {} } });
     let names = types("2025-11-25", ServerToClient, task, Some("tools/call")).unwrap();
@@ -222,7 +227,7 @@ fn types_follow_method_and_revision() {
     let call = |revision, direction, method: &str| {
         types(revision, direction, json!({ "jsonrpc": "2.0", "id": 1, "method": method }), None)
     };
-    let news = |revision, direction, method: &str| {
+    let notification = |revision, direction, method: &str| {
         types(revision, direction, json!({ "jsonrpc": "2.0", "method": method }), None)
     };
     assert_eq!(call("2024-11-05", ServerToClient, "ping").unwrap(), ["JSONRPCRequest", "PingRequest"]);
@@ -236,13 +241,13 @@ fn types_follow_method_and_revision() {
         call("2025-06-18", ClientToServer, "notifications/initialized").is_err(),
         "a notification with an id"
     );
-    assert!(news("2025-06-18", ClientToServer, "tools/call").is_err(), "a request without an id");
+    assert!(notification("2025-06-18", ClientToServer, "tools/call").is_err(), "a request without an id");
     assert!(
-        news("2026-07-28", ClientToServer, "notifications/progress").is_err(),
+        notification("2026-07-28", ClientToServer, "notifications/progress").is_err(),
         "only servers send progress"
     );
     let cancelled = ["JSONRPCNotification", "CancelledNotification"];
-    assert_eq!(news("2026-07-28", ClientToServer, "notifications/cancelled").unwrap(), cancelled);
+    assert_eq!(notification("2026-07-28", ClientToServer, "notifications/cancelled").unwrap(), cancelled);
 
     let error = |revision, code: i64| {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": "m" } });
@@ -256,8 +261,8 @@ fn types_follow_method_and_revision() {
 }
 
 #[test]
-fn batches_exist_in_one_revision() {
-    let Some(schemas) = Schemas::from_env() else { return };
+fn batches_are_valid_in_one_revision_only() {
+    let Some(schemas) = SchemaSet::from_env() else { return };
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
     let check = |revision, batch: Value| schemas.check(revision, ClientToServer, &batch, None);
@@ -273,8 +278,8 @@ fn batches_exist_in_one_revision() {
 
 // covers: SCHEMA-012
 #[test]
-fn each_schema_is_of_the_dialect_that_the_map_names() {
-    if Schemas::from_env().is_none() {
+fn each_schema_has_the_dialect_of_its_requirement() {
+    if SchemaSet::from_env().is_none() {
         return;
     }
     let dir = std::env::var_os(mcp_tests::schema::SCHEMA_DIR).expect("they were read");
@@ -285,8 +290,8 @@ fn each_schema_is_of_the_dialect_that_the_map_names() {
             "2024-11-05" | "2025-03-26" | "2025-06-18" => ("draft-07/schema", "definitions", "$defs"),
             _ => ("draft/2020-12/schema", "$defs", "definitions"),
         };
-        let named = schema["$schema"].as_str().expect("a dialect").trim_end_matches('#');
-        assert!(named.ends_with(dialect), "{revision}: {named}");
+        let dialect_url = schema["$schema"].as_str().expect("a dialect").trim_end_matches('#');
+        assert!(dialect_url.ends_with(dialect), "{revision}: {dialect_url}");
         assert!(schema[types]["Tool"].is_object() && schema.get(others).is_none(), "{revision}");
     }
 }

@@ -1,6 +1,6 @@
-//! Many calls at once, of random length, some of them cancelled, on each runtime and transport
+//! Many concurrent calls of random length, some of them cancelled, on each adapter and transport.
 //!
-//! Here it is 20,000 calls each. In full, one at a time:
+//! Each test makes 20,000 calls. A full run of one combination:
 //!
 //! ```sh
 //! cargo run --release -p mcp-tests --bin soak -- --runtime blocking --transport http --calls 200000

@@ -1,4 +1,4 @@
-//! Waiting for many sockets: Linux only, refused elsewhere
+//! Readiness of many sockets by `epoll`: Linux only, refused elsewhere.
 
 #[cfg(target_os = "linux")]
 use core::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 #[cfg(target_os = "linux")]
 use rustix::event::epoll;
 
-/// Sockets that are waited for, each by a number
+/// A set of sockets, each with a number.
 #[derive(Debug)]
 pub struct Epoll {
     #[cfg(target_os = "linux")]
@@ -17,17 +17,29 @@ pub struct Epoll {
 
 #[cfg(target_os = "linux")]
 impl Epoll {
-    /// None yet
+    /// Returns an empty set.
+    ///
+    /// # Errors
+    ///
+    /// Those of `epoll_create`.
     pub fn new() -> io::Result<Self> {
         Ok(Self { fd: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for something to read from `stream`, too
+    /// Adds a socket, to wait until it is readable.
+    ///
+    /// # Errors
+    ///
+    /// Those of `epoll_ctl`.
     pub fn add(&self, stream: impl std::os::fd::AsFd, number: usize) -> io::Result<()> {
         Ok(epoll::add(&self.fd, stream, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?)
     }
 
-    /// Waits for at most `millis` ms, for ever if there are none; `ready` are then those that can be read
+    /// Waits for at most `millis` ms, or without limit, and stores the numbers of the readable sockets in `ready`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `epoll_wait`.
     pub fn wait(&self, millis: Option<u32>, ready: &mut Vec<usize>) -> io::Result<()> {
         let timeout = millis.map(|millis| rustix::event::Timespec {
             tv_sec: i64::from(millis / 1_000),
@@ -49,23 +61,39 @@ impl Epoll {
 
 #[cfg(not(target_os = "linux"))]
 impl Epoll {
-    /// Refused
+    /// Always fails.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`.
     pub fn new() -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Refused
+    /// Always fails.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`.
     pub fn add<S>(&self, _: S, _: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Refused
+    /// Always fails.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`.
     pub fn wait(&self, _: Option<u32>, _: &mut Vec<usize>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// Writes all of it to a socket that does not block, which has room unless its reader sleeps
+/// Writes all bytes to a non-blocking socket. It retries while the socket is full.
+///
+/// # Errors
+///
+/// Those of the socket.
 pub fn write_all(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     while !bytes.is_empty() {

@@ -1,7 +1,7 @@
-//! The floor: the same parse and print with `serde_json` on borrowed structs, and nothing else.
+//! The floor: parsing and printing by `serde_json` with borrowed structs, and nothing else.
 //!
-//! No implementation of the protocol: no life cycle, no ids in flight, no versions, no duplicate members. It marks how
-//! little work gives the right answer to the requests of the benches.
+//! It does not implement the protocol: it has no life cycle, no ids in flight, no versions and no check for duplicate
+//! members. It shows the least work that answers the requests of the benches correctly.
 
 use alloc::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -9,78 +9,78 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::lines::Lines;
+use crate::lines::LineBuffer;
 
-/// A request with its parameters left as text
+/// A request whose parameters are kept as text.
 #[derive(Deserialize)]
-pub struct Envelope<'a> {
-    /// Must be `2.0`
+pub struct JsonEnvelope<'a> {
+    /// Must be `2.0`.
     #[serde(borrow)]
     pub jsonrpc: Cow<'a, str>,
-    /// Absent on notifications
+    /// Absent in notifications.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
-    /// The method
+    /// Method.
     #[serde(borrow)]
     pub method: Cow<'a, str>,
-    /// The parameters
+    /// Parameters.
     #[serde(borrow, default)]
     pub params: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Params<'a> {
+struct CallParams<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "_meta")]
-    meta: Option<Meta<'a>>,
+    meta: Option<CallMeta<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Meta<'a> {
+struct CallMeta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     version: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
-struct Arguments<'a> {
+struct EchoArguments<'a> {
     #[serde(borrow)]
     text: Cow<'a, str>,
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct CallResponse<'a> {
     jsonrpc: &'a str,
     id: &'a RawValue,
-    result: CallResult<'a>,
+    result: EchoResult<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CallResult<'a> {
+struct EchoResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result_type: Option<&'a str>,
-    content: [Block<'a>; 1],
+    content: [TextBlock<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Block<'a> {
+struct TextBlock<'a> {
     r#type: &'a str,
     text: &'a str,
 }
 
-/// Reads the envelope alone; how long method and parameters are
+/// Reads only the envelope; returns the lengths of method and parameters.
 #[must_use]
 pub fn envelope(line: &[u8]) -> Option<(usize, usize)> {
-    let read: Envelope<'_> = serde_json::from_slice(line).ok()?;
+    let read: JsonEnvelope<'_> = serde_json::from_slice(line).ok()?;
     Some((read.method.len(), read.params.map_or(0, |p| p.get().len())))
 }
 
-/// Answers one line into `out`, line end included; false when nothing is to be said
+/// Answers one line into `out`, with a line end; returns `false` if no answer is due.
 pub fn answer(line: &[u8], out: &mut Vec<u8>) -> bool {
-    let Ok(request) = serde_json::from_slice::<Envelope<'_>>(line) else {
+    let Ok(request) = serde_json::from_slice::<JsonEnvelope<'_>>(line) else {
         out.extend_from_slice(
             b"{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}\n",
         );
@@ -103,31 +103,36 @@ pub fn answer(line: &[u8], out: &mut Vec<u8>) -> bool {
         }
         _ => return canned(b",\"error\":{\"code\":-32601,\"message\":\"method not found\"}}\n"),
     }
-    let called = request.params.and_then(|p| serde_json::from_str::<Params<'_>>(p.get()).ok());
-    let Some(Params { name, arguments: Some(arguments), meta }) = called.filter(|c| c.name == "echo") else {
+    let called = request.params.and_then(|p| serde_json::from_str::<CallParams<'_>>(p.get()).ok());
+    let Some(CallParams { name, arguments: Some(arguments), meta }) = called.filter(|c| c.name == "echo")
+    else {
         return canned(b",\"error\":{\"code\":-32602,\"message\":\"invalid params\"}}\n");
     };
     core::hint::black_box(name);
-    let Ok(Arguments { text }) = serde_json::from_str(arguments.get()) else {
+    let Ok(EchoArguments { text }) = serde_json::from_str(arguments.get()) else {
         return canned(b",\"error\":{\"code\":-32602,\"message\":\"invalid params\"}}\n");
     };
     let modern = meta.and_then(|m| m.version).is_some_and(|v| v == "2026-07-28");
-    let content = [Block { r#type: "text", text: &text }];
-    let result = CallResult { result_type: modern.then_some("complete"), content };
-    if serde_json::to_writer(&mut *out, &Answer { jsonrpc: "2.0", id, result }).is_err() {
+    let content = [TextBlock { r#type: "text", text: &text }];
+    let result = EchoResult { result_type: modern.then_some("complete"), content };
+    if serde_json::to_writer(&mut *out, &CallResponse { jsonrpc: "2.0", id, result }).is_err() {
         return false;
     }
     out.push(b'\n');
     true
 }
 
-/// Buffers of a server process begin with this size; the capacity of a pipe
-const BUFFER: usize = 64 << 10;
+/// Initial size of the buffers of a server process: the capacity of a pipe.
+const BUFFER_SIZE: usize = 64 << 10;
 
-/// Answers lines until the input ends: one read, all its lines, one write
+/// Answers lines until the end of the input: one read, all its lines, one write.
+///
+/// # Errors
+///
+/// Those of `input` and `output`.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
-    let mut lines = Lines::new(BUFFER);
-    let mut out = Vec::with_capacity(BUFFER);
+    let mut lines = LineBuffer::new(BUFFER_SIZE);
+    let mut out = Vec::with_capacity(BUFFER_SIZE);
     while lines.fill(&mut input)? {
         while let Some(line) = lines.take() {
             answer(lines.get(line), &mut out);
@@ -137,7 +142,7 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
             out.clear();
         }
         if out.capacity() > 1 << 20 {
-            out = Vec::with_capacity(BUFFER);
+            out = Vec::with_capacity(BUFFER_SIZE);
         }
     }
     Ok(())
@@ -146,15 +151,15 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Era, INITIALIZE, INITIALIZED, Request, text};
+    use crate::wire::{INITIALIZE, INITIALIZED, RequestLine, WireEra, text};
 
     #[test]
-    fn answers_what_the_benches_ask() {
+    fn floor_answers_requests_of_the_benches() {
         let mut out = Vec::new();
         assert!(answer(INITIALIZE, &mut out) && !answer(INITIALIZED, &mut out));
-        for era in Era::BOTH {
+        for era in WireEra::BOTH {
             out.clear();
-            assert!(answer(Request::new(era, 100).line(), &mut out));
+            assert!(answer(RequestLine::new(era, 100).line(), &mut out));
             let read: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
             assert_eq!(read["result"]["content"][0]["text"], text(100));
         }

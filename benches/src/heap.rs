@@ -1,7 +1,7 @@
-//! Counters of the heap, fed by the allocator of the program that measures.
+//! Heap counters, updated by the allocator of the measuring program.
 //!
-//! They stand here, and the allocator (which needs `unsafe`) in the program, so that the scenarios can read them.
-//! Single-threaded use: the counters are atomics only because statics must be.
+//! The counters are here and the allocator, which needs `unsafe`, is in the program, so that scenarios can read them.
+//! They are for single-threaded use: they are atomics only because statics must be.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,22 +10,22 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
 
-/// What the counters say
+/// Values of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heap {
-    /// Allocations and reallocations so far
+pub struct HeapStats {
+    /// Number of allocations and reallocations.
     pub allocations: u64,
-    /// Bytes asked for so far
+    /// Number of requested bytes.
     pub bytes: u64,
-    /// Bytes held now
+    /// Bytes in use.
     pub live: u64,
-    /// Most bytes held at once since [`restart_peak`]
+    /// Largest number of bytes in use since [`restart_peak`].
     pub peak: u64,
 }
 
-/// Notes that `size` bytes were handed out
+/// Records that `size` bytes were allocated.
 #[inline]
-pub fn taken(size: usize) {
+pub fn record_alloc(size: usize) {
     ALLOCATIONS.store(ALLOCATIONS.load(Relaxed) + 1, Relaxed);
     BYTES.store(BYTES.load(Relaxed) + size as u64, Relaxed);
     let live = LIVE.load(Relaxed) + size as u64;
@@ -35,16 +35,16 @@ pub fn taken(size: usize) {
     }
 }
 
-/// Notes that `size` bytes came back
+/// Records that `size` bytes were freed.
 #[inline]
-pub fn returned(size: usize) {
+pub fn record_free(size: usize) {
     LIVE.store(LIVE.load(Relaxed).wrapping_sub(size as u64), Relaxed);
 }
 
-/// The counters now; all zero in a program without the counting allocator
+/// Returns the counters; all zero in a program without the counting allocator.
 #[must_use]
-pub fn now() -> Heap {
-    Heap {
+pub fn snapshot() -> HeapStats {
+    HeapStats {
         allocations: ALLOCATIONS.load(Relaxed),
         bytes: BYTES.load(Relaxed),
         live: LIVE.load(Relaxed),
@@ -52,7 +52,7 @@ pub fn now() -> Heap {
     }
 }
 
-/// Lets the peak begin anew at what is held now
+/// Restarts the peak at the bytes in use now.
 pub fn restart_peak() {
     PEAK.store(LIVE.load(Relaxed), Relaxed);
 }

@@ -1,10 +1,10 @@
-//! What `mcp-proto` costs, beside the floor: the least work that gives the same answers.
+//! Cost of `mcp-proto`, compared with the floor: the least work that gives the same answers.
 //!
-//! The scenarios are plain structs with an `op` that does the work once, so that the instruction counter, the wall
-//! clock benches and the heap counters all see the same code. The programs: `bench-work` does one scenario N times,
-//! `bench-floor` is the floor as a server process, `bench-drive` calls server processes over pipes, `bench-http` over
-//! HTTP, `bench-crowd` holds thousands of connections to them, `bench-serve` is such a server of ours, `bench-client` calls
-//! them with our own clients. `measure` and `beside` run them all.
+//! A scenario is a plain struct whose `run_once` does the work once, so that instruction counts, wall-clock benches and
+//! heap counters measure the same code. Programs: `bench-work` runs one scenario N times. `bench-floor` is the floor as
+//! a server process. `bench-drive` calls server processes over pipes, `bench-http` over HTTP. `bench-crowd` holds
+//! thousands of connections to them. `bench-serve` is a server of ours for that. `bench-client` calls them with our
+//! clients. `measure` and `beside` run all of them.
 
 extern crate alloc;
 

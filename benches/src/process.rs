@@ -1,22 +1,22 @@
-//! What the kernel knows of a process, from `/proc`: Linux only, zero elsewhere.
+//! Figures of a process from `/proc`: Linux only, zero elsewhere.
 
 use std::fs;
 
-/// CPU time of all its threads in ns; exact while they sleep
+/// Returns the CPU time of all threads in ns; it is exact while they sleep.
 #[must_use]
-pub fn cpu(pid: u32) -> u64 {
-    threads(pid, "schedstat").iter().filter_map(|s| s.split(' ').next()?.parse::<u64>().ok()).sum()
+pub fn cpu_time(pid: u32) -> u64 {
+    read_thread_files(pid, "schedstat").iter().filter_map(|s| s.split(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// How often its threads went to sleep or were displaced
+/// Returns the number of context switches of all threads, voluntary or not.
 #[must_use]
-pub fn switches(pid: u32) -> u64 {
-    let threads = threads(pid, "status");
+pub fn context_switches(pid: u32) -> u64 {
+    let threads = read_thread_files(pid, "status");
     let lines = threads.iter().flat_map(|s| s.lines()).filter(|l| l.contains("ctxt_switches"));
     lines.filter_map(|l| l.split_whitespace().last()?.parse::<u64>().ok()).sum()
 }
 
-/// A figure of its status in kB: `VmRSS:`, `VmHWM:`
+/// Returns a figure of the status in kB: `VmRSS:` or `VmHWM:`.
 #[must_use]
 pub fn memory(pid: u32, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -24,14 +24,14 @@ pub fn memory(pid: u32, key: &str) -> u64 {
     line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
-/// The time in µs within which `share` of all calls were answered, from sorted times in ns; 0 if there are none
+/// Returns the quantile `share` of sorted times in ns, in µs; 0 if there are no times.
 #[must_use]
-pub fn share(times: &[u32], share: f64) -> f64 {
+pub fn quantile(times: &[u32], share: f64) -> f64 {
     let index = (times.len() as f64 * share) as usize;
     times.get(index.min(times.len().saturating_sub(1))).map_or(0.0, |nanos| f64::from(*nanos) / 1e3)
 }
 
-/// Processes that our own main thread started
+/// Returns the processes that the main thread of this process started.
 #[must_use]
 pub fn children() -> Vec<u32> {
     let pid = std::process::id();
@@ -39,7 +39,7 @@ pub fn children() -> Vec<u32> {
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-fn threads(pid: u32, file: &str) -> Vec<String> {
+fn read_thread_files(pid: u32, file: &str) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let paths = tasks.into_iter().flatten().flatten().map(|task| task.path().join(file));
     paths.filter_map(|path| fs::read_to_string(path).ok()).collect()

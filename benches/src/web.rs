@@ -1,5 +1,4 @@
-//! As much of HTTP as it takes to load a server with requests: bytes out, bytes in, no more checks than that the answer is
-//! the one that is due
+//! A minimal HTTP client that loads a server with requests. It only checks that the answer is the expected one.
 
 use core::error::Error;
 use core::net::SocketAddr;
@@ -10,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use crate::wire::{Era, INITIALIZE, INITIALIZED};
+use crate::wire::{INITIALIZE, INITIALIZED, WireEra};
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type BenchResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A server process that listens at a port of ours
+/// A server process that listens on a local port.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -22,8 +21,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `command`, in which `{port}` stands for the port; waits until it listens, for a minute at most
-    pub fn start(command: &[String]) -> Outcome<Self> {
+    /// Starts `command`, in which `{port}` stands for the port, and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// If the command is empty or does not start, or if it does not listen within a minute.
+    pub fn start(command: &[String]) -> BenchResult<Self> {
         let [program, args @ ..] = command else { return Err("no server given".into()) };
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
         let port = address.port().to_string();
@@ -48,20 +51,24 @@ impl Server {
         Ok(Self { child, address })
     }
 
-    /// Its process
+    /// Returns the id of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// A new connection
-    pub fn connect(&self) -> Outcome<Connection> {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub fn connect(&self) -> BenchResult<Connection> {
         Connection::open(self.address)
     }
 }
 
 impl Drop for Server {
-    /// Ends it by a signal that it may handle, so that tools that count have their say
+    /// Ends the process by a signal that it may handle, so that measuring tools can print their results.
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
@@ -78,41 +85,41 @@ impl Drop for Server {
     }
 }
 
-/// One connection to a server
+/// One connection to a server.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     address: SocketAddr,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
 }
 
-/// A whole answer
+/// A complete response.
 #[derive(Debug)]
-pub struct Reply<'a> {
-    /// The status
+pub struct ResponseView<'a> {
+    /// Status.
     pub status: u16,
-    /// `Mcp-Session-Id`
+    /// `Mcp-Session-Id`.
     pub session: Option<&'a str>,
-    /// The body, in pieces if it came so
+    /// Body; chunked if it was sent so.
     pub body: &'a [u8],
-    /// Bytes of head and body
+    /// Length of head and body in bytes.
     pub len: usize,
 }
 
 impl Connection {
-    fn open(address: SocketAddr) -> Outcome<Self> {
+    fn open(address: SocketAddr) -> BenchResult<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, address, held: Vec::new() })
+        Ok(Self { stream, address, buffered: Vec::new() })
     }
 
-    /// The socket
+    /// Returns the socket.
     #[must_use]
     pub const fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// The head of a request at `/mcp`; `len` is the length of the body
+    /// Returns the head of a request to `/mcp`; `len` is the length of the body.
     #[must_use]
     pub fn head(&self, method: &str, fields: &[(&str, &str)], len: usize) -> Vec<u8> {
         let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: {}\r\n", self.address);
@@ -128,55 +135,71 @@ impl Connection {
         (head + "\r\n").into_bytes()
     }
 
-    /// A request with its body
+    /// Returns a request with its body.
     #[must_use]
     pub fn post(&self, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         [&self.head("POST", fields, body.len()), body].concat()
     }
 
-    /// Writes a request and waits for its whole answer, for a minute at most
-    pub fn exchange(&mut self, request: &[u8]) -> Outcome<Reply<'_>> {
+    /// Writes a request and waits for its complete response, for at most a minute.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket, or if the response is malformed or incomplete.
+    pub fn exchange(&mut self, request: &[u8]) -> BenchResult<ResponseView<'_>> {
         self.write(request)?;
         self.stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        self.held.clear();
+        self.buffered.clear();
         loop {
             self.read()?;
-            if parse(&self.held)?.is_some() {
+            if parse(&self.buffered)?.is_some() {
                 break;
             }
         }
-        Ok(parse(&self.held)?.ok_or("no answer")?)
+        Ok(parse(&self.buffered)?.ok_or("no answer")?)
     }
 
-    /// Writes a request whose answer is not waited for
-    pub fn write(&mut self, request: &[u8]) -> Outcome<()> {
+    /// Writes a request without waiting for its response.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub fn write(&mut self, request: &[u8]) -> BenchResult<()> {
         Ok((&self.stream).write_all(request)?)
     }
 
-    /// Reads until `accept` likes what has come
-    pub fn read_until(&mut self, accept: impl Fn(&[u8]) -> bool) -> Outcome<()> {
+    /// Reads until `accept` returns `true` for the received bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket, or if the server closes before.
+    pub fn read_until(&mut self, accept: impl Fn(&[u8]) -> bool) -> BenchResult<()> {
         self.stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        self.held.clear();
-        while !accept(&self.held) {
+        self.buffered.clear();
+        while !accept(&self.buffered) {
             self.read()?;
         }
-        self.held = Vec::new();
+        self.buffered = Vec::new();
         Ok(())
     }
 
-    fn read(&mut self) -> Outcome<()> {
+    fn read(&mut self) -> BenchResult<()> {
         let mut piece = [0; 16 << 10];
         match (&self.stream).read(&mut piece)? {
-            0 => Err(format!("the server closed after {}", String::from_utf8_lossy(&self.held)).into()),
+            0 => Err(format!("the server closed after {}", String::from_utf8_lossy(&self.buffered)).into()),
             n => {
-                self.held.extend_from_slice(&piece[..n]);
+                self.buffered.extend_from_slice(&piece[..n]);
                 Ok(())
             }
         }
     }
 
-    /// Opens a legacy session: its id
-    pub fn initialize(&mut self) -> Outcome<String> {
+    /// Opens a legacy session and returns its id.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`exchange`](Self::exchange), or if the response has no session id.
+    pub fn initialize(&mut self) -> BenchResult<String> {
         let request = self.post(&[], INITIALIZE);
         let reply = self.exchange(&request)?;
         let Some(session) = reply.session.filter(|_| reply.status == 200) else {
@@ -189,12 +212,17 @@ impl Connection {
         if status == 202 { Ok(session) } else { Err(format!("not initialized: {status}").into()) }
     }
 
-    /// The fields of a request, in a session if there is one
+    /// Returns the fields of a request, in a session if there is one.
     #[must_use]
-    pub fn fields<'a>(era: Era, session: &'a str, method: &'a str, name: &'a str) -> Vec<(&'a str, &'a str)> {
+    pub fn request_fields<'a>(
+        era: WireEra,
+        session: &'a str,
+        method: &'a str,
+        name: &'a str,
+    ) -> Vec<(&'a str, &'a str)> {
         match era {
-            Era::Legacy => vec![("MCP-Protocol-Version", "2025-11-25"), ("Mcp-Session-Id", session)],
-            Era::Modern => {
+            WireEra::Legacy => vec![("MCP-Protocol-Version", "2025-11-25"), ("Mcp-Session-Id", session)],
+            WireEra::Modern => {
                 let mut fields = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
                 if !name.is_empty() {
                     fields.push(("Mcp-Name", name));
@@ -205,8 +233,12 @@ impl Connection {
     }
 }
 
-/// The answer that `bytes` begin with, if it is there in whole
-pub fn parse(bytes: &[u8]) -> io::Result<Option<Reply<'_>>> {
+/// Parses the response at the start of `bytes`; returns `None` if it is incomplete.
+///
+/// # Errors
+///
+/// `InvalidData` if the response is malformed or has no length.
+pub fn parse(bytes: &[u8]) -> io::Result<Option<ResponseView<'_>>> {
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
@@ -225,19 +257,19 @@ pub fn parse(bytes: &[u8]) -> io::Result<Option<Reply<'_>>> {
         }
     }
     let end = match (chunked, length) {
-        (true, _) => match chunks(&bytes[begin..]).map_err(bad)? {
+        (true, _) => match chunked_len(&bytes[begin..]).map_err(bad)? {
             Some(len) => begin + len,
             None => return Ok(None),
         },
         (false, Some(length)) => begin + length,
         (false, None) if matches!(status, 202 | 204) => begin,
-        (false, None) => return Err(bad("an answer without length")),
+        (false, None) => return Err(bad("a response without a length")),
     };
-    Ok(bytes.get(begin..end).map(|body| Reply { status, session, body, len: end }))
+    Ok(bytes.get(begin..end).map(|body| ResponseView { status, session, body, len: end }))
 }
 
-/// How long a body in chunks is, once its end is there
-fn chunks(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
+/// Returns the length of a chunked body, or `None` if it is incomplete.
+fn chunked_len(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
     let mut at = 0;
     loop {
         let Some(end) = memchr::memmem::find(&bytes[at..], b"\r\n") else { return Ok(None) };
@@ -259,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_end_where_they_say() {
+    fn parse_finds_end_of_response() {
         let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nMcp-Session-Id: a\r\n\r\n{}HTTP";
         let pieces = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
         for (bytes, len) in [(&plain[..], plain.len() - 4), (&pieces[..], pieces.len())] {

@@ -1,24 +1,24 @@
-//! Words whose letters may be large or small
+//! Comparison of ASCII words without regard to case.
 
-/// Comparing without regard to the case of ASCII letters
+/// Case-insensitive comparison of ASCII text.
 ///
-/// As `eq_ignore_ascii_case`, but compiled once: that becomes hundreds of bytes of vector instructions wherever it stands,
-/// which words of this length do not come to.
-pub(crate) trait AnyCase {
-    /// Whether both are the same but for the case of ASCII letters
-    fn eq_any_case(&self, other: &Self) -> bool;
+/// It does the same as `eq_ignore_ascii_case` but is compiled once. The standard function is inlined as hundreds of
+/// bytes of vector instructions at each use, and short words gain nothing from them.
+pub(crate) trait AsciiCaseExt {
+    /// Returns whether both are equal apart from the case of ASCII letters.
+    fn eq_ignore_case(&self, other: &Self) -> bool;
 }
 
-impl AnyCase for [u8] {
+impl AsciiCaseExt for [u8] {
     #[inline(never)]
-    fn eq_any_case(&self, other: &Self) -> bool {
+    fn eq_ignore_case(&self, other: &Self) -> bool {
         self.eq_ignore_ascii_case(other)
     }
 }
 
-impl AnyCase for str {
+impl AsciiCaseExt for str {
     #[inline]
-    fn eq_any_case(&self, other: &Self) -> bool {
-        self.as_bytes().eq_any_case(other.as_bytes())
+    fn eq_ignore_case(&self, other: &Self) -> bool {
+        self.as_bytes().eq_ignore_case(other.as_bytes())
     }
 }

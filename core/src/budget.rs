@@ -1,6 +1,6 @@
-//! A bound on bytes that are kept: what is charged is what was allocated.
+//! Budget for stored bytes, charged by allocation.
 
-/// Bytes that may still be kept
+/// A number of bytes that may still be stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     limit: usize,
@@ -12,7 +12,7 @@ impl Budget {
         Self { limit, used: 0 }
     }
 
-    /// Takes `bytes` out of the budget; false, and nothing taken, when they are not there
+    /// Charges `bytes` to the budget; returns false and charges nothing if they do not fit.
     pub(crate) const fn charge(&mut self, bytes: usize) -> bool {
         match self.used.checked_add(bytes) {
             Some(total) if total <= self.limit => {
@@ -23,7 +23,7 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes` out of the budget even if they are not there
+    /// Charges `bytes` to the budget even if they do not fit.
     pub(crate) const fn overdraw(&mut self, bytes: usize) {
         self.used = self.used.saturating_add(bytes);
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_what_does_not_fit_and_takes_back() {
+    fn budget_refuses_excess_and_releases() {
         let mut b = Budget::new(10);
         assert!(b.charge(8) && !b.charge(3) && !b.charge(usize::MAX) && b.charge(2));
         b.release(4);

@@ -1,20 +1,20 @@
-//! What can change at a server while a client is connected: the news of subscriptions.
+//! Changes of a server that clients can subscribe to.
 
 use alloc::string::String;
 
-/// Something of a server's that has changed (SUB-002, RES-014)
+/// A list or a resource of a server that has changed (SUB-002, RES-014).
 ///
-/// News says that something is another than before, not how: who wants to know asks again. So equal news that has not
-/// been read yet is one piece of news.
+/// A change says what is different now, and carries no content: request the list or the resource again to get it.
+/// Equal changes that wait for delivery are merged into one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Change {
-    /// The list of tools
+    /// The list of tools.
     Tools,
-    /// The list of prompts
+    /// The list of prompts.
     Prompts,
-    /// The lists of resources and of their templates
+    /// The lists of resources and resource templates.
     Resources,
-    /// What a resource holds, by its URI
+    /// The content of one resource, by its URI.
     Resource(String),
 }

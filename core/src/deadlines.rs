@@ -1,7 +1,7 @@
-//! What has to happen when: a heap of deadlines with lazy deletion.
+//! Deadline queue: a heap with lazy deletion.
 //!
-//! An entry is never removed when its reason goes away. Whoever takes it out asks whether it still holds, and
-//! [`Deadlines::sweep`] drops the dead ones before they outnumber the living.
+//! An entry stays in the heap when its reason goes away. The caller that takes it out checks whether it still holds.
+//! [`Deadlines::sweep`] drops dead entries before they outnumber the live ones.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -22,7 +22,7 @@ impl<K: Ord + Copy> Deadlines<K> {
         self.heap.push(Reverse((at, key)));
     }
 
-    /// The earliest entry that still holds; dead ones before it are dropped
+    /// Returns the earliest entry that still holds, and drops dead entries before it.
     pub(crate) fn next(&mut self, mut holds: impl FnMut(Instant, K) -> bool) -> Option<Instant> {
         while let Some(Reverse((at, key))) = self.heap.peek().copied() {
             if holds(at, key) {
@@ -33,7 +33,7 @@ impl<K: Ord + Copy> Deadlines<K> {
         None
     }
 
-    /// Takes out one entry that is due, dead or alive
+    /// Removes one entry that is due, whether it still holds or not.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, K)> {
         let Reverse((at, _)) = self.heap.peek()?;
         if *at > now {
@@ -42,14 +42,14 @@ impl<K: Ord + Copy> Deadlines<K> {
         self.heap.pop().map(|Reverse(e)| e)
     }
 
-    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold
+    /// Drops dead entries when more than half can be dead; `live` is the number of entries that may hold.
     pub(crate) fn sweep(&mut self, live: usize, mut holds: impl FnMut(Instant, K) -> bool) {
         if self.heap.len() > live.saturating_mul(2).saturating_add(32) {
             self.heap.retain(|Reverse((at, key))| holds(*at, *key));
         }
     }
 
-    /// Drops every dead entry and gives the memory back
+    /// Drops all dead entries and releases spare memory.
     pub(crate) fn trim(&mut self, mut holds: impl FnMut(Instant, K) -> bool) {
         self.heap.retain(|Reverse((at, key))| holds(*at, *key));
         self.heap.shrink_to_fit();
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earliest_first_and_dead_ones_are_skipped() {
+    fn next_returns_earliest_live_deadline() {
         let mut d = Deadlines::new();
         for k in [3u8, 1, 2] {
             d.arm(Instant::from_micros(u64::from(k)), k);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeping_bounds_the_dead() {
+    fn sweep_bounds_dead_entries() {
         let mut d = Deadlines::new();
         for k in 0..1000u32 {
             d.arm(Instant::from_micros(u64::from(k)), k);

@@ -1,101 +1,106 @@
-//! What a peer did that was odd, refused or ignored: told to the application, harmless to everything else.
+//! Diagnostics: deviations of a peer that were refused, ignored or tolerated.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use crate::rpc::envelope::Malformed;
+use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RequestId, RpcError};
 
-/// Something about a peer that is worth a look in a log and changes nothing else
+/// A deviation of the peer that is worth a log entry and has no further effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnostic {
-    /// A message was refused
+    /// A message was refused.
     Malformed {
-        /// What was wrong with it, and where
-        why: Malformed,
-        /// Its id, where one could be made out
+        /// Reason, and position in the message.
+        reason: MalformedMessage,
+        /// Its id, if it could be read.
         id: Option<RequestId>,
-        /// Whether an error answer went out (never for notifications and responses, nor where the revision has no
-        /// form for it; DEC-004)
+        /// Whether an error was sent (DEC-004).
+        ///
+        /// Never for notifications and responses, nor where the revision has no form for it.
         answered: bool,
     },
-    /// A line that is no message at all, such as a banner printed to stdout (STDIO-005)
+    /// A line is not a message, for example a banner printed to stdout (STDIO-005).
     Noise {
-        /// The beginning of the line, at most [`Limits::max_noise`](crate::Limits::max_noise) bytes
+        /// Beginning of the line, at most [`Limits::max_noise_bytes`](crate::Limits::max_noise_bytes).
         line: String,
-        /// The length of the whole line in bytes
+        /// Length of the whole line in bytes.
         length: usize,
     },
-    /// A request whose id is that of one in flight; it was dropped, the first one goes on
+    /// A request had the id of another request in flight. It was dropped, and the first one goes on (DESIGN-09).
     DuplicateId(RequestId),
-    /// A response to a call that has ended (CANC-012, CANC-013)
+    /// A response arrived for a call that has ended (CANC-012, CANC-013).
     LateResponse(RequestId),
-    /// A response to nothing that we asked
+    /// A response has an id that was never used for a request.
     UnknownResponse(RequestId),
-    /// An error that names no request (DEC-004)
+    /// The peer sent an error that names no request (DEC-004).
     PeerError(RpcError),
-    /// A cancellation of something that is not running (CANC-011, CANC-014)
-    UnknownCancel(RequestId),
-    /// A request that came after its cancellation, as may be over HTTP; nobody has worked on it (CANC-010)
-    CancelledEarly(RequestId),
-    /// Progress for something that is not running, or that did not ask for it (PROG-012)
+    /// A cancellation names a request that is not in flight (CANC-011, CANC-014).
+    UnknownCancellation(RequestId),
+    /// A request arrived after its cancellation, which is possible over HTTP. It was not executed (CANC-010).
+    EarlyCancellation(RequestId),
+    /// Progress names a call that is not in flight or did not ask for progress (PROG-012).
     UnknownProgress,
-    /// Progress that did not increase (PROG-007)
+    /// Progress did not increase (PROG-007).
     ProgressNotIncreasing,
-    /// A notification of the protocol whose parameters make no sense; it was ignored
+    /// A notification of the protocol has invalid parameters. It was ignored.
     InvalidNotification(Box<str>),
-    /// A request that this side never gets in this era; it was ignored (BASE-019, BASE-020)
+    /// This role never receives requests of this kind in this era. The request was ignored (BASE-019, BASE-020).
     UnexpectedRequest {
-        /// Its method
+        /// Method of the request.
         method: Box<str>,
-        /// Its id
+        /// Id of the request.
         id: RequestId,
     },
-    /// News that nobody subscribed to, or not with this subscription (SUB-003, SUB-004, SUB-008), or of a web page that
-    /// nobody was sent to (ELIC-027); it was ignored
-    UnwantedNews(Box<str>),
-    /// A tool was left out of a list, since what it wants mirrored in header fields is against the rules (XHDR-011)
+    /// A notification that nothing asked for. It was ignored.
+    ///
+    /// The change notification belongs to no subscription (SUB-003, SUB-004, SUB-008), or the completed elicitation is
+    /// unknown (ELIC-027).
+    UnsolicitedNotification(Box<str>),
+    /// A tool was left out of a list because its `x-mcp-header` annotations are not valid (XHDR-011).
     InvalidTool {
-        /// Its name
+        /// Name of the tool.
         name: String,
-        /// What is wrong
-        why: String,
+        /// Reason why they are not valid.
+        reason: String,
     },
-    /// Something odd about an HTTP exchange
+    /// A deviation in an HTTP exchange.
     Http(String),
-    /// The peer answered in a way that contradicts the era that was settled on; a remembered verdict is worthless
+    /// The peer contradicted the era that was found. A stored [`KnownEra`](crate::client::KnownEra) is out of date.
     EraContradicted,
 }
 
-/// A sentence; what a peer wrote stands in it as it came and is to be escaped before it is shown
+/// Writes one sentence. Text of the peer is included as received: escape it before it is displayed.
 impl core::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Malformed { why, id, answered } => {
-                write!(f, "a message was refused: {why}")?;
+            Self::Malformed { reason, id, answered } => {
+                write!(f, "a message was refused: {reason}")?;
                 if let Some(id) = id {
                     write!(f, " (id {id})")?;
                 }
-                f.write_str(if *answered { "; the peer was told" } else { "" })
+                f.write_str(if *answered { "; an error was sent" } else { "" })
             }
-            Self::Noise { line, length } => write!(f, "a line of {length} bytes is no message: {line}"),
-            Self::DuplicateId(id) => write!(f, "a request with the id {id}, which is in flight, was dropped"),
-            Self::LateResponse(id) => write!(f, "an answer came too late (id {id})"),
-            Self::UnknownResponse(id) => write!(f, "an answer to nothing that was asked (id {id})"),
-            Self::PeerError(error) => write!(f, "the peer reports an error: {error}"),
-            Self::UnknownCancel(id) => write!(f, "a cancellation of something that is not running (id {id})"),
-            Self::CancelledEarly(id) => write!(f, "a request was cancelled before it came (id {id})"),
-            Self::UnknownProgress => f.write_str("progress of something that is not running"),
+            Self::Noise { line, length } => write!(f, "a line of {length} bytes is not a message: {line}"),
+            Self::DuplicateId(id) => write!(f, "a request was dropped because its id {id} is in flight"),
+            Self::LateResponse(id) => write!(f, "an answer arrived too late (id {id})"),
+            Self::UnknownResponse(id) => write!(f, "an answer to an unknown request (id {id})"),
+            Self::PeerError(error) => write!(f, "the peer sent an error that names no request: {error}"),
+            Self::UnknownCancellation(id) => {
+                write!(f, "a cancellation of a request that is not in flight (id {id})")
+            }
+            Self::EarlyCancellation(id) => write!(f, "a request was cancelled before it arrived (id {id})"),
+            Self::UnknownProgress => f.write_str("progress of a call that is not in flight"),
             Self::ProgressNotIncreasing => f.write_str("progress that does not increase"),
-            Self::InvalidNotification(method) => write!(f, "a `{method}` that makes no sense"),
+            Self::InvalidNotification(method) => write!(f, "a `{method}` whose parameters are not valid"),
             Self::UnexpectedRequest { method, id } => {
-                write!(f, "a request that this side never gets: `{method}` (id {id})")
+                write!(f, "a request that this side never receives: `{method}` (id {id})")
             }
-            Self::UnwantedNews(method) => write!(f, "a `{method}` that nobody waits for"),
-            Self::InvalidTool { name, why } => write!(f, "the tool `{name}` was left out: {why}"),
-            Self::Http(what) => f.write_str(what),
-            Self::EraContradicted => f.write_str("an answer that contradicts the era that was settled on"),
+            Self::UnsolicitedNotification(method) => write!(f, "a `{method}` that was not asked for"),
+            Self::InvalidTool { name, reason } => write!(f, "the tool `{name}` was left out: {reason}"),
+            Self::Http(text) => f.write_str(text),
+            Self::EraContradicted => f.write_str("an answer that contradicts the era of the server"),
         }
     }
 }

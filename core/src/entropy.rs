@@ -1,16 +1,16 @@
-//! Unpredictable bytes from one secret: HMAC-SHA-256 over a counter.
+//! Unpredictable bytes derived from one secret: HMAC-SHA-256 over a counter.
 //!
-//! The core draws no randomness. It is given a 32-byte secret at construction and stretches it. Engines that share
-//! a secret are told apart by a nonce that is unique per engine; equal secret and nonce give equal bytes, which
+//! The core draws no randomness. It receives a 32-byte secret at construction and expands it. Engines that share a
+//! secret are distinguished by a nonce that is unique per engine. Equal secret and nonce give equal bytes, which
 //! makes an engine reproducible and lets it be snapshotted.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// A deterministic generator of unpredictable bytes
+/// A deterministic generator of unpredictable bytes.
 ///
-/// Whoever does not know the secret cannot tell the output from random bytes. The counter is 64 bits wide and is
-/// stepped once per 32 bytes.
+/// Without the secret, the output cannot be distinguished from random bytes. The counter is 64 bits wide and advances
+/// once per 32 bytes.
 #[derive(Clone)]
 pub struct Entropy {
     secret: [u8; 32],
@@ -19,16 +19,16 @@ pub struct Entropy {
 }
 
 impl Entropy {
-    /// A generator for the engine `nonce`
+    /// Creates the generator of the engine `nonce`.
     ///
     /// `secret` must come from a cryptographic source. `nonce` must differ between engines that share `secret`,
-    /// otherwise they hand out equal identifiers.
+    /// otherwise they issue equal identifiers.
     #[must_use]
     pub const fn new(secret: [u8; 32], nonce: u64) -> Self {
         Self { secret, nonce, counter: 0 }
     }
 
-    /// Fills `out`
+    /// Fills `out` with the next bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(32) {
             // HMAC takes a key of any length; the error branch cannot be reached, and would leave zeros.
@@ -44,7 +44,7 @@ impl Entropy {
     }
 }
 
-/// Hides the secret
+/// Hides the secret.
 impl core::fmt::Debug for Entropy {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Entropy")
@@ -60,7 +60,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn equal_inputs_give_equal_bytes_and_nonces_part_them() {
+    fn output_depends_on_secret_and_nonce_only() {
         let draw = |nonce| {
             let mut e = Entropy::new([7; 32], nonce);
             let mut out = [0; 80];
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn successive_draws_differ_and_the_secret_stays_out_of_debug() {
+    fn successive_draws_differ_and_debug_hides_secret() {
         let mut e = Entropy::new([0xab; 32], 0);
         let (mut a, mut b) = ([0; 16], [0; 16]);
         e.fill(&mut a);

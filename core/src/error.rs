@@ -1,4 +1,4 @@
-//! Three kinds of trouble that are never mixed up: the connection is over, one call failed, we were misused.
+//! The three error types: a connection is over, a call failed, a command was refused.
 
 mod http;
 
@@ -8,162 +8,167 @@ use alloc::vec::Vec;
 
 #[cfg(feature = "http")]
 pub(crate) use http::quoted;
-pub use http::{AuthChallenge, HttpAnswer, HttpError};
+pub use http::{AuthChallenge, HttpError, HttpResponse};
 
 use crate::json::EncodeError;
+use crate::limits::Limit;
+use crate::methods::Capability;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::version::{Verdict, Version, VersionSet};
-use crate::vocab::Capability;
+use crate::version::{KnownEra, Version, VersionSet};
 
-/// Why a connection is over
+/// The reason why a connection is over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The peer closed its side; nothing was wrong
+    /// The peer closed its side between two messages.
     #[error("the peer closed the connection")]
     Eof,
-    /// The peer closed its side in the middle of a message
-    #[error("the peer closed the connection in the middle of a message ({bytes} bytes of it had arrived)")]
+    /// The peer closed its side in the middle of a message.
+    #[error("the peer closed the connection in the middle of a message (after {bytes} bytes)")]
     Truncated {
-        /// Bytes of the unfinished message
+        /// Bytes of the unfinished message.
         bytes: usize,
     },
-    /// We closed it
-    #[error("the connection was closed here")]
+    /// This side closed the connection.
+    #[error("the connection was closed by this side")]
     Closed,
-    /// Too many faulty messages in a row ([`Limits::max_faulty`](crate::Limits::max_faulty))
+    /// Too many faulty messages arrived in a row ([`Limits::max_faulty_messages`](crate::Limits::max_faulty_messages)).
     #[error("{count} faulty messages in a row")]
-    Garbage {
-        /// How many
+    TooManyFaultyMessages {
+        /// Number of faulty messages.
         count: u32,
     },
-    /// The peer closed its side while it was asked what it speaks
+    /// The server closed its side during the probe.
     ///
-    /// Some old servers exit on a request that they do not know: start the server again and connect with
+    /// Some legacy servers exit on a request that they do not know. Start the server again and connect with the era of
     /// [`Fault::retry_with`].
-    #[error("the server closed the connection when it was asked for its versions")]
+    #[error("the server closed the connection on `server/discover`")]
     ExitedDuringProbe {
-        /// A handshake with a legacy revision may work on a fresh connection
+        /// Whether a handshake in the legacy era may work on a new connection.
         legacy: bool,
     },
-    /// Both sides speak the protocol, but no common revision (VER-006, VER-010)
-    #[error("no common protocol version: we speak {ours}, the server {}", .theirs.join(", "))]
+    /// Both sides speak MCP, but have no revision in common (VER-006, VER-010).
+    #[error("no common protocol version: the client speaks {supported}, the server {}", .offered.join(", "))]
     NoCommonVersion {
-        /// What we speak
-        ours: VersionSet,
-        /// What the server said it speaks
-        theirs: Vec<String>,
+        /// Revisions that this client speaks.
+        supported: VersionSet,
+        /// Revisions that the server named.
+        offered: Vec<String>,
     },
-    /// The server needs an `initialize` handshake, and we were told to speak modern revisions only (VER-034)
-    #[error("the server speaks only versions with an `initialize` handshake, and we were told to speak {ours} only{}",
-        match .answer { Some(a) => alloc::format!("; it said: {a}"), None => String::new() })]
+    /// The server requires `initialize`, but this client is limited to modern revisions (VER-034).
+    #[error("the server speaks only versions with an `initialize` handshake, the client only {supported}{}",
+        match .error { Some(a) => alloc::format!("; the server answered: {a}"), None => String::new() })]
     LegacyServer {
-        /// What we speak
-        ours: VersionSet,
-        /// What it answered to the question
-        answer: Option<RpcError>,
+        /// Revisions that this client speaks.
+        supported: VersionSet,
+        /// Error that the server answered to the probe, if any.
+        error: Option<RpcError>,
     },
-    /// The server refused the handshake
+    /// The server answered the handshake with an error.
     #[error("the server refused to connect: {0}")]
-    Refused(RpcError),
-    /// The server's answer to the handshake makes no sense
-    #[error("the server's answer to `{method}` is not valid: {why}")]
+    HandshakeRefused(RpcError),
+    /// The server's answer to the handshake is not valid.
+    #[error("the server's answer to `{method}` is not valid: {reason}")]
     BadHandshake {
-        /// The request that was answered
+        /// Method of the request.
         method: &'static str,
-        /// What is wrong with the answer
-        why: &'static str,
+        /// Reason why the answer is not valid.
+        reason: &'static str,
     },
-    /// No answer to the handshake in time (TIME-007)
+    /// The server did not answer the handshake in time (TIME-007).
     #[error("the server did not answer `{method}` in time")]
     HandshakeTimeout {
-        /// The request that was not answered
+        /// Method of the request.
         method: &'static str,
     },
-    /// The peer sends back what it is sent: a program such as `cat`, a terminal that echoes, our own output
-    #[error("the peer only sends back what it is sent, so it is no server")]
+    /// The peer returns the messages that it receives.
+    ///
+    /// It is not an MCP server. It is `cat` for example, a terminal with echo, or our own output.
+    #[error("the peer returns every message that it receives, so it is not an MCP server")]
     Echo,
-    /// An HTTP exchange that everything depends on failed in a way that says nothing about the era (VER-021)
+    /// An HTTP exchange that the connection depends on failed, in a way that does not show the era (VER-021).
     #[error("{0}")]
     Http(Arc<HttpError>),
-    /// Everything was tried that an MCP server could answer over HTTP (VER-031, HTTP-084)
-    #[error("no MCP server answers there: {}", .attempts.join("; "))]
+    /// No MCP server answered at the URL, by any of the HTTP transports (VER-031, HTTP-084).
+    #[error("no MCP server answers at this URL: {}", .attempts.join("; "))]
     NoServer {
-        /// What was tried, in order, each with what came
+        /// Attempts in order, each with its outcome.
         attempts: Vec<String>,
     },
 }
 
 impl Fault {
-    /// What to connect with on a fresh connection, when that is likely to work
+    /// Returns the era to use on a new connection, if that is likely to succeed.
     ///
     /// An adapter that can start the server again does so once.
     #[must_use]
-    pub const fn retry_with(&self) -> Option<Verdict> {
+    pub const fn retry_with(&self) -> Option<KnownEra> {
         match self {
-            Self::ExitedDuringProbe { legacy: true } => Some(Verdict::Legacy),
+            Self::ExitedDuringProbe { legacy: true } => Some(KnownEra::Legacy),
             _ => None,
         }
     }
 }
 
-/// Why a call of ours failed
+/// The reason why an outbound call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The peer answered with an error
+    /// The peer answered with an error.
     #[error(transparent)]
     Rpc(RpcError),
-    /// No answer and no progress in time (TIME-001)
+    /// Neither an answer nor progress arrived within the timeout (TIME-001).
     #[error("no answer in time")]
     TimedOut,
-    /// Not finished in the total time allowed, progress or not (TIME-006)
+    /// The call took longer than its total timeout, with or without progress (TIME-006).
     #[error("not finished in the total time allowed")]
     TotalTimedOut,
-    /// Cancelled here
+    /// The application cancelled the call.
     #[error("cancelled")]
     Cancelled,
-    /// The connection ended first
+    /// The connection ended before the answer arrived.
     #[error("the connection ended before the answer: {0}")]
     Closed(Fault),
-    /// The answer is no valid response
+    /// The answer is not a valid response.
     #[error("the answer is malformed: {0}")]
-    Malformed(crate::rpc::envelope::Malformed),
-    /// The answer is longer than [`Limits::max_frame`](crate::Limits::max_frame)
+    Malformed(crate::rpc::envelope::MalformedMessage),
+    /// The answer is longer than [`Limits::max_frame`](crate::Limits::max_frame).
     #[error("the answer is longer than the limit of {limit} bytes")]
     TooLarge {
-        /// The limit
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The result is of a kind that was not asked for (BASE-030)
-    #[error("the result is of the unknown type {0}")]
-    ResultType(RawJson),
-    /// The server needs something first, and says so in a way that is not valid (MRTR-005, MRTR-008)
-    #[error("the server needs something first, and says so in a way that is not valid: {why}")]
-    BadInputRequest {
-        /// What is wrong
-        why: String,
+    /// The result has an unknown `resultType` (BASE-030).
+    #[error("the result has the unknown type {0}")]
+    UnknownResultType(RawJson),
+    /// The server answered with input requests that are not valid (MRTR-005, MRTR-008).
+    #[error("the server asked for input in a way that is not valid: {reason}")]
+    InvalidInputRequest {
+        /// Reason why they are not valid.
+        reason: String,
     },
-    /// The server needs something first that was not declared to it (MRTR-009, SAMP-009)
-    #[error("the server needs the capability `{0}`, which was not declared to it")]
+    /// The server asked for input that needs a capability which this client did not declare (MRTR-009, SAMP-009).
+    #[error("the server asked for input that needs the capability `{0}`, which the client did not declare")]
     NotDeclared(Capability),
-    /// The server needs something again and again ([`Limits::max_input_rounds`](crate::Limits::max_input_rounds))
-    #[error("the server needed something more than {limit} times")]
+    /// The server asked for input too often ([`Limits::max_input_rounds`](crate::Limits::max_input_rounds)).
+    #[error("the server asked for input more than {limit} times")]
     TooManyRounds {
-        /// The limit
+        /// The limit.
         limit: u32,
     },
-    /// The server needed something first that the application refused (MRTR-031)
-    #[error("the server needed something first, which was refused: {0}")]
+    /// The application refused an input request of the call (MRTR-031).
+    #[error("the server asked for input, which was refused: {0}")]
     InputRefused(RpcError),
-    /// The server needed something first that did not come in time
-    #[error("the server needed something first, which was not given in time")]
+    /// An input request of the call was not answered in time.
+    #[error("the server asked for input, which was not given in time")]
     InputTimedOut,
-    /// The peer or the negotiated revision lacks what the call needs; found out once the connection was ready
+    /// The peer or the negotiated revision lacks a feature that the call needs.
+    ///
+    /// The call was queued before the revision was known.
     #[error(transparent)]
     Refused(UseError),
-    /// Over HTTP: the exchange failed before there was an answer
+    /// The HTTP exchange failed before the answer arrived.
     #[error("{0}")]
     Http(Arc<HttpError>),
 }
@@ -174,60 +179,60 @@ impl From<HttpError> for CallError {
     }
 }
 
-/// Why a command was refused; nothing was changed and nothing sent
+/// The reason why a command was refused. Nothing was changed and nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UseError {
-    /// The key belongs to something that has ended
+    /// The key is stale: its call or channel has ended.
     #[error("this call or channel has ended")]
     Stale,
-    /// The connection is over
+    /// The connection is over.
     #[error("the connection is closed")]
     Closed,
-    /// Not possible before the handshake is done
+    /// The command is not possible before the handshake has finished.
     #[error("the connection is not ready yet")]
     NotReady,
-    /// A limit of ours is reached; the text names its field in [`Limits`](crate::Limits)
+    /// A limit is reached.
     #[error("limit reached: {0}")]
-    Full(&'static str),
-    /// The peer did not declare the capability that this needs (LIFE-010, LIFE-011)
+    Full(Limit),
+    /// The peer did not declare the capability that the command needs (LIFE-010, LIFE-011).
     #[error("the peer does not have the capability `{0}`")]
-    PeerLacks(Capability),
-    /// We did not declare the capability that this needs (LOG-001)
-    #[error("the capability `{0}` is not declared here")]
+    MissingPeerCapability(Capability),
+    /// This side did not declare the capability that the command needs (LOG-001).
+    #[error("the capability `{0}` is not declared by this side")]
     NotDeclared(Capability),
-    /// Something that the client is to be asked is not right in itself
-    #[error("the question `{key}` cannot be asked: {why}")]
-    BadQuestion {
-        /// The key of the question
+    /// An input request is not valid.
+    #[error("the input request `{key}` is not valid: {reason}")]
+    InvalidInputRequest {
+        /// Key of the input request.
         key: String,
-        /// What is wrong with it, and where
-        why: String,
+        /// Reason why it is not valid, and where.
+        reason: String,
     },
-    /// Something that the server needs cannot be answered like this
-    #[error("this is no answer to what the server needs: {why}")]
-    BadAnswer {
-        /// What does not fit, and where
-        why: String,
+    /// An input response does not fit its input request.
+    #[error("the input response does not fit the input request: {reason}")]
+    InvalidInputResponse {
+        /// Reason why it does not fit, and where.
+        reason: String,
     },
-    /// There is something to be sealed, and no key ([`server::Config::seal`](crate::server::Config::seal))
-    #[error("there is no key to seal the state with")]
-    NoKeys,
-    /// The negotiated revision has no such thing
-    #[error("`{what}` does not exist in {version}")]
+    /// State has to be sealed, and no key is configured ([`server::Config::seal`](crate::server::Config::seal)).
+    #[error("the state cannot be sealed: no key is configured (`server::Config::seal`)")]
+    NoSealKeys,
+    /// The negotiated revision lacks the feature.
+    #[error("`{feature}` does not exist in {version}")]
     NotInVersion {
-        /// Method or feature
-        what: String,
-        /// The revision in use
+        /// Method or feature.
+        feature: String,
+        /// Negotiated revision.
         version: Version,
     },
-    /// The engine sends this by itself, or the other side does
-    #[error("`{0}` is not for the application to send")]
-    NotYours(String),
-    /// A member or `_meta` key belongs to the protocol (META-002), or is malformed (META-003)
+    /// The method is sent by the engine alone, or by the other role.
+    #[error("`{0}` cannot be sent by the application")]
+    ReservedMethod(String),
+    /// The member or `_meta` key is reserved for the protocol (META-002) or malformed (META-003).
     #[error("`{0}` is reserved for the protocol")]
     ReservedKey(String),
-    /// The value could not be written
+    /// The value could not be serialized.
     #[error("cannot be written as JSON: {0}")]
     Encode(EncodeError),
 }
@@ -236,7 +241,7 @@ impl From<EncodeError> for UseError {
     fn from(error: EncodeError) -> Self {
         match error {
             EncodeError::NotInVersion { what, revision } => match Version::from_name(revision) {
-                Some(version) => Self::NotInVersion { what: what.into(), version },
+                Some(version) => Self::NotInVersion { feature: what.into(), version },
                 None => Self::Encode(error),
             },
             error => Self::Encode(error),

@@ -1,89 +1,94 @@
-//! Heads of HTTP messages, as every HTTP stack can give and take them.
+//! Heads of HTTP messages in a form that every HTTP stack can produce and consume.
 //!
-//! Nothing here parses: [`h1`](crate::h1) does that for HTTP/1.1, somebody else's stack for what it speaks.
+//! This module does not parse. [`h1`](crate::h1) parses HTTP/1.1; another HTTP stack does so for its own protocol.
 
 use alloc::vec::Vec;
 
-use crate::ascii::AnyCase as _;
+use crate::ascii::AsciiCaseExt as _;
 
-/// A field line as it was received: its name in any case, its value without the whitespace around it
-pub type Field<'a> = (&'a str, &'a [u8]);
+/// A received field line: its name in any case, and its value without surrounding whitespace.
+pub type FieldLine<'a> = (&'a str, &'a [u8]);
 
-/// The head of a request that was received
+/// The head of a received request.
 #[derive(Clone, Copy)]
-pub struct Request<'a> {
-    /// `POST`, `GET`, …
+pub struct RequestHead<'a> {
+    /// The method: `POST`, `GET`, …
     pub method: &'a str,
-    /// Path and query as they stand in the request line
+    /// The path and query as in the request line.
     pub target: &'a str,
-    /// In the order in which they came
-    pub fields: &'a [Field<'a>],
+    /// The field lines in the order received.
+    pub fields: &'a [FieldLine<'a>],
 }
 
-/// The head of a response that was received
+/// The head of a received response.
 #[derive(Clone, Copy)]
-pub struct Response<'a> {
-    /// 100 to 599
+pub struct ResponseHead<'a> {
+    /// The status code, 100 to 599.
     pub status: u16,
-    /// In the order in which they came
-    pub fields: &'a [Field<'a>],
+    /// The field lines in the order received.
+    pub fields: &'a [FieldLine<'a>],
 }
 
-/// Shows no values of fields, nor what follows a question mark: they may be secrets (SEC-019)
-impl core::fmt::Debug for Request<'_> {
+/// Omits field values and the query, which may be secrets (SEC-019).
+impl core::fmt::Debug for RequestHead<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let path = self.target.split('?').next().unwrap_or_default();
-        f.debug_struct("Request")
+        f.debug_struct("RequestHead")
             .field("method", &self.method)
             .field("path", &path)
-            .field("fields", &Names(self.fields))
+            .field("fields", &RedactedFields(self.fields))
             .finish()
     }
 }
 
-/// Shows no values of fields: they may be secrets (SEC-019)
-impl core::fmt::Debug for Response<'_> {
+/// Omits field values, which may be secrets (SEC-019).
+impl core::fmt::Debug for ResponseHead<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Response").field("status", &self.status).field("fields", &Names(self.fields)).finish()
+        f.debug_struct("ResponseHead")
+            .field("status", &self.status)
+            .field("fields", &RedactedFields(self.fields))
+            .finish()
     }
 }
 
-struct Names<'a>(&'a [Field<'a>]);
+struct RedactedFields<'a>(&'a [FieldLine<'a>]);
 
-impl core::fmt::Debug for Names<'_> {
+impl core::fmt::Debug for RedactedFields<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
 
-/// How the body of a message that we send is delimited
+/// How the body of an outgoing message is delimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodySize {
-    /// There is none, and nothing says so (204, 304, a GET)
+    /// No body and no length field (204, 304, a GET).
     None,
-    /// So many bytes
+    /// This number of bytes.
     Exact(u64),
-    /// Until it ends
+    /// An unknown length; the body lasts until it is ended.
     Stream,
 }
 
-/// Field lines of a message that we send, kept as they will be written
+/// Field lines of an outgoing message, stored in wire format.
 ///
-/// A name or a value that would break out of its line is never accepted, so what is in here can be sent as it is.
+/// Invariant: no name or value contains bytes that could end its line, so the lines can be sent unchanged.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Fields {
     lines: Vec<u8>,
 }
 
 impl Fields {
-    /// None
+    /// Creates an empty set of fields.
     #[must_use]
     pub const fn new() -> Self {
         Self { lines: Vec::new() }
     }
 
-    /// Adds a field; false, with nothing added, when the name is no token or the value has control characters in it
-    /// (RFC 9110, 5.1 and 5.5)
+    /// Adds a field and returns true.
+    ///
+    /// Returns false and adds nothing if the name is not a token or the value has control characters
+    /// (RFC 9110, 5.1 and 5.5).
     pub fn push(&mut self, name: &str, value: &[u8]) -> bool {
         let fits =
             is_token(name.as_bytes()) && value.iter().all(|b| *b == b'\t' || (*b >= b' ' && *b != 0x7f));
@@ -96,7 +101,7 @@ impl Fields {
         fits
     }
 
-    /// Name and value of each, in order
+    /// Returns the name and value of each field, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let mut rest = &*self.lines;
         core::iter::from_fn(move || {
@@ -109,42 +114,42 @@ impl Fields {
         })
     }
 
-    /// `name: value` and a line end, for each
+    /// Returns all fields as `name: value` lines, each with its line end.
     #[must_use]
     pub fn as_lines(&self) -> &[u8] {
         &self.lines
     }
 
-    /// Whether there are none
+    /// Returns whether there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Drops all of them and keeps the room
+    /// Removes all fields and keeps the allocated capacity.
     pub fn clear(&mut self) {
         self.lines.clear();
     }
 }
 
-/// Shows names alone: a value may be a secret (SEC-019)
+/// Shows the names only; a value may be a secret (SEC-019).
 impl core::fmt::Debug for Fields {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
     }
 }
 
-/// Whether `text` is a token (RFC 9110, 5.6.2)
+/// Returns whether `text` is a token (RFC 9110, 5.6.2).
 #[must_use]
 pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|b| TOKEN_BYTES.get(usize::from(*b)) == Some(&true))
 }
 
 static TOKEN_BYTES: [bool; 256] =
-    set_of(b"!#$%&'*+-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ^_`abcdefghijklmnopqrstuvwxyz|~");
+    byte_set(b"!#$%&'*+-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ^_`abcdefghijklmnopqrstuvwxyz|~");
 
-/// Which bytes are among `members`
-pub(crate) const fn set_of(members: &[u8]) -> [bool; 256] {
+/// Returns a lookup table that is true for each byte in `members`.
+pub(crate) const fn byte_set(members: &[u8]) -> [bool; 256] {
     let mut bytes = [false; 256];
     let mut rest = members;
     while let [first, after @ ..] = rest {
@@ -157,9 +162,9 @@ pub(crate) const fn set_of(members: &[u8]) -> [bool; 256] {
     bytes
 }
 
-/// The values of all fields called `name`, in whatever case it is written (HTTP-037)
-pub fn values<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    fields.iter().filter(move |(n, _)| n.eq_any_case(name)).map(|(_, v)| *v)
+/// Returns the values of all fields called `name`, in any case (HTTP-037).
+pub fn values<'a>(fields: &'a [FieldLine<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    fields.iter().filter(move |(n, _)| n.eq_ignore_case(name)).map(|(_, v)| *v)
 }
 
 #[cfg(test)]
@@ -168,18 +173,18 @@ mod tests {
 
     // covers: SEC-019
     #[test]
-    fn heads_show_no_values() {
-        let fields: [Field<'_>; 1] = [("Authorization", b"Bearer hush")];
-        let request = Request { method: "POST", target: "/messages?sessionId=hush", fields: &fields };
-        let response = Response { status: 200, fields: &fields };
+    fn head_debug_output_omits_values() {
+        let fields: [FieldLine<'_>; 1] = [("Authorization", b"Bearer hush")];
+        let request = RequestHead { method: "POST", target: "/messages?sessionId=hush", fields: &fields };
+        let response = ResponseHead { status: 200, fields: &fields };
         let shown = alloc::format!("{request:?} {response:?}");
         assert!(!shown.contains("hush") && shown.contains("Authorization") && shown.contains("/messages"));
-        // Nor as bytes.
+        // The derived form would print a value as a list of numbers.
         assert!(!shown.contains("104, 117"), "{shown}");
     }
 
     #[test]
-    fn nothing_breaks_out_of_a_line() {
+    fn fields_push_refuses_line_breaks_and_control_characters() {
         let mut fields = Fields::new();
         assert!(
             fields.push("a", b"x: y") && fields.push("B-c", b"") && fields.push("d", "\t\u{e4}".as_bytes())
@@ -202,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_any_case_and_all_of_them() {
-        let fields: [Field<'_>; 3] = [("HOST", b"a"), ("x", b"b"), ("Host", b"c")];
+    fn values_returns_all_matches_in_any_case() {
+        let fields: [FieldLine<'_>; 3] = [("HOST", b"a"), ("x", b"b"), ("Host", b"c")];
         assert_eq!(values(&fields, "host").collect::<Vec<_>>(), [b"a", b"c"]);
     }
 
     #[test]
-    fn a_token_is_what_the_rule_says() {
+    fn is_token_matches_the_rfc_9110_set() {
         for b in 0..=255u8 {
             let want = b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
             assert_eq!(is_token(&[b]), want, "{b}");

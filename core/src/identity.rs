@@ -1,97 +1,97 @@
-//! Who a peer says it is, and what it says it can do.
+//! Identity and capabilities of a peer.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::json::{Serializer, append_one_line, object_members, write_str};
+use crate::methods::Capability;
 pub use crate::model::Implementation;
 use crate::raw::RawJson;
 use crate::shape;
 use crate::version::Version;
-use crate::vocab::Capability;
 
-mod needs;
+mod required;
 
 impl Implementation {
-    /// Appends the object with the members that `version` knows (LIFE-022)
+    /// Appends the object with the members that `version` has (LIFE-022).
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
-        // Strings and lists of strings can always be written, and so can the icons that are left.
+        // Cannot fail: the members are strings, lists of strings, and icons that passed the check.
         let _ = Serializer::shaped(out, self, shape::table(version));
     }
 
-    /// Without icons that must not be sent (META-027)
-    pub(crate) fn checked(mut self) -> Self {
+    /// Removes icons that must not be sent (META-027).
+    pub(crate) fn without_forbidden_icons(mut self) -> Self {
         self.icons.retain(crate::model::Icon::is_allowed);
         self
     }
 }
 
-/// What one side can do: flags for what the engines act on, text for what they pass on
+/// Capabilities of one side: flags for those that the engines act on, JSON text for those that they pass on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     flags: u32,
-    /// Further members of the capability object, each with the revision that it came with
+    /// Further members of the capability object, each with the first revision that it is sent to.
     extra: Vec<(String, RawJson, Version)>,
 }
 
-/// A capability, and how it is declared
-struct Declared {
+/// A capability and its place in the capability object.
+struct CapabilityDeclaration {
     capability: Capability,
     member: &'static str,
-    /// A member of that member, with its value
+    /// A member within that member, with the value that is written.
     inner: Option<(&'static str, &'static str)>,
     since: Version,
 }
 
-const fn row(capability: Capability, member: &'static str, since: Version) -> Declared {
-    Declared { capability, member, inner: None, since }
+const fn declaration(capability: Capability, member: &'static str, since: Version) -> CapabilityDeclaration {
+    CapabilityDeclaration { capability, member, inner: None, since }
 }
 
-impl Declared {
-    const fn by(self, inner: &'static str, value: &'static str) -> Self {
+impl CapabilityDeclaration {
+    const fn with_inner(self, inner: &'static str, value: &'static str) -> Self {
         Self { inner: Some((inner, value)), ..self }
     }
 
-    /// Whether a member within the member declares it: a flag that is set, or an object whatever it holds
-    fn is_said_by(&self, name: &[u8], value: &[u8]) -> bool {
+    /// Returns whether a member within the member declares it: a flag that is true, or any object.
+    fn is_declared_by(&self, name: &[u8], value: &[u8]) -> bool {
         let Some((inner, expected)) = self.inner else { return false };
         inner.as_bytes() == name && value.starts_with(if expected == "true" { b"true" } else { b"{" })
     }
 }
 
-/// Every capability that gates something; what stands within another comes behind it
-static DECLARED: [Declared; 17] = {
+/// All capabilities that gate a feature; a part follows the capability that contains it.
+static DECLARATIONS: [CapabilityDeclaration; 17] = {
     use Capability as C;
     use Version as V;
     [
-        row(C::Tools, "tools", V::V2024_11_05),
-        row(C::ToolsListChanged, "tools", V::V2024_11_05).by("listChanged", "true"),
-        row(C::Resources, "resources", V::V2024_11_05),
-        row(C::ResourceSubscriptions, "resources", V::V2024_11_05).by("subscribe", "true"),
-        row(C::ResourcesListChanged, "resources", V::V2024_11_05).by("listChanged", "true"),
-        row(C::Prompts, "prompts", V::V2024_11_05),
-        row(C::PromptsListChanged, "prompts", V::V2024_11_05).by("listChanged", "true"),
-        row(C::Completions, "completions", V::V2025_03_26),
-        row(C::Logging, "logging", V::V2024_11_05),
-        row(C::Roots, "roots", V::V2024_11_05),
-        row(C::RootsListChanged, "roots", V::V2024_11_05).by("listChanged", "true"),
-        row(C::Sampling, "sampling", V::V2024_11_05),
-        row(C::SamplingTools, "sampling", V::V2025_11_25).by("tools", "{}"),
-        row(C::SamplingContext, "sampling", V::V2025_11_25).by("context", "{}"),
-        row(C::Elicitation, "elicitation", V::V2025_06_18),
-        row(C::ElicitationForm, "elicitation", V::V2025_11_25).by("form", "{}"),
-        row(C::ElicitationUrl, "elicitation", V::V2025_11_25).by("url", "{}"),
+        declaration(C::Tools, "tools", V::V2024_11_05),
+        declaration(C::ToolsListChanged, "tools", V::V2024_11_05).with_inner("listChanged", "true"),
+        declaration(C::Resources, "resources", V::V2024_11_05),
+        declaration(C::ResourceSubscriptions, "resources", V::V2024_11_05).with_inner("subscribe", "true"),
+        declaration(C::ResourcesListChanged, "resources", V::V2024_11_05).with_inner("listChanged", "true"),
+        declaration(C::Prompts, "prompts", V::V2024_11_05),
+        declaration(C::PromptsListChanged, "prompts", V::V2024_11_05).with_inner("listChanged", "true"),
+        declaration(C::Completions, "completions", V::V2025_03_26),
+        declaration(C::Logging, "logging", V::V2024_11_05),
+        declaration(C::Roots, "roots", V::V2024_11_05),
+        declaration(C::RootsListChanged, "roots", V::V2024_11_05).with_inner("listChanged", "true"),
+        declaration(C::Sampling, "sampling", V::V2024_11_05),
+        declaration(C::SamplingTools, "sampling", V::V2025_11_25).with_inner("tools", "{}"),
+        declaration(C::SamplingContext, "sampling", V::V2025_11_25).with_inner("context", "{}"),
+        declaration(C::Elicitation, "elicitation", V::V2025_06_18),
+        declaration(C::ElicitationForm, "elicitation", V::V2025_11_25).with_inner("form", "{}"),
+        declaration(C::ElicitationUrl, "elicitation", V::V2025_11_25).with_inner("url", "{}"),
     ]
 };
 
 impl Capabilities {
-    /// Nothing but the base protocol
+    /// Creates capabilities with the base protocol alone.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Declares `capability`, and what it is a part of
+    /// Declares `capability` and the capability that contains it.
     ///
     /// [`Capability::Elicitation`] alone means forms, as it does on the wire (ELIC-003, ELIC-004).
     #[must_use]
@@ -106,85 +106,89 @@ impl Capabilities {
             Capability::Elicitation => Capability::ElicitationForm,
             other => other,
         };
-        self.flags |= bit(capability) | bit(whole);
+        self.flags |= capability_bit(capability) | capability_bit(whole);
         self
     }
 
-    /// Declares extensions: identifier and settings (since 2026-07-28), or anything else that an application and
-    /// its peers have agreed on (`experimental`); `since` is the first revision that the member is sent to
+    /// Adds a member to the capability object.
+    ///
+    /// The member holds extensions by identifier (`extensions`, since 2026-07-28), or features that client and server
+    /// have agreed on (`experimental`). `since` is the first revision that the member is sent to.
     #[must_use]
     pub fn with_member(mut self, name: impl Into<String>, value: RawJson, since: Version) -> Self {
         self.extra.push((name.into(), value, since));
         self
     }
 
-    /// Whether `capability` is declared
+    /// Returns whether `capability` is declared.
     #[must_use]
     pub const fn has(&self, capability: Capability) -> bool {
-        self.flags & bit(capability) != 0
+        self.flags & capability_bit(capability) != 0
     }
 
-    /// All that are declared and gate something
+    /// Iterates over the declared capabilities that gate a feature.
     pub fn iter(&self) -> impl Iterator<Item = Capability> {
-        DECLARED.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
+        DECLARATIONS.iter().map(|row| row.capability).filter(|capability| self.has(*capability))
     }
 
-    /// Whether none is declared that gates something
+    /// Returns whether no capability that gates a feature is declared.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.flags == 0
     }
 
-    /// What of `needed` is not declared here; empty when everything is
+    /// Returns the capabilities of `needed` that are not declared here; empty if all are.
     #[must_use]
     pub const fn missing(&self, needed: &Self) -> Self {
         Self { flags: needed.flags & !self.flags, extra: Vec::new() }
     }
 
-    /// Reads a peer's capability object; unknown members are ignored here (LIFE-015), as is what is not of the type that
-    /// it must have
+    /// Reads a peer's capability object.
+    ///
+    /// Unknown members (LIFE-015) and members of a wrong type are ignored.
     #[must_use]
-    pub fn declared(object: &RawJson) -> Self {
+    pub fn from_json(object: &RawJson) -> Self {
         Self::read(object.as_bytes())
     }
 
-    /// The same for text that was checked
+    /// Does the same as [`from_json`](Self::from_json), for JSON text that was checked already.
     pub(crate) fn read(text: &[u8]) -> Self {
         let mut read = Self::default();
         object_members(text, |member, value| {
             if value.first() != Some(&b'{') {
                 return;
             }
-            let rows = || DECLARED.iter().filter(|row| row.member.as_bytes() == member);
+            let rows = || DECLARATIONS.iter().filter(|row| row.member.as_bytes() == member);
             for row in rows().filter(|row| row.inner.is_none()) {
-                read.flags |= bit(row.capability);
+                read.flags |= capability_bit(row.capability);
             }
             object_members(value, |name, value| {
-                for row in rows().filter(|row| row.is_said_by(name, value)) {
-                    read.flags |= bit(row.capability);
+                for row in rows().filter(|row| row.is_declared_by(name, value)) {
+                    read.flags |= capability_bit(row.capability);
                 }
             });
         });
-        // ELIC-003; also of a client that speaks a revision without modes, and names one nevertheless.
+        // ELIC-003. It also holds for a client of a revision without modes that names a mode nevertheless.
         if read.has(Capability::Elicitation) && !read.has(Capability::ElicitationUrl) {
-            read.flags |= bit(Capability::ElicitationForm);
+            read.flags |= capability_bit(Capability::ElicitationForm);
         }
         read
     }
 
-    /// Appends the object as `version` knows it (LIFE-013, LIFE-014)
+    /// Appends the object with the members that `version` has (LIFE-013, LIFE-014).
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
         out.push(b'{');
         let start = out.len();
-        let known = |row: &&Declared| version >= row.since && self.is_said(row.capability, version);
-        for row in DECLARED.iter().filter(|row| row.inner.is_none()).filter(known) {
-            comma(out, start);
+        let known =
+            |row: &&CapabilityDeclaration| version >= row.since && self.is_written(row.capability, version);
+        for row in DECLARATIONS.iter().filter(|row| row.inner.is_none()).filter(known) {
+            push_comma(out, start);
             write_str(out, row.member);
             out.extend_from_slice(b":{");
             let start = out.len();
-            for part in DECLARED.iter().filter(|part| part.member == row.member).filter(known) {
+            for part in DECLARATIONS.iter().filter(|part| part.member == row.member).filter(known) {
                 let Some((inner, value)) = part.inner else { continue };
-                comma(out, start);
+                push_comma(out, start);
                 write_str(out, inner);
                 out.push(b':');
                 out.extend_from_slice(value.as_bytes());
@@ -193,7 +197,7 @@ impl Capabilities {
         }
         for (name, value, since) in &self.extra {
             if version >= *since {
-                comma(out, start);
+                push_comma(out, start);
                 write_str(out, name);
                 out.push(b':');
                 append_one_line(out, value.as_bytes());
@@ -202,16 +206,16 @@ impl Capabilities {
         out.push(b'}');
     }
 
-    /// Whether a capability that is declared stands in the object
-    fn is_said(&self, capability: Capability, version: Version) -> bool {
+    /// Returns whether the object of `version` contains `capability`.
+    fn is_written(&self, capability: Capability, version: Version) -> bool {
         let url = self.has(Capability::ElicitationUrl);
         self.has(capability)
             && match capability {
-                // Where there are no modes it would mean forms.
+                // In a revision without modes the member would mean forms.
                 Capability::Elicitation => {
                     version >= Version::V2025_11_25 || self.has(Capability::ElicitationForm)
                 }
-                // Forms alone are said as every revision understands it.
+                // Forms alone are written as `{}`, which every revision understands.
                 Capability::ElicitationForm => url,
                 Capability::RootsListChanged => version < Version::V2026_07_28,
                 _ => true,
@@ -219,12 +223,12 @@ impl Capabilities {
     }
 }
 
-const fn bit(capability: Capability) -> u32 {
+const fn capability_bit(capability: Capability) -> u32 {
     1 << capability as u32
 }
 
-/// Before every member but the first
-fn comma(out: &mut Vec<u8>, start: usize) {
+/// Appends a comma before every member but the first.
+fn push_comma(out: &mut Vec<u8>, start: usize) {
     if out.len() > start {
         out.push(b',');
     }
@@ -242,7 +246,7 @@ mod tests {
 
     // covers: LIFE-022
     #[test]
-    fn an_identity_says_what_the_revision_knows() {
+    fn implementation_is_written_per_revision() {
         let mut i = Implementation::new("n", "1");
         i.title = Some("T".into());
         i.website_url = Some("https://x.example".into());
@@ -276,7 +280,7 @@ mod tests {
 
     // covers: ELIC-001, ELIC-003, ELIC-004, SAMP-001, SAMP-007, ROOT-001
     #[test]
-    fn modes_and_parts_are_written_where_they_are_known() {
+    fn capability_parts_are_written_per_revision() {
         use Capability::{
             Elicitation, ElicitationForm, ElicitationUrl, Roots, SamplingContext, SamplingTools,
         };
@@ -310,7 +314,7 @@ mod tests {
 
     // covers: ELIC-003
     #[test]
-    fn elicitation_is_read_by_its_modes() {
+    fn elicitation_modes_are_read_from_members() {
         use Capability::{Elicitation, ElicitationForm, ElicitationUrl};
         for (text, any, form, url) in [
             ("{}", false, false, false),
@@ -323,7 +327,7 @@ mod tests {
             (r#"{"elicitation":{"url":{}}}"#, true, false, true),
             (r#"{"elicitation":{"url":true}}"#, true, true, false),
         ] {
-            let read = Capabilities::declared(&RawJson::new(text).expect("JSON"));
+            let read = Capabilities::from_json(&RawJson::new(text).expect("JSON"));
             let has = [Elicitation, ElicitationForm, ElicitationUrl].map(|c| read.has(c));
             assert_eq!(has, [any, form, url], "{text}");
         }

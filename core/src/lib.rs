@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -12,35 +13,51 @@
         clippy::unimplemented
     )
 )]
-//! The Model Context Protocol as a state machine: client and server, every released revision, no I/O.
+//! The Model Context Protocol as a sans-IO state machine: client and server, every released revision.
 //!
-//! MCP is JSON-RPC 2.0 between AI applications (the *clients*) and tool providers (the *servers*). This crate holds
-//! the whole protocol and nothing else: bytes, time and entropy go in; bytes, events and deadlines come out. It spawns
-//! nothing, blocks on nothing, reads no clock and prints nothing, so it runs in any runtime or none. It is `no_std`
-//! (with `alloc`) and has no `unsafe`.
+//! MCP is JSON-RPC 2.0 between AI applications (*clients*) and tool providers (*servers*). This crate implements the
+//! protocol and performs no I/O. The caller passes in bytes, time and entropy. The crate returns bytes, events and
+//! deadlines. It spawns nothing, blocks on nothing, reads no clock and prints nothing, so it runs in any runtime or
+//! without one. It is `no_std` (with `alloc`) and contains no `unsafe` code.
 //!
-//! # The contract
+//! Most programs use an adapter instead of this crate: `mcp-blocking` (one thread), `mcp-threads` (a pool of worker
+//! threads) or `mcp-smol` (futures). Use this crate directly to put MCP into an event loop of your own.
 //!
-//! A [`pipe::Server`] or [`pipe::Client`] speaks over any byte stream. Whoever drives one does this, in a loop:
+//! # Driving a connection
 //!
-//! 1. hand over what was read ([`handle_input`](pipe::Pipe::handle_input), [`handle_eof`](pipe::Pipe::handle_eof)),
-//!    deadlines that passed ([`handle_timeout`](pipe::Pipe::handle_timeout)), and commands (`engine().complete(…)`,
-//!    `engine().call(…)`), in any number and order;
-//! 2. take events until there are none ([`poll_event`](pipe::Pipe::poll_event)): decoding happens here, a bounded
-//!    amount per call;
-//! 3. write [`transmit`](pipe::Pipe::transmit) and say how much of it went ([`consume`](pipe::Pipe::consume));
-//! 4. wait for bytes (if [`wants_input`](pipe::Pipe::wants_input)), for room to write, for a command of your own, or
-//!    for [`poll_timeout`](pipe::Pipe::poll_timeout).
+//! [`pipe::Server`] and [`pipe::Client`] speak MCP over a byte stream: stdio, a socket, a pipe. The caller drives
+//! them in a loop. Each turn has four steps:
 //!
-//! What holds whatever the peer sends and the caller does:
+//! 1. Pass in what happened, in any number and order: bytes that were read
+//!    ([`handle_input`](pipe::Pipe::handle_input)), the end of the stream
+//!    ([`handle_eof`](pipe::Pipe::handle_eof)), deadlines that passed
+//!    ([`handle_timeout`](pipe::Pipe::handle_timeout)), and commands (`engine().complete(…)`, `engine().call(…)`).
+//! 2. Call [`poll_event`](pipe::Pipe::poll_event) until it returns `None`. It decodes input, a bounded amount per call.
+//! 3. Write the bytes of [`transmit`](pipe::Pipe::transmit), and report how many were written
+//!    ([`consume`](pipe::Pipe::consume)).
+//! 4. Wait for one of these: input (if [`wants_input`](pipe::Pipe::wants_input)), room to write, a command of the
+//!    application, or the deadline of [`poll_timeout`](pipe::Pipe::poll_timeout).
 //!
-//! - How the input was cut never changes what comes out; equal inputs give equal outputs, byte for byte.
-//! - Nothing panics; memory and work stay within [`Limits`], and each limit has a stated outcome.
-//! - A misbehaving peer is an answer on the wire or an event, never an `Err`. There are three kinds of error that
-//!   are never mixed up: [`Fault`] (the connection is over), [`CallError`] (one call of ours failed), [`UseError`]
-//!   (a command was refused and nothing changed).
-//! - Every call ends exactly once. Keys ([`CallId`], [`CallKey`]) go stale and never hit another call.
-//! - `now` never goes back; an older one counts as the last one seen.
+//! The HTTP bindings [`http::client`] and [`http::server`] follow the same contract for HTTP exchanges.
+//!
+//! # Guarantees
+//!
+//! These hold for every peer and every caller:
+//!
+//! - **Deterministic.** Equal inputs give equal outputs, byte for byte. The way in which the input was cut into pieces
+//!   never changes the output.
+//! - **Bounded.** Nothing panics. Memory and work stay within [`Limits`], and each limit documents what happens when it
+//!   is reached.
+//! - **Three separate errors.** [`Fault`]: the connection is over. [`CallError`]: one outbound call failed.
+//!   [`UseError`]: a command was refused and nothing changed. A misbehaving peer gets an error response or causes an
+//!   event ([`Diagnostic`]). It never causes an `Err`.
+//! - **One outcome per call.** Each call ends exactly once. A key ([`CallId`], [`CallKey`]) of a call that has ended is
+//!   stale: it is refused, and never reaches another call.
+//! - **Monotonic time.** An [`Instant`] older than the last one counts as the last one.
+//!
+//! # Example
+//!
+//! A server with one tool, driven by hand:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -51,23 +68,24 @@
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Echo<'a> {
-//!     text: &'a str, // borrowed from the message that it came in
+//!     text: &'a str, // borrowed from the received message
 //! }
 //!
 //! let config = Config::new("echo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
 //! let mut server = Server::new(Arc::new(config), Instant::ZERO);
-//! let now = Instant::from_micros(1); // the caller's clock
+//! let now = Instant::from_micros(1); // by the clock of the caller
 //!
-//! // What a client wrote, in two pieces.
+//! // The bytes that a client wrote, in two pieces.
 //! let request = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"},
-//!     "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+//!     "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+//!     "io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 //! let line: Vec<u8> = request.iter().copied().filter(|b| *b != b'\n').chain([b'\n']).collect();
 //! server.handle_input(now, &line[..50]);
 //! server.handle_input(now, &line[50..]);
 //!
 //! while let Some(event) = server.poll_event(now) {
 //!     if let Event::Call(call) = event {
-//!         let answer = call.tool().and_then(|tool| match &*tool.name {
+//!         let answer = call.tool_call().and_then(|tool| match &*tool.name {
 //!             "echo" => tool.parse::<Echo>(),
 //!             other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
 //!         });
@@ -85,43 +103,60 @@
 //!
 //! # Two eras
 //!
-//! | | legacy: 2024-11-05 … 2025-11-25 | modern: 2026-07-28 |
+//! The revisions of the protocol fall into two eras:
+//!
+//! | | legacy: 2024-11-05 to 2025-11-25 | modern: 2026-07-28 |
 //! |---|---|---|
-//! | opening | `initialize`, then a session | none; `server/discover` tells what there is |
+//! | opening | `initialize`, then a session | none; `server/discover` describes the server |
 //! | version, identity, capabilities | once per session | in the `_meta` of each request |
-//! | a server needs input for a call | it sends requests of its own | it says so instead of a result, and the client calls again |
-//! | a client follows changes | `resources/subscribe`, news of lists unasked | a request that stays open, `subscriptions/listen` |
+//! | a server needs input | it sends a request | it answers `input_required`, and the client repeats the call |
+//! | a client follows changes | `resources/subscribe`; list changes always | `subscriptions/listen` stays open |
 //! | log messages | by the level of the session | by the level in each request |
 //!
-//! Both sides speak both by default and can be pinned ([`VersionSet`]); an application need not know which is in use.
-//! A client asks with `server/discover` and falls back to `initialize`; what it found out can be stored
-//! ([`client::Verdict`]). A server answers each request in the era that it is made in, both on one stream if need be.
+//! Both roles speak both eras by default and can be restricted to a [`VersionSet`]. A client sends `server/discover`
+//! and falls back to `initialize`. It reports the era that it found, and the application may store it for the next
+//! connection ([`client::KnownEra`]). A server answers each request in the era of that request. One byte stream may
+//! carry both.
 //!
-//! # What cannot be hidden
+//! # Differences between the eras
 //!
-//! An application can be written without knowing the era; what it is told is the same, but for this.
+//! The same application code works in both eras and sees the same events, except for these differences:
 //!
 #![doc = include_str!("eras.md")]
 //!
-//! No cancellation reaches a handler between two rounds: nobody works on the call then, in either era.
+//! In both eras, a handler sees no cancellation between two rounds of a call, because it is not running then.
 //!
-//! What a revision lacks altogether, such as forms before 2025-06-18, web pages and tools for models before 2025-11-25,
-//! is refused with a typed error before anything is sent ([`UseError`]).
+//! A feature that a revision lacks is refused with a [`UseError`] before anything is sent. Examples are forms before
+//! 2025-06-18, and elicitation by URL and tools in sampling before 2025-11-25.
 //!
 //! # Layers
 //!
-//! Each is usable without those above it: [`frame::line`] cuts a byte stream into messages, [`frame::sse`] an event stream
-//! into events; [`server::Engine`] and [`client::Engine`] take and give whole messages, over whatever carries them;
-//! [`pipe`] joins the two for byte streams. [`RawJson`] is how payloads pass through: cut out of the message, not copied.
+//! Each layer can be used without those above it:
+//!
+//! | layer | what it does |
+//! |---|---|
+//! | [`router`] | finds tools, resources, prompts and completions by name, and serves their lists |
+//! | [`pipe`], [`http`] | *bindings*: an engine on a byte stream, or on HTTP exchanges |
+//! | [`server::Engine`], [`client::Engine`] | *engines*: take and produce whole messages, over any transport |
+//! | [`model`] | typed messages of all revisions |
+//! | [`frame::line`], [`frame::sse`], [`h1`] | cut a byte stream into messages, events or HTTP/1.1 exchanges |
+//!
+//! Payloads pass through all layers as [`RawJson`], a slice of the message that is not copied.
 //!
 //! # Features
 //!
-//! | feature | default | what it turns on |
+//! | feature | default | what it enables |
 //! |---|---|---|
-//! | `base64` | yes | results that are made of bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and pictures |
-//! | `http` | yes | [`h1`] and [`http`]; turns on `crypto` |
+//! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
+//! | `http` | yes | [`h1`] and [`http`]; enables `crypto` |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
-//! | `crypto` | yes | `Entropy`: session ids; [`seal`]: state that a client keeps (HMAC-SHA-256 by RustCrypto); turns on `base64` |
+//! | `crypto` | yes | `Entropy` (session ids), [`seal`] (sealed state), by HMAC-SHA-256; enables `base64` |
+//!
+//! # Further reading
+//!
+//! `core/docs/glossary.md` defines the terms, and `core/docs/decisions.md` explains the decisions that the code cites
+//! as `DEC-nnn` and `DESIGN-nn`. Ids such as `LIFE-010` are requirements of the specification; they are listed in
+//! `tests/spec-map.tsv`.
 
 extern crate alloc;
 #[cfg(test)]
@@ -152,6 +187,7 @@ mod identity;
 mod json;
 mod limits;
 pub mod meta;
+mod methods;
 pub mod model;
 mod outbox;
 pub mod pipe;
@@ -162,29 +198,31 @@ pub mod rpc;
 pub mod seal;
 pub mod server;
 mod shape;
-mod slab;
+#[doc(hidden)]
+pub mod slab;
 pub mod tap;
+#[doc(hidden)]
+pub mod testing;
 mod time;
 mod uri;
 mod validate;
 mod version;
-mod vocab;
 
-pub use calls::inbound::{CallId, Progress, Sent};
+pub use calls::inbound::{CallId, Progress, SendStatus};
 pub use calls::outbound::{CallKey, CallOptions};
 pub use change::Change;
 pub use diagnostic::Diagnostic;
 #[cfg(feature = "crypto")]
 pub use entropy::Entropy;
-pub use error::{AuthChallenge, CallError, Fault, HttpAnswer, HttpError, UseError};
+pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseError};
 pub use identity::{Capabilities, Implementation};
 pub use json::EncodeError;
-pub use limits::Limits;
+pub use limits::{Limit, Limits};
+pub use methods::Capability;
 pub use outbox::Outbox;
 pub use raw::{InvalidJson, RawJson};
-pub use rpc::envelope::Malformed;
+pub use rpc::envelope::MalformedMessage;
 pub use rpc::{RequestId, RpcError};
 pub use tap::ChannelId;
 pub use time::{Anchor, Instant};
 pub use version::{Era, Version, VersionSet};
-pub use vocab::Capability;

@@ -1,6 +1,6 @@
-//! The keys of `_meta` that the protocol owns, and the rules for all others.
+//! Rules for the keys of `_meta`, and the keys that the protocol reserves.
 
-/// Prefix of the keys that the protocol defines
+/// Prefix of the keys that the protocol defines.
 pub(crate) const PREFIX: &str = "io.modelcontextprotocol/";
 pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -11,23 +11,23 @@ pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 pub(crate) const PROGRESS_TOKEN: &str = "progressToken";
 
-/// What follows the prefix in the keys that requests have
-pub(crate) mod after_prefix {
+/// Keys of requests, without the prefix.
+pub(crate) mod unprefixed {
     pub(crate) const PROTOCOL_VERSION: &[u8] = b"protocolVersion";
     pub(crate) const CLIENT_CAPABILITIES: &[u8] = b"clientCapabilities";
     pub(crate) const CLIENT_INFO: &[u8] = b"clientInfo";
     pub(crate) const LOG_LEVEL: &[u8] = b"logLevel";
-    /// Those of tasks in 2025-11-25
-    pub(crate) const OLDER: [&[u8]; 2] = [b"related-task", b"model-immediate-response"];
+    /// Keys of tasks in 2025-11-25.
+    pub(crate) const LEGACY_TASK_KEYS: [&[u8]; 2] = [b"related-task", b"model-immediate-response"];
 }
 
-/// Whether an application may put a value under `key`
+/// Returns whether an application may use `key` in `_meta`.
 ///
-/// False for malformed keys (META-003, META-004), for `progressToken`, which belongs to the engine, and for keys
-/// whose prefix is reserved by either wording of the rule (META-006, META-007, DEC-009). Trace context
-/// (`traceparent`, `tracestate`, `baggage`) is the application's (META-021, META-022).
+/// Returns false for malformed keys (META-003, META-004) and for `progressToken`, which belongs to the engine. It also
+/// returns false if the prefix is reserved by either wording of the rule (META-006, META-007, DEC-009). The keys of
+/// trace context (`traceparent`, `tracestate`, `baggage`) belong to the application (META-021, META-022).
 #[must_use]
-pub fn is_free_key(key: &str) -> bool {
+pub fn is_unreserved_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -49,16 +49,17 @@ pub fn is_free_key(key: &str) -> bool {
     !second && !before_last
 }
 
-/// Whether the application may put a value under `key` of a result: under a free one, and under those by which it says
-/// itself what the result belongs to (SUB-013, META-023)
-pub(crate) fn is_free_in_result(key: &str) -> bool {
-    is_free_key(key) || matches!(key, SUBSCRIPTION_ID | RELATED_TASK)
+/// Returns whether an application may use `key` in the `_meta` of a result.
+///
+/// Besides the unreserved keys, these are the two that relate a result to a subscription or a task (SUB-013, META-023).
+pub(crate) fn is_unreserved_in_result(key: &str) -> bool {
+    is_unreserved_key(key) || matches!(key, SUBSCRIPTION_ID | RELATED_TASK)
 }
 
-/// Whether `identifier` can name an extension in `capabilities.extensions`: spelt as a key of `_meta` that has a prefix
-/// (EXT-002)
+/// Returns whether `identifier` can name an extension in `capabilities.extensions` (EXT-002).
 ///
-/// Whether the prefix is yours is for you to know: official extensions are under `io.modelcontextprotocol/` (EXT-008).
+/// It has the syntax of a `_meta` key with a prefix. The prefix `io.modelcontextprotocol/` is reserved for official
+/// extensions, which is not checked (EXT-008).
 #[must_use]
 pub fn is_extension_id(identifier: &str) -> bool {
     let Some((prefix, name)) = identifier.split_once('/') else { return false };
@@ -86,13 +87,13 @@ mod tests {
 
     // covers: META-003, META-004, META-006, META-007, META-021
     #[test]
-    fn keys_are_free_reserved_or_malformed() {
-        for free in
+    fn reserved_and_malformed_meta_keys_are_refused() {
+        for unreserved in
             ["a", "traceparent", "baggage", "com.example/x", "com.example/", "com.example.mcp/y", "a-1/b_c.d"]
         {
-            assert!(is_free_key(free), "{free}");
+            assert!(is_unreserved_key(unreserved), "{unreserved}");
         }
-        for taken in [
+        for refused in [
             "progressToken",
             "io.modelcontextprotocol/x",
             "dev.mcp/",
@@ -109,13 +110,13 @@ mod tests {
             "a b",
             "a/b/c",
         ] {
-            assert!(!is_free_key(taken), "{taken}");
+            assert!(!is_unreserved_key(refused), "{refused}");
         }
     }
 
     // covers: EXT-002, EXT-008
     #[test]
-    fn extensions_are_named_with_a_prefix() {
+    fn extension_ids_require_a_prefix() {
         for official in ["tasks", "ui", "oauth-client-credentials", "enterprise-managed-authorization"] {
             assert!(is_extension_id(&alloc::format!("{PREFIX}{official}")), "{official}");
         }

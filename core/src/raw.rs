@@ -11,79 +11,91 @@ use serde::de::{self, Deserialize};
 use serde::ser::{self, Serialize, SerializeStruct as _};
 use serde_json::value::RawValue;
 
-use crate::json::{EncodeError, MAX_DEPTH, RAW, Scanner, Serializer, Span, check_utf8};
+use crate::json::{EncodeError, MAX_DEPTH, RAW_VALUE_NAME, Scanner, Serializer, Span, check_utf8};
 
-/// One valid JSON text: the unit in which payloads pass through the engines
+/// One valid JSON text: the unit in which payloads pass through the engines.
 ///
-/// Cloning shares the bytes. A `RawJson` that came out of an event shares the allocation of the frame that it arrived
-/// in; [`compact`](Self::compact) it before storing it for long. Invariant: exactly one JSON value, no white space
+/// Cloning shares the bytes. A `RawJson` of an event shares the allocation of the frame that it arrived in. Call
+/// [`compact`](Self::compact) before storing it for long. Invariant: exactly one JSON value, no white space
 /// around it, nested at most 128 deep.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
 impl RawJson {
-    /// Takes bytes that the scanner has checked already
+    /// Wraps bytes that the scanner has checked already.
     pub(crate) const fn trusted(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
-    /// Checks `text`: well-formed UTF-8, strict JSON, nested at most 128 deep
+    /// Checks `text`: well-formed UTF-8, strict JSON, nested at most 128 deep.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidJson`] with the offset of the first byte that does not fit.
     pub fn new(text: impl Into<Bytes>) -> Result<Self, InvalidJson> {
         let text = text.into();
         check_utf8(&text).map_err(|at| InvalidJson { at })?;
         let mut s = Scanner::new(&text, MAX_DEPTH, u32::MAX);
-        let span = s.value().map_err(|e| InvalidJson { at: e.at() })?;
-        if !s.at_end() {
+        let span = s.value().map_err(|e| InvalidJson { at: e.offset() })?;
+        if !s.is_at_end() {
             return Err(InvalidJson { at: s.pos() });
         }
         let Span { start, end } = span;
         Ok(Self(text.slice(start as usize..end as usize)))
     }
 
-    /// Writes `value` as JSON
+    /// Encodes `value` as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] if `value` cannot be expressed as JSON.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, EncodeError> {
         let mut out = Vec::new();
         Serializer::any(&mut out, value)?;
         Ok(Self(out.into()))
     }
 
-    /// Reads the text as `T`, which may borrow from it
+    /// Decodes the text as `T`, which may borrow from it.
+    ///
+    /// # Errors
+    ///
+    /// An error of `serde_json` if the text does not match `T`.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         crate::json::read(&self.0)
     }
 
-    /// The text
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Checked when the value was made; `unsafe` is not worth sparing the second look.
+        // Checked when the value was made; `unsafe` is not worth saving the second check.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The text as bytes
+    /// Returns the text as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes themselves, shared
+    /// Returns the shared bytes.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// An independent copy that keeps no larger allocation alive
+    /// Returns an independent copy that keeps no larger allocation alive.
     #[must_use]
     pub fn compact(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
-    /// Whether the value is an object
+    /// Returns whether the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.0.first() == Some(&b'{')
     }
 
-    /// The value of member `name`, when this is an object that has one
+    /// Returns the value of member `name`, or `None` if this is not an object or has no such member.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
         let mut found = None;
@@ -95,13 +107,13 @@ impl RawJson {
         found
     }
 
-    /// The elements, when this is an array
+    /// Returns the elements of an array, or `None` for any other value.
     #[must_use]
     pub fn elements(&self) -> Option<Vec<Self>> {
         let mut found = Vec::new();
         let mut s = Scanner::trusted(&self.0);
         s.array(|s| {
-            let element = s.value()?.of(&self.0).unwrap_or_default();
+            let element = s.value()?.slice(&self.0).unwrap_or_default();
             found.push(Self(self.0.slice_ref(element)));
             Ok(())
         })
@@ -109,7 +121,7 @@ impl RawJson {
         .map(|()| found)
     }
 
-    /// The text of a JSON string; none for other values
+    /// Returns the text of a JSON string, or `None` for any other value.
     #[must_use]
     pub fn string(&self) -> Option<String> {
         crate::json::string(&self.0).map(Cow::into_owned)
@@ -130,38 +142,40 @@ impl fmt::Display for RawJson {
 
 impl Serialize for RawJson {
     fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // As `RawValue` writes itself, but for reading the text once more to make one.
-        let mut raw = serializer.serialize_struct(RAW, 1)?;
-        raw.serialize_field(RAW, self.as_str())?;
+        // Does the same as `RawValue`, which would have to parse the text once more.
+        let mut raw = serializer.serialize_struct(RAW_VALUE_NAME, 1)?;
+        raw.serialize_field(RAW_VALUE_NAME, self.as_str())?;
         raw.end()
     }
 }
 
-/// Only from JSON text: raw text cannot be had from other formats
+/// Works with JSON only: other formats cannot supply raw text.
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        borrowed(deserializer).map(|text| Self(Bytes::copy_from_slice(text.as_bytes())))
+        deserialize_borrowed(deserializer).map(|text| Self(Bytes::copy_from_slice(text.as_bytes())))
     }
 }
 
-/// The text of a value where it stands, checked as [`RawJson`] is: for types that are told apart by what they hold
-pub(crate) fn borrowed<'de, D: de::Deserializer<'de>>(deserializer: D) -> Result<&'de str, D::Error> {
+/// Borrows the text of a value, checked as [`RawJson`] is, for types that are distinguished by their content.
+pub(crate) fn deserialize_borrowed<'de, D: de::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<&'de str, D::Error> {
     let raw: &RawValue = Deserialize::deserialize(deserializer)?;
     let text = raw.get().as_bytes();
-    // Two things are left to check: half a surrogate pair, and nesting, for which a short text has no room.
+    // `serde_json` leaves two checks: lone surrogates, and nesting, for which a short text has no room.
     if text.len() > 2 * MAX_DEPTH as usize || memchr(b'\\', text).is_some() {
         let checked = Scanner::trusted(text).value();
-        checked.map_err(|e| de::Error::custom(InvalidJson { at: e.at() }))?;
+        checked.map_err(|e| de::Error::custom(InvalidJson { at: e.offset() }))?;
     }
     Ok(raw.get())
 }
 
-/// A text is not JSON
+/// Error for a text that is not valid JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid JSON at byte {at}")]
 #[non_exhaustive]
 pub struct InvalidJson {
-    /// Offset of the first byte that does not fit
+    /// Offset of the first byte that does not fit.
     pub at: usize,
 }
 
@@ -171,7 +185,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn keeps_one_value_and_its_text() {
+    fn raw_json_keeps_one_value_and_its_text() {
         let v = RawJson::new(" {\"a\": [1, \"x\"]} ").expect("JSON");
         assert_eq!(v.as_str(), "{\"a\": [1, \"x\"]}");
         assert_eq!(v.member("a").expect("member").as_str(), "[1, \"x\"]");
@@ -181,18 +195,18 @@ mod tests {
     }
 
     #[test]
-    fn passes_through_serde_unchanged() {
+    fn raw_json_passes_through_serde_unchanged() {
         #[derive(serde::Serialize, serde::Deserialize)]
-        struct Holder {
+        struct RawHolder {
             raw: RawJson,
         }
-        let h: Holder = serde_json::from_str(r#"{"raw":{"n": 1.50}}"#).expect("JSON");
+        let h: RawHolder = serde_json::from_str(r#"{"raw":{"n": 1.50}}"#).expect("JSON");
         assert_eq!(serde_json::to_string(&h).expect("JSON"), r#"{"raw":{"n": 1.50}}"#);
         assert_eq!(format!("{}", RawJson::encode(&h).expect("JSON")), r#"{"raw":{"n": 1.50}}"#);
     }
 
     #[test]
-    fn what_serde_lets_pass_is_still_checked() {
+    fn raw_json_from_serde_is_checked() {
         let read = |text: &str| serde_json::from_str::<RawJson>(text).is_ok();
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(read(&deep(128)) && !read(&deep(129)) && !read(&deep(100_000)));

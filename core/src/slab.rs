@@ -1,18 +1,18 @@
-//! A table whose keys go stale instead of dangling.
+//! Slab: a table with reusable slots whose keys become stale instead of dangling.
 //!
-//! Invariant: a key resolves only to the value that it was given out for. A slot's generation grows with every
-//! removal, and giving the memory back (`trim`) keeps the highest generation, so not even that revives a key.
+//! Invariant: a key resolves only to the value that it was issued for. Each removal increments the slot's
+//! `generation`. `trim` keeps the highest generation in `base_generation`, so a released slab revives no key either.
 
 use alloc::vec::Vec;
 
-/// Where a value is, and which one it was
+/// Slot of a value and the generation that the value belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Key {
+pub struct Key {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// Declares an opaque, public, copyable key
+/// Declares an opaque, public, copyable key.
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -23,89 +23,120 @@ macro_rules! key {
 pub(crate) use key;
 
 #[derive(Debug)]
-struct Slot<T> {
+struct SlabSlot<T> {
     generation: u32,
     value: Option<T>,
-    /// Next free slot, meaningful while `value` is none
-    next: u32,
+    /// Next free slot; meaningful only while `value` is `None`.
+    next_free: u32,
 }
 
-const NONE: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
+/// A table with reusable slots; see the [module](self).
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
-    free: u32,
+pub struct Slab<T> {
+    slots: Vec<SlabSlot<T>>,
+    first_free: u32,
     len: usize,
-    /// Generation of a slot that is made anew
-    floor: u32,
+    /// First generation of a newly created slot.
+    base_generation: u32,
 }
 
 impl<T> Slab<T> {
-    pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE, len: 0, floor: 0 }
+    /// Creates an empty slab, without memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { slots: Vec::new(), first_free: NO_SLOT, len: 0, base_generation: 0 }
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    /// Returns the number of values.
+    #[must_use]
+    pub const fn len(&self) -> usize {
         self.len
     }
 
+    /// Returns whether there are no values.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Stores a value and returns its key.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> Key {
+    pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
-        if let Some(slot) = self.slots.get_mut(self.free as usize) {
-            let key = Key { slot: self.free, generation: slot.generation };
-            self.free = slot.next;
+        if let Some(slot) = self.slots.get_mut(self.first_free as usize) {
+            let key = Key { slot: self.first_free, generation: slot.generation };
+            self.first_free = slot.next_free;
             slot.value = Some(value);
             return key;
         }
         if self.slots.len() == self.slots.capacity() {
-            // Doubling from one: most slabs hold one channel, and a `Vec` would make room for four. The largest ones grow
-            // by an eighth: that many sessions are not to pay for as many again.
+            // Doubling starts at one: most slabs hold one channel, and a `Vec` would reserve four. Large slabs grow by
+            // an eighth, so that many sessions do not reserve memory for as many again.
             let len = self.slots.len();
             self.slots.reserve_exact(if len < 8_192 { len.max(1) } else { len / 8 });
         }
-        let key = Key { slot: u32::try_from(self.slots.len()).unwrap_or(NONE), generation: self.floor };
-        self.slots.push(Slot { generation: self.floor, value: Some(value), next: NONE });
+        let key = Key {
+            slot: u32::try_from(self.slots.len()).unwrap_or(NO_SLOT),
+            generation: self.base_generation,
+        };
+        self.slots.push(SlabSlot {
+            generation: self.base_generation,
+            value: Some(value),
+            next_free: NO_SLOT,
+        });
         key
     }
 
-    /// The key of what stands in a slot
+    /// Returns the key of the value in a slot.
     #[cfg(feature = "http")]
-    pub(crate) fn at(&self, slot: u32) -> Option<Key> {
+    pub(crate) fn key_at(&self, slot: u32) -> Option<Key> {
         let found = self.slots.get(slot as usize)?;
         found.value.as_ref()?;
         Some(Key { slot, generation: found.generation })
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+    /// Returns the value of a key, or `None` if the key is stale.
+    #[must_use]
+    pub fn get(&self, key: Key) -> Option<&T> {
         self.slots.get(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    /// Returns the value of a key for modification, or `None` if the key is stale.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let free = self.free;
+    /// Removes and returns a value. Its key is stale afterwards.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let free = self.first_free;
         let slot = self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)?;
         let value = slot.value.take()?;
         self.len -= 1;
-        // A slot whose generations are used up is retired: its place in the table stays empty.
+        // A slot whose generations are used up is retired and stays empty.
         if let Some(next) = slot.generation.checked_add(1) {
             slot.generation = next;
-            slot.next = free;
-            self.free = key.slot;
+            slot.next_free = free;
+            self.first_free = key.slot;
         }
         Some(value)
     }
 
-    /// True when `key` was given out once and its value has since been removed
+    /// Returns whether `key` was issued once and its value has been removed since.
     pub(crate) fn is_stale(&self, key: Key) -> bool {
         match self.slots.get(key.slot as usize) {
             Some(slot) => key.generation < slot.generation,
-            None => key.generation < self.floor,
+            None => key.generation < self.base_generation,
         }
+    }
+
+    /// Returns all values with their keys, for modification.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
+        self.slots
+            .iter_mut()
+            .zip(0..)
+            .filter_map(|(s, slot)| Some((Key { slot, generation: s.generation }, s.value.as_mut()?)))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
@@ -115,20 +146,41 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Values that there is memory for
+    /// Returns the number of values that fit without another allocation.
     #[cfg(all(test, feature = "http"))]
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.slots.capacity()
     }
 
-    /// Gives the memory back when nothing is stored
+    /// Releases the memory if nothing is stored.
     pub(crate) fn trim(&mut self) {
         if self.len == 0 && !self.slots.is_empty() {
             let top = self.slots.iter().map(|s| s.generation).max().unwrap_or(0);
-            self.floor = self.floor.max(top);
+            self.base_generation = self.base_generation.max(top);
             self.slots = Vec::new();
-            self.free = NONE;
+            self.first_free = NO_SLOT;
         }
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The key as one number, for tables that hold tokens: never below 2³² unless 2³² values had its slot.
+impl From<Key> for u64 {
+    fn from(key: Key) -> Self {
+        Self::from(key.generation.wrapping_add(1)) << 32 | Self::from(key.slot)
+    }
+}
+
+/// The key that a number was made from.
+impl From<u64> for Key {
+    fn from(token: u64) -> Self {
+        let half = |n: u64| u32::try_from(n & u64::from(u32::MAX)).unwrap_or_default();
+        Self { slot: half(token), generation: half(token >> 32).wrapping_sub(1) }
     }
 }
 
@@ -137,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removed_key_never_resolves_again() {
+    fn removed_key_never_resolves_again() {
         let mut s = Slab::new();
         let a = s.insert('a');
         assert_eq!(s.remove(a), Some('a'));
@@ -148,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_keeps_generations() {
+    fn trim_keeps_generations() {
         let mut s = Slab::new();
         let keys: Vec<_> = (0..4).map(|i| s.insert(i)).collect();
         for k in &keys {
@@ -158,5 +210,18 @@ mod tests {
         assert_eq!(s.slots.capacity(), 0);
         let fresh = s.insert(9);
         assert!(keys.iter().all(|k| *k != fresh && s.get(*k).is_none() && s.is_stale(*k)));
+    }
+
+    #[test]
+    fn token_round_trips_and_is_above_u32() {
+        let mut s = Slab::new();
+        let old = s.insert('a');
+        s.remove(old);
+        let key = s.insert('b');
+        let token = u64::from(key);
+        assert!(token > u64::from(u32::MAX) && token != u64::from(old));
+        assert_eq!((Key::from(token), s.get_mut(Key::from(u64::from(old)))), (key, None));
+        assert_eq!(s.get(Key::from(0)), None);
+        assert_eq!(s.iter_mut().map(|(key, value)| (key, *value)).collect::<Vec<_>>(), [(key, 'b')]);
     }
 }

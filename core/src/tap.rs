@@ -1,7 +1,7 @@
-//! A look at the wire from inside: a bounded queue of the messages that pass, off by default.
+//! Wire tap: a bounded queue of copies of the messages that pass, off by default.
 //!
-//! Values of listed members are replaced before a message is queued, so that what is shown or stored later cannot
-//! contain them. What is not JSON is shown by its length alone as soon as there is something to hide.
+//! Values of listed members are replaced before a message is queued, so a record can never contain them. With a
+//! non-empty list, a message that is not JSON is recorded by its length alone.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -13,63 +13,63 @@ use crate::limits::Limits;
 use crate::time::Instant;
 
 crate::slab::key! {
-    /// A channel: one byte stream, one legacy session or one exchange, in which request ids live
+    /// Channel in which request ids are unique: one byte stream, one legacy session or one exchange.
     ChannelId
 }
 
-/// Which way a message went
+/// Direction of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From the peer to us
+    /// From the peer.
     In,
-    /// From us to the peer
+    /// To the peer.
     Out,
 }
 
-/// One message as it went over the wire
+/// One message as it went over the wire.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TapRecord {
-    /// When it was handled here
+    /// Time at which the message was handled.
     pub at: Instant,
-    /// Which way it went
+    /// Direction of the message.
     pub direction: Direction,
-    /// Where it went
+    /// Channel of the message.
     pub channel: ChannelId,
-    /// The message, without its newline, with listed members replaced
+    /// The message without its newline, with the values of listed members replaced.
     pub bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Tap {
     records: VecDeque<TapRecord>,
-    max: usize,
+    max_records: usize,
     budget: Budget,
-    hidden: Vec<String>,
+    redacted_members: Vec<String>,
     dropped: u64,
 }
 
-/// What stands in the place of a hidden value
+/// Replacement for a hidden value.
 const REPLACEMENT: &[u8] = b"\"[redacted]\"";
 
 impl Tap {
     pub(crate) fn new(limits: &Limits, hidden: Vec<String>) -> Self {
         Self {
             records: VecDeque::new(),
-            max: limits.tap_records,
+            max_records: limits.tap_records,
             budget: Budget::new(limits.tap_bytes),
-            hidden,
+            redacted_members: hidden,
             dropped: 0,
         }
     }
 
     pub(crate) fn record(&mut self, at: Instant, direction: Direction, channel: ChannelId, message: &[u8]) {
-        // What cannot fit is not worth redacting.
-        if self.records.len() >= self.max || self.budget.is_spent() {
+        // A message that cannot fit is not worth redacting.
+        if self.records.len() >= self.max_records || self.budget.is_spent() {
             self.dropped += 1;
             return;
         }
-        let bytes = redact(message, &self.hidden);
+        let bytes = redact(message, &self.redacted_members);
         if !self.budget.charge(bytes.capacity()) {
             self.dropped += 1;
             return;
@@ -88,7 +88,7 @@ impl Tap {
     }
 }
 
-/// A copy of `message` in which the value of every member named in `hidden` is replaced, at any depth
+/// Returns a copy of `message` in which the value of each member named in `hidden` is replaced, at any depth.
 fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
     let message = message.strip_suffix(b"\n").unwrap_or(message);
     if hidden.is_empty() {
@@ -96,7 +96,10 @@ fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
     }
     let mut cuts = Vec::new();
     let mut s = Scanner::new(message, MAX_DEPTH, u32::MAX);
-    if core::str::from_utf8(message).is_err() || walk(&mut s, hidden, &mut cuts).is_err() || !s.at_end() {
+    if core::str::from_utf8(message).is_err()
+        || find_redactions(&mut s, hidden, &mut cuts).is_err()
+        || !s.is_at_end()
+    {
         return alloc::format!("[{} bytes that are not JSON]", message.len()).into_bytes();
     }
     let mut out = Vec::with_capacity(message.len());
@@ -110,8 +113,8 @@ fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
     out
 }
 
-/// Notes where hidden values stand. Recursion is bounded by the scanner's depth limit.
-fn walk(
+/// Collects the ranges of hidden values. Recursion is bounded by the scanner's depth limit.
+fn find_redactions(
     s: &mut Scanner<'_>,
     hidden: &[String],
     cuts: &mut Vec<(usize, usize)>,
@@ -119,7 +122,7 @@ fn walk(
     match s.peek() {
         b'{' => {
             s.members(&mut |s, name| {
-                let name = name.bytes();
+                let name = name.unescaped();
                 if hidden.iter().any(|h| h.as_bytes() == &*name) {
                     s.peek();
                     let start = s.pos();
@@ -127,10 +130,10 @@ fn walk(
                     cuts.push((start, s.pos()));
                     return Ok(());
                 }
-                walk(s, hidden, cuts)
+                find_redactions(s, hidden, cuts)
             })?;
         }
-        b'[' => s.array(|s| walk(s, hidden, cuts))?,
+        b'[' => s.array(|s| find_redactions(s, hidden, cuts))?,
         _ => {
             s.value()?;
         }
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_is_counted_and_room_comes_back() {
+    fn overflow_is_counted_and_poll_frees_room() {
         let limits = Limits { tap_records: 2, tap_bytes: 64, ..Limits::default() };
         let mut tap = Tap::new(&limits, Vec::new());
         let channel = ChannelId(crate::slab::Key { slot: 0, generation: 0 });

@@ -1,38 +1,38 @@
-//! Time as the core sees it: microseconds since an epoch that the caller fixed.
+//! Time in the core: microseconds since an epoch that the caller chooses.
 //!
-//! The core never reads a clock. Whoever drives it passes an [`Instant`] into every call that needs one, and
-//! asks for the next deadline as an [`Instant`]. One epoch per engine: instants of different epochs mean nothing
-//! to each other. A wall clock enters only through an [`Anchor`], for what must outlive the process.
+//! The core never reads a clock. The driver passes an [`Instant`] into every call that needs one, and receives the
+//! next deadline as an [`Instant`]. Each engine has one epoch; instants of different epochs cannot be compared. Wall
+//! clock time enters only through an [`Anchor`], for values that outlive the process.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A point in time: microseconds since an epoch chosen by the caller
+/// A point in time: microseconds since an epoch that the caller chooses.
 ///
 /// Arithmetic saturates, so a hostile or absurd timeout cannot wrap around into the past.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The caller's epoch
+    /// The caller's epoch.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that will be reached: about 584,000 years after the epoch
-    pub const FAR: Self = Self(u64::MAX);
+    /// An instant that is never reached: about 584,000 years after the epoch.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The instant `micros` microseconds after the epoch
+    /// Returns the instant `micros` microseconds after the epoch.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the epoch
+    /// Returns the microseconds since the epoch.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Time elapsed since `earlier`, zero when `earlier` is later
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -61,7 +61,7 @@ impl fmt::Display for Instant {
     }
 }
 
-/// Ties the caller's epoch to Unix time, for values that outlive a process (sealed state carries an expiry)
+/// Link between the caller's epoch and Unix time, for values that outlive a process, as sealed state does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Anchor {
     at: Instant,
@@ -69,13 +69,13 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Says that at instant `at` the Unix clock showed `unix_secs` seconds
+    /// Creates an anchor: at instant `at` the Unix clock showed `unix_secs` seconds.
     #[must_use]
     pub const fn new(at: Instant, unix_secs: u64) -> Self {
         Self { at, unix_secs }
     }
 
-    /// Unix time, in seconds, at `now`
+    /// Returns the Unix time at `now`, in seconds.
     #[must_use]
     pub const fn unix_secs(&self, now: Instant) -> u64 {
         if now.0 >= self.at.0 {
@@ -92,10 +92,10 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates() {
-        assert_eq!(Instant::FAR + Duration::from_secs(1), Instant::FAR);
-        assert_eq!(Instant::ZERO + Duration::MAX, Instant::FAR);
+        assert_eq!(Instant::FAR_FUTURE + Duration::from_secs(1), Instant::FAR_FUTURE);
+        assert_eq!(Instant::ZERO + Duration::MAX, Instant::FAR_FUTURE);
         assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
-        assert_eq!(Instant::ZERO.saturating_duration_since(Instant::FAR), Duration::ZERO);
+        assert_eq!(Instant::ZERO.saturating_duration_since(Instant::FAR_FUTURE), Duration::ZERO);
     }
 
     #[test]

@@ -1,34 +1,34 @@
-//! URIs as text: which characters may stand where, and one spelling for those that mean the same (RFC 3986).
+//! URIs as text: permitted characters and the normalised spelling (RFC 3986).
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::ops::Range;
 
-/// Letters, digits, `-`, `.`, `_`, `~`
+/// Letters, digits, `-`, `.`, `_`, `~`.
 pub(crate) const UNRESERVED: u8 = 1;
-/// `!`, `$`, `&`, `'`, `(`, `)`, `*`, `+`, `,`, `;`, `=`
+/// `!`, `$`, `&`, `'`, `(`, `)`, `*`, `+`, `,`, `;`, `=`.
 pub(crate) const SUB_DELIM: u8 = 2;
-/// `:` and `@`
+/// `:` and `@`.
 pub(crate) const COLON_AT: u8 = 4;
 pub(crate) const SLASH: u8 = 8;
 pub(crate) const QUESTION: u8 = 16;
 pub(crate) const HASH: u8 = 32;
-/// `%`, which two hexadecimal digits follow
+/// `%`, which two hexadecimal digits follow.
 pub(crate) const PERCENT: u8 = 64;
-/// `[` and `]`
+/// `[` and `]`.
 pub(crate) const BRACKET: u8 = 128;
 
 pub(crate) const RESERVED: u8 = SUB_DELIM | COLON_AT | SLASH | QUESTION | HASH | BRACKET;
-/// What a path segment may hold
+/// Characters of a path segment.
 pub(crate) const SEGMENT: u8 = UNRESERVED | SUB_DELIM | COLON_AT | PERCENT;
-/// What the query may hold
+/// Characters of the query.
 pub(crate) const QUERY: u8 = SEGMENT | SLASH | QUESTION;
-/// Everything that a URI may hold
+/// Characters of a URI.
 pub(crate) const ANY: u8 = UNRESERVED | RESERVED | PERCENT;
 
-/// The class of a byte; none for what no URI may hold
+/// Returns the class of a byte; 0 for a byte that no URI may hold.
 #[inline]
-pub(crate) const fn class(byte: u8) -> u8 {
+pub(crate) const fn byte_class(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => UNRESERVED,
         b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => SUB_DELIM,
@@ -42,8 +42,8 @@ pub(crate) const fn class(byte: u8) -> u8 {
     }
 }
 
-/// The value of a triplet such as `%2F` that `text` begins with
-pub(crate) fn triplet(text: &[u8]) -> Option<u8> {
+/// Decodes the triplet (`%2F`, for example) at the beginning of `text`.
+pub(crate) fn decode_triplet(text: &[u8]) -> Option<u8> {
     let digit = |b: u8| match b {
         b'0'..=b'9' => Some(b - b'0'),
         b'a'..=b'f' => Some(b - b'a' + 10),
@@ -56,15 +56,15 @@ pub(crate) fn triplet(text: &[u8]) -> Option<u8> {
     }
 }
 
-/// Appends a triplet
-pub(crate) fn encode(out: &mut String, byte: u8) {
+/// Appends a byte as a triplet.
+pub(crate) fn push_encoded(out: &mut String, byte: u8) {
     let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'A' + n - 10 });
     out.push('%');
     out.push(digit(byte >> 4));
     out.push(digit(byte & 15));
 }
 
-/// The text behind the triplets; none when it is not UTF-8
+/// Decodes all triplets; returns `None` if the outcome is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(String::from(text));
@@ -72,7 +72,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     let mut decoded = alloc::vec::Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        match triplet(rest) {
+        match decode_triplet(rest) {
             Some(byte) => {
                 decoded.push(byte);
                 rest = rest.get(3..).unwrap_or_default();
@@ -86,32 +86,32 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// Why a text is no URI that is taken here (RES-019, RES-026)
+/// Reason why a text is not accepted as a URI (RES-019, RES-026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
-    /// It does not begin with a scheme, such as `file:`
+    /// It does not begin with a scheme (`file:`, for example).
     #[error("it does not begin with a scheme")]
     Scheme,
-    /// A character that no URI may hold, or a `%` that two hexadecimal digits do not follow
-    #[error("the character at byte {at} does not belong there")]
+    /// It holds a character that no URI may hold, or a `%` without two hexadecimal digits behind it.
+    #[error("the character at byte {at} is not permitted there")]
     Character {
-        /// Where
+        /// Offset of the character, in bytes.
         at: usize,
     },
-    /// Longer than is looked at
+    /// It is longer than the limit.
     #[error("it is longer than {limit} bytes")]
     TooLong {
-        /// The limit
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
-/// Checks a URI, and gives it the spelling in which equal ones are equal bytes, but for the letters of the [`host`]
+/// Checks and normalises a URI: equivalent URIs get equal bytes, apart from the case of the [host](host_range).
 ///
-/// The scheme in small letters, triplets in capitals, none of them for characters that need none, and all of them for
-/// those outside of ASCII (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: they are for who serves
-/// the URI to judge.
+/// The scheme gets small letters and triplets get capitals. Unreserved characters are not encoded, and characters
+/// outside of ASCII are (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: the server that serves the
+/// URI interprets them.
 pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
     if uri.len() > limit {
         return Err(UriError::TooLong { limit });
@@ -122,12 +122,11 @@ pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriErro
     normalize_part(uri, true, 0)
 }
 
-/// Where the host of a normalised URI stands, its port with it: capital and small letters mean the same there
-/// (RFC 3986, 3.2.2)
+/// Returns the range of the host with its port in a normalised URI. Case is not significant there (RFC 3986, 3.2.2).
 ///
-/// They stay as they are in URIs that templates match, since much that stands behind `//` is no name of a machine, and a
-/// variable is to hold what was sent.
-pub(super) fn host(uri: &str) -> Range<usize> {
+/// URIs that templates match keep the case of this range. The text behind `//` is often not a host name, and a
+/// variable must hold exactly the text that was sent.
+pub(super) fn host_range(uri: &str) -> Range<usize> {
     let authority = scheme(uri).and_then(|end| Some((end + 3, uri.get(end + 1..)?.strip_prefix("//")?)));
     let Some((start, rest)) = authority else { return 0..0 };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -135,22 +134,22 @@ pub(super) fn host(uri: &str) -> Range<usize> {
     start + user..start + authority.len()
 }
 
-/// Whether two bytes mean the same at a place of a URI with this host
+/// Returns whether two bytes are equivalent at offset `at` of a URI with this host range.
 #[inline]
-pub(super) fn same_at(host: &Range<usize>, at: usize, a: u8, b: u8) -> bool {
+pub(super) fn bytes_equal_at(host: &Range<usize>, at: usize, a: u8, b: u8) -> bool {
     a == b || (host.contains(&at) && a.eq_ignore_ascii_case(&b))
 }
 
-/// Checks a URI, and gives it the spelling in which all equal ones are equal bytes
+/// Checks and normalises a URI: all equivalent URIs get equal bytes.
 ///
-/// As [`normalize`] does, and the host in small letters too.
-pub(crate) fn key(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
+/// Does the same as [`normalize`], and converts the host to small letters.
+pub(crate) fn comparison_key(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {
     Ok(lower_host(normalize(uri, limit)?))
 }
 
-/// The host of a normalised URI in small letters
+/// Converts the host of a normalised URI to small letters.
 pub(crate) fn lower_host(uri: Cow<'_, str>) -> Cow<'_, str> {
-    let host = host(&uri);
+    let host = host_range(&uri);
     let (Some(before), Some(name), Some(behind)) =
         (uri.get(..host.start), uri.get(host.clone()), uri.get(host.end..))
     else {
@@ -172,7 +171,7 @@ pub(crate) fn lower_host(uri: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The length of the scheme that `text` begins with, without its colon
+/// Returns the length of the scheme at the beginning of `text`, its colon excluded.
 pub(crate) fn scheme(text: &str) -> Option<usize> {
     let end = text.find(':')?;
     let scheme = text.as_bytes().get(..end)?;
@@ -182,14 +181,14 @@ pub(crate) fn scheme(text: &str) -> Option<usize> {
     fits.then_some(end)
 }
 
-/// Whether `text` is an absolute URI: a scheme, then nothing that no URI may hold, and one fragment at most
+/// Returns whether `text` is an absolute URI: a scheme, permitted characters, and at most one fragment.
 ///
-/// Letters outside of ASCII make it an IRI, which this is not for.
+/// A text with letters outside of ASCII is an IRI and is refused.
 pub(crate) fn is_uri(text: &str) -> bool {
     let Some(rest) = scheme(text).and_then(|end| text.as_bytes().get(end + 1..)) else { return false };
-    let fits = |(at, byte): (usize, &u8)| match class(*byte) {
+    let fits = |(at, byte): (usize, &u8)| match byte_class(*byte) {
         0 => false,
-        PERCENT => triplet(rest.get(at..).unwrap_or_default()).is_some(),
+        PERCENT => decode_triplet(rest.get(at..).unwrap_or_default()).is_some(),
         _ => true,
     };
     !rest.is_empty()
@@ -197,7 +196,7 @@ pub(crate) fn is_uri(text: &str) -> bool {
         && rest.iter().filter(|byte| **byte == b'#').count() <= 1
 }
 
-/// Whether a URI names a host: something between `//` (and who asks, if that is said) and the port
+/// Returns whether a URI names a host: a non-empty text between `//` or the user information and the port.
 pub(crate) fn has_host(uri: &str) -> bool {
     let Some(rest) = scheme(uri).and_then(|end| uri.get(end..)?.strip_prefix("://")) else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -209,30 +208,30 @@ pub(crate) fn has_host(uri: &str) -> bool {
     !host.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The same for a piece of a URI: its beginning, or something further on
+/// Normalises a piece of a URI; `begins` says whether it is the first piece, `offset` where it begins.
 pub(crate) fn normalize_part(text: &str, begins: bool, offset: usize) -> Result<Cow<'_, str>, UriError> {
     let scheme = if begins { scheme(text).unwrap_or(0) } else { 0 };
     let bytes = text.as_bytes();
     let plain =
-        |(at, b): (usize, &u8)| class(*b) & !PERCENT != 0 && (at >= scheme || !b.is_ascii_uppercase());
+        |(at, b): (usize, &u8)| byte_class(*b) & !PERCENT != 0 && (at >= scheme || !b.is_ascii_uppercase());
     let Some(odd) = bytes.iter().enumerate().position(|b| !plain(b)) else { return Ok(Cow::Borrowed(text)) };
     let mut out = String::with_capacity(text.len() + 16);
     out.push_str(text.get(..odd).unwrap_or_default());
     let mut at = odd;
     while let Some(byte) = bytes.get(at).copied() {
-        match class(byte) {
+        match byte_class(byte) {
             PERCENT => {
-                let value = triplet(bytes.get(at..).unwrap_or_default());
+                let value = decode_triplet(bytes.get(at..).unwrap_or_default());
                 let value = value.ok_or(UriError::Character { at: offset + at })?;
-                if class(value) == UNRESERVED {
+                if byte_class(value) == UNRESERVED {
                     out.push(char::from(value));
                 } else {
-                    encode(&mut out, value);
+                    push_encoded(&mut out, value);
                 }
                 at += 2;
             }
             0 if byte < 128 => return Err(UriError::Character { at: offset + at }),
-            0 => encode(&mut out, byte),
+            0 => push_encoded(&mut out, byte),
             _ if at < scheme => out.push(char::from(byte.to_ascii_lowercase())),
             _ => out.push(char::from(byte)),
         }
@@ -247,7 +246,7 @@ mod tests {
 
     // covers: RES-019, RES-026
     #[test]
-    fn equal_uris_get_one_spelling() {
+    fn equivalent_uris_get_one_spelling() {
         let same = |uri| normalize(uri, 100).expect("a URI").into_owned();
         assert_eq!(same("file:///a/b"), "file:///a/b");
         assert_eq!(same("FILE:///A/%7euser/%e9%2f"), "file:///A/~user/%E9%2F");
@@ -258,7 +257,7 @@ mod tests {
 
     // covers: RES-019, RES-026
     #[test]
-    fn hosts_are_the_same_in_small_and_capital_letters() {
+    fn comparison_key_ignores_case_of_host() {
         for (uri, expected) in [
             ("HTTPS://EXAMPLE.com/Doc", "https://example.com/Doc"),
             ("https://User:Pw@Host:80?A=B@C", "https://User:Pw@host:80?A=B@C"),
@@ -269,16 +268,16 @@ mod tests {
             ("x:/A//B", "x:/A//B"),
             ("x://", "x://"),
         ] {
-            let got = key(uri, 100).expect("a URI").into_owned();
+            let got = comparison_key(uri, 100).expect("a URI").into_owned();
             assert_eq!(got, expected);
-            assert_eq!(key(&got, 100).as_deref(), Ok(expected), "what is normal stays");
+            assert_eq!(comparison_key(&got, 100).as_deref(), Ok(expected), "what is normal stays");
         }
-        assert!(matches!(key("a://b/C", 9), Ok(Cow::Borrowed(_))));
+        assert!(matches!(comparison_key("a://b/C", 9), Ok(Cow::Borrowed(_))));
     }
 
     // covers: RES-019
     #[test]
-    fn what_is_no_uri_is_refused() {
+    fn invalid_uri_is_refused() {
         for (uri, at) in [("a:b c", 3), ("a:%2", 2), ("a:%zz", 2), ("a:\0", 2), ("a:<", 2), ("aB:\\", 3)] {
             assert_eq!(normalize(uri, 100), Err(UriError::Character { at }), "{uri:?}");
         }
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_uris_and_their_hosts() {
+    fn absolute_uris_and_hosts_are_recognised() {
         for uri in ["a:b", "mailto:x@y.example", "https://x.example/%20?q#f", "http://[::1]:80/"] {
             assert!(is_uri(uri), "{uri}");
         }
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn triplets_are_read_as_utf_8() {
+    fn triplets_decode_as_utf_8() {
         assert_eq!(decode("a%20b%C3%A9").as_deref(), Some("a bé"));
         assert_eq!(decode("%C3"), None);
         assert_eq!(decode("100%").as_deref(), Some("100%"));

@@ -1,4 +1,4 @@
-//! The revisions of the protocol and the two eras that they fall into.
+//! Revisions of the protocol, sets of them, and the two eras.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -6,37 +6,37 @@ use core::str::FromStr;
 
 use crate::json::write_str;
 
-/// A released revision, oldest first
+/// A released revision of the protocol. The order is that of the dates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Version {
-    /// 2024-11-05
+    /// 2024-11-05.
     V2024_11_05,
-    /// 2025-03-26, the only one with batches
+    /// 2025-03-26, the only revision with batches.
     V2025_03_26,
-    /// 2025-06-18
+    /// 2025-06-18.
     V2025_06_18,
-    /// 2025-11-25, the last one with a handshake
+    /// 2025-11-25, the last revision with a handshake.
     V2025_11_25,
-    /// 2026-07-28, the first one without
+    /// 2026-07-28, the first revision without a handshake.
     V2026_07_28,
 }
 
-/// How a connection is opened and where its state lives
+/// A family of revisions, by how a connection opens and where its state lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Era {
-    /// An `initialize` handshake, then a session (up to 2025-11-25)
+    /// An `initialize` handshake opens a session (up to 2025-11-25).
     Legacy,
-    /// Each request says all that there is to know (from 2026-07-28 on)
+    /// Each request carries version and capabilities (from 2026-07-28 on).
     Modern,
 }
 
 impl Version {
-    /// All of them, oldest first
+    /// All revisions, oldest first.
     pub const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
-    /// The name on the wire
+    /// Returns the name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,14 +48,16 @@ impl Version {
         }
     }
 
-    /// The revision with this name; names are compared exactly and nothing is inferred from others (VER-007)
+    /// Returns the revision with this name.
+    ///
+    /// Names are compared exactly, and nothing is inferred from unknown ones (VER-007).
     #[must_use]
     #[inline(never)]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|v| v.as_str() == name)
     }
 
-    /// The era that the revision belongs to
+    /// Returns the era of the revision.
     #[must_use]
     pub const fn era(self) -> Era {
         match self {
@@ -84,39 +86,39 @@ impl fmt::Display for Era {
     }
 }
 
-/// A set of revisions that one side speaks
+/// A set of revisions that one side speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VersionSet(u8);
 
 impl VersionSet {
-    /// Every revision of both eras
+    /// All revisions of both eras.
     pub const ALL: Self = Self(0b1_1111);
-    /// No revision
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// The revisions with a handshake
+    /// The revisions with a handshake.
     pub const LEGACY: Self = Self(0b0_1111);
-    /// The revisions without
+    /// The revisions without a handshake.
     pub const MODERN: Self = Self(0b1_0000);
 
-    /// The set of `version` alone
+    /// Creates a set of one revision.
     #[must_use]
     pub const fn only(version: Version) -> Self {
         Self(version.bit())
     }
 
-    /// The set with `version` added
+    /// Returns the set with `version` added.
     #[must_use]
     pub const fn with(self, version: Version) -> Self {
         Self(self.0 | version.bit())
     }
 
-    /// Whether `version` is in the set
+    /// Returns whether `version` is in the set.
     #[must_use]
     pub const fn contains(self, version: Version) -> bool {
         self.0 & version.bit() != 0
     }
 
-    /// The part of the set that belongs to `era`
+    /// Returns the revisions of the set that belong to `era`.
     #[must_use]
     pub const fn era(self, era: Era) -> Self {
         Self(
@@ -128,24 +130,24 @@ impl VersionSet {
         )
     }
 
-    /// Whether there is none
+    /// Returns whether the set has no revisions.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The revisions, newest first: the order of preference
+    /// Returns the revisions in order of preference, newest first.
     pub fn iter(self) -> impl Iterator<Item = Version> {
         Version::ALL.into_iter().rev().filter(move |v| self.contains(*v))
     }
 
-    /// The newest one
+    /// Returns the newest revision.
     #[must_use]
     pub fn newest(self) -> Option<Version> {
         self.iter().next()
     }
 
-    /// Appends the names as a JSON array, newest first
+    /// Appends the names as a JSON array, newest first.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.push(b'[');
         for (i, v) in self.iter().enumerate() {
@@ -158,7 +160,7 @@ impl VersionSet {
     }
 }
 
-/// The names, newest first, separated by commas
+/// Writes the names, newest first, separated by commas.
 impl fmt::Display for VersionSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, v) in self.iter().enumerate() {
@@ -175,27 +177,26 @@ impl fmt::Debug for VersionSet {
     }
 }
 
-/// The era of a server as it was found out before
+/// The era of a server as an earlier connection found it.
 ///
-/// An era is a property of the server: it may be stored with the server's configuration and given to the next
-/// connection, which then need not wait for an answer that never comes (VER-022, VER-023). A verdict that proves wrong
-/// costs one more round trip and is replaced.
+/// The era is a property of the server. It may be stored with the server's configuration and passed to the next
+/// connection, which then skips the probe (VER-022, VER-023). A wrong value costs one more round trip and is replaced.
 ///
 /// ```
-/// use mcp_proto::client::Verdict;
-/// assert_eq!("legacy".parse(), Ok(Verdict::Legacy));
-/// assert_eq!(Verdict::Modern.to_string(), "modern");
+/// use mcp_proto::client::KnownEra;
+/// assert_eq!("legacy".parse(), Ok(KnownEra::Legacy));
+/// assert_eq!(KnownEra::Modern.to_string(), "modern");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
-pub enum Verdict {
-    /// It answers `server/discover`
+pub enum KnownEra {
+    /// The server answers `server/discover`.
     Modern,
-    /// It wants `initialize`
+    /// The server requires `initialize`.
     Legacy,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for KnownEra {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Modern => "modern",
@@ -204,22 +205,22 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl FromStr for Verdict {
-    type Err = UnknownVerdict;
+impl FromStr for KnownEra {
+    type Err = ParseKnownEraError;
 
-    fn from_str(s: &str) -> Result<Self, UnknownVerdict> {
+    fn from_str(s: &str) -> Result<Self, ParseKnownEraError> {
         match s {
             "modern" => Ok(Self::Modern),
             "legacy" => Ok(Self::Legacy),
-            _ => Err(UnknownVerdict),
+            _ => Err(ParseKnownEraError),
         }
     }
 }
 
-/// A stored verdict cannot be read
+/// The error of parsing a [`KnownEra`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("neither `modern` nor `legacy`")]
-pub struct UnknownVerdict;
+pub struct ParseKnownEraError;
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +229,7 @@ mod tests {
 
     // covers: VER-007
     #[test]
-    fn names_are_compared_exactly() {
+    fn version_names_are_compared_exactly() {
         for v in Version::ALL {
             assert_eq!(Version::from_name(v.as_str()), Some(v));
         }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_list_the_newest_first() {
+    fn version_set_lists_the_newest_first() {
         let set = VersionSet::only(Version::V2024_11_05).with(Version::V2026_07_28);
         assert_eq!(set.to_string(), "2026-07-28, 2024-11-05");
         assert_eq!(set.era(Era::Legacy).newest(), Some(Version::V2024_11_05));

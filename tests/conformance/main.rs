@@ -1,16 +1,16 @@
-//! The official conformance suite with our server and our client, of which nothing is excused but what stands here
+//! The official conformance suite with our server and our client, without exceptions other than those listed here.
 
 extern crate alloc;
 
-#[path = "../interop/hosted.rs"]
-#[expect(dead_code, reason = "the interop tests need more of it")]
-mod hosted;
-mod judge;
+mod evaluation;
+#[path = "../interop/hosted_server.rs"]
+#[expect(dead_code, reason = "only the interop tests use the rest")]
+mod hosted_server;
 #[path = "../interop/peers.rs"]
-#[expect(dead_code, reason = "the interop tests need more of it")]
+#[expect(dead_code, reason = "only the interop tests use the rest")]
 mod peers;
 #[path = "../interop/run.rs"]
-#[expect(dead_code, reason = "the interop tests need more of it")]
+#[expect(dead_code, reason = "only the interop tests use the rest")]
 mod run;
 mod suite;
 
@@ -19,122 +19,126 @@ use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
 
-use hosted::Hosted;
-use judge::{Excuse, LeftOut, Leg, Set, Verdict};
-use mcp_tests::ours::Runtime;
-use run::say;
-use suite::Suite;
+use evaluation::{CheckException, Evaluation, ScenarioExclusion, ScenarioSet, SuiteRole};
+use hosted_server::HostedServer;
+use mcp_tests::adapters::AdapterKind;
+use run::print_line;
+use suite::ConformanceSuite;
 
-/// Scenarios of what this project does not have.
-const LEFT_OUT: &[LeftOut] = &[
-    LeftOut { begins: "auth/", but: AUTH, why: "flows of OAuth are their caller's business" },
-    LeftOut { begins: "tasks-", but: &[], why: "the extension for tasks is not there" },
-    LeftOut { begins: "sep-2640-", but: &[], why: "the extension for skills is not there" },
+/// Scenarios of features outside this workspace.
+const EXCLUSIONS: &[ScenarioExclusion] = &[
+    ScenarioExclusion { prefix: "auth/", except: AUTH, reason: "OAuth flows are left to the application" },
+    ScenarioExclusion { prefix: "tasks-", except: &[], reason: "the tasks extension is not implemented" },
+    ScenarioExclusion { prefix: "sep-2640-", except: &[], reason: "the skills extension is not implemented" },
 ];
 
-/// The scenarios of `auth/` that need no flow: what has to be read is read, and is a reason to stop.
+/// The scenarios of `auth/` that need no OAuth flow: the client reads the metadata and stops.
 const AUTH: &[&str] = &["auth/metadata-issuer-mismatch", "auth/resource-mismatch"];
 
-/// Checks that may come to nothing; one that need not fails.
-const EXCUSES: &[Excuse] = &[
-    Excuse { says: "did not send a initialize request", ..NO_HANDSHAKE },
-    Excuse { says: "did not send a notifications/initialized request", ..NO_HANDSHAKE },
+/// Checks that may be without result. An exception that is not needed fails the test.
+const EXCEPTIONS: &[CheckException] = &[
+    CheckException { message: "did not send a initialize request", ..NO_HANDSHAKE },
+    CheckException { message: "did not send a notifications/initialized request", ..NO_HANDSHAKE },
     NO_STREAM,
 ];
 
-/// A list needs nothing but its result, and is answered as JSON; what is said on streams other scenarios see.
-const NO_STREAM: Excuse = Excuse {
-    leg: Leg::Server,
+/// A list needs no stream and is answered as JSON. Other scenarios check streams.
+const NO_STREAM: CheckException = CheckException {
+    role: SuiteRole::Server,
     revisions: &["2025-11-25", "2026-07-28"],
     scenario: "server-sse-multiple-streams",
     check: "server-sse-streams-functional",
-    says: "JSON responses",
-    why: "a list is answered as JSON",
+    message: "JSON responses",
+    reason: "a list is answered as JSON",
 };
 
-const NO_HANDSHAKE: Excuse = Excuse {
-    leg: Leg::Client,
+const NO_HANDSHAKE: CheckException = CheckException {
+    role: SuiteRole::Client,
     revisions: &["2026-07-28"],
     scenario: "http-standard-headers",
     check: "sep-2243-client-includes-standard-headers",
-    says: "",
-    why: "the revision has no handshake",
+    message: "",
+    reason: "the revision has no handshake",
 };
 
-/// The one revision whose sets a runtime is held to; none for the one that is held to all
-const fn only(runtime: Runtime) -> Option<&'static str> {
+/// Returns the only revision that an adapter is tested with, or `None` for the adapter tested with all.
+const fn pinned_revision(runtime: AdapterKind) -> Option<&'static str> {
     match runtime {
-        Runtime::Blocking => None,
-        Runtime::Threads => Some("2026-07-28"),
-        Runtime::Smol => Some("2025-11-25"),
+        AdapterKind::Blocking => None,
+        AdapterKind::Threads => Some("2026-07-28"),
+        AdapterKind::Smol => Some("2025-11-25"),
     }
 }
 
-/// How many scenarios there are: a list that was read wrongly would be a pass.
-const SETS: &[(Set, usize)] = &[
-    (Set { leg: Leg::Server, revision: "2025-03-26" }, 1),
-    (Set { leg: Leg::Server, revision: "2025-06-18" }, 27),
-    (Set { leg: Leg::Server, revision: "2025-11-25" }, 33),
-    (Set { leg: Leg::Server, revision: "2026-07-28" }, 40),
-    (Set { leg: Leg::Client, revision: "2025-06-18" }, 2),
-    (Set { leg: Leg::Client, revision: "2025-11-25" }, 5),
-    (Set { leg: Leg::Client, revision: "2026-07-28" }, 10),
+/// Number of scenarios per set, so that a list that was parsed wrongly does not pass.
+const SETS: &[(ScenarioSet, usize)] = &[
+    (ScenarioSet { role: SuiteRole::Server, revision: "2025-03-26" }, 1),
+    (ScenarioSet { role: SuiteRole::Server, revision: "2025-06-18" }, 27),
+    (ScenarioSet { role: SuiteRole::Server, revision: "2025-11-25" }, 33),
+    (ScenarioSet { role: SuiteRole::Server, revision: "2026-07-28" }, 40),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-06-18" }, 2),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2025-11-25" }, 5),
+    (ScenarioSet { role: SuiteRole::Client, revision: "2026-07-28" }, 10),
 ];
 
-/// Our fixture, or the server whose URL is in `MCP_CONFORMANCE_SERVER`
-fn server(runtime: Runtime) -> (Option<Hosted>, String) {
+/// Starts our server, or returns the URL in `MCP_CONFORMANCE_SERVER`.
+fn server(runtime: AdapterKind) -> (Option<HostedServer>, String) {
     if let Ok(url) = env::var("MCP_CONFORMANCE_SERVER") {
         return (None, url);
     }
     let mut command = Command::new(peers::probe());
     command.args(["serve", "--everything", "--http", "127.0.0.1:0", "--path", "/mcp"]);
     command.args(["--runtime", runtime.as_str()]);
-    let server = Hosted::start(command);
+    let server = HostedServer::start(command);
     let url = server.url.clone();
     (Some(server), url)
 }
 
-/// Our fixture, or the command in `MCP_CONFORMANCE_CLIENT`
-fn client(runtime: Runtime) -> String {
+/// Returns the command of our client, or the one in `MCP_CONFORMANCE_CLIENT`.
+fn client_command(runtime: AdapterKind) -> String {
     env::var("MCP_CONFORMANCE_CLIENT").unwrap_or_else(|_| {
         let mut beside = env::current_exe().expect("the path of this test");
         beside.pop();
         beside.pop();
-        // `exec`, so that the client and not a shell is ended when its time is up.
+        // `exec`, so that a timeout ends the client and not only a shell.
         format!("exec {} --runtime {runtime}", beside.join("conformance-client").display())
     })
 }
 
-/// Where the suite writes, empty
-fn results_of(runtime: Runtime, set: Set) -> PathBuf {
+/// Returns the emptied folder for the results of the suite.
+fn results_of(runtime: AdapterKind, set: ScenarioSet) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
-    let dir = dir.join(format!("{runtime}-{}-{}", set.leg.as_str(), set.revision));
+    let dir = dir.join(format!("{runtime}-{}-{}", set.role.as_str(), set.revision));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("room for results");
     dir
 }
 
-/// Runs the sets of a leg, and says what came of each
-fn conforms(runtime: Runtime, leg: Leg, run: impl Fn(&Suite, Set, &[String], &Path) -> Vec<String>) {
-    let Some(suite) = Suite::new() else { return };
+/// Runs the sets of one side and prints the result of each.
+fn assert_conforms(
+    runtime: AdapterKind,
+    role: SuiteRole,
+    run: impl Fn(&ConformanceSuite, ScenarioSet, &[String], &Path) -> Vec<String>,
+) {
+    let Some(suite) = ConformanceSuite::new() else { return };
     let mut problems = Vec::new();
-    for (set, count) in SETS.iter().filter(|(set, _)| set.leg == leg) {
-        if only(runtime).is_some_and(|only| only != set.revision) {
+    for (set, count) in SETS.iter().filter(|(set, _)| set.role == role) {
+        if pinned_revision(runtime).is_some_and(|only| only != set.revision) {
             continue;
         }
         let begun = Instant::now();
         let mut names = suite.scenarios(*set);
-        names.retain(|name| !judge::is_left_out(name, LEFT_OUT));
+        names.retain(|name| !evaluation::is_excluded(name, EXCLUSIONS));
         let out = results_of(runtime, *set);
         let complaints = run(&suite, *set, &names, &out);
-        let Verdict { passed, scenarios, succeeded, problems: wrong } =
-            judge::judge(*set, &names, &suite::results(leg, &out), EXCUSES);
+        let Evaluation { passed, scenarios, succeeded, problems: wrong } =
+            evaluation::evaluate(*set, &names, &suite::results(role, &out), EXCEPTIONS);
         let took = begun.elapsed();
-        say(&format!(
+        print_line(&format!(
             "conformance on {runtime}, {set}: {passed} of {scenarios} scenarios, {succeeded} checks, {took:.1?}, nothing expected to fail"
         ));
         if scenarios != *count {
-            problems.push(format!("{set}: there are {scenarios} scenarios, and should be {count}"));
+            problems.push(format!("{set}: found {scenarios} scenarios, expected {count}"));
         }
         problems.extend(wrong);
         problems.extend(complaints);
@@ -142,48 +146,50 @@ fn conforms(runtime: Runtime, leg: Leg, run: impl Fn(&Suite, Set, &[String], &Pa
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-fn server_conforms(runtime: Runtime) {
+fn assert_server_conforms(runtime: AdapterKind) {
     let (hosted, url) = server(runtime);
-    conforms(runtime, Leg::Server, |suite, set, _, out| {
+    assert_conforms(runtime, SuiteRole::Server, |suite, set, _, out| {
         suite.run_server(set, &url, out);
         Vec::new()
     });
     if let Some(hosted) = hosted {
-        hosted.end();
+        hosted.stop();
     }
 }
 
-fn client_conforms(runtime: Runtime) {
-    let client = client(runtime);
-    conforms(runtime, Leg::Client, |suite, set, names, out| suite.run_client(set, &client, names, out));
+fn assert_client_conforms(runtime: AdapterKind) {
+    let client = client_command(runtime);
+    assert_conforms(runtime, SuiteRole::Client, |suite, set, names, out| {
+        suite.run_client(set, &client, names, out)
+    });
 }
 
 #[test]
-fn our_server_conforms() {
-    server_conforms(Runtime::Blocking);
+fn server_conforms_on_blocking() {
+    assert_server_conforms(AdapterKind::Blocking);
 }
 
 #[test]
-fn our_server_conforms_on_threads() {
-    server_conforms(Runtime::Threads);
+fn server_conforms_on_threads() {
+    assert_server_conforms(AdapterKind::Threads);
 }
 
 #[test]
-fn our_server_conforms_on_smol() {
-    server_conforms(Runtime::Smol);
+fn server_conforms_on_smol() {
+    assert_server_conforms(AdapterKind::Smol);
 }
 
 #[test]
-fn our_client_conforms() {
-    client_conforms(Runtime::Blocking);
+fn client_conforms_on_blocking() {
+    assert_client_conforms(AdapterKind::Blocking);
 }
 
 #[test]
-fn our_client_conforms_on_threads() {
-    client_conforms(Runtime::Threads);
+fn client_conforms_on_threads() {
+    assert_client_conforms(AdapterKind::Threads);
 }
 
 #[test]
-fn our_client_conforms_on_smol() {
-    client_conforms(Runtime::Smol);
+fn client_conforms_on_smol() {
+    assert_client_conforms(AdapterKind::Smol);
 }

@@ -1,4 +1,4 @@
-//! Through nginx: streams arrive as they are written, a client that hangs up is noticed, instances take turns
+//! Servers behind nginx: events pass without delay, hang-ups are noticed, and instances take turns.
 
 use alloc::collections::BTreeSet;
 use core::time::Duration;
@@ -12,51 +12,53 @@ use std::{env, fs};
 use serde_json::{Value, json};
 
 use crate::MODERN;
-use crate::hosted::{Hosted, until_noted};
-use crate::peers::{node, node_ready, probe};
-use crate::proxy::{Proxy, nginx_ready};
-use crate::run::{DEADLINE, say};
-use crate::talk::{Pair, Sdk, Wire};
+use crate::conversation::{Implementation, ImplementationPair, InteropTransport};
+use crate::hosted_server::{HostedServer, wait_for_log};
+use crate::peers::{is_node_ready, node, probe};
+use crate::proxy::{NginxProxy, is_nginx_ready};
+use crate::run::{DEADLINE, print_line};
 
-/// A server that counts: ours, and one of theirs, which shows that it is the proxy that is well set up
+/// A server with the tool `count`: ours, and a reference that shows that the proxy is configured correctly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Counting {
-    Ours,
-    Theirs,
+enum CountingServer {
+    Own,
+    Reference,
 }
 
-impl Counting {
-    const BOTH: [Self; 2] = [Self::Theirs, Self::Ours];
+impl CountingServer {
+    const BOTH: [Self; 2] = [Self::Reference, Self::Own];
 
-    /// `log`: what theirs notes in it only it can see
-    fn start(self, log: &Path) -> Hosted {
+    /// Starts the server. `log` is the file of events that only the reference can see.
+    fn start(self, log: &Path) -> HostedServer {
         let mut command = match self {
-            Self::Ours => Command::new(probe()),
-            Self::Theirs => Command::new("node"),
+            Self::Own => Command::new(probe()),
+            Self::Reference => Command::new("node"),
         };
         match self {
-            Self::Ours => command.args(["serve", "--http", "127.0.0.1:0"]),
-            Self::Theirs => command.arg(node().join("server-v2.mjs")).args(["--http", "0", "--log"]).arg(log),
+            Self::Own => command.args(["serve", "--http", "127.0.0.1:0"]),
+            Self::Reference => {
+                command.arg(node().join("server-v2.mjs")).args(["--http", "0", "--log"]).arg(log)
+            }
         };
-        Hosted::start(command)
+        HostedServer::start(command)
     }
 }
 
-/// A request of the modern era, and the events or lines of its answer as they come.
-struct Exchange {
+/// A modern request, and the messages of its response as they arrive.
+struct StreamedExchange {
     lines: BufReader<TcpStream>,
     head: String,
 }
 
-impl Exchange {
+impl StreamedExchange {
     fn post(url: &str, method: &str, name: Option<&str>, params: Value) -> Self {
         let mut params = params;
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
         params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": "by hand", "version": "1"});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-        let rest = url.strip_prefix("http://").expect("http");
-        let (host, path) = rest.split_once('/').expect("a path");
+        let authority = url.strip_prefix("http://").expect("http");
+        let (host, path) = authority.split_once('/').expect("a path");
         let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
         let head = format!(
             "POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
@@ -76,7 +78,7 @@ impl Exchange {
         Self { lines, head }
     }
 
-    /// The next message, and none at the end; the chunks of its lines are those of the events here.
+    /// Returns the next message, or `None` at the end. Chunk borders coincide with lines here.
     fn next(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -91,23 +93,23 @@ impl Exchange {
     }
 }
 
-fn count(url: &str, to: u32, delay_ms: u32) -> Exchange {
+fn count(url: &str, to: u32, delay_ms: u32) -> StreamedExchange {
     let params = json!({
         "name": "count", "arguments": {"to": to, "delay_ms": delay_ms}, "_meta": {"progressToken": "p"},
     });
-    Exchange::post(url, "tools/call", Some("count"), params)
+    StreamedExchange::post(url, "tools/call", Some("count"), params)
 }
 
 #[test]
-fn streams_pass_as_they_are_written() {
-    if !nginx_ready() || !node_ready() {
+fn event_streams_pass_nginx_without_delay() {
+    if !is_nginx_ready() || !is_node_ready() {
         return;
     }
-    for who in Counting::BOTH {
+    for server_kind in CountingServer::BOTH {
         let log = env::temp_dir().join(format!("mcp-interop-proxy-stream-{}.log", std::process::id()));
-        let server = who.start(&log);
-        let proxy = Proxy::start(&[&server.url]);
-        let begun = Instant::now();
+        let server = server_kind.start(&log);
+        let proxy = NginxProxy::start(&[&server.url]);
+        let start = Instant::now();
         let mut exchange = count(&proxy.url, 5, 300);
         assert!(
             exchange.head.to_lowercase().contains("content-type: text/event-stream"),
@@ -117,86 +119,90 @@ fn streams_pass_as_they_are_written() {
         let mut arrived = Vec::new();
         let mut last = None;
         while let Some(message) = exchange.next() {
-            arrived.push(begun.elapsed());
+            arrived.push(start.elapsed());
             last = Some(message);
         }
         let last = last.expect("an answer");
         assert_eq!((arrived.len(), &last["id"]), (6, &json!(1)), "{last}");
-        // Held back, all would come at once.
-        let apart = arrived[5] - arrived[0];
-        assert!(apart > Duration::from_millis(900), "{arrived:?}");
-        // What has no length and no chunks would be held back but for this.
-        let passed = proxy.passed(1);
-        assert!(passed[0].starts_with("POST 200 no "), "{passed:?}");
+        // If the proxy buffered, all events would arrive at once.
+        let span = arrived[5] - arrived[0];
+        assert!(span > Duration::from_millis(900), "{arrived:?}");
+        // nginx buffers a response without a length and without this field.
+        let requests = proxy.wait_for_requests(1);
+        assert!(requests[0].starts_with("POST 200 no "), "{requests:?}");
         let _ = fs::remove_file(&log);
-        say(&format!(
-            "interop, nginx, {who:?}: five events and the result of one call came over {apart:.1?}"
+        print_line(&format!(
+            "interop, nginx, {server_kind:?}: five events and the result of one call arrived over {span:.1?}"
         ));
     }
 }
 
 #[test]
-fn a_client_that_hangs_up_is_noticed() {
-    if !nginx_ready() || !node_ready() {
+fn server_behind_nginx_notices_client_that_hangs_up() {
+    if !is_nginx_ready() || !is_node_ready() {
         return;
     }
-    for who in Counting::BOTH {
+    for server_kind in CountingServer::BOTH {
         let log = env::temp_dir().join(format!("mcp-interop-proxy-hang-up-{}.log", std::process::id()));
-        let server = who.start(&log);
-        let proxy = Proxy::start(&[&server.url]);
+        let server = server_kind.start(&log);
+        let proxy = NginxProxy::start(&[&server.url]);
         let mut exchange = count(&proxy.url, 1_000, 100);
         assert_eq!(exchange.next().expect("progress")["method"], "notifications/progress");
         let hung_up = Instant::now();
         drop(exchange);
-        if who == Counting::Theirs {
-            assert!(until_noted(&log, |noted| noted.contains("aborted")), "{}", server.said());
+        if server_kind == CountingServer::Reference {
+            assert!(wait_for_log(&log, |log_text| log_text.contains("aborted")), "{}", server.output());
         }
-        // It is free for others, long before the call would have been done.
+        // The server is free for others long before the call would have ended.
         let mut exchange = count(&proxy.url, 1, 1);
         while let Some(message) = exchange.next() {
             assert!(message.get("error").is_none(), "{message}");
         }
-        let noticed = hung_up.elapsed();
-        assert!(noticed < Duration::from_secs(20), "{who:?}: {noticed:?}");
+        let delay = hung_up.elapsed();
+        assert!(delay < Duration::from_secs(20), "{server_kind:?}: {delay:?}");
         let _ = fs::remove_file(&log);
-        say(&format!("interop, nginx, {who:?}: a client that hung up was noticed after {noticed:.1?}"));
+        print_line(&format!(
+            "interop, nginx, {server_kind:?}: a client that hung up was noticed after {delay:.1?}"
+        ));
     }
 }
 
 #[test]
-fn instances_take_turns() {
-    if !nginx_ready() || !node_ready() {
+fn instances_behind_nginx_take_turns() {
+    if !is_nginx_ready() || !is_node_ready() {
         return;
     }
-    for who in Counting::BOTH {
+    for server_kind in CountingServer::BOTH {
         let log = env::temp_dir().join(format!("mcp-interop-proxy-turns-{}.log", std::process::id()));
-        let servers = [who.start(&log), who.start(&log)];
-        let proxy = Proxy::start(&[&servers[0].url, &servers[1].url]);
+        let servers = [server_kind.start(&log), server_kind.start(&log)];
+        let proxy = NginxProxy::start(&[&servers[0].url, &servers[1].url]);
         for number in 0..6 {
             let text = format!("call {number}");
             let params = json!({"name": "echo", "arguments": {"text": text}});
-            let mut exchange = Exchange::post(&proxy.url, "tools/call", Some("echo"), params);
+            let mut exchange = StreamedExchange::post(&proxy.url, "tools/call", Some("echo"), params);
             let answer = exchange.next().expect("an answer");
             assert_eq!(answer["result"]["content"][0]["text"], text, "{answer}");
         }
         drop(servers);
-        let passed = proxy.passed(6);
-        let by: BTreeSet<_> = passed.iter().map(|line| line.rsplit(' ').next()).collect();
-        assert_eq!((passed.len(), by.len()), (6, 2), "{passed:?}");
+        let requests = proxy.wait_for_requests(6);
+        let instances: BTreeSet<_> = requests.iter().map(|line| line.rsplit(' ').next()).collect();
+        assert_eq!((requests.len(), instances.len()), (6, 2), "{requests:?}");
         let _ = fs::remove_file(&log);
     }
 }
 
 #[test]
-fn whole_conversations_pass() {
-    if !nginx_ready() {
+fn conversations_pass_nginx() {
+    if !is_nginx_ready() {
         return;
     }
-    // Forms in many rounds, each of which is answered by the other instance; and a session with all that it is told.
-    for client in [Sdk::Typescript2, Sdk::Python] {
-        Pair::over(Wire::Proxy, client, Sdk::Ours, "modern").talks_through_a_proxy();
+    // Forms in many rounds, each answered by another instance; and a legacy session with all its notifications.
+    for client in [Implementation::Typescript2, Implementation::Python] {
+        ImplementationPair::with_transport(InteropTransport::Proxy, client, Implementation::Own, "modern")
+            .assert_conversation_through_proxy();
     }
-    for client in [Sdk::Typescript1, Sdk::Python] {
-        Pair::over(Wire::Proxy, client, Sdk::Ours, "legacy").talks_through_a_proxy();
+    for client in [Implementation::Typescript1, Implementation::Python] {
+        ImplementationPair::with_transport(InteropTransport::Proxy, client, Implementation::Own, "legacy")
+            .assert_conversation_through_proxy();
     }
 }

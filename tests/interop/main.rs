@@ -1,29 +1,29 @@
-//! Our client and our server against the official SDKs, each as its users run it: a process on stdio, or over HTTP.
+//! Our client and server against the official SDKs, each run like a user program: a process on stdio or over HTTP.
 //!
-//! The peers are in `peers/`. Eras are pinned wherever a slow machine could otherwise change the outcome.
+//! The peers are in `peers/`. Eras are pinned wherever a slow machine could change the outcome.
 
 extern crate alloc;
 
 mod bridge;
-mod hosted;
-mod http_clients;
-mod http_our_client;
+mod conversation;
+mod hosted_server;
+mod http_conversation;
+mod http_own_client;
 mod http_proxy;
-mod http_talk;
-mod our_answers;
-mod our_both;
-mod our_client;
-mod our_conversations;
-mod our_typed_client;
+mod http_sdk_clients;
+mod own_client;
+mod own_client_all_versions;
+mod own_client_and_server;
+mod own_client_answers;
+mod own_typed_client;
 mod peers;
 mod proxy;
-mod recorded;
 mod run;
+mod sdk_clients;
 #[path = "../../adapters/cli/tests/cli/steps.rs"]
 mod steps;
 mod table;
-mod talk;
-mod their_clients;
+mod tap_records;
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";

@@ -1,4 +1,4 @@
-//! What has to be there: our own program, the peers of others, and what these run on
+//! Prerequisites of the tests: our program, the SDK peers, and the runtimes of these.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,11 +9,11 @@ use core::time::Duration;
 
 use serde_json::Value;
 
-use crate::run::{DEADLINE, command, run, say};
+use crate::run::{DEADLINE, command, print_line, run};
 
-/// Fetching and unpacking about a hundred packages, possibly over a slow line.
+/// Limit for fetching and unpacking about a hundred packages over a slow connection.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(300);
-/// A cold build of the probe and all that it depends on.
+/// Limit for a cold build of the probe and its dependencies.
 const BUILD_DEADLINE: Duration = Duration::from_secs(900);
 
 pub(crate) fn package() -> &'static Path {
@@ -24,7 +24,7 @@ pub(crate) fn node() -> PathBuf {
     package().join("peers").join("node")
 }
 
-/// The `mcp-probe` under test: `MCP_PROBE`, or the one that cargo builds beside this test.
+/// Returns the `mcp-probe` under test: `MCP_PROBE`, or the one that cargo builds beside this test.
 pub(crate) fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
     PROBE.get_or_init(|| {
@@ -35,9 +35,9 @@ pub(crate) fn probe() -> &'static Path {
         let profile =
             test.parent().and_then(Path::parent).expect("a test binary is in <target>/<profile>/deps");
         let probe = profile.join(format!("mcp-probe{}", env::consts::EXE_SUFFIX));
-        // Also when there is one already: cargo builds no binaries of other packages for a test, so the one that
-        // lies there may be older than the code. It costs little when there is nothing to do. Without cargo around
-        // (the test was started by hand) what lies there has to do.
+        // Built even if it exists: cargo builds no binaries of other packages for a test, so an existing one may be
+        // older than the code. An up-to-date build is cheap. Without cargo (the test was started by hand) the existing
+        // one is used.
         let cargo = match env::var_os("CARGO") {
             Some(cargo) => cargo,
             None if probe.exists() => return probe,
@@ -50,34 +50,34 @@ pub(crate) fn probe() -> &'static Path {
             Some("debug") | None => {}
             Some(name) => _ = build.args(["--profile", name]),
         }
-        run(build, BUILD_DEADLINE).expect("cargo runs").ok();
+        run(build, BUILD_DEADLINE).expect("cargo runs").assert_success();
         assert!(probe.exists(), "cargo built mcp-probe, but not at {}", probe.display());
         probe
     })
 }
 
-/// Whether the peers on Node can be run; if not, says so loudly, and in CI fails.
-pub(crate) fn node_ready() -> bool {
-    npm_ready(&node(), "interop with the official TypeScript SDKs")
+/// Returns whether the Node peers can run. If not, prints a warning, and fails if `CI` is `true`.
+pub(crate) fn is_node_ready() -> bool {
+    is_npm_ready(&node(), "interop with the official TypeScript SDKs")
 }
 
-/// Whether what the lock file of a folder names is installed there; if not, says so loudly, and in CI fails.
-pub(crate) fn npm_ready(dir: &Path, what: &str) -> bool {
-    ready(&prepare_npm(dir), what)
+/// Returns whether the packages of a lock file are installed. If not, prints a warning, and fails if `CI` is `true`.
+pub(crate) fn is_npm_ready(dir: &Path, what: &str) -> bool {
+    report_readiness(&prepare_npm(dir), what)
 }
 
-/// Whether the peer on Python can be run; if not, says so loudly, and in CI fails.
-pub(crate) fn python_ready() -> bool {
+/// Returns whether the Python peer can run. If not, prints a warning, and fails if `CI` is `true`.
+pub(crate) fn is_python_ready() -> bool {
     static READY: OnceLock<Result<(), String>> = OnceLock::new();
-    ready(READY.get_or_init(prepare_python), "interop with the official Python SDK")
+    report_readiness(READY.get_or_init(prepare_python), "interop with the official Python SDK")
 }
 
-/// The Rust peer, a package of its own with a lock file of its own.
+/// Returns the folder of the Rust peer, a package with a lock file of its own.
 fn rmcp() -> PathBuf {
     package().join("peers").join("rmcp")
 }
 
-/// Where cargo puts it: beside what it builds of ours.
+/// Returns the target directory of the Rust peer, beside that of this workspace.
 fn rmcp_target() -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
     test.ancestors().nth(3).expect("a test binary is in <target>/<profile>/deps").join("peers")
@@ -87,10 +87,10 @@ pub(crate) fn rmcp_program() -> PathBuf {
     rmcp_target().join("debug").join(format!("mcp-interop-rmcp{}", env::consts::EXE_SUFFIX))
 }
 
-/// Whether the Rust peer can be run; if not, says so loudly, and in CI fails.
-pub(crate) fn rmcp_ready() -> bool {
+/// Returns whether the Rust peer can run. If not, prints a warning, and fails if `CI` is `true`.
+pub(crate) fn is_rmcp_ready() -> bool {
     static READY: OnceLock<Result<(), String>> = OnceLock::new();
-    ready(READY.get_or_init(prepare_rmcp), "interop with the official Rust SDK")
+    report_readiness(READY.get_or_init(prepare_rmcp), "interop with the official Rust SDK")
 }
 
 fn prepare_rmcp() -> Result<(), String> {
@@ -103,18 +103,18 @@ fn prepare_rmcp() -> Result<(), String> {
     }
 }
 
-pub(crate) fn ready(ready: &Result<(), String>, what: &str) -> bool {
-    if let Err(why) = ready {
+pub(crate) fn report_readiness(ready: &Result<(), String>, what: &str) -> bool {
+    if let Err(reason) = ready {
         let test = thread::current().name().unwrap_or("a test").to_owned();
-        let line = format!("NOT CHECKED: {test} ({what}): {why}");
+        let line = format!("NOT CHECKED: {test} ({what}): {reason}");
         assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{line}");
-        say(&line);
+        print_line(&line);
     }
     ready.is_ok()
 }
 
 fn prepare_npm(dir: &Path) -> Result<(), String> {
-    // Tests of one process that need the same do not install it side by side.
+    // Tests of one process that need the same packages install them one after another.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let version =
@@ -122,29 +122,29 @@ fn prepare_npm(dir: &Path) -> Result<(), String> {
     let major =
         version.stdout.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
     if major.is_none_or(|major: u32| major < 20) {
-        return Err(format!("node 20 or later is needed, this is {:?}", version.stdout.trim()));
+        return Err(format!("expected node 20 or later, found {:?}", version.stdout.trim()));
     }
-    if npm_installed(dir) {
+    if is_npm_installed(dir) {
         return Ok(());
     }
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
-    // No scripts of packages: none of these needs one, and a test should not run strangers' install code.
+    // Without install scripts of packages: no package needs one, and a test should not run foreign code.
     let mut install = command([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     install.current_dir(dir);
-    let done = run(install, INSTALL_DEADLINE).map_err(|error| format!("no npm: {error}"))?;
-    match npm_installed(dir) {
+    let done = run(install, INSTALL_DEADLINE).map_err(|error| format!("cannot run npm: {error}"))?;
+    match is_npm_installed(dir) {
         true => Ok(()),
-        false => Err(format!("npm ci did not install what it should: {done}")),
+        false => Err(format!("`npm ci` did not install the packages of the lock file: {done}")),
     }
 }
 
-/// By version, not by presence: an older installation would quietly test other peers than those of the lock file.
-fn npm_installed(dir: &Path) -> bool {
+/// Compares versions, because an older installation would silently test other peers than those of the lock file.
+fn is_npm_installed(dir: &Path) -> bool {
     let read =
         |path: PathBuf| fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let manifest = read(dir.join("package.json")).expect("a package.json");
-    let wanted = manifest["dependencies"].as_object().expect("dependencies");
-    wanted.iter().all(|(name, version)| {
+    let dependencies = manifest["dependencies"].as_object().expect("dependencies");
+    dependencies.iter().all(|(name, version)| {
         let own = dir.join("node_modules").join(name).join("package.json");
         read(own).is_some_and(|own| own["version"] == *version)
     })
@@ -154,15 +154,15 @@ pub(crate) fn python() -> PathBuf {
     package().join("peers").join("python")
 }
 
-/// The interpreter of the environment that the Python peer lives in.
+/// Returns the interpreter of the virtual environment of the Python peer.
 pub(crate) fn python_program() -> PathBuf {
-    let place = if cfg!(windows) { ["Scripts", "python.exe"] } else { ["bin", "python"] };
-    place.iter().fold(python().join(".venv"), |path, part| path.join(part))
+    let components = if cfg!(windows) { ["Scripts", "python.exe"] } else { ["bin", "python"] };
+    components.iter().fold(python().join(".venv"), |path, part| path.join(part))
 }
 
 fn prepare_python() -> Result<(), String> {
     let lock = fs::read_to_string(python().join("requirements.txt")).map_err(|error| error.to_string())?;
-    // What was installed last: an older installation would quietly test other peers than those of the lock file.
+    // The lock file of the last installation. An older one would silently test other peers.
     let stamp = python().join(".venv").join("requirements.txt");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
         return Ok(());
@@ -172,11 +172,11 @@ fn prepare_python() -> Result<(), String> {
     let version =
         run(command([base, "-c", check]), DEADLINE).map_err(|error| format!("no {base}: {error}"))?;
     if !version.succeeded() {
-        return Err(format!("python 3.10 or later with venv and pip is needed: {version}"));
+        return Err(format!("expected python 3.10 or later with venv and pip: {version}"));
     }
     let mut create = command([base, "-m", "venv", "--clear", ".venv"]);
     create.current_dir(python());
-    // No code of packages: wheels are only unpacked, and have to be those of the lock file.
+    // No code of packages is run: wheels are only unpacked, and their hashes are those of the lock file.
     let mut install = Command::new(python_program());
     install.current_dir(python()).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     install.args(["--only-binary", ":all:", "--require-hashes", "--requirement", "requirements.txt"]);

@@ -1,4 +1,4 @@
-//! Runs processes to their end, with a limit, and reads all that they say
+//! Runs processes to their end, with a time limit, and collects their output.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -13,127 +13,138 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-/// Far above what any run needs: a machine that is busy with other builds must not turn into a failure here.
+/// Limit far above the need of any run: a busy machine must not cause a failure.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a finished process left behind.
-pub(crate) struct Done {
-    what: String,
+/// Result of a finished process.
+pub(crate) struct ProcessOutput {
+    command_line: String,
     status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) took: Duration,
+    pub(crate) elapsed: Duration,
 }
 
-impl Done {
+impl ProcessOutput {
     pub(crate) fn succeeded(&self) -> bool {
         self.status.success()
     }
 
-    pub(crate) fn ok(self) -> Self {
-        assert!(self.status.success(), "should have succeeded: {self}");
+    pub(crate) fn assert_success(self) -> Self {
+        assert!(self.status.success(), "expected success: {self}");
         self
     }
 
-    pub(crate) fn failed(self) -> Self {
-        assert!(!self.status.success(), "should have failed: {self}");
+    pub(crate) fn assert_failure(self) -> Self {
+        assert!(!self.status.success(), "expected a failure: {self}");
         self
     }
 
-    /// The one JSON value that stdout has to be, whatever went to stderr beside it.
+    /// Parses stdout as one JSON value; stderr is ignored.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("stdout is not one JSON value ({error}): {self}"))
     }
 
-    pub(crate) fn stderr_has(self, wanted: &str) -> Self {
-        assert!(self.stderr.contains(wanted), "no {wanted:?} on stderr: {self}");
+    pub(crate) fn assert_stderr_contains(self, wanted: &str) -> Self {
+        assert!(self.stderr.contains(wanted), "stderr does not contain {wanted:?}: {self}");
         self
     }
 
-    /// For texts of which it is open on which of the two streams a person finds them.
-    pub(crate) fn says(self, wanted: &str) -> Self {
-        assert!(self.stdout.contains(wanted) || self.stderr.contains(wanted), "no {wanted:?}: {self}");
+    /// Checks the output where either of the two streams may hold the text.
+    pub(crate) fn assert_output_contains(self, wanted: &str) -> Self {
+        assert!(
+            self.stdout.contains(wanted) || self.stderr.contains(wanted),
+            "output does not contain {wanted:?}: {self}"
+        );
         self
     }
 }
 
-impl fmt::Display for Done {
+impl fmt::Display for ProcessOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, status, stdout, stderr, took } = self;
-        write!(f, "{what}\n-- {status} after {took:?}\n-- stdout:\n{stdout}\n-- stderr:\n{stderr}")
+        let Self { command_line, status, stdout, stderr, elapsed } = self;
+        write!(f, "{command_line}\n-- {status} after {elapsed:?}\n-- stdout:\n{stdout}\n-- stderr:\n{stderr}")
     }
 }
 
-enum Part {
+enum OutputEvent {
     Exit(io::Result<ExitStatus>),
     Closed,
 }
 
-/// Runs to the end and reads everything, or kills it, and all that it started, when the deadline passes.
+/// Runs a process to its end and collects its output. If the deadline passes, kills it and all its children.
 ///
-/// A run is over when the process has ended *and* both of its outputs are closed: a server left behind by its
-/// client still holds them, and is found that way.
-pub(crate) fn run(mut command: Command, deadline: Duration) -> io::Result<Done> {
-    let what = format!("{command:?}");
+/// A run ends when the process has exited *and* both of its outputs are closed. A server left behind by its client
+/// still holds them open, so this detects it.
+pub(crate) fn run(mut command: Command, deadline: Duration) -> io::Result<ProcessOutput> {
+    let command_line = format!("{command:?}");
     let started = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own, so that one signal reaches the servers that it starts too.
+    // A process group of its own, so that one signal reaches the servers that it starts.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
 
     let mut child = command.spawn()?;
     let pid = child.id();
     let (parts, inbox) = channel();
-    let stdout = collect(child.stdout.take().expect("piped above"), parts.clone());
-    let stderr = collect(child.stderr.take().expect("piped above"), parts.clone());
-    // The standard library cannot wait with a limit, so a thread waits and the limit is on the channel.
-    thread::spawn(move || parts.send(Part::Exit(child.wait())));
+    let stdout = collect_output(child.stdout.take().expect("piped above"), parts.clone());
+    let stderr = collect_output(child.stderr.take().expect("piped above"), parts.clone());
+    // The standard library cannot wait with a limit: a thread waits, and the channel has the limit.
+    thread::spawn(move || parts.send(OutputEvent::Exit(child.wait())));
 
     let mut status = None;
     for _ in 0..3 {
         let left = deadline.saturating_sub(started.elapsed());
         match inbox.recv_timeout(left) {
-            Ok(Part::Exit(exit)) => status = Some(exit?),
-            Ok(Part::Closed) => {}
+            Ok(OutputEvent::Exit(exit)) => status = Some(exit?),
+            Ok(OutputEvent::Closed) => {}
             Err(_) => {
                 kill_tree(pid);
                 let state = match status {
-                    Some(status) => format!("ended with {status}, but something that it started lives on"),
-                    None => "did not end".to_owned(),
+                    Some(status) => format!("exited with {status}, but one of its children is still running"),
+                    None => "did not exit".to_owned(),
                 };
-                let (stdout, stderr) = (taken(&stdout), taken(&stderr));
-                panic!("{what}\n-- {state}, after {deadline:?}\n-- stdout:\n{stdout}\n-- stderr:\n{stderr}");
+                let (stdout, stderr) = (take_text(&stdout), take_text(&stderr));
+                panic!(
+                    "{command_line}\n-- {state}, after {deadline:?}\n-- stdout:\n{stdout}\n-- stderr:\n{stderr}"
+                );
             }
         }
     }
     let status = status.expect("one of the three parts");
-    Ok(Done { what, status, stdout: taken(&stdout), stderr: taken(&stderr), took: started.elapsed() })
+    Ok(ProcessOutput {
+        command_line,
+        status,
+        stdout: take_text(&stdout),
+        stderr: take_text(&stderr),
+        elapsed: started.elapsed(),
+    })
 }
 
-/// Shared rather than returned at the end, so that a run that has to be killed still shows what it said.
-fn collect(mut from: impl Read + Send + 'static, parts: Sender<Part>) -> Arc<Mutex<Vec<u8>>> {
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let into = Arc::clone(&kept);
+/// Collects output in a shared buffer, so that a run that is killed still shows it.
+fn collect_output(mut from: impl Read + Send + 'static, parts: Sender<OutputEvent>) -> Arc<Mutex<Vec<u8>>> {
+    let buffer = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&buffer);
     thread::spawn(move || {
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut chunk) {
-            into.lock().expect("no panic under this lock").extend_from_slice(&chunk[..read]);
+            sink.lock().expect("no panic under this lock").extend_from_slice(&chunk[..read]);
         }
-        parts.send(Part::Closed)
+        parts.send(OutputEvent::Closed)
     });
-    kept
+    buffer
 }
 
-fn taken(kept: &Mutex<Vec<u8>>) -> String {
-    String::from_utf8_lossy(&kept.lock().expect("no panic under this lock")).into_owned()
+fn take_text(buffer: &Mutex<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&buffer.lock().expect("no panic under this lock")).into_owned()
 }
 
 fn kill_tree(pid: u32) {
     signal_tree(pid, "-KILL");
 }
 
-/// Sends a signal to a process and those that it has started; where there are no signals they are ended.
+/// Sends a signal to a process and its children. Without signals they are killed.
 pub(crate) fn signal_tree(pid: u32, signal: &str) {
     let mut killer = if cfg!(windows) {
         let mut killer = Command::new("taskkill");
@@ -144,7 +155,7 @@ pub(crate) fn signal_tree(pid: u32, signal: &str) {
         killer.args([signal, "--", &format!("-{pid}")]);
         killer
     };
-    // Gone already is as good.
+    // A process that has already exited is fine.
     let _ = killer.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
@@ -155,8 +166,8 @@ pub(crate) fn command(words: impl IntoIterator<Item = impl Into<OsString>>) -> C
     command
 }
 
-/// Goes around the test harness, which keeps what passing tests print: what was shown, and above all what was not
-/// checked, has to be seen.
-pub(crate) fn say(line: &str) {
+/// Prints a line past the test harness, which captures what passing tests print. Results, and above all checks that
+/// were skipped, have to be visible.
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,23 +1,23 @@
-//! Rust source with what does not count taken out: comments, the insides of strings, and what only tests see.
+//! Rust source without comments, contents of strings, and test code.
 
 use std::fs;
 use std::path::Path;
 
-/// One file
-pub(crate) struct Source {
-    /// Path below the folder that was read, with forward slashes
+/// A source file.
+pub(crate) struct SourceFile {
+    /// Path below the folder that was read, with forward slashes.
     pub(crate) path: String,
-    /// The code; what was taken out is blank, so that lines keep their numbers
+    /// The code. Removed parts are blank, so that lines keep their numbers.
     pub(crate) code: String,
-    /// String literals and the lines on which they begin, escapes as they stand
+    /// String literals with their lines. Escapes are kept as written.
     pub(crate) strings: Vec<(usize, String)>,
-    /// Lines up to the tests at the end
+    /// Number of lines up to the tests at the end.
     pub(crate) length: usize,
     text: String,
 }
 
-/// All Rust files in a folder and those in it, in the order of their paths
-pub(crate) fn read(folder: &Path) -> Vec<Source> {
+/// Returns all Rust files below a folder, in the order of their paths.
+pub(crate) fn read(folder: &Path) -> Vec<SourceFile> {
     let mut sources = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -28,7 +28,7 @@ pub(crate) fn read(folder: &Path) -> Vec<Source> {
             } else if path.extension().is_some_and(|e| e == "rs") {
                 let name =
                     path.strip_prefix(folder).expect("below the folder").to_string_lossy().replace('\\', "/");
-                sources.push(Source::new(&name, &fs::read_to_string(&path).expect("UTF-8")));
+                sources.push(SourceFile::new(&name, &fs::read_to_string(&path).expect("UTF-8")));
             }
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn read(folder: &Path) -> Vec<Source> {
     sources
 }
 
-impl Source {
+impl SourceFile {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let (code, strings) = strip(text);
         let tests = test_items(&code);
@@ -58,31 +58,47 @@ impl Source {
         Self { path: path.to_owned(), code, strings, length, text: text.to_owned() }
     }
 
-    /// The module at the root of the crate that the file belongs to
+    /// Returns the module at the root of the crate that the file belongs to.
     pub(crate) fn module(&self) -> &str {
         let first = self.path.split('/').next().unwrap_or_default();
         first.strip_suffix(".rs").unwrap_or(first)
     }
 
-    /// A line as it was written
+    /// Returns a line as written.
     pub(crate) fn line(&self, number: usize) -> &str {
         self.text.lines().nth(number - 1).unwrap_or_default().trim()
     }
 
-    /// Numbers of the lines on which `word` stands on its own
+    /// Returns the numbers of the lines that contain `word` as a whole word.
     pub(crate) fn lines_with(&self, word: &str) -> Vec<usize> {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        let stands = |line: &str| {
+        let is_word = |line: &str| {
             line.match_indices(word).any(|(at, _)| {
                 let inside = word.starts_with(is_part) && line[..at].ends_with(is_part);
                 let goes_on = word.ends_with(is_part) && line[at + word.len()..].starts_with(is_part);
                 !inside && !goes_on
             })
         };
-        self.code.lines().enumerate().filter(|(_, line)| stands(line)).map(|(i, _)| i + 1).collect()
+        self.code.lines().enumerate().filter(|(_, line)| is_word(line)).map(|(i, _)| i + 1).collect()
     }
 
-    /// The first names of all paths that begin at the root of the crate, with their lines
+    /// Returns the paths after `prefix` (`crate::`, `super::` or `pub use `), with their lines. Groups are split.
+    pub(crate) fn code_paths(&self, prefix: &str) -> Vec<(usize, Vec<String>)> {
+        let mut found = Vec::new();
+        for (at, _) in self.code.match_indices(prefix) {
+            let before = self.code[..at].chars().next_back();
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '$') {
+                continue;
+            }
+            let line = self.code[..at].matches('\n').count() + 1;
+            let mut paths = Vec::new();
+            expand(&self.code[at + prefix.len()..], &mut Vec::new(), &mut paths);
+            found.extend(paths.into_iter().map(|path| (line, path)));
+        }
+        found
+    }
+
+    /// Returns the first names of all paths that begin at the root of the crate, with their lines.
     pub(crate) fn root_paths(&self) -> Vec<(usize, String)> {
         let depth = self.path.matches('/').count() + usize::from(!self.path.ends_with("mod.rs"));
         let to_root = "super::".repeat(depth);
@@ -98,7 +114,7 @@ impl Source {
                 let rest = &self.code[at + prefix.len()..];
                 match rest.strip_prefix('{') {
                     Some(list) => paths.extend(group(list).into_iter().map(|name| (line, name))),
-                    None => paths.push((line, identifier(rest))),
+                    None => paths.push((line, leading_identifier(rest))),
                 }
             }
         }
@@ -107,11 +123,48 @@ impl Source {
     }
 }
 
-fn identifier(text: &str) -> String {
+/// Reads one path, or a group of paths, and returns the rest of the text.
+fn expand<'t>(text: &'t str, stem: &mut Vec<String>, found: &mut Vec<Vec<String>>) -> &'t str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = rest.trim_start();
+            if let Some(end) = rest.strip_prefix('}') {
+                return end;
+            }
+            let depth = stem.len();
+            let next = expand(rest, stem, found).trim_start();
+            stem.truncate(depth);
+            if next.len() == rest.len() {
+                return next;
+            }
+            rest = next.trim_start_matches(|c: char| c != ',' && c != '}');
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+    }
+    let name = leading_identifier(text);
+    if name.is_empty() {
+        return text;
+    }
+    let rest = &text[name.len()..];
+    stem.push(name);
+    if let Some(next) = rest.strip_prefix("::") {
+        let depth = stem.len();
+        let next = expand(next, stem, found);
+        if stem.len() == depth && !rest["::".len()..].trim_start().starts_with('{') {
+            found.push(stem.clone());
+        }
+        return next;
+    }
+    found.push(stem.clone());
+    rest
+}
+
+fn leading_identifier(text: &str) -> String {
     text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The first names in a brace group, nested groups left out
+/// Returns the first names in a brace group, without nested groups.
 fn group(list: &str) -> Vec<String> {
     let (mut names, mut depth, mut begin) = (Vec::new(), 0usize, true);
     for (at, c) in list.char_indices() {
@@ -121,7 +174,7 @@ fn group(list: &str) -> Vec<String> {
             '}' => depth -= 1,
             ',' if depth == 0 => begin = true,
             c if begin && depth == 0 && !c.is_whitespace() => {
-                names.push(identifier(&list[at..]));
+                names.push(leading_identifier(&list[at..]));
                 begin = false;
             }
             _ => {}
@@ -130,7 +183,7 @@ fn group(list: &str) -> Vec<String> {
     names
 }
 
-/// Whether a number of the range that JSON-RPC and MCP use for errors stands in the text
+/// Returns whether the text contains a number of the range that JSON-RPC and MCP use for errors.
 pub(crate) fn has_error_number(text: &str) -> bool {
     text.match_indices("-32").any(|(at, _)| {
         let digits: String =
@@ -139,7 +192,7 @@ pub(crate) fn has_error_number(text: &str) -> bool {
     })
 }
 
-/// Blanks comments and the insides of literals; the string literals with their positions
+/// Blanks comments and the contents of literals; returns the string literals with their positions.
 fn strip(text: &str) -> (String, Vec<(usize, String)>) {
     let mut code = text.as_bytes().to_vec();
     let mut strings = Vec::new();
@@ -147,7 +200,7 @@ fn strip(text: &str) -> (String, Vec<(usize, String)>) {
     while at < text.len() {
         let rest = &text[at..];
         let in_a_name = text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        // Where the inside begins and ends, and how much closes it.
+        // Start and end of the content, and the length of the closing delimiter.
         let (from, to, close) = if rest.starts_with("//") {
             (0, rest.find('\n').unwrap_or(rest.len()), 0)
         } else if rest.starts_with("/*") {
@@ -196,7 +249,7 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// Where the inside of a string that begins with its quote ends
+/// Returns the end of the content of a string; `text` begins with its quote.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -210,14 +263,14 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// The hashes of a raw string that begins here
+/// Returns the number of hashes of a raw string at the start of `text`.
 fn raw_string(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = rest.len() - rest.trim_start_matches('#').len();
     rest[hashes..].starts_with('"').then_some(hashes)
 }
 
-/// The length of a character literal that begins here; none for a lifetime
+/// Returns the length of a character literal at the start of `text`; `None` for a lifetime.
 fn char_literal(text: &str) -> Option<usize> {
     let rest = text.strip_prefix('\'')?;
     let mut chars = rest.char_indices();
@@ -230,7 +283,7 @@ fn char_literal(text: &str) -> Option<usize> {
     (after == '\'').then_some(at + 2)
 }
 
-/// Where the items under `#[cfg(test)]` begin and end
+/// Returns the ranges of the items under `#[cfg(test)]`.
 fn test_items(code: &str) -> Vec<(usize, usize)> {
     let mut items = Vec::new();
     for (at, _) in code.match_indices("#[cfg(test)]") {
@@ -252,7 +305,7 @@ fn test_items(code: &str) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn what_does_not_count_is_taken_out() {
+fn comments_literals_and_test_items_are_removed() {
     let text = r##"
 use crate::{a, b::{c, d}, e};
 /* crate::no /* nested */ */ // crate::no
@@ -261,7 +314,7 @@ fn f<'a>(x: &'a str) -> char { crate::g::h("crate::no \" // -32700", r#"a"b"#, b
 mod tests { use crate::no; const N: &str = "no"; }
 const M: i64 = -32_601;
 "##;
-    let source = Source::new("x.rs", text);
+    let source = SourceFile::new("x.rs", text);
     let paths: Vec<String> = source.root_paths().into_iter().map(|(_, name)| name).collect();
     assert_eq!(paths, ["a", "b", "e", "g", "i"]);
     let strings: Vec<&str> = source.strings.iter().map(|(_, s)| &**s).collect();
@@ -270,6 +323,6 @@ const M: i64 = -32_601;
     assert!(has_error_number(source.line(7)) && !has_error_number("-3260"));
     assert_eq!(source.lines_with("f"), [4]);
     assert!(
-        Source::new("a/b.rs", "use super::x; use super::super::y;").root_paths() == [(1, "y".to_owned())]
+        SourceFile::new("a/b.rs", "use super::x; use super::super::y;").root_paths() == [(1, "y".to_owned())]
     );
 }

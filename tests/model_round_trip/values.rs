@@ -1,71 +1,71 @@
-//! How each type is drawn.
+//! Generators of each type.
 
 use mcp_proto::RequestId;
 use mcp_proto::model::*;
 
-use crate::dice::{Any, Dice};
+use crate::generator::{Arbitrary, ValueGenerator};
 
-/// Draws types: what `new` takes, and then the members that may be absent
+/// Implements [`Arbitrary`] for types: first the parameters of `new`, then the optional members.
 macro_rules! any {
     ($(
         $type:ident ( $($required:ident),* ) { $($member:ident : $draw:ident),* $(,)? }
     )*) => {$(
-        impl Any for $type {
-            fn any(dice: &mut Dice) -> Self {
-                let mut value = $type::new($( any!(@required $required dice) ),*);
-                $( value.$member = any!(@optional $draw dice); )*
-                value.extra = dice.extra();
+        impl Arbitrary for $type {
+            fn any(generator: &mut ValueGenerator) -> Self {
+                let mut value = $type::new($( any!(@required $required generator) ),*);
+                $( value.$member = any!(@optional $draw generator); )*
+                value.extra = generator.extra();
                 value
             }
         }
     )*};
-    (@required text $dice:ident) => { $dice.text() };
-    (@required name $dice:ident) => { $dice.text() };
-    (@required version $dice:ident) => { $dice.text() };
-    (@required title $dice:ident) => { $dice.text() };
-    (@required model $dice:ident) => { $dice.text() };
-    (@required url $dice:ident) => { $dice.uri() };
-    (@required uri $dice:ident) => { $dice.uri() };
-    (@required icon_source $dice:ident) => { $dice.icon_source() };
-    (@required base64 $dice:ident) => { $dice.base64() };
-    (@required json $dice:ident) => { $dice.json() };
-    (@required object $dice:ident) => { $dice.object() };
-    (@required schema $dice:ident) => { $dice.schema() };
-    (@required number $dice:ident) => { $dice.number() };
-    (@required count $dice:ident) => { $dice.count() };
-    (@required texts $dice:ident) => { $dice.list(Dice::text) };
-    (@required fields $dice:ident) => { $dice.map(PrimitiveSchemaDefinition::any) };
-    (@required listen_meta $dice:ident) => { $dice.listen_meta() };
-    (@required $drawn:ident $dice:ident) => { $dice.$drawn() };
-    (@optional text $dice:ident) => { $dice.maybe(|d| d.text().into()) };
-    (@optional uri $dice:ident) => { $dice.maybe(Dice::uri) };
-    (@optional flag $dice:ident) => { $dice.maybe(Dice::flag) };
-    (@optional count $dice:ident) => { $dice.maybe(Dice::count) };
-    (@optional share $dice:ident) => { $dice.maybe(Dice::share) };
-    (@optional number $dice:ident) => { $dice.maybe(Dice::number) };
-    (@optional texts $dice:ident) => { $dice.maybe(|d| d.list(Dice::text)) };
-    (@optional text_list $dice:ident) => { $dice.list(Dice::text) };
-    (@optional text_map $dice:ident) => { $dice.maybe(|d| d.map(Dice::text)) };
-    (@optional object $dice:ident) => { $dice.maybe(Dice::object) };
-    (@optional settings $dice:ident) => { $dice.maybe(|d| d.map(Dice::object)) };
-    (@optional json_map $dice:ident) => { $dice.maybe(|d| d.map(Dice::json)) };
-    (@optional request_meta $dice:ident) => { Some($dice.request_meta()) };
-    (@optional ttl $dice:ident) => { Some($dice.pick(&[0, 1, 86_400_000])) };
-    (@optional must $dice:ident) => { Some($dice.draw()) };
-    (@optional drawn $dice:ident) => { $dice.opt() };
-    (@optional boxed $dice:ident) => { $dice.opt().map(Box::new) };
-    (@optional some $dice:ident) => { $dice.some() };
-    (@optional opt_some $dice:ident) => { $dice.maybe(Dice::some) };
-    (@optional map $dice:ident) => { $dice.maybe(|d| d.map(Any::any)) };
-    (@optional schema_or_other $dice:ident) => { $dice.maybe(Dice::output_schema) };
-    (@optional structured $dice:ident) => { $dice.maybe(Dice::structured) };
+    (@required text $generator:ident) => { $generator.text() };
+    (@required name $generator:ident) => { $generator.text() };
+    (@required version $generator:ident) => { $generator.text() };
+    (@required title $generator:ident) => { $generator.text() };
+    (@required model $generator:ident) => { $generator.text() };
+    (@required url $generator:ident) => { $generator.uri() };
+    (@required uri $generator:ident) => { $generator.uri() };
+    (@required icon_source $generator:ident) => { $generator.icon_source() };
+    (@required base64 $generator:ident) => { $generator.base64() };
+    (@required json $generator:ident) => { $generator.json() };
+    (@required object $generator:ident) => { $generator.object() };
+    (@required schema $generator:ident) => { $generator.schema() };
+    (@required number $generator:ident) => { $generator.number() };
+    (@required count $generator:ident) => { $generator.count() };
+    (@required texts $generator:ident) => { $generator.list(ValueGenerator::text) };
+    (@required fields $generator:ident) => { $generator.map(PrimitiveSchemaDefinition::any) };
+    (@required listen_meta $generator:ident) => { $generator.listen_meta() };
+    (@required $drawn:ident $generator:ident) => { $generator.$drawn() };
+    (@optional text $generator:ident) => { $generator.maybe(|d| d.text().into()) };
+    (@optional uri $generator:ident) => { $generator.maybe(ValueGenerator::uri) };
+    (@optional flag $generator:ident) => { $generator.maybe(ValueGenerator::flag) };
+    (@optional count $generator:ident) => { $generator.maybe(ValueGenerator::count) };
+    (@optional share $generator:ident) => { $generator.maybe(ValueGenerator::share) };
+    (@optional number $generator:ident) => { $generator.maybe(ValueGenerator::number) };
+    (@optional texts $generator:ident) => { $generator.maybe(|d| d.list(ValueGenerator::text)) };
+    (@optional text_list $generator:ident) => { $generator.list(ValueGenerator::text) };
+    (@optional text_map $generator:ident) => { $generator.maybe(|d| d.map(ValueGenerator::text)) };
+    (@optional object $generator:ident) => { $generator.maybe(ValueGenerator::object) };
+    (@optional settings $generator:ident) => { $generator.maybe(|d| d.map(ValueGenerator::object)) };
+    (@optional json_map $generator:ident) => { $generator.maybe(|d| d.map(ValueGenerator::json)) };
+    (@optional request_meta $generator:ident) => { Some($generator.request_meta()) };
+    (@optional ttl $generator:ident) => { Some($generator.pick(&[0, 1, 86_400_000])) };
+    (@optional must $generator:ident) => { Some($generator.draw()) };
+    (@optional drawn $generator:ident) => { $generator.opt() };
+    (@optional boxed $generator:ident) => { $generator.opt().map(Box::new) };
+    (@optional some $generator:ident) => { $generator.some() };
+    (@optional opt_some $generator:ident) => { $generator.maybe(ValueGenerator::some) };
+    (@optional map $generator:ident) => { $generator.maybe(|d| d.map(Arbitrary::any)) };
+    (@optional schema_or_other $generator:ident) => { $generator.maybe(ValueGenerator::output_schema) };
+    (@optional structured $generator:ident) => { $generator.maybe(ValueGenerator::structured) };
 }
 
 macro_rules! words {
     ($($type:ident [$($word:ident)*])*) => {$(
-        impl Any for $type {
-            fn any(dice: &mut Dice) -> Self {
-                dice.pick(&[$($type::$word),*])
+        impl Arbitrary for $type {
+            fn any(generator: &mut ValueGenerator) -> Self {
+                generator.pick(&[$($type::$word),*])
             }
         }
     )*};
@@ -85,23 +85,23 @@ words! {
     NumberKind [Number Integer]
 }
 
-impl Any for ResultType {
-    fn any(dice: &mut Dice) -> Self {
-        dice.pick(&[Self::Complete, "org.example/odd".into()])
+impl Arbitrary for ResultType {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        generator.pick(&[Self::Complete, "org.example/odd".into()])
     }
 }
 
-impl Any for RequestId {
-    fn any(dice: &mut Dice) -> Self {
-        let text = dice.pick(&["0", "-7", "9007199254740991", "\"\"", "\"a\\u00e9\"", "\"7\""]);
+impl Arbitrary for RequestId {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        let text = generator.pick(&["0", "-7", "9007199254740991", "\"\"", "\"a\\u00e9\"", "\"7\""]);
         serde_json::from_str(text).expect("an id")
     }
 }
 
-/// Draws what `new` takes by the name of the parameter, where it is a type of the model
+/// Draws a parameter of `new` by its name, if it is a type of the model.
 macro_rules! drawn {
     ($($name:ident : $type:ty)*) => {
-        impl Dice {
+        impl ValueGenerator {
             $( fn $name(&mut self) -> $type { self.draw() } )*
         }
     };
@@ -118,7 +118,7 @@ drawn! {
 
 macro_rules! lists {
     ($($name:ident : $type:ty)*) => {
-        impl Dice {
+        impl ValueGenerator {
             $( fn $name(&mut self) -> Vec<$type> { self.some() } )*
         }
     };
@@ -130,17 +130,17 @@ lists! {
     prompt_messages: PromptMessage<'static>  messages: SamplingMessage<'static>
 }
 
-impl Dice {
+impl ValueGenerator {
     fn output_schema(&mut self) -> mcp_proto::RawJson {
         let open = mcp_proto::RawJson::new(r#"{"type":["array","null"],"items":true}"#).expect("JSON");
-        if self.chance(70) { self.schema() } else { open }
+        if self.percent(70) { self.schema() } else { open }
     }
 
     fn structured(&mut self) -> mcp_proto::RawJson {
-        if self.flag() { self.object() } else { self.no_object() }
+        if self.flag() { self.object() } else { self.non_object() }
     }
 
-    /// Of a message: several blocks only where there is a list to put several messages into
+    /// Draws the content of a message: several blocks only inside a list, where a message can be split into several.
     fn sampling_in_list(&mut self) -> SamplingBlocks<'static> {
         if self.is_nested() { self.draw() } else { SamplingBlocks::One(self.draw()) }
     }
@@ -255,14 +255,14 @@ any! {
     MissingRequiredClientCapability(client_capabilities) {}
 }
 
-/// The same for types that borrow: drawn as ones that do not
+/// Implements [`Arbitrary`] for types that borrow, with owned values.
 macro_rules! any_static {
     ($( $type:ident ( $($required:ident),* ) { $($member:ident : $draw:ident),* $(,)? } )*) => {$(
-        impl Any for $type<'static> {
-            fn any(dice: &mut Dice) -> Self {
-                let mut value = $type::new($( any!(@required $required dice) ),*);
-                $( value.$member = any!(@optional $draw dice); )*
-                value.extra = dice.extra();
+        impl Arbitrary for $type<'static> {
+            fn any(generator: &mut ValueGenerator) -> Self {
+                let mut value = $type::new($( any!(@required $required generator) ),*);
+                $( value.$member = any!(@optional $draw generator); )*
+                value.extra = generator.extra();
                 value
             }
         }
@@ -306,18 +306,18 @@ any_static! {
 
 macro_rules! one_of {
     ($($type:ty { $($kind:ident)* })*) => {$(
-        impl Any for $type {
-            fn any(dice: &mut Dice) -> Self {
-                let kinds: &[fn(&mut Dice) -> $type] = &[$( |d| <$type>::$kind(Any::any(d)) ),*];
-                dice.pick(kinds)(dice)
+        impl Arbitrary for $type {
+            fn any(generator: &mut ValueGenerator) -> Self {
+                let kinds: &[fn(&mut ValueGenerator) -> $type] = &[$( |d| <$type>::$kind(Arbitrary::any(d)) ),*];
+                generator.pick(kinds)(generator)
             }
         }
     )*};
 }
 
-impl<T: Any> Any for Box<T> {
-    fn any(dice: &mut Dice) -> Self {
-        Self::new(T::any(dice))
+impl<T: Arbitrary> Arbitrary for Box<T> {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        Self::new(T::any(generator))
     }
 }
 
@@ -333,71 +333,71 @@ one_of! {
     InputResponse<'static> { Elicit CreateMessage ListRoots }
 }
 
-impl Any for SamplingBlocks<'static> {
-    fn any(dice: &mut Dice) -> Self {
-        if dice.chance(70) { Self::One(dice.draw()) } else { Self::Many(dice.some()) }
+impl Arbitrary for SamplingBlocks<'static> {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        if generator.percent(70) { Self::One(generator.draw()) } else { Self::Many(generator.some()) }
     }
 }
 
-impl Any for InputRequest<'static> {
-    fn any(dice: &mut Dice) -> Self {
-        match dice.below(3) {
-            0 => Self::Elicit(dice.draw()),
-            1 => Self::CreateMessage(dice.draw()),
-            _ => Self::ListRoots(dice.opt()),
+impl Arbitrary for InputRequest<'static> {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        match generator.below(3) {
+            0 => Self::Elicit(generator.draw()),
+            1 => Self::CreateMessage(generator.draw()),
+            _ => Self::ListRoots(generator.opt()),
         }
     }
 }
 
-impl Any for EmptyParams {
-    fn any(dice: &mut Dice) -> Self {
-        Self::new().meta(dice.request_meta())
+impl Arbitrary for EmptyParams {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        Self::new().meta(generator.request_meta())
     }
 }
 
-impl Any for UnsupportedProtocolVersion {
-    fn any(dice: &mut Dice) -> Self {
-        Self::new(dice.list(Dice::text)).requested(dice.text())
+impl Arbitrary for UnsupportedProtocolVersion {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        Self::new(generator.list(ValueGenerator::text)).requested(generator.text())
     }
 }
 
-impl Any for UrlElicitationRequired {
-    fn any(dice: &mut Dice) -> Self {
-        let page = |d: &mut Dice| ElicitUrlParams::any(d).elicitation_id("e");
-        Self::new(dice.list(page))
+impl Arbitrary for UrlElicitationRequired {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        let page = |d: &mut ValueGenerator| ElicitUrlParams::any(d).elicitation_id("e");
+        Self::new(generator.list(page))
     }
 }
 
-impl Any for PaginatedParams {
-    fn any(dice: &mut Dice) -> Self {
-        let mut page = Self::new().meta(dice.request_meta());
-        page.cursor = dice.maybe(Dice::text);
-        page.extra = dice.extra();
+impl Arbitrary for PaginatedParams {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        let mut page = Self::new().meta(generator.request_meta());
+        page.cursor = generator.maybe(ValueGenerator::text);
+        page.extra = generator.extra();
         page
     }
 }
 
-impl Any for ElicitValue {
-    fn any(dice: &mut Dice) -> Self {
-        match dice.below(5) {
-            0 => Self::Text(dice.text()),
-            1 => Self::Integer(dice.pick(&[0, -7, 9_007_199_254_740_991])),
-            // Whole numbers are read as integers.
-            2 => Self::Number(dice.pick(&[0.5, -2.25, 1e-7])),
-            3 => Self::Boolean(dice.flag()),
-            _ => Self::Choices(dice.list(Dice::text)),
+impl Arbitrary for ElicitValue {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        match generator.below(5) {
+            0 => Self::Text(generator.text()),
+            1 => Self::Integer(generator.pick(&[0, -7, 9_007_199_254_740_991])),
+            // Whole numbers are read back as integers.
+            2 => Self::Number(generator.pick(&[0.5, -2.25, 1e-7])),
+            3 => Self::Boolean(generator.flag()),
+            _ => Self::Choices(generator.list(ValueGenerator::text)),
         }
     }
 }
 
-/// Sampling with tools, which older revisions refuse
-pub(crate) struct WithTools(pub(crate) CreateMessageParams<'static>);
+/// Sampling with tools, which older revisions refuse.
+pub(crate) struct ParamsWithTools(pub(crate) CreateMessageParams<'static>);
 
-impl Any for WithTools {
-    fn any(dice: &mut Dice) -> Self {
-        let mut params = CreateMessageParams::any(dice);
-        params.tools = Some(dice.some());
-        params.tool_choice = dice.opt();
+impl Arbitrary for ParamsWithTools {
+    fn any(generator: &mut ValueGenerator) -> Self {
+        let mut params = CreateMessageParams::any(generator);
+        params.tools = Some(generator.some());
+        params.tool_choice = generator.opt();
         Self(params)
     }
 }

@@ -1,9 +1,12 @@
-//! What a server takes a message for: `spec-map` 3.4 and the decisions of the design page.
+//! How a server classifies a message by era and revision (VER, META and LIFE rules of `tests/spec-map.tsv`).
 
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capabilities, Capability, Diagnostic, Version, VersionSet};
-use mcp_tests::harness::build::{LEGACY, initialize, legacy, modern, modern_meta, modern_with, note, value};
-use mcp_tests::harness::{Chunker, LoneServer, each_cut};
+use mcp_tests::harness::build::{
+    LEGACY_VERSIONS, initialize_request, legacy_request, modern_meta, modern_request, modern_request_with,
+    notification, to_value,
+};
+use mcp_tests::harness::{Chunker, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::server;
@@ -11,97 +14,102 @@ use crate::common::server;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-fn dual(cut: Chunker) -> LoneServer {
-    LoneServer::server(server(VersionSet::ALL), cut)
+fn dual_era_harness(cut: Chunker) -> ServerHarness {
+    ServerHarness::server(server(VersionSet::ALL), cut)
 }
 
-fn only(versions: VersionSet, cut: Chunker) -> LoneServer {
-    LoneServer::server(server(versions), cut)
+fn harness_with_versions(versions: VersionSet, cut: Chunker) -> ServerHarness {
+    ServerHarness::server(server(versions), cut)
 }
 
-fn in_version(call: &Call, version: Version) {
+fn assert_version(call: &Call, version: Version) {
     assert_eq!(call.version(), version, "{call:?}");
 }
 
 // covers: VER-012, VER-018, META-015, BASE-032
 #[test]
-fn a_modern_request_needs_nothing_before_it() {
-    each_cut(|cut| {
-        let mut lone = dual(cut);
-        let call = lone.take(&modern(1, "tools/list", json!({})));
-        in_version(&call, Version::V2026_07_28);
-        let answer = lone.complete(call.id(), &json!({"tools": []}));
+fn modern_request_is_served_without_handshake() {
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
+        let call = harness.expect_call_for(&modern_request(1, "tools/list", json!({})));
+        assert_version(&call, Version::V2026_07_28);
+        let answer = harness.complete(call.id(), &json!({"tools": []}));
         let result = json!({
             "tools": [], "ttlMs": 0, "cacheScope": "private", "resultType": "complete",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "tide-server", "version": "2.1.0"}},
         });
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 1, "result": result}));
-        lone.transcript
+        harness.transcript
     });
 }
 
 // covers: VER-017, VER-018, META-015, BASE-032
 #[test]
-fn both_eras_live_in_one_process_and_see_nothing_of_each_other() {
-    each_cut(|cut| {
-        let mut lone = dual(cut);
+fn both_eras_work_on_one_connection_independently() {
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
         let session = json!({"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": {"name": "old", "version": "1"}});
-        lone.tell(&legacy(1, "initialize", session));
-        assert_eq!(lone.reply()["result"]["protocolVersion"], "2025-06-18");
-        lone.tell(&note("notifications/initialized", Value::Null));
-        assert!(matches!(lone.event(), Event::SessionOpened { version: Version::V2025_06_18, .. }));
-        let call = lone.take(&legacy(2, "tools/list", Value::Null));
-        in_version(&call, Version::V2025_06_18);
-        let peer = lone.pipe.engine().peer(&call);
+        harness.feed_message(&legacy_request(1, "initialize", session));
+        assert_eq!(harness.expect_reply()["result"]["protocolVersion"], "2025-06-18");
+        harness.feed_message(&notification("notifications/initialized", Value::Null));
+        assert!(matches!(harness.expect_event(), Event::SessionOpened { version: Version::V2025_06_18, .. }));
+        let call = harness.expect_call_for(&legacy_request(2, "tools/list", Value::Null));
+        assert_version(&call, Version::V2025_06_18);
+        let peer = harness.pipe.engine().peer(&call);
         assert_eq!(
-            (value(&peer.info.expect("told")), value(&peer.capabilities)),
+            (to_value(&peer.info.expect("client info")), to_value(&peer.capabilities)),
             (json!({"name": "old", "version": "1"}), json!({"roots": {}}))
         );
-        assert_eq!(lone.complete(call.id(), &json!({"tools": []}))["result"], json!({"tools": []}));
-        // A modern request inside the session knows nothing of it.
-        let call = lone.take(&modern(3, "tools/list", json!({})));
-        in_version(&call, Version::V2026_07_28);
-        let peer = lone.pipe.engine().peer(&call);
-        assert_eq!(value(&peer.capabilities), json!({}));
-        assert_eq!(lone.complete(call.id(), &json!({"tools": []}))["result"]["resultType"], "complete");
-        // And the session goes on.
-        let call = lone.take(&legacy(4, "tools/list", json!({"_meta": {"progressToken": 4}})));
-        in_version(&call, Version::V2025_06_18);
-        lone.complete(call.id(), &json!({"tools": []}));
-        lone.tell(&legacy(5, "ping", Value::Null));
-        assert_eq!(lone.reply()["result"], json!({}));
-        lone.transcript
+        assert_eq!(harness.complete(call.id(), &json!({"tools": []}))["result"], json!({"tools": []}));
+        // A modern request inside the session is independent of it.
+        let call = harness.expect_call_for(&modern_request(3, "tools/list", json!({})));
+        assert_version(&call, Version::V2026_07_28);
+        let peer = harness.pipe.engine().peer(&call);
+        assert_eq!(to_value(&peer.capabilities), json!({}));
+        assert_eq!(harness.complete(call.id(), &json!({"tools": []}))["result"]["resultType"], "complete");
+        // The session is still open.
+        let call =
+            harness.expect_call_for(&legacy_request(4, "tools/list", json!({"_meta": {"progressToken": 4}})));
+        assert_version(&call, Version::V2025_06_18);
+        harness.complete(call.id(), &json!({"tools": []}));
+        harness.feed_message(&legacy_request(5, "ping", Value::Null));
+        assert_eq!(harness.expect_reply()["result"], json!({}));
+        harness.transcript
     });
 }
 
 // covers: VER-018, LIFE-001
 #[test]
-fn a_session_can_begin_after_modern_requests() {
-    each_cut(|cut| {
-        let mut lone = dual(cut);
-        lone.works();
-        lone.open(Version::V2025_11_25);
-        let call = lone.take(&legacy(1, "tools/list", json!({})));
-        in_version(&call, Version::V2025_11_25);
-        lone.works();
-        lone.transcript
+fn session_can_open_after_modern_requests() {
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
+        harness.assert_works();
+        harness.open_session(Version::V2025_11_25);
+        let call = harness.expect_call_for(&legacy_request(1, "tools/list", json!({})));
+        assert_version(&call, Version::V2025_11_25);
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: VER-007, VER-009, ERR-008
 #[test]
-fn an_unknown_version_is_answered_with_those_that_are_served() {
+fn request_with_unknown_version_gets_the_supported_versions() {
     for versions in [VersionSet::ALL, VersionSet::MODERN] {
-        for asked in ["2030-01-01", "2025-11-25", "", "DRAFT-2026-v1", "2026-07-28 "] {
+        for requested in ["2030-01-01", "2025-11-25", "", "DRAFT-2026-v1", "2026-07-28 "] {
             for method in ["tools/list", "server/discover", "initialize", "harbor/unknown", "ping"] {
-                each_cut(|cut| {
-                    let mut lone = only(versions, cut);
-                    let error =
-                        lone.refused(&modern_with(1, method, json!({}), &json!({VERSION_KEY: asked})));
+                for_each_chunker(|cut| {
+                    let mut harness = harness_with_versions(versions, cut);
+                    let error = harness.expect_error(&modern_request_with(
+                        1,
+                        method,
+                        json!({}),
+                        &json!({VERSION_KEY: requested}),
+                    ));
                     assert_eq!(error["code"], -32022, "{method}");
-                    assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": asked}));
-                    lone.works();
-                    lone.transcript
+                    assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": requested}));
+                    harness.assert_works();
+                    harness.transcript
                 });
             }
         }
@@ -110,44 +118,52 @@ fn an_unknown_version_is_answered_with_those_that_are_served() {
 
 // covers: VER-009, ERR-008
 #[test]
-fn the_version_is_looked_at_before_anything_that_another_one_may_want_otherwise() {
+fn version_is_checked_before_other_metadata() {
     let changes =
         json!({VERSION_KEY: "2030-01-01", CAPABILITIES_KEY: null, "io.modelcontextprotocol/logLevel": 7});
-    each_cut(|cut| {
-        let mut lone = dual(cut);
-        assert_eq!(lone.refused(&modern_with(1, "tools/list", json!({}), &changes))["code"], -32022);
-        lone.transcript
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
+        assert_eq!(
+            harness.expect_error(&modern_request_with(1, "tools/list", json!({}), &changes))["code"],
+            -32022
+        );
+        harness.transcript
     });
 }
 
 // covers: VER-015, VER-017, ERR-008
 #[test]
-fn both_lists_of_versions_are_the_same_list() {
+fn discover_and_version_error_list_the_same_versions() {
     for (list_legacy, want) in [
         (false, json!(["2026-07-28"])),
         (true, json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])),
     ] {
-        each_cut(|cut| {
-            let mut lone = LoneServer::server(server(VersionSet::ALL).list_legacy(list_legacy), cut);
-            lone.tell(&modern(1, "server/discover", json!({})));
-            assert_eq!(lone.reply()["result"]["supportedVersions"], want);
-            let error =
-                lone.refused(&modern_with(2, "tools/list", json!({}), &json!({VERSION_KEY: "2030-01-01"})));
+        for_each_chunker(|cut| {
+            let mut harness =
+                ServerHarness::server(server(VersionSet::ALL).advertise_legacy(list_legacy), cut);
+            harness.feed_message(&modern_request(1, "server/discover", json!({})));
+            assert_eq!(harness.expect_reply()["result"]["supportedVersions"], want);
+            let error = harness.expect_error(&modern_request_with(
+                2,
+                "tools/list",
+                json!({}),
+                &json!({VERSION_KEY: "2030-01-01"}),
+            ));
             assert_eq!(error["data"]["supported"], want);
-            lone.transcript
+            harness.transcript
         });
     }
 }
 
 // covers: VER-011, VER-013, META-018, BASE-026
 #[test]
-fn discovery_says_what_the_server_is() {
-    each_cut(|cut| {
+fn discover_result_describes_the_server() {
+    for_each_chunker(|cut| {
         let config = server(VersionSet::ALL).instructions("One harbour at a time.");
         let config = config.capabilities(Capabilities::new().with(Capability::ResourceSubscriptions));
-        let mut lone = LoneServer::server(config, cut);
-        lone.tell(&modern("d", "server/discover", json!({})));
-        let answer = lone.reply();
+        let mut harness = ServerHarness::server(config, cut);
+        harness.feed_message(&modern_request("d", "server/discover", json!({})));
+        let answer = harness.expect_reply();
         assert_eq!(answer["id"], "d");
         let result = &answer["result"];
         assert_eq!(result["supportedVersions"], json!(["2026-07-28"]));
@@ -157,58 +173,58 @@ fn discovery_says_what_the_server_is() {
         assert!(result["ttlMs"].is_u64() && result["cacheScope"].is_string());
         let info = json!({"name": "tide-server", "version": "2.1.0"});
         assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"], info);
-        lone.still();
-        lone.transcript
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 // covers: VER-032, VER-033, LIFE-024
 #[test]
-fn initialize_at_a_modern_only_server_names_the_versions() {
-    each_cut(|cut| {
-        let mut lone = only(VersionSet::MODERN, cut);
-        for asked in ["2025-11-25", "2024-11-05", "2026-07-28"] {
-            let error = lone.refused(&initialize(1, asked));
+fn modern_only_server_refuses_initialize_and_names_its_versions() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_versions(VersionSet::MODERN, cut);
+        for requested in ["2025-11-25", "2024-11-05", "2026-07-28"] {
+            let error = harness.expect_error(&initialize_request(1, requested));
             assert_eq!(error["code"], -32022);
-            assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": asked}));
+            assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": requested}));
             assert!(error["message"].as_str().is_some_and(|m| m.contains("2026-07-28")), "{error}");
         }
-        let error = lone.refused(&legacy(2, "initialize", Value::Null));
+        let error = harness.expect_error(&legacy_request(2, "initialize", Value::Null));
         assert_eq!((&error["code"], &error["data"]["supported"]), (&json!(-32022), &json!(["2026-07-28"])));
-        // With modern metadata it is a method like any other that does not exist.
-        assert_eq!(lone.refused(&modern(3, "initialize", json!({})))["code"], -32601);
-        lone.tell(&note("notifications/initialized", Value::Null));
-        assert!(matches!(lone.diagnostic(), Diagnostic::InvalidNotification(_)));
-        lone.works();
-        lone.transcript
+        // With modern metadata it is an unknown method.
+        assert_eq!(harness.expect_error(&modern_request(3, "initialize", json!({})))["code"], -32601);
+        harness.feed_message(&notification("notifications/initialized", Value::Null));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::InvalidNotification(_)));
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: META-013, META-014, LIFE-024
 #[test]
-fn a_modern_only_server_says_what_every_other_request_lacks() {
-    each_cut(|cut| {
-        let mut lone = only(VersionSet::MODERN, cut);
+fn modern_only_server_names_missing_metadata_of_legacy_requests() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_versions(VersionSet::MODERN, cut);
         for method in
             ["ping", "tools/list", "server/discover", "harbor/tide", "unheard/of", "logging/setLevel"]
         {
             for params in
                 [Value::Null, json!({}), json!({"_meta": {}}), json!({"_meta": {"progressToken": 1}})]
             {
-                let error = lone.refused(&legacy(1, method, params));
+                let error = harness.expect_error(&legacy_request(1, method, params));
                 assert_eq!(error["code"], -32602, "{method}");
                 let message = error["message"].as_str().unwrap_or_default();
                 assert!(message.contains(VERSION_KEY) && message.contains(CAPABILITIES_KEY), "{message}");
             }
         }
-        lone.works();
-        lone.transcript
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: META-002, META-010, META-014, LOG-010
 #[test]
-fn metadata_that_is_missing_or_ill_typed_is_named() {
+fn missing_or_ill_typed_metadata_is_named_in_the_error() {
     let cases = [
         (json!({CAPABILITIES_KEY: null}), CAPABILITIES_KEY),
         (json!({VERSION_KEY: null}), VERSION_KEY),
@@ -228,13 +244,18 @@ fn metadata_that_is_missing_or_ill_typed_is_named() {
     ];
     for versions in [VersionSet::ALL, VersionSet::MODERN] {
         for (change, named) in &cases {
-            each_cut(|cut| {
-                let mut lone = only(versions, cut);
-                let error = lone.refused(&modern_with(1, "tools/call", json!({"name": "echo"}), change));
+            for_each_chunker(|cut| {
+                let mut harness = harness_with_versions(versions, cut);
+                let error = harness.expect_error(&modern_request_with(
+                    1,
+                    "tools/call",
+                    json!({"name": "echo"}),
+                    change,
+                ));
                 assert_eq!(error["code"], -32602, "{change}");
                 assert!(error["message"].as_str().is_some_and(|m| m.contains(named)), "{change}: {error}");
-                lone.works();
-                lone.transcript
+                harness.assert_works();
+                harness.transcript
             });
         }
     }
@@ -242,7 +263,7 @@ fn metadata_that_is_missing_or_ill_typed_is_named() {
 
 // covers: META-012, META-014
 #[test]
-fn metadata_that_may_be_missing_or_is_not_known_passes() {
+fn optional_or_unknown_metadata_is_accepted() {
     for change in [
         json!({"io.modelcontextprotocol/clientInfo": null}),
         json!({"io.modelcontextprotocol/logLevel": "debug"}),
@@ -251,70 +272,74 @@ fn metadata_that_may_be_missing_or_is_not_known_passes() {
         json!({"progressToken": "p"}),
         json!({CAPABILITIES_KEY: {"unknown": [], "roots": 7}}),
     ] {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            let request = modern_with(1, "tools/call", json!({"name": "echo"}), &change);
-            let call = lone.take(&request);
-            assert_eq!(value(&call.meta().expect("metadata")), request["params"]["_meta"]);
-            lone.complete(call.id(), &json!({"content": []}));
-            lone.transcript
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            let request = modern_request_with(1, "tools/call", json!({"name": "echo"}), &change);
+            let call = harness.expect_call_for(&request);
+            assert_eq!(to_value(&call.meta().expect("metadata")), request["params"]["_meta"]);
+            harness.complete(call.id(), &json!({"content": []}));
+            harness.transcript
         });
     }
 }
 
 // covers: META-014, LIFE-007
 #[test]
-fn a_key_of_the_protocol_without_the_version_is_a_modern_request_that_lacks_it() {
+fn protocol_metadata_key_without_version_is_refused() {
     for key in ["clientCapabilities", "clientInfo", "logLevel", "anything"] {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
             let name = format!("io.modelcontextprotocol/{key}");
-            let error = lone.refused(&legacy(1, "tools/list", json!({"_meta": {name: {}}})));
+            let error = harness.expect_error(&legacy_request(1, "tools/list", json!({"_meta": {name: {}}})));
             assert_eq!(error["code"], -32602);
             assert!(error["message"].as_str().is_some_and(|m| m.contains(VERSION_KEY)), "{error}");
-            lone.transcript
+            harness.transcript
         });
     }
 }
 
 // covers: VER-018, META-014
 #[test]
-fn a_discovery_without_metadata_is_a_modern_request_that_lacks_it() {
+fn discover_without_metadata_is_refused() {
     for session in [None, Some(Version::V2025_11_25)] {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
             if let Some(version) = session {
-                lone.open(version);
+                harness.open_session(version);
             }
             for params in [Value::Null, json!({}), json!({"_meta": {}})] {
-                let error = lone.refused(&legacy("d", "server/discover", params));
+                let error = harness.expect_error(&legacy_request("d", "server/discover", params));
                 assert_eq!(error["code"], -32602);
                 assert!(error["message"].as_str().is_some_and(|m| m.contains(VERSION_KEY)), "{error}");
             }
-            lone.transcript
+            harness.transcript
         });
     }
 }
 
 // covers: LIFE-007, PING-001, BASE-024
 #[test]
-fn a_request_before_initialize_is_refused_but_for_ping() {
+fn request_before_initialize_is_refused_except_ping() {
     for versions in [VersionSet::ALL, VersionSet::LEGACY] {
-        each_cut(|cut| {
-            let mut lone = only(versions, cut);
+        for_each_chunker(|cut| {
+            let mut harness = harness_with_versions(versions, cut);
             for method in ["tools/list", "tools/call", "harbor/tide", "logging/setLevel", "unheard/of"] {
-                assert_eq!(lone.refused(&legacy(1, method, json!({})))["code"], -32600, "{method}");
+                assert_eq!(
+                    harness.expect_error(&legacy_request(1, method, json!({})))["code"],
+                    -32600,
+                    "{method}"
+                );
             }
-            lone.tell(&legacy(2, "ping", Value::Null));
-            assert_eq!(lone.reply()["result"], json!({}));
-            // A legacy-only server knows no modern metadata; such a request is one before `initialize`.
+            harness.feed_message(&legacy_request(2, "ping", Value::Null));
+            assert_eq!(harness.expect_reply()["result"], json!({}));
+            // A legacy-only server knows no modern metadata: such a request is one before `initialize`.
             if versions == VersionSet::LEGACY {
                 for method in ["server/discover", "tools/list"] {
-                    assert_eq!(lone.refused(&modern(3, method, json!({})))["code"], -32600);
+                    assert_eq!(harness.expect_error(&modern_request(3, method, json!({})))["code"], -32600);
                 }
             }
-            lone.open(Version::V2025_11_25);
-            lone.transcript
+            harness.open_session(Version::V2025_11_25);
+            harness.transcript
         });
     }
 }
@@ -322,62 +347,64 @@ fn a_request_before_initialize_is_refused_but_for_ping() {
 // covers: LIFE-006, LIFE-007, BASE-024
 #[test]
 fn requests_between_initialize_and_initialized_are_served() {
-    for version in LEGACY {
-        each_cut(|cut| {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
             let config = server(VersionSet::ALL)
                 .capabilities(Capabilities::new().with(Capability::Tools).with(Capability::Logging));
-            let mut lone = LoneServer::server(config, cut);
-            lone.tell(&initialize(0, version.as_str()));
-            lone.reply();
-            lone.tell(&legacy(1, "ping", json!({})));
-            assert_eq!(lone.reply()["result"], json!({}));
-            lone.tell(&legacy(2, "logging/setLevel", json!({"level": "info"})));
-            assert_eq!(lone.reply()["result"], json!({}));
-            let call = lone.take(&legacy(3, "tools/list", json!({})));
+            let mut harness = ServerHarness::server(config, cut);
+            harness.feed_message(&initialize_request(0, version.as_str()));
+            harness.expect_reply();
+            harness.feed_message(&legacy_request(1, "ping", json!({})));
+            assert_eq!(harness.expect_reply()["result"], json!({}));
+            harness.feed_message(&legacy_request(2, "logging/setLevel", json!({"level": "info"})));
+            assert_eq!(harness.expect_reply()["result"], json!({}));
+            let call = harness.expect_call_for(&legacy_request(3, "tools/list", json!({})));
             assert_eq!((call.method(), call.version()), ("tools/list", version));
-            lone.complete(call.id(), &json!({"tools": []}));
-            lone.tell(&note("notifications/initialized", json!({})));
-            assert!(matches!(lone.event(), Event::SessionOpened { version: v, .. } if v == version));
-            // Told once, however often it is said.
-            lone.tell(&note("notifications/initialized", Value::Null));
-            lone.still();
-            lone.transcript
+            harness.complete(call.id(), &json!({"tools": []}));
+            harness.feed_message(&notification("notifications/initialized", json!({})));
+            assert!(
+                matches!(harness.expect_event(), Event::SessionOpened { version: v, .. } if v == version)
+            );
+            // The event comes once, however often the notification comes.
+            harness.feed_message(&notification("notifications/initialized", Value::Null));
+            harness.assert_idle();
+            harness.transcript
         });
     }
 }
 
 // covers: LIFE-008, LIFE-012
 #[test]
-fn a_second_initialize_is_refused_and_changes_nothing() {
-    for version in LEGACY {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            lone.open(version);
-            let asked = if version == Version::V2024_11_05 { "2025-11-25" } else { "2024-11-05" };
-            assert_eq!(lone.refused(&initialize(1, asked))["code"], -32600);
-            let call = lone.take(&legacy(2, "tools/list", Value::Null));
-            in_version(&call, version);
-            lone.transcript
+fn second_initialize_is_refused_and_changes_nothing() {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            harness.open_session(version);
+            let requested = if version == Version::V2024_11_05 { "2025-11-25" } else { "2024-11-05" };
+            assert_eq!(harness.expect_error(&initialize_request(1, requested))["code"], -32600);
+            let call = harness.expect_call_for(&legacy_request(2, "tools/list", Value::Null));
+            assert_version(&call, version);
+            harness.transcript
         });
     }
 }
 
 // covers: VER-004, VER-005, VER-007
 #[test]
-fn initialize_with_an_unknown_version_gets_the_newest_legacy_one_offered() {
-    for asked in ["2026-07-28", "2030-01-01", "2023-01-01", "", "2025-11-25 "] {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            lone.tell(&initialize(1, asked));
-            assert_eq!(lone.reply()["result"]["protocolVersion"], "2025-11-25");
-            lone.transcript
+fn initialize_with_unknown_version_is_offered_the_newest_legacy_one() {
+    for requested in ["2026-07-28", "2030-01-01", "2023-01-01", "", "2025-11-25 "] {
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            harness.feed_message(&initialize_request(1, requested));
+            assert_eq!(harness.expect_reply()["result"]["protocolVersion"], "2025-11-25");
+            harness.transcript
         });
     }
 }
 
 // covers: LIFE-002, ERR-001, ERR-018
 #[test]
-fn initialize_with_wrong_parameters_opens_nothing() {
+fn initialize_with_invalid_params_opens_no_session() {
     let client = json!({"name": "x", "version": "1"});
     let wrong = [
         Value::Null,
@@ -388,20 +415,28 @@ fn initialize_with_wrong_parameters_opens_nothing() {
         json!({"protocolVersion": "2025-11-25", "capabilities": [], "clientInfo": client}),
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": "x"}),
     ];
-    each_cut(|cut| {
-        let mut lone = dual(cut);
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
         for params in &wrong {
-            assert_eq!(lone.refused(&legacy(1, "initialize", params.clone()))["code"], -32602, "{params}");
+            assert_eq!(
+                harness.expect_error(&legacy_request(1, "initialize", params.clone()))["code"],
+                -32602,
+                "{params}"
+            );
         }
-        assert_eq!(lone.refused(&legacy(2, "tools/list", Value::Null))["code"], -32600, "no session");
-        lone.open(Version::V2025_11_25);
-        lone.transcript
+        assert_eq!(
+            harness.expect_error(&legacy_request(2, "tools/list", Value::Null))["code"],
+            -32600,
+            "no session"
+        );
+        harness.open_session(Version::V2025_11_25);
+        harness.transcript
     });
 }
 
 // covers: LIFE-024, PING-006, ERR-002, ERR-001
 #[test]
-fn methods_that_the_modern_era_removed_do_not_exist_there() {
+fn methods_removed_in_the_modern_era_are_unknown() {
     let every = [
         Capability::Tools,
         Capability::ResourceSubscriptions,
@@ -423,22 +458,26 @@ fn methods_that_the_modern_era_removed_do_not_exist_there() {
         "",
     ];
     for versions in [VersionSet::ALL, VersionSet::MODERN] {
-        each_cut(|cut| {
+        for_each_chunker(|cut| {
             let config =
                 server(versions).capabilities(every.iter().fold(Capabilities::new(), |c, e| c.with(*e)));
-            let mut lone = LoneServer::server(config, cut);
+            let mut harness = ServerHarness::server(config, cut);
             for method in removed {
-                assert_eq!(lone.refused(&modern(1, method, json!({})))["code"], -32601, "{method}");
+                assert_eq!(
+                    harness.expect_error(&modern_request(1, method, json!({})))["code"],
+                    -32601,
+                    "{method}"
+                );
             }
-            lone.works();
-            lone.transcript
+            harness.assert_works();
+            harness.transcript
         });
     }
 }
 
 // covers: ERR-002, LIFE-010, LIFE-011, LIFE-014, LIFE-023
 #[test]
-fn a_feature_that_was_not_declared_is_not_served() {
+fn undeclared_feature_is_method_not_found() {
     let gated = [
         ("tools/list", Capability::Tools),
         ("tools/call", Capability::Tools),
@@ -450,57 +489,68 @@ fn a_feature_that_was_not_declared_is_not_served() {
         ("logging/setLevel", Capability::Logging),
         ("resources/subscribe", Capability::ResourceSubscriptions),
     ];
-    for version in LEGACY {
-        each_cut(|cut| {
-            let mut said = Vec::new();
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let mut transcripts = Vec::new();
             for (method, gate) in gated {
                 // Completions had no capability of their own in the first revision.
                 let free = gate == Capability::Completions && version == Version::V2024_11_05;
-                let mut lone =
-                    LoneServer::server(server(VersionSet::ALL).capabilities(Capabilities::new()), cut);
-                lone.open(version);
+                let mut harness =
+                    ServerHarness::server(server(VersionSet::ALL).capabilities(Capabilities::new()), cut);
+                harness.open_session(version);
                 if free {
-                    assert_eq!(lone.take(&legacy(1, method, json!({}))).method(), method);
+                    assert_eq!(
+                        harness.expect_call_for(&legacy_request(1, method, json!({}))).method(),
+                        method
+                    );
                 } else {
-                    assert_eq!(lone.refused(&legacy(1, method, json!({})))["code"], -32601, "{method}");
+                    assert_eq!(
+                        harness.expect_error(&legacy_request(1, method, json!({})))["code"],
+                        -32601,
+                        "{method}"
+                    );
                 }
                 let config = server(VersionSet::ALL).capabilities(Capabilities::new().with(gate));
-                let mut lone = LoneServer::server(config, cut);
-                lone.open(version);
+                let mut harness = ServerHarness::server(config, cut);
+                harness.open_session(version);
                 // The engine answers these two itself.
                 if matches!(method, "logging/setLevel" | "resources/subscribe") {
                     let params = json!({"level": "info", "uri": "x:1"});
-                    lone.tell(&legacy(1, method, params));
-                    assert_eq!(lone.reply()["result"], json!({}), "{method}");
+                    harness.feed_message(&legacy_request(1, method, params));
+                    assert_eq!(harness.expect_reply()["result"], json!({}), "{method}");
                 } else {
-                    assert_eq!(lone.take(&legacy(1, method, json!({}))).method(), method);
+                    assert_eq!(
+                        harness.expect_call_for(&legacy_request(1, method, json!({}))).method(),
+                        method
+                    );
                 }
-                said.push(lone.transcript);
+                transcripts.push(harness.transcript);
             }
-            said
+            transcripts
         });
     }
 }
 
 // covers: META-015, META-016, META-017, ERR-007
 #[test]
-fn capabilities_are_those_of_the_request_itself() {
-    each_cut(|cut| {
-        let mut lone = dual(cut);
+fn client_capabilities_come_from_each_modern_request() {
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
         let with = json!({CAPABILITIES_KEY: {"elicitation": {}}});
-        let call = lone.take(&modern_with(1, "tools/call", json!({"name": "ask"}), &with));
-        assert_eq!(value(&lone.pipe.engine().peer(&call).capabilities), json!({"elicitation": {}}));
-        lone.complete(call.id(), &json!({"content": []}));
-        // The next one declares nothing, so nothing is known.
-        let call = lone.take(&modern(2, "tools/call", json!({"name": "ask"})));
-        assert_eq!(value(&lone.pipe.engine().peer(&call).capabilities), json!({}));
+        let call =
+            harness.expect_call_for(&modern_request_with(1, "tools/call", json!({"name": "ask"}), &with));
+        assert_eq!(to_value(&harness.pipe.engine().peer(&call).capabilities), json!({"elicitation": {}}));
+        harness.complete(call.id(), &json!({"content": []}));
+        // The next request declares nothing, so nothing is known.
+        let call = harness.expect_call_for(&modern_request(2, "tools/call", json!({"name": "ask"})));
+        assert_eq!(to_value(&harness.pipe.engine().peer(&call).capabilities), json!({}));
         let data = mcp_tests::harness::build::raw(&json!({"requiredCapabilities": {"elicitation": {}}}));
         let code = mcp_proto::rpc::code::MISSING_CLIENT_CAPABILITY;
         let error = mcp_proto::RpcError::new(code, "needs elicitation").with_data(data);
-        let answer = lone.fail(call.id(), &error);
+        let answer = harness.fail(call.id(), &error);
         assert_eq!(answer["error"]["code"], -32021);
         assert_eq!(answer["error"]["data"], json!({"requiredCapabilities": {"elicitation": {}}}));
         assert_eq!(modern_meta()[CAPABILITIES_KEY], json!({}));
-        lone.transcript
+        harness.transcript
     });
 }

@@ -1,25 +1,25 @@
-//! What several files here need.
+//! Helpers that several test modules share.
 
 use core::time::Duration;
 
 use mcp_proto::{Capabilities, Capability, Limits, VersionSet, client, server};
 
-/// So many milliseconds
+/// Returns a duration of `n` milliseconds.
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So many seconds
+/// Returns a duration of `n` seconds.
 pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A client that speaks `versions`
+/// Configures a client that speaks `versions`.
 pub(crate) fn client(versions: VersionSet) -> client::Config {
     client::Config::new("harbor-client", "0.3.0").versions(versions)
 }
 
-/// A server with tools that speaks `versions`
+/// Configures a server with tools that speaks `versions`.
 pub(crate) fn server(versions: VersionSet) -> server::Config {
     server::Config::new("tide-server", "2.1.0")
         .versions(versions)
@@ -27,7 +27,7 @@ pub(crate) fn server(versions: VersionSet) -> server::Config {
         .custom_method("harbor/tide")
 }
 
-/// The default limits with a change
+/// Returns the default limits with `change` applied.
 pub(crate) fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
     let mut limits = Limits::default();
     change(&mut limits);

@@ -1,33 +1,34 @@
-//! Calls over HTTP to a modern server: both kinds of answers, answers that are none, streams that break, repeats.
+//! Calls over HTTP to a modern server: both forms of response, invalid responses, broken streams, retries.
 
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallOptions, Diagnostic, HttpError, VersionSet};
-use mcp_tests::harness::build::{error, note, result};
-use mcp_tests::harness::{Chunker, LoneHttp, each_cut};
+use mcp_tests::harness::build::{error_response, notification, result_response};
+use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::{client, limits, ms, secs};
 
 const JSON: &str = "application/json";
 
-fn modern(cut: Chunker) -> LoneHttp {
-    let mut lone = LoneHttp::new(client(VersionSet::MODERN), LoneHttp::http(), cut);
-    lone.with_modern(
+fn modern_harness(cut: Chunker) -> HttpClientHarness {
+    let mut harness =
+        HttpClientHarness::new(client(VersionSet::MODERN), HttpClientHarness::default_http_config(), cut);
+    harness.become_modern(
         json!({"tools": {}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}}),
     );
-    lone
+    harness
 }
 
-fn once() -> CallOptions {
+fn non_retryable() -> CallOptions {
     CallOptions::new()
 }
 
-fn answer() -> Value {
+fn tool_result() -> Value {
     json!({"resultType": "complete", "content": []})
 }
 
-fn http(outcome: Result<Value, CallError>) -> HttpError {
+fn expect_http_error(outcome: Result<Value, CallError>) -> HttpError {
     match outcome {
         Err(CallError::Http(error)) => HttpError::clone(&error),
         other => panic!("{other:?}"),
@@ -36,56 +37,61 @@ fn http(outcome: Result<Value, CallError>) -> HttpError {
 
 // covers: HTTP-022, SSE-001, SSE-002, SSE-003, SSE-005
 #[test]
-fn calls_end_with_either_kind_of_answer() {
-    each_cut(|cut| {
-        let mut lone = modern(cut);
-        let (key, asked) = lone.waves(&once());
-        lone.json(asked.id, 200, &result(&asked.body, answer()));
-        assert_eq!(lone.done(key), Ok(answer()));
-        lone.still();
+fn call_completes_by_json_or_event_stream() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.respond_with_json(request.id, 200, &result_response(&request.body, tool_result()));
+        assert_eq!(harness.expect_done(key), Ok(tool_result()));
+        harness.assert_idle();
 
-        let (key, asked) = lone.waves(&once().with_progress());
-        lone.stream(asked.id);
-        lone.body(asked.id, ": keep-alive\n\n");
-        let told = json!({"progressToken": asked.body["id"], "progress": 1});
-        lone.event(asked.id, "", &note("notifications/progress", told));
-        assert!(matches!(lone.next_event(), Event::Progress { .. }));
-        lone.body(asked.id, "event: other\ndata: {\"jsonrpc\":\"2.0\",\"id\":1}\n\n");
-        lone.still();
-        lone.event(asked.id, "", &result(&asked.body, answer()));
-        assert_eq!(lone.done(key), Ok(answer()));
-        // What follows is of no interest (SSE-011).
-        lone.body(asked.id, format!("data: {}\n\n", result(&asked.body, answer())));
-        lone.end(asked.id);
-        lone.still();
-        lone.transcript
+        let (key, request) = harness.start_wave_call(&non_retryable().with_progress());
+        harness.start_event_stream(request.id);
+        harness.receive_body(request.id, ": keep-alive\n\n");
+        let params = json!({"progressToken": request.body["id"], "progress": 1});
+        harness.receive_event(request.id, "", &notification("notifications/progress", params));
+        assert!(matches!(harness.expect_event(), Event::Progress { .. }));
+        harness.receive_body(request.id, "event: other\ndata: {\"jsonrpc\":\"2.0\",\"id\":1}\n\n");
+        harness.assert_idle();
+        harness.receive_event(request.id, "", &result_response(&request.body, tool_result()));
+        assert_eq!(harness.expect_done(key), Ok(tool_result()));
+        // Later messages are ignored (SSE-011).
+        harness
+            .receive_body(request.id, format!("data: {}\n\n", result_response(&request.body, tool_result())));
+        harness.receive_end(request.id);
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 #[test]
-fn an_error_in_the_body_is_the_outcome_whatever_the_status() {
+fn rpc_error_in_the_body_is_the_outcome_for_any_status() {
     for status in [200, 400, 404, 413, 500] {
-        each_cut(|cut| {
-            let mut lone = modern(cut);
-            let (key, asked) = lone.waves(&once());
-            lone.json(asked.id, status, &error(&asked.body, -32601, "no such thing", Value::Null));
-            assert!(matches!(lone.done(key), Err(CallError::Rpc(e)) if e.code == -32601));
-            lone.still();
-            lone.transcript
+        for_each_chunker(|cut| {
+            let mut harness = modern_harness(cut);
+            let (key, request) = harness.start_wave_call(&non_retryable());
+            harness.respond_with_json(
+                request.id,
+                status,
+                &error_response(&request.body, -32601, "no such thing", Value::Null),
+            );
+            assert!(matches!(harness.expect_done(key), Err(CallError::Rpc(e)) if e.code == -32601));
+            harness.assert_idle();
+            harness.transcript
         });
     }
-    // Without an id it is about this request all the same.
-    let mut lone = modern(Chunker::Whole);
-    let (key, asked) = lone.waves(&once());
-    lone.answer(asked.id, 400, JSON, r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}"#);
-    assert!(matches!(lone.done(key), Err(CallError::Rpc(e)) if e.code == -32700));
+    // An error without an id still belongs to this request.
+    let mut harness = modern_harness(Chunker::Whole);
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    harness.respond(request.id, 400, JSON, r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}"#);
+    assert!(matches!(harness.expect_done(key), Err(CallError::Rpc(e)) if e.code == -32700));
 }
 
 // covers: HTTP-082
 #[test]
-fn an_answer_that_is_none_ends_the_call_and_says_what_came() {
+fn invalid_response_fails_the_call_with_its_details() {
     let page = "<!DOCTYPE html>";
-    for (status, kind, body) in [
+    for (status, content_type, body) in [
         (200, "text/html", page),
         (200, "text/plain", ""),
         (200, JSON, "not json"),
@@ -107,219 +113,229 @@ fn an_answer_that_is_none_ends_the_call_and_says_what_came() {
         (503, JSON, "{\"error\":\"busy\"}"),
         (599, "", ""),
     ] {
-        each_cut(|cut| {
-            let mut lone = modern(cut);
-            let (key, asked) = lone.waves(&once());
-            if kind.is_empty() {
-                lone.status(asked.id, status);
+        for_each_chunker(|cut| {
+            let mut harness = modern_harness(cut);
+            let (key, request) = harness.start_wave_call(&non_retryable());
+            if content_type.is_empty() {
+                harness.respond_with_status(request.id, status);
             } else {
-                lone.answer(asked.id, status, kind, body);
+                harness.respond(request.id, status, content_type, body);
             }
-            lone.odd();
-            let error = http(lone.done(key));
+            harness.take_diagnostics();
+            let error = expect_http_error(harness.expect_done(key));
             assert!(error.to_string().contains(&status.to_string()), "{error}");
             match &error {
-                HttpError::Answer(a) => {
-                    assert_eq!((a.status, a.content_type.as_deref().unwrap_or_default()), (status, kind));
-                    assert!(kind.is_empty() || error.to_string().contains(kind), "{error}");
+                HttpError::Response(a) => {
+                    assert_eq!(
+                        (a.status, a.content_type.as_deref().unwrap_or_default()),
+                        (status, content_type)
+                    );
+                    assert!(content_type.is_empty() || error.to_string().contains(content_type), "{error}");
                     assert!(status == 200 || a.body == body || a.error.is_some(), "{error:?}");
                 }
                 HttpError::Unanswered { .. } => assert!(status < 300, "{error}"),
                 other => panic!("{other:?}"),
             }
-            lone.still();
-            lone.transcript
+            harness.assert_idle();
+            harness.transcript
         });
     }
 }
 
 // covers: BASE-005
 #[test]
-fn an_answer_to_another_request_is_none() {
-    each_cut(|cut| {
-        let mut lone = modern(cut);
-        let (first, one) = lone.waves(&once());
-        let (second, two) = lone.waves(&once());
-        // Ids live in an exchange: that of a neighbour's request is unknown here.
-        lone.json(one.id, 200, &result(&two.body, answer()));
-        assert!(matches!(lone.diagnosed(), Diagnostic::UnknownResponse(_)));
-        assert_eq!(http(lone.done(first)), HttpError::Unanswered { status: 200 });
-        lone.stream(two.id);
-        lone.event(two.id, "", &result(&one.body, answer()));
-        assert!(matches!(lone.diagnosed(), Diagnostic::UnknownResponse(_)));
-        lone.event(two.id, "", &result(&two.body, answer()));
-        assert_eq!(lone.done(second), Ok(answer()));
-        lone.transcript
+fn response_to_another_request_is_not_accepted() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
+        let (first, one) = harness.start_wave_call(&non_retryable());
+        let (second, two) = harness.start_wave_call(&non_retryable());
+        // Ids are scoped to an exchange: the id of another request is unknown in this one.
+        harness.respond_with_json(one.id, 200, &result_response(&two.body, tool_result()));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)));
+        assert_eq!(expect_http_error(harness.expect_done(first)), HttpError::Unanswered { status: 200 });
+        harness.start_event_stream(two.id);
+        harness.receive_event(two.id, "", &result_response(&one.body, tool_result()));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse(_)));
+        harness.receive_event(two.id, "", &result_response(&two.body, tool_result()));
+        assert_eq!(harness.expect_done(second), Ok(tool_result()));
+        harness.transcript
     });
 }
 
 // covers: HTTP-044, SSE-012
 #[test]
-fn a_broken_stream_loses_the_request_at_every_byte() {
+fn event_stream_cut_at_any_byte_loses_the_call() {
     let text = |id: &Value| {
-        let message = json!({"jsonrpc": "2.0", "id": id, "result": answer()});
+        let message = json!({"jsonrpc": "2.0", "id": id, "result": tool_result()});
         format!("id: 1\nretry: 10\ndata:\n\nid: 2\ndata: {message}\n\n")
     };
     let whole = text(&json!(2)).len();
     for cut in 0..=whole {
-        let mut lone = modern(Chunker::Whole);
-        let (key, asked) = lone.waves(&once());
-        let body = text(&asked.body["id"]);
+        let mut harness = modern_harness(Chunker::Whole);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        let body = text(&request.body["id"]);
         assert!(body.len() >= whole);
-        lone.stream(asked.id);
-        lone.body(asked.id, &body[..cut]);
+        harness.start_event_stream(request.id);
+        harness.receive_body(request.id, &body[..cut]);
         if cut % 2 == 0 {
-            lone.breaks(asked.id);
+            harness.break_connection(request.id);
         } else {
-            lone.end(asked.id);
+            harness.receive_end(request.id);
         }
-        match lone.done(key) {
-            Ok(result) => assert!(result == answer() && cut >= body.len()),
+        match harness.expect_done(key) {
+            Ok(result) => assert!(result == tool_result() && cut >= body.len()),
             Err(CallError::Http(e)) => {
                 assert!(matches!(*e, HttpError::Lost { .. }) && cut < body.len(), "{e:?} {cut}");
             }
             other => panic!("{other:?}"),
         }
-        lone.pass(secs(60));
-        lone.still();
+        harness.advance(secs(60));
+        harness.assert_idle();
     }
 }
 
 // covers: HTTP-044
 #[test]
-fn a_call_that_may_be_repeated_is_under_a_new_id() {
-    each_cut(|cut| {
-        let mut lone = modern(cut);
-        let (key, asked) = lone.waves(&once().repeatable());
-        let mut ids = vec![asked.body["id"].clone()];
-        let mut last = asked;
+fn idempotent_call_is_retried_under_a_new_id() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
+        let (key, request) = harness.start_wave_call(&non_retryable().idempotent());
+        let mut ids = vec![request.body["id"].clone()];
+        let mut last = request;
         for pause in [1, 2, 4, 8, 16] {
             match pause {
-                1 => lone.breaks(last.id),
-                2 => lone.unreachable(last.id),
+                1 => harness.break_connection(last.id),
+                2 => harness.refuse_connection(last.id),
                 4 => {
-                    lone.stream(last.id);
-                    lone.end(last.id);
+                    harness.start_event_stream(last.id);
+                    harness.receive_end(last.id);
                 }
-                8 => lone.answer(last.id, 503, "text/plain", "busy"),
-                _ => lone.answer_with(last.id, 429, &[("Retry-After", "16")], ""),
+                8 => harness.respond(last.id, 503, "text/plain", "busy"),
+                _ => harness.respond_with(last.id, 429, &[("Retry-After", "16")], ""),
             }
-            lone.pass(secs(pause) - ms(1));
-            lone.still();
-            lone.pass(ms(1));
-            last = lone.posted("tools/call");
+            harness.advance(secs(pause) - ms(1));
+            harness.assert_idle();
+            harness.advance(ms(1));
+            last = harness.expect_post("tools/call");
             assert!(!ids.contains(&last.body["id"]), "{ids:?}");
             ids.push(last.body["id"].clone());
         }
-        lone.breaks(last.id);
-        assert!(matches!(http(lone.done(key)), HttpError::Lost { .. }));
-        lone.pass(secs(100));
-        lone.still();
-        lone.transcript
+        harness.break_connection(last.id);
+        assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }));
+        harness.advance(secs(100));
+        harness.assert_idle();
+        harness.transcript
     });
-    // The answer to the second one is that of the call; one to the first would be late.
-    let mut lone = modern(Chunker::Whole);
-    let (key, asked) = lone.calls("resources/list", &json!({}), &once().repeatable());
-    lone.breaks(asked.id);
-    lone.pass(secs(1));
-    let again = lone.posted("resources/list");
+    // The answer to the retry completes the call; an answer to the first request would be late.
+    let mut harness = modern_harness(Chunker::Whole);
+    let (key, request) = harness.start_call("resources/list", &json!({}), &non_retryable().idempotent());
+    harness.break_connection(request.id);
+    harness.advance(secs(1));
+    let again = harness.expect_post("resources/list");
     let found = json!({"resultType": "complete", "resources": [], "ttlMs": 0, "cacheScope": "private"});
-    lone.json(again.id, 200, &result(&again.body, found.clone()));
-    assert_eq!(lone.done(key), Ok(found));
+    harness.respond_with_json(again.id, 200, &result_response(&again.body, found.clone()));
+    assert_eq!(harness.expect_done(key), Ok(found));
 }
 
 #[test]
-fn retry_after_is_handed_on() {
+fn retry_after_is_reported_in_the_error() {
     for (value, seconds) in
         [("7", Some(7)), ("0", Some(0)), ("Wed, 21 Oct 2015 07:28:00 GMT", None), ("-1", None)]
     {
-        let mut lone = modern(Chunker::Whole);
-        let (key, asked) = lone.waves(&once());
-        lone.answer_with(asked.id, 503, &[("retry-after", value)], "");
-        let HttpError::Answer(answer) = http(lone.done(key)) else { panic!("a status") };
+        let mut harness = modern_harness(Chunker::Whole);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.respond_with(request.id, 503, &[("retry-after", value)], "");
+        let HttpError::Response(answer) = expect_http_error(harness.expect_done(key)) else {
+            panic!("a status")
+        };
         assert_eq!(answer.retry_after.map(|d| d.as_secs()), seconds);
-        lone.pass(secs(60));
-        lone.still();
+        harness.advance(secs(60));
+        harness.assert_idle();
     }
 }
 
 // covers: CANC-016
 #[test]
-fn a_cancelled_call_is_an_aborted_exchange() {
-    each_cut(|cut| {
-        let mut lone = modern(cut);
-        let (key, asked) = lone.waves(&once());
-        lone.stream(asked.id);
-        lone.client.engine().cancel(lone.now, key, Some("enough")).expect("a call");
-        assert_eq!(lone.done(key), Err(CallError::Cancelled));
-        assert_eq!(lone.aborted(), asked.id);
-        // What still comes is ignored.
-        lone.body(asked.id, format!("data: {}\n\n", result(&asked.body, answer())));
-        lone.end(asked.id);
-        lone.still();
+fn cancelled_call_aborts_its_exchange() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.start_event_stream(request.id);
+        harness.client.engine().cancel(harness.now, key, Some("enough")).expect("a call");
+        assert_eq!(harness.expect_done(key), Err(CallError::Cancelled));
+        assert_eq!(harness.expect_aborted(), request.id);
+        // Later input is ignored.
+        harness
+            .receive_body(request.id, format!("data: {}\n\n", result_response(&request.body, tool_result())));
+        harness.receive_end(request.id);
+        harness.assert_idle();
 
-        let (key, asked) = lone.waves(&once().timeout(secs(5)));
-        lone.pass(secs(5));
-        assert_eq!(lone.done(key), Err(CallError::TimedOut));
-        assert_eq!(lone.aborted(), asked.id);
-        lone.still();
+        let (key, request) = harness.start_wave_call(&non_retryable().timeout(secs(5)));
+        harness.advance(secs(5));
+        assert_eq!(harness.expect_done(key), Err(CallError::TimedOut));
+        assert_eq!(harness.expect_aborted(), request.id);
+        harness.assert_idle();
 
-        // While it waits to be repeated there is nothing to abort.
-        let (key, asked) = lone.waves(&once().repeatable());
-        lone.breaks(asked.id);
-        lone.client.engine().cancel(lone.now, key, None).expect("a call");
-        assert_eq!(lone.done(key), Err(CallError::Cancelled));
-        lone.pass(secs(10));
-        lone.still();
-        lone.transcript
+        // Between two attempts there is no exchange to abort.
+        let (key, request) = harness.start_wave_call(&non_retryable().idempotent());
+        harness.break_connection(request.id);
+        harness.client.engine().cancel(harness.now, key, None).expect("a call");
+        assert_eq!(harness.expect_done(key), Err(CallError::Cancelled));
+        harness.advance(secs(10));
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 #[test]
-fn an_answer_that_is_too_long_ends_the_call() {
-    each_cut(|cut| {
+fn response_beyond_max_frame_fails_the_call() {
+    for_each_chunker(|cut| {
         let limits = limits(|l| l.max_frame = 1_000);
-        let mut lone = LoneHttp::new(client(VersionSet::MODERN).limits(limits), LoneHttp::http(), cut);
-        lone.with_modern(json!({"tools": {}}));
+        let mut harness = HttpClientHarness::new(
+            client(VersionSet::MODERN).limits(limits),
+            HttpClientHarness::default_http_config(),
+            cut,
+        );
+        harness.become_modern(json!({"tools": {}}));
         let long =
             json!({"resultType": "complete", "content": [{"type": "text", "text": "x".repeat(2_000)}]});
-        let (key, asked) = lone.waves(&once());
-        lone.head(asked.id, 200, &[("Content-Type", JSON)]);
-        lone.body(asked.id, result(&asked.body, long.clone()).to_string());
-        assert_eq!(lone.done(key), Err(CallError::TooLarge { limit: 1_000 }));
-        assert_eq!(lone.aborted(), asked.id);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.receive_head(request.id, 200, &[("Content-Type", JSON)]);
+        harness.receive_body(request.id, result_response(&request.body, long.clone()).to_string());
+        assert_eq!(harness.expect_done(key), Err(CallError::TooLarge { limit: 1_000 }));
+        assert_eq!(harness.expect_aborted(), request.id);
 
-        let (key, asked) = lone.waves(&once());
-        lone.stream(asked.id);
-        lone.event(asked.id, "", &result(&asked.body, long));
-        assert_eq!(lone.done(key), Err(CallError::TooLarge { limit: 1_000 }));
-        assert_eq!(lone.aborted(), asked.id);
-        lone.still();
-        lone.transcript
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.start_event_stream(request.id);
+        harness.receive_event(request.id, "", &result_response(&request.body, long));
+        assert_eq!(harness.expect_done(key), Err(CallError::TooLarge { limit: 1_000 }));
+        assert_eq!(harness.expect_aborted(), request.id);
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 // ---- redirects -----------------------------------------------------------------------------------------------
 
 #[test]
-fn redirects_within_the_origin_are_followed_three_times() {
+fn same_origin_redirects_are_followed_three_times() {
     for status in [307, 308] {
-        each_cut(|cut| {
-            let mut lone = modern(cut);
-            let (key, asked) = lone.waves(&once());
-            let mut last = asked;
+        for_each_chunker(|cut| {
+            let mut harness = modern_harness(cut);
+            let (key, request) = harness.start_wave_call(&non_retryable());
+            let mut last = request;
             for to in ["/a", "b?c", "http://tide.example:3000/d"] {
-                lone.answer_with(last.id, status, &[("Location", to)], "moved");
-                let next = lone.posted("tools/call");
+                harness.respond_with(last.id, status, &[("Location", to)], "moved");
+                let next = harness.expect_post("tools/call");
                 assert_eq!(next.body, last.body);
                 assert_eq!(next.field("mcp-name"), Some("wave"));
                 last = next;
             }
             assert_eq!(last.url.target(), "/d");
-            lone.answer_with(last.id, status, &[("Location", "/e")], "moved");
-            assert!(matches!(http(lone.done(key)), HttpError::Redirected { .. }));
-            lone.still();
-            lone.transcript
+            harness.respond_with(last.id, status, &[("Location", "/e")], "moved");
+            assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Redirected { .. }));
+            harness.assert_idle();
+            harness.transcript
         });
     }
 }
@@ -339,17 +355,19 @@ fn other_redirects_are_not_followed() {
         (303, "/a"),
         (304, "/a"),
     ] {
-        let config = LoneHttp::http().field("authorization", b"Bearer secret").expect("a field");
-        let mut lone = LoneHttp::new(client(VersionSet::MODERN), config, Chunker::Whole);
-        lone.with_modern(json!({"tools": {}}));
-        let (key, asked) = lone.waves(&once());
-        assert_eq!(asked.field("Authorization"), Some("Bearer secret"));
+        let config = HttpClientHarness::default_http_config()
+            .field("authorization", b"Bearer secret")
+            .expect("a field");
+        let mut harness = HttpClientHarness::new(client(VersionSet::MODERN), config, Chunker::Whole);
+        harness.become_modern(json!({"tools": {}}));
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        assert_eq!(request.field("Authorization"), Some("Bearer secret"));
         let fields: &[(&str, &str)] = if to.is_empty() && status == 307 { &[] } else { &[("Location", to)] };
-        lone.answer_with(asked.id, status, fields, "moved");
-        let error = http(lone.done(key));
+        harness.respond_with(request.id, status, fields, "moved");
+        let error = expect_http_error(harness.expect_done(key));
         assert!(matches!(error, HttpError::Redirected { status: s, .. } if s == status), "{error:?}");
         assert!(!format!("{error:?} {error}").contains("secret"), "{error:?}");
-        lone.still();
+        harness.assert_idle();
     }
 }
 
@@ -357,72 +375,76 @@ fn other_redirects_are_not_followed() {
 
 // covers: SUB-015
 #[test]
-fn a_subscription_that_breaks_is_asked_for_again() {
-    each_cut(|cut| {
-        let mut lone = modern(cut);
+fn broken_subscription_is_requested_again() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
         let filter = SubscriptionFilter::new().tools_list_changed(true);
-        let key = lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
-        let mut listen = lone.posted("subscriptions/listen");
+        let key = harness.client.engine().subscribe(harness.now, &filter).expect("a subscription");
+        let mut listen = harness.expect_post("subscriptions/listen");
         for round in 0..3 {
             let meta = json!({"io.modelcontextprotocol/subscriptionId": listen.body["id"]});
-            lone.stream(listen.id);
-            let told = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
-            lone.event(listen.id, "", &note("notifications/subscriptions/acknowledged", told));
-            assert!(matches!(lone.next_event(), Event::Subscribed { key: k, .. } if k == key));
-            let told = note("notifications/tools/list_changed", json!({"_meta": meta}));
-            lone.event(listen.id, "", &told);
-            assert!(matches!(lone.next_event(), Event::Changed { key: Some(k), .. } if k == key));
+            harness.start_event_stream(listen.id);
+            let message = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
+            harness.receive_event(
+                listen.id,
+                "",
+                &notification("notifications/subscriptions/acknowledged", message),
+            );
+            assert!(matches!(harness.expect_event(), Event::Subscribed { key: k, .. } if k == key));
+            let message = notification("notifications/tools/list_changed", json!({"_meta": meta}));
+            harness.receive_event(listen.id, "", &message);
+            assert!(matches!(harness.expect_event(), Event::Changed { key: Some(k), .. } if k == key));
             if round % 2 == 0 {
-                lone.breaks(listen.id)
+                harness.break_connection(listen.id)
             } else {
-                lone.end(listen.id)
+                harness.receive_end(listen.id)
             }
-            lone.still();
-            lone.pass(secs(1));
-            let again = lone.posted("subscriptions/listen");
+            harness.assert_idle();
+            harness.advance(secs(1));
+            let again = harness.expect_post("subscriptions/listen");
             assert_ne!(again.body["id"], listen.body["id"]);
             assert_eq!(again.body["params"]["notifications"], json!({"toolsListChanged": true}));
             listen = again;
         }
-        // What brings nothing is given up.
+        // Attempts without success come to an end.
         for pause in [2, 4, 8, 16] {
-            lone.unreachable(listen.id);
-            lone.pass(secs(pause));
-            listen = lone.posted("subscriptions/listen");
+            harness.refuse_connection(listen.id);
+            harness.advance(secs(pause));
+            listen = harness.expect_post("subscriptions/listen");
         }
-        lone.unreachable(listen.id);
-        match lone.next_event() {
+        harness.refuse_connection(listen.id);
+        match harness.expect_event() {
             Event::SubscriptionEnded { key: k, graceful: false, error: Some(CallError::Http(_)) } => {
                 assert_eq!(k, key);
             }
             other => panic!("{other:?}"),
         }
-        lone.pass(secs(60));
-        lone.still();
-        lone.transcript
+        harness.advance(secs(60));
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 // covers: SUB-012, SUB-013
 #[test]
-fn a_subscription_that_ends_is_over() {
-    let mut lone = modern(Chunker::Whole);
+fn ended_subscription_is_not_requested_again() {
+    let mut harness = modern_harness(Chunker::Whole);
     let filter = SubscriptionFilter::new().tools_list_changed(true);
-    let key = lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
-    let listen = lone.posted("subscriptions/listen");
-    lone.stream(listen.id);
-    lone.client.engine().unsubscribe(lone.now, key).expect("given up");
-    assert_eq!(lone.aborted(), listen.id);
-    lone.still();
+    let key = harness.client.engine().subscribe(harness.now, &filter).expect("a subscription");
+    let listen = harness.expect_post("subscriptions/listen");
+    harness.start_event_stream(listen.id);
+    harness.client.engine().unsubscribe(harness.now, key).expect("an open subscription");
+    assert_eq!(harness.expect_aborted(), listen.id);
+    harness.assert_idle();
 
-    lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
-    let listen = lone.posted("subscriptions/listen");
-    lone.breaks(listen.id);
-    lone.client.engine().close(lone.now);
-    lone.pump();
-    assert!(matches!(lone.next_event(), Event::SubscriptionEnded { graceful: false, .. }));
-    assert!(matches!(lone.next_event(), Event::Closed(_)));
-    lone.pass(secs(60));
-    lone.still();
-    assert!(lone.client.is_drained());
+    harness.client.engine().subscribe(harness.now, &filter).expect("a subscription");
+    let listen = harness.expect_post("subscriptions/listen");
+    harness.break_connection(listen.id);
+    harness.client.engine().close(harness.now);
+    harness.pump();
+    assert!(matches!(harness.expect_event(), Event::SubscriptionEnded { graceful: false, .. }));
+    assert!(matches!(harness.expect_event(), Event::Closed(_)));
+    harness.advance(secs(60));
+    harness.assert_idle();
+    assert!(harness.client.is_drained());
 }

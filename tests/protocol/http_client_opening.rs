@@ -1,37 +1,41 @@
-//! Over HTTP: what the client asks first, what statuses say about the era, and where the search ends.
+//! HTTP client: the first request, what a status says about the era, and where the search for a server ends.
 
-use mcp_proto::client::Verdict;
+use mcp_proto::client::KnownEra;
 use mcp_proto::{Era, Fault, HttpError, Version, VersionSet};
-use mcp_tests::harness::build::{discovery, error, initialized, result};
-use mcp_tests::harness::{Asked, Chunker, LoneHttp, Transcript, each_cut};
+use mcp_tests::harness::build::{discover_result, error_response, initialize_result, result_response};
+use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::{client, secs};
 
-fn dual(cut: Chunker) -> LoneHttp {
-    LoneHttp::new(client(VersionSet::ALL), LoneHttp::http(), cut)
+fn dual_era_harness(cut: Chunker) -> HttpClientHarness {
+    HttpClientHarness::new(client(VersionSet::ALL), HttpClientHarness::default_http_config(), cut)
 }
 
 const JSON: &str = "application/json";
 const PAGE: &str = "<!DOCTYPE html><title>Tide tables</title>";
 
-/// The client has turned to `initialize`; it becomes ready
-fn falls_back(mut lone: LoneHttp) -> Transcript {
-    let asked = lone.posted("initialize");
+/// Checks that the client falls back to `initialize` and becomes ready.
+fn assert_falls_back(mut harness: HttpClientHarness) -> Transcript {
+    let request = harness.expect_post("initialize");
     for never in ["mcp-protocol-version", "mcp-session-id", "mcp-method", "mcp-name", "last-event-id"] {
-        assert_eq!(asked.field(never), None, "{never}");
+        assert_eq!(request.field(never), None, "{never}");
     }
-    lone.json(asked.id, 200, &result(&asked.body, initialized("2025-11-25", json!({}))));
-    assert_eq!(lone.ready().era(), Era::Legacy);
-    lone.posted("notifications/initialized");
-    lone.transcript
+    harness.respond_with_json(
+        request.id,
+        200,
+        &result_response(&request.body, initialize_result("2025-11-25", json!({}))),
+    );
+    assert_eq!(harness.expect_ready().era(), Era::Legacy);
+    harness.expect_post("notifications/initialized");
+    harness.transcript
 }
 
 // covers: HTTP-009, HTTP-010, HTTP-012, HTTP-016, HTTP-030, HTTP-032, VER-008, VER-029
 #[test]
-fn the_first_request_carries_all_modern_fields() {
-    let mut lone = dual(Chunker::Whole);
-    let probe = lone.posted("server/discover");
+fn discover_request_carries_all_modern_header_fields() {
+    let mut harness = dual_era_harness(Chunker::Whole);
+    let probe = harness.expect_post("server/discover");
     assert_eq!(probe.url.target(), "/mcp");
     assert_eq!(probe.url.origin().authority(), "tide.example:3000");
     assert_eq!(probe.field("Content-Type"), Some(JSON));
@@ -45,31 +49,39 @@ fn the_first_request_carries_all_modern_fields() {
 
 // covers: HTTP-022, SSE-005
 #[test]
-fn both_kinds_of_answers_settle_it() {
-    each_cut(|cut| {
-        let mut lone = dual(cut);
-        let probe = lone.posted("server/discover");
-        lone.json(probe.id, 200, &result(&probe.body, discovery(&["2026-07-28"], json!({}))));
-        assert_eq!(lone.ready().version, Version::V2026_07_28);
-        lone.still();
-        lone.transcript
+fn discover_is_answered_by_json_or_event_stream() {
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
+        let probe = harness.expect_post("server/discover");
+        harness.respond_with_json(
+            probe.id,
+            200,
+            &result_response(&probe.body, discover_result(&["2026-07-28"], json!({}))),
+        );
+        assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
+        harness.assert_idle();
+        harness.transcript
     });
-    each_cut(|cut| {
-        let mut lone = dual(cut);
-        let probe = lone.posted("server/discover");
-        lone.stream(probe.id);
-        lone.body(probe.id, ": hello\r\n\r\n");
-        lone.event(probe.id, "", &result(&probe.body, discovery(&["2026-07-28"], json!({}))));
-        assert_eq!(lone.ready().version, Version::V2026_07_28);
-        lone.end(probe.id);
-        lone.still();
-        lone.transcript
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
+        let probe = harness.expect_post("server/discover");
+        harness.start_event_stream(probe.id);
+        harness.receive_body(probe.id, ": hello\r\n\r\n");
+        harness.receive_event(
+            probe.id,
+            "",
+            &result_response(&probe.body, discover_result(&["2026-07-28"], json!({}))),
+        );
+        assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
+        harness.receive_end(probe.id);
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 // covers: VER-020, VER-030, HTTP-087 (and, by VER-020, on other 4xx)
 #[test]
-fn a_refusal_without_a_modern_error_is_an_old_server() {
+fn client_error_without_modern_error_means_legacy_server() {
     let bodies = [
         ("", String::new()),
         ("text/html", PAGE.into()),
@@ -84,16 +96,16 @@ fn a_refusal_without_a_modern_error_is_an_old_server() {
         (JSON, json!({"jsonrpc": "2.0", "error": {"code": -32602, "message": "no"}}).to_string()),
     ];
     for status in [400, 404, 405, 406, 410, 415, 422, 441] {
-        for (kind, body) in &bodies {
-            each_cut(|cut| {
-                let mut lone = dual(cut);
-                let probe = lone.posted("server/discover");
+        for (content_type, body) in &bodies {
+            for_each_chunker(|cut| {
+                let mut harness = dual_era_harness(cut);
+                let probe = harness.expect_post("server/discover");
                 if body.is_empty() {
-                    lone.status(probe.id, status);
+                    harness.respond_with_status(probe.id, status);
                 } else {
-                    lone.answer(probe.id, status, kind, body);
+                    harness.respond(probe.id, status, content_type, body);
                 }
-                falls_back(lone)
+                assert_falls_back(harness)
             });
         }
     }
@@ -101,106 +113,114 @@ fn a_refusal_without_a_modern_error_is_an_old_server() {
 
 // covers: VER-020
 #[test]
-fn a_success_that_is_no_answer_is_an_old_server() {
-    for (status, kind, body) in
+fn success_without_valid_response_means_legacy_server() {
+    for (status, content_type, body) in
         [(202, "", ""), (200, "", ""), (200, "text/html", PAGE), (200, JSON, "{}"), (200, JSON, "[]")]
     {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            let probe = lone.posted("server/discover");
-            if kind.is_empty() {
-                lone.status(probe.id, status);
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            let probe = harness.expect_post("server/discover");
+            if content_type.is_empty() {
+                harness.respond_with_status(probe.id, status);
             } else {
-                lone.answer(probe.id, status, kind, body);
+                harness.respond(probe.id, status, content_type, body);
             }
-            // What was not read is told; it changes nothing.
-            lone.odd();
-            falls_back(lone)
+            // Unreadable input may be reported as diagnostics; it does not matter here.
+            harness.take_diagnostics();
+            assert_falls_back(harness)
         });
     }
 }
 
 // covers: VER-019, VER-030, VER-041
 #[test]
-fn a_modern_error_is_a_modern_server_whatever_the_status() {
+fn modern_error_means_modern_server_for_any_status() {
     for status in [200, 400, 404] {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            let probe = lone.posted("server/discover");
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            let probe = harness.expect_post("server/discover");
             let data = json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
-            lone.json(probe.id, status, &error(&probe.body, -32022, "no", data));
-            let again = lone.posted("server/discover");
+            harness.respond_with_json(probe.id, status, &error_response(&probe.body, -32022, "no", data));
+            let again = harness.expect_post("server/discover");
             assert_ne!(again.body["id"], probe.body["id"]);
-            lone.json(again.id, 200, &result(&again.body, discovery(&["2026-07-28"], json!({}))));
-            assert_eq!(lone.ready().version, Version::V2026_07_28);
-            lone.transcript
+            harness.respond_with_json(
+                again.id,
+                200,
+                &result_response(&again.body, discover_result(&["2026-07-28"], json!({}))),
+            );
+            assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
+            harness.transcript
         });
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            let probe = lone.posted("server/discover");
-            lone.json(probe.id, status, &error(&probe.body, -32020, "no", Value::Null));
-            let fault = lone.closed();
-            assert!(matches!(&fault, Fault::Refused(e) if e.code == -32020), "{fault:?}");
-            lone.silent();
-            lone.transcript
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            let probe = harness.expect_post("server/discover");
+            harness.respond_with_json(
+                probe.id,
+                status,
+                &error_response(&probe.body, -32020, "no", Value::Null),
+            );
+            let fault = harness.expect_closed();
+            assert!(matches!(&fault, Fault::HandshakeRefused(e) if e.code == -32020), "{fault:?}");
+            harness.assert_nothing_sent();
+            harness.transcript
         });
     }
-    // An error without an id is about this request all the same (HTTP-020).
-    let mut lone = dual(Chunker::Whole);
-    let probe = lone.posted("server/discover");
+    // An error without an id still belongs to this request (HTTP-020).
+    let mut harness = dual_era_harness(Chunker::Whole);
+    let probe = harness.expect_post("server/discover");
     let body = json!({"jsonrpc": "2.0", "error": {"code": -32022, "message": "no",
         "data": {"supported": ["2025-06-18"], "requested": "2026-07-28"}}});
-    lone.answer(probe.id, 400, JSON, &body.to_string());
-    falls_back(lone);
+    harness.respond(probe.id, 400, JSON, &body.to_string());
+    assert_falls_back(harness);
 }
 
 // covers: VER-021, HTTP-088
 #[test]
-fn some_statuses_say_nothing_about_the_era() {
+fn other_statuses_close_the_client_without_fallback() {
     for status in [401, 403, 407, 408, 429, 500, 501, 502, 503, 504, 599, 301, 302, 303, 304, 308] {
-        each_cut(|cut| {
-            let mut lone = dual(cut);
-            let probe = lone.posted("server/discover");
-            lone.answer(probe.id, status, "text/html", PAGE);
-            let fault = lone.closed();
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            let probe = harness.expect_post("server/discover");
+            harness.respond(probe.id, status, "text/html", PAGE);
+            let fault = harness.expect_closed();
             match &fault {
                 Fault::Http(error) => match &**error {
-                    HttpError::Answer(answer) => assert_eq!(answer.status, status),
+                    HttpError::Response(answer) => assert_eq!(answer.status, status),
                     HttpError::Redirected { status: s, .. } => assert_eq!(*s, status),
                     other => panic!("{other:?}"),
                 },
                 other => panic!("{other:?}"),
             }
             assert!(fault.to_string().contains(&status.to_string()), "{fault}");
-            lone.silent();
-            assert!(lone.client.is_drained());
-            lone.transcript
+            harness.assert_nothing_sent();
+            assert!(harness.client.is_drained());
+            harness.transcript
         });
     }
 }
 
 // covers: VER-021
 #[test]
-fn a_connection_that_fails_says_nothing_about_the_era() {
-    let mut lone = dual(Chunker::Whole);
-    let probe = lone.posted("server/discover");
-    lone.unreachable(probe.id);
-    let fault = lone.closed();
+fn failed_connection_closes_the_client_without_fallback() {
+    let mut harness = dual_era_harness(Chunker::Whole);
+    let probe = harness.expect_post("server/discover");
+    harness.refuse_connection(probe.id);
+    let fault = harness.expect_closed();
     assert!(matches!(&fault, Fault::Http(e) if matches!(**e, HttpError::Unreachable { .. })), "{fault:?}");
     assert!(fault.to_string().contains("connection refused"), "{fault}");
 
-    let mut lone = dual(Chunker::Whole);
-    let probe = lone.posted("server/discover");
-    lone.breaks(probe.id);
-    assert!(matches!(lone.closed(), Fault::Http(e) if matches!(*e, HttpError::Lost { .. })));
+    let mut harness = dual_era_harness(Chunker::Whole);
+    let probe = harness.expect_post("server/discover");
+    harness.break_connection(probe.id);
+    assert!(matches!(harness.expect_closed(), Fault::Http(e) if matches!(*e, HttpError::Lost { .. })));
 
-    let mut lone = dual(Chunker::Whole);
-    lone.posted("server/discover");
-    lone.pass(secs(30));
-    lone.still();
-    lone.pass(secs(30));
-    assert_eq!(lone.closed(), Fault::HandshakeTimeout { method: "server/discover" });
-    lone.aborted();
+    let mut harness = dual_era_harness(Chunker::Whole);
+    harness.expect_post("server/discover");
+    harness.advance(secs(30));
+    harness.assert_idle();
+    harness.advance(secs(30));
+    assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "server/discover" });
+    harness.expect_aborted();
 }
 
 fn attempts(fault: &Fault) -> &[String] {
@@ -212,123 +232,138 @@ fn attempts(fault: &Fault) -> &[String] {
 
 // covers: VER-031, HTTP-084
 #[test]
-fn a_page_that_is_no_server_is_named_with_all_that_was_tried() {
-    each_cut(|cut| {
-        let mut lone = dual(cut);
+fn fault_for_web_page_lists_all_attempts() {
+    for_each_chunker(|cut| {
+        let mut harness = dual_era_harness(cut);
         for method in ["server/discover", "initialize"] {
-            let asked = lone.posted(method);
-            lone.answer(asked.id, 404, "text/html; charset=utf-8", PAGE);
+            let request = harness.expect_post(method);
+            harness.respond(request.id, 404, "text/html; charset=utf-8", PAGE);
         }
-        let get = lone.asked();
+        let get = harness.expect_request();
         assert_eq!((get.method, get.field("Accept")), ("GET", Some("text/event-stream")));
-        lone.answer(get.id, 200, "text/html; charset=utf-8", PAGE);
-        let fault = lone.closed();
+        harness.respond(get.id, 200, "text/html; charset=utf-8", PAGE);
+        let fault = harness.expect_closed();
         let attempts = attempts(&fault);
         assert_eq!(attempts.len(), 3);
         let text = fault.to_string();
         for word in ["server/discover", "initialize", "GET", "404", "200", "text/html"] {
             assert!(text.contains(word), "{text}");
         }
-        lone.silent();
-        lone.transcript
+        harness.assert_nothing_sent();
+        harness.transcript
     });
 }
 
 // covers: VER-034
 #[test]
-fn a_modern_client_does_not_try_what_it_does_not_speak() {
-    let mut lone = LoneHttp::new(client(VersionSet::MODERN), LoneHttp::http(), Chunker::Whole);
-    let probe = lone.posted("server/discover");
-    lone.answer(probe.id, 404, "text/html", PAGE);
-    assert_eq!(attempts(&lone.closed()).len(), 1);
-    lone.silent();
+fn modern_only_client_does_not_try_initialize() {
+    let mut harness = HttpClientHarness::new(
+        client(VersionSet::MODERN),
+        HttpClientHarness::default_http_config(),
+        Chunker::Whole,
+    );
+    let probe = harness.expect_post("server/discover");
+    harness.respond(probe.id, 404, "text/html", PAGE);
+    assert_eq!(attempts(&harness.expect_closed()).len(), 1);
+    harness.assert_nothing_sent();
 }
 
 #[test]
-fn without_the_first_revision_there_is_no_http_sse() {
+fn client_without_2024_11_05_does_not_try_http_sse() {
     let versions = VersionSet::only(Version::V2025_11_25);
-    let mut lone = LoneHttp::new(client(versions), LoneHttp::http(), Chunker::Whole);
-    let asked = lone.posted("initialize");
-    lone.status(asked.id, 404);
-    assert_eq!(attempts(&lone.closed()).len(), 1);
-    lone.silent();
+    let mut harness =
+        HttpClientHarness::new(client(versions), HttpClientHarness::default_http_config(), Chunker::Whole);
+    let request = harness.expect_post("initialize");
+    harness.respond_with_status(request.id, 404);
+    assert_eq!(attempts(&harness.expect_closed()).len(), 1);
+    harness.assert_nothing_sent();
 }
 
 // covers: VER-023, VER-042
 #[test]
-fn a_verdict_that_proves_wrong_is_asked_again_once() {
-    let config = client(VersionSet::ALL).verdict(Verdict::Legacy);
-    let mut lone = LoneHttp::new(config.clone(), LoneHttp::http(), Chunker::Whole);
-    let asked = lone.posted("initialize");
-    lone.json(asked.id, 400, &error(&asked.body, -32020, "no", Value::Null));
-    let probe = lone.posted("server/discover");
-    lone.json(probe.id, 200, &result(&probe.body, discovery(&["2026-07-28"], json!({}))));
-    assert_eq!(lone.ready().version, Version::V2026_07_28);
+fn wrong_known_era_is_probed_again_once() {
+    let config = client(VersionSet::ALL).known_era(KnownEra::Legacy);
+    let mut harness =
+        HttpClientHarness::new(config.clone(), HttpClientHarness::default_http_config(), Chunker::Whole);
+    let request = harness.expect_post("initialize");
+    harness.respond_with_json(request.id, 400, &error_response(&request.body, -32020, "no", Value::Null));
+    let probe = harness.expect_post("server/discover");
+    harness.respond_with_json(
+        probe.id,
+        200,
+        &result_response(&probe.body, discover_result(&["2026-07-28"], json!({}))),
+    );
+    assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
 
-    let mut lone = LoneHttp::new(config, LoneHttp::http(), Chunker::Whole);
-    let asked = lone.posted("initialize");
-    lone.answer(asked.id, 404, "text/html", PAGE);
-    let get = lone.asked();
-    lone.status(get.id, 404);
-    let probe = lone.posted("server/discover");
-    lone.answer(probe.id, 404, "text/html", PAGE);
-    assert_eq!(attempts(&lone.closed()).len(), 3);
+    let mut harness =
+        HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+    let request = harness.expect_post("initialize");
+    harness.respond(request.id, 404, "text/html", PAGE);
+    let get = harness.expect_request();
+    harness.respond_with_status(get.id, 404);
+    let probe = harness.expect_post("server/discover");
+    harness.respond(probe.id, 404, "text/html", PAGE);
+    assert_eq!(attempts(&harness.expect_closed()).len(), 3);
 }
 
 // ---- HTTP+SSE ------------------------------------------------------------------------------------------------
 
-/// The client has turned to HTTP+SSE, whose GET is returned
-fn to_sse(cut: Chunker, status: u16) -> (LoneHttp, Asked) {
-    let mut lone = dual(cut);
+/// Returns a client that has fallen back to HTTP+SSE, and its GET.
+fn fall_back_to_sse(cut: Chunker, status: u16) -> (HttpClientHarness, SentRequest) {
+    let mut harness = dual_era_harness(cut);
     for method in ["server/discover", "initialize"] {
-        let asked = lone.posted(method);
-        lone.status(asked.id, status);
+        let request = harness.expect_post(method);
+        harness.respond_with_status(request.id, status);
     }
-    let get = lone.asked();
+    let get = harness.expect_request();
     assert_eq!((get.method, get.url.target()), ("GET", "/mcp"));
-    (lone, get)
+    (harness, get)
 }
 
 // covers: HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-007, HTTPSSE-010, HTTPSSE-013, HTTP-084, HTTP-085
 #[test]
-fn http_sse_works_from_its_endpoint_to_its_end() {
+fn http_sse_connection_runs_from_endpoint_event_to_end() {
     for status in [400, 404, 405] {
-        each_cut(|cut| {
-            let (mut lone, get) = to_sse(cut, status);
-            lone.stream(get.id);
-            lone.body(get.id, "event: endpoint\ndata: messages?token=7\n\n");
-            let asked = lone.posted("initialize");
-            assert_eq!(asked.url.target(), "/messages?token=7");
-            lone.answer(asked.id, 202, "text/plain", "Accepted");
-            lone.event(get.id, "", &result(&asked.body, initialized("2024-11-05", json!({"tools": {}}))));
-            assert_eq!(lone.ready().version, Version::V2024_11_05);
-            let said = lone.posted("notifications/initialized");
-            assert_eq!(said.url.target(), "/messages?token=7");
-            let key = lone.call("tools/list", &json!({}), &mcp_proto::CallOptions::new());
-            lone.silent();
-            lone.status(said.id, 202);
-            let list = lone.posted("tools/list");
+        for_each_chunker(|cut| {
+            let (mut harness, get) = fall_back_to_sse(cut, status);
+            harness.start_event_stream(get.id);
+            harness.receive_body(get.id, "event: endpoint\ndata: messages?token=7\n\n");
+            let request = harness.expect_post("initialize");
+            assert_eq!(request.url.target(), "/messages?token=7");
+            harness.respond(request.id, 202, "text/plain", "Accepted");
+            harness.receive_event(
+                get.id,
+                "",
+                &result_response(&request.body, initialize_result("2024-11-05", json!({"tools": {}}))),
+            );
+            assert_eq!(harness.expect_ready().version, Version::V2024_11_05);
+            let initialized = harness.expect_post("notifications/initialized");
+            assert_eq!(initialized.url.target(), "/messages?token=7");
+            let key = harness.call("tools/list", &json!({}), &mcp_proto::CallOptions::new());
+            harness.assert_nothing_sent();
+            harness.respond_with_status(initialized.id, 202);
+            let list = harness.expect_post("tools/list");
             assert_eq!(list.field("mcp-protocol-version"), None);
-            lone.status(list.id, 200);
-            lone.event(get.id, "", &result(&list.body, json!({"tools": []})));
-            assert_eq!(lone.done(key), Ok(json!({"tools": []})));
-            let (key, asked) = lone.waves(&mcp_proto::CallOptions::new());
-            lone.status(asked.id, 500);
-            assert!(matches!(lone.done(key), Err(mcp_proto::CallError::Http(_))));
-            let (key, asked) = lone.waves(&mcp_proto::CallOptions::new());
-            lone.status(asked.id, 202);
-            lone.end(get.id);
-            assert_eq!(lone.done(key), Err(mcp_proto::CallError::Closed(Fault::Eof)));
-            assert_eq!(lone.closed(), Fault::Eof);
-            lone.silent();
-            lone.transcript
+            harness.respond_with_status(list.id, 200);
+            harness.receive_event(get.id, "", &result_response(&list.body, json!({"tools": []})));
+            assert_eq!(harness.expect_done(key), Ok(json!({"tools": []})));
+            let (key, request) = harness.start_wave_call(&mcp_proto::CallOptions::new());
+            harness.respond_with_status(request.id, 500);
+            assert!(matches!(harness.expect_done(key), Err(mcp_proto::CallError::Http(_))));
+            let (key, request) = harness.start_wave_call(&mcp_proto::CallOptions::new());
+            harness.respond_with_status(request.id, 202);
+            harness.receive_end(get.id);
+            assert_eq!(harness.expect_done(key), Err(mcp_proto::CallError::Closed(Fault::Eof)));
+            assert_eq!(harness.expect_closed(), Fault::Eof);
+            harness.assert_nothing_sent();
+            harness.transcript
         });
     }
 }
 
 // covers: HTTPSSE-008, HTTPSSE-013, SEC-016
 #[test]
-fn an_endpoint_elsewhere_or_none_is_refused() {
+fn invalid_or_foreign_endpoint_event_is_refused() {
     for event in [
         "event: endpoint\ndata: http://evil.example/x\n\n",
         "event: endpoint\ndata: //evil.example/x\n\n",
@@ -339,15 +374,15 @@ fn an_endpoint_elsewhere_or_none_is_refused() {
         "data: /messages\n\n",
         "event: other\ndata: /messages\n\n",
     ] {
-        each_cut(|cut| {
-            let (mut lone, get) = to_sse(cut, 405);
-            lone.stream(get.id);
-            lone.body(get.id, event);
-            assert_eq!(lone.aborted(), get.id);
-            let fault = lone.closed();
+        for_each_chunker(|cut| {
+            let (mut harness, get) = fall_back_to_sse(cut, 405);
+            harness.start_event_stream(get.id);
+            harness.receive_body(get.id, event);
+            assert_eq!(harness.expect_aborted(), get.id);
+            let fault = harness.expect_closed();
             assert_eq!(attempts(&fault).len(), 3);
-            lone.silent();
-            lone.transcript
+            harness.assert_nothing_sent();
+            harness.transcript
         });
     }
 }

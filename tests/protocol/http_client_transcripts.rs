@@ -1,285 +1,305 @@
-//! The hand-made flows over HTTP of `tests/transcripts`, on the client's side: what they say that a client sends is held
-//! against what ours sends, ids renamed; what they say that a server sends is fed as it is.
+//! The HTTP flows of `tests/transcripts` at the client. Client messages of a flow are compared with what the client
+//! sends, with ids translated. Server messages are fed unchanged.
 
 use mcp_proto::client::Event;
 use mcp_proto::http::client::Config;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallOptions, Capabilities, Capability, Diagnostic, Version, VersionSet};
-use mcp_tests::harness::build::{discovery, result};
-use mcp_tests::harness::{Asked, LoneHttp, each_cut};
-use mcp_tests::schema::Direction;
+use mcp_tests::harness::build::{discover_result, result_response};
+use mcp_tests::harness::{HttpClientHarness, SentRequest, for_each_chunker};
+use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
 use crate::common::{client, ms};
 
-fn flow(text: &str) -> Vec<Value> {
+fn parse_flow(text: &str) -> Vec<Value> {
     text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// The request has the fields that the flow gives it, and no others of MCP's
-fn same_head(asked: &Asked, told: &Value) {
-    assert_eq!(asked.method, told["method"]);
-    let told = told["headers"].as_object().cloned().unwrap_or_default();
-    for (name, value) in &told {
-        let ours = asked.field(name).unwrap_or_else(|| panic!("{name} is missing: {asked:?}"));
-        let numbers = (ours.parse::<f64>(), value.as_str().expect("text").parse::<f64>());
-        let equal = ours == value || matches!(numbers, (Ok(a), Ok(b)) if (a - b).abs() < f64::EPSILON);
-        assert!(equal, "{name}: {ours:?} and {value}");
+/// Checks that the request has the header fields of the flow, and no other MCP fields.
+fn assert_same_head(request: &SentRequest, flow: &Value) {
+    assert_eq!(request.method, flow["method"]);
+    let flow = flow["headers"].as_object().cloned().unwrap_or_default();
+    for (name, value) in &flow {
+        let sent = request.field(name).unwrap_or_else(|| panic!("header `{name}` is missing: {request:?}"));
+        let numbers = (sent.parse::<f64>(), value.as_str().expect("text").parse::<f64>());
+        let equal = sent == value || matches!(numbers, (Ok(a), Ok(b)) if (a - b).abs() < f64::EPSILON);
+        assert!(equal, "{name}: {sent:?} and {value}");
     }
-    for (name, _) in asked.fields.iter().filter(|(n, _)| n.starts_with("Mcp-") || n.starts_with("Last-")) {
-        assert!(told.keys().any(|n| n.eq_ignore_ascii_case(name)), "{name} is more than {told:?}");
+    for (name, _) in request.fields.iter().filter(|(n, _)| n.starts_with("Mcp-") || n.starts_with("Last-")) {
+        assert!(
+            flow.keys().any(|n| n.eq_ignore_ascii_case(name)),
+            "header `{name}` is not in the flow: {flow:?}"
+        );
     }
 }
 
-/// What the server says to a request of ours
-fn renamed(step: &Value, asked: &Asked) -> Value {
+/// Returns the server message of `step` with the id of `request`.
+fn translate_ids(step: &Value, request: &SentRequest) -> Value {
     let mut message = step["msg"].clone();
     if message.get("id").is_some() {
-        message["id"] = asked.body["id"].clone();
+        message["id"] = request.body["id"].clone();
     }
     message
 }
 
 // covers: XHDR-011, XHDR-012, XHDR-014, XHDR-016, XHDR-017, XHDR-018, XHDR-019, XHDR-032, HTTP-032, HTTP-033, HTTP-035
 #[test]
-fn header_params() {
-    let steps = flow(include_str!("../transcripts/2026-07-28-http-header-params.jsonl"));
-    each_cut(|cut| {
-        let mut lone = LoneHttp::new(client(VersionSet::MODERN), LoneHttp::http(), cut);
-        lone.with_modern(json!({"tools": {}, "resources": {}}));
-        let mut played = 0;
+fn client_matches_flow_header_params_2026_07_28() {
+    let steps = parse_flow(include_str!("../transcripts/2026-07-28-http-header-params.jsonl"));
+    for_each_chunker(|cut| {
+        let mut harness =
+            HttpClientHarness::new(client(VersionSet::MODERN), HttpClientHarness::default_http_config(), cut);
+        harness.become_modern(json!({"tools": {}, "resources": {}}));
+        let mut step_count = 0;
         for pair in steps.windows(2) {
-            let [asks, answers] = pair else { continue };
-            let (method, http) = (asks["msg"]["method"].as_str(), &asks["http"]);
-            // What a client of ours does not send is for servers to refuse.
-            let refused = http["status"] == 400 || answers["http"]["status"] == 400;
-            let ours = http["headers"].get("Mcp-Method").is_some();
-            let (Some(method), false, true) = (method, refused, ours) else { continue };
-            let mut params = asks["msg"]["params"].clone();
+            let [request_step, response_step] = pair else { continue };
+            let (method, http) = (request_step["msg"]["method"].as_str(), &request_step["http"]);
+            // Requests that this client never sends are tested at the server.
+            let refused = http["status"] == 400 || response_step["http"]["status"] == 400;
+            let is_ours = http["headers"].get("Mcp-Method").is_some();
+            let (Some(method), false, true) = (method, refused, is_ours) else { continue };
+            let mut params = request_step["msg"]["params"].clone();
             params.as_object_mut().expect("an object").remove("_meta");
-            let (key, asked) = lone.calls(method, &params, &CallOptions::new());
-            same_head(&asked, http);
-            lone.json(asked.id, 200, &renamed(answers, &asked));
-            let odd = lone.odd();
-            let done = lone.done(key);
+            let (key, request) = harness.start_call(method, &params, &CallOptions::new());
+            assert_same_head(&request, http);
+            harness.respond_with_json(request.id, 200, &translate_ids(response_step, &request));
+            let diagnostics = harness.take_diagnostics();
+            let done = harness.expect_done(key);
             if method == "tools/list" {
                 assert!(
-                    odd.len() == 4 && odd.iter().all(|d| matches!(d, Diagnostic::InvalidTool { .. })),
-                    "{odd:?}"
+                    diagnostics.len() == 4
+                        && diagnostics.iter().all(|d| matches!(d, Diagnostic::InvalidTool { .. })),
+                    "{diagnostics:?}"
                 );
                 assert_eq!(done.expect("a page")["tools"].as_array().map(Vec::len), Some(1));
             }
-            played += 1;
+            step_count += 1;
         }
-        assert!(played >= 7, "{played}");
-        lone.transcript
+        assert!(step_count >= 7, "{step_count}");
+        harness.transcript
     });
 }
 
 // covers: HTTP-010, HTTP-012, HTTP-067, HTTP-076, VER-039
 #[test]
-fn the_version_header() {
-    let steps = flow(include_str!("../transcripts/2025-06-18-http-version-header.jsonl"));
-    each_cut(|cut| {
+fn client_matches_flow_version_header_2025_06_18() {
+    let steps = parse_flow(include_str!("../transcripts/2025-06-18-http-version-header.jsonl"));
+    for_each_chunker(|cut| {
         let versions = VersionSet::only(Version::V2025_06_18);
-        let mut lone = LoneHttp::new(client(versions), LoneHttp::http(), cut);
-        let asked = lone.posted("initialize");
-        same_head(&asked, &steps[0]["http"]);
-        assert_eq!(asked.body["params"], steps[0]["msg"]["params"]);
-        let answer = renamed(&steps[1], &asked);
-        lone.watch.fed(lone.now, Direction::ServerToClient, answer.to_string().as_bytes());
+        let mut harness =
+            HttpClientHarness::new(client(versions), HttpClientHarness::default_http_config(), cut);
+        let request = harness.expect_post("initialize");
+        assert_same_head(&request, &steps[0]["http"]);
+        assert_eq!(request.body["params"], steps[0]["msg"]["params"]);
+        let answer = translate_ids(&steps[1], &request);
+        harness.observer.record_fed(
+            harness.now,
+            MessageDirection::ServerToClient,
+            answer.to_string().as_bytes(),
+        );
         let fields = [("Content-Type", "application/json"), ("Mcp-Session-Id", "zz1")];
-        lone.answer_with(asked.id, 200, &fields, &answer.to_string());
-        lone.ready();
-        let said = lone.posted("notifications/initialized");
-        same_head(&said, &steps[2]["http"]);
-        lone.status(said.id, 202);
-        // The flow has no stream.
-        let get = lone.asked();
-        lone.status(get.id, 405);
-        let (key, asked) = lone.calls("tools/list", &json!({}), &CallOptions::new());
-        same_head(&asked, &steps[3]["http"]);
-        lone.json(asked.id, 200, &renamed(&steps[4], &asked));
-        assert_eq!(lone.done(key), Ok(steps[4]["msg"]["result"].clone()));
-        // What follows is what no client of ours sends; but it may hear of a lost session.
-        let (_, asked) = lone.calls("tools/list", &json!({}), &CallOptions::new());
-        same_head(&asked, &steps[3]["http"]);
-        lone.status(
-            asked.id,
+        harness.respond_with(request.id, 200, &fields, &answer.to_string());
+        harness.expect_ready();
+        let initialized = harness.expect_post("notifications/initialized");
+        assert_same_head(&initialized, &steps[2]["http"]);
+        harness.respond_with_status(initialized.id, 202);
+        // The flow has no GET stream.
+        let get = harness.expect_request();
+        harness.respond_with_status(get.id, 405);
+        let (key, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        assert_same_head(&request, &steps[3]["http"]);
+        harness.respond_with_json(request.id, 200, &translate_ids(&steps[4], &request));
+        assert_eq!(harness.expect_done(key), Ok(steps[4]["msg"]["result"].clone()));
+        // This client sends none of the remaining requests, but a session may be lost as in step 7.
+        let (_, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        assert_same_head(&request, &steps[3]["http"]);
+        harness.respond_with_status(
+            request.id,
             u16::try_from(steps[7]["http"]["status"].as_u64().expect("a status")).expect("one"),
         );
-        assert_eq!(lone.posted("initialize").field("Mcp-Session-Id"), None);
-        lone.transcript
+        assert_eq!(harness.expect_post("initialize").field("Mcp-Session-Id"), None);
+        harness.transcript
     });
 }
 
 // covers: SSE-004, SSE-019, SSE-020, SSE-021
 #[test]
-fn polling() {
-    let steps = flow(include_str!("../transcripts/2025-11-25-http-sse-polling.jsonl"));
-    each_cut(|cut| {
-        let mut lone = LoneHttp::new(client(VersionSet::LEGACY), LoneHttp::http(), cut);
-        lone.with_legacy(Version::V2025_11_25, Some("q"), json!({"tools": {}}));
-        let (key, asked) = lone.calls("tools/call", &steps[0]["msg"]["params"], &CallOptions::new());
-        same_head(&asked, &steps[0]["http"]);
-        lone.stream(asked.id);
+fn client_matches_flow_sse_polling_2025_11_25() {
+    let steps = parse_flow(include_str!("../transcripts/2025-11-25-http-sse-polling.jsonl"));
+    for_each_chunker(|cut| {
+        let mut harness =
+            HttpClientHarness::new(client(VersionSet::LEGACY), HttpClientHarness::default_http_config(), cut);
+        harness.become_legacy(Version::V2025_11_25, Some("q"), json!({"tools": {}}));
+        let (key, request) =
+            harness.start_call("tools/call", &steps[0]["msg"]["params"], &CallOptions::new());
+        assert_same_head(&request, &steps[0]["http"]);
+        harness.start_event_stream(request.id);
         for raw in &steps[1..3] {
-            lone.body(asked.id, raw["raw"].as_str().expect("text"));
+            harness.receive_body(request.id, raw["raw"].as_str().expect("text"));
         }
-        lone.end(asked.id);
-        lone.pass(ms(1_499));
-        lone.still();
-        lone.pass(ms(1));
-        let get = lone.asked();
-        same_head(&get, &steps[3]["http"]);
-        lone.stream(get.id);
-        let id = format!("\"id\":{},", asked.body["id"]);
-        lone.body(get.id, steps[4]["raw"].as_str().expect("text").replace("\"id\":7,", &id));
-        assert_eq!(lone.done(key), Ok(steps[5]["msg"]["result"].clone()));
-        lone.transcript
+        harness.receive_end(request.id);
+        harness.advance(ms(1_499));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        let get = harness.expect_request();
+        assert_same_head(&get, &steps[3]["http"]);
+        harness.start_event_stream(get.id);
+        let id = format!("\"id\":{},", request.body["id"]);
+        harness.receive_body(get.id, steps[4]["raw"].as_str().expect("text").replace("\"id\":7,", &id));
+        assert_eq!(harness.expect_done(key), Ok(steps[5]["msg"]["result"].clone()));
+        harness.transcript
     });
 }
 
 // covers: HTTP-047, HTTP-062, HTTP-067, HTTP-072, SSE-021
 #[test]
-fn a_session_with_a_stream_that_drops() {
-    let steps = flow(include_str!("../transcripts/2025-03-26-http-session-sse-resume.jsonl"));
-    let by = |t: &str| steps.iter().find(|s| s["t"] == t).expect("a step").clone();
-    let note = |n: &str| steps.iter().find(|s| s["note"] == n).expect("a note")["http"].clone();
-    each_cut(|cut| {
+fn client_matches_flow_session_resume_2025_03_26() {
+    let steps = parse_flow(include_str!("../transcripts/2025-03-26-http-session-sse-resume.jsonl"));
+    let step_of_type = |t: &str| steps.iter().find(|s| s["t"] == t).expect("a step").clone();
+    let http_of_note = |n: &str| steps.iter().find(|s| s["note"] == n).expect("a note")["http"].clone();
+    for_each_chunker(|cut| {
         let versions = VersionSet::only(Version::V2025_03_26);
         let config = client(versions).capabilities(Capabilities::new().with(Capability::Sampling));
-        let mut lone = LoneHttp::new(config, LoneHttp::http(), cut);
-        let asked = lone.posted("initialize");
-        assert_eq!(asked.body["params"], by("InitializeRequest")["msg"]["params"]);
-        let answer = by("InitializeResult");
-        lone.head(asked.id, 200, &[("Content-Type", "text/event-stream"), ("Mcp-Session-Id", "s-9f")]);
-        lone.event(asked.id, "0/1", &renamed(&answer, &asked));
-        lone.end(asked.id);
-        lone.ready();
-        let said = lone.posted("notifications/initialized");
-        same_head(&said, &by("InitializedNotification")["http"]);
-        lone.status(said.id, 202);
-        // Ours is opened before anything is asked.
-        let standalone = lone.asked();
-        same_head(&standalone, &note("standalone stream"));
-        lone.stream(standalone.id);
+        let mut harness = HttpClientHarness::new(config, HttpClientHarness::default_http_config(), cut);
+        let request = harness.expect_post("initialize");
+        assert_eq!(request.body["params"], step_of_type("InitializeRequest")["msg"]["params"]);
+        let answer = step_of_type("InitializeResult");
+        harness.receive_head(
+            request.id,
+            200,
+            &[("Content-Type", "text/event-stream"), ("Mcp-Session-Id", "s-9f")],
+        );
+        harness.receive_event(request.id, "0/1", &translate_ids(&answer, &request));
+        harness.receive_end(request.id);
+        harness.expect_ready();
+        let initialized = harness.expect_post("notifications/initialized");
+        assert_same_head(&initialized, &step_of_type("InitializedNotification")["http"]);
+        harness.respond_with_status(initialized.id, 202);
+        // This client opens its GET stream before the first call.
+        let standalone = harness.expect_request();
+        assert_same_head(&standalone, &http_of_note("standalone stream"));
+        harness.start_event_stream(standalone.id);
 
-        let call = by("CallToolRequest");
+        let call = step_of_type("CallToolRequest");
         let mut params = call["msg"]["params"].clone();
         params.as_object_mut().expect("an object").remove("_meta");
-        let (key, asked) = lone.calls("tools/call", &params, &CallOptions::new().with_progress());
-        same_head(&asked, &call["http"]);
-        lone.stream(asked.id);
-        let mut progress = by("ProgressNotification")["msg"].clone();
-        progress["params"]["progressToken"] = asked.body["params"]["_meta"]["progressToken"].clone();
-        lone.event(asked.id, "2/1", &progress);
-        assert!(matches!(lone.next_event(), Event::Progress { .. }));
-        lone.event(asked.id, "2/2", &by("CreateMessageRequest")["msg"]);
-        let Event::Input(input) = lone.next_event() else { panic!("an input") };
-        let sample = by("CreateMessageResult");
-        lone.client.engine().answer(lone.now, input.id, &sample["msg"]["result"]).expect("answered");
-        let told = lone.asked();
-        assert_eq!(told.body, sample["msg"]);
-        same_head(&told, &sample["http"]);
-        lone.status(told.id, 202);
-        lone.breaks(asked.id);
-        lone.pass(ms(1_000));
-        let get = lone.asked();
-        same_head(&get, &note("resume"));
-        lone.stream(get.id);
-        lone.event(get.id, "2/3", &renamed(&by("CallToolResult"), &asked));
-        assert_eq!(lone.done(key), Ok(by("CallToolResult")["msg"]["result"].clone()));
-        lone.end(get.id);
-        lone.event(standalone.id, "g/1", &by("ToolListChangedNotification")["msg"]);
-        assert!(matches!(lone.next_event(), Event::Changed { .. }));
+        let (key, request) = harness.start_call("tools/call", &params, &CallOptions::new().with_progress());
+        assert_same_head(&request, &call["http"]);
+        harness.start_event_stream(request.id);
+        let mut progress = step_of_type("ProgressNotification")["msg"].clone();
+        progress["params"]["progressToken"] = request.body["params"]["_meta"]["progressToken"].clone();
+        harness.receive_event(request.id, "2/1", &progress);
+        assert!(matches!(harness.expect_event(), Event::Progress { .. }));
+        harness.receive_event(request.id, "2/2", &step_of_type("CreateMessageRequest")["msg"]);
+        let Event::Input(input) = harness.expect_event() else { panic!("an input") };
+        let sample = step_of_type("CreateMessageResult");
+        harness.client.engine().answer(harness.now, input.id, &sample["msg"]["result"]).expect("answered");
+        let reply = harness.expect_request();
+        assert_eq!(reply.body, sample["msg"]);
+        assert_same_head(&reply, &sample["http"]);
+        harness.respond_with_status(reply.id, 202);
+        harness.break_connection(request.id);
+        harness.advance(ms(1_000));
+        let get = harness.expect_request();
+        assert_same_head(&get, &http_of_note("resume"));
+        harness.start_event_stream(get.id);
+        harness.receive_event(get.id, "2/3", &translate_ids(&step_of_type("CallToolResult"), &request));
+        assert_eq!(harness.expect_done(key), Ok(step_of_type("CallToolResult")["msg"]["result"].clone()));
+        harness.receive_end(get.id);
+        harness.receive_event(standalone.id, "g/1", &step_of_type("ToolListChangedNotification")["msg"]);
+        assert!(matches!(harness.expect_event(), Event::Changed { .. }));
         // The session has ended at the server.
-        let key = lone.client.engine().ping(lone.now, &CallOptions::new()).expect("a ping");
-        let ping = lone.posted("ping");
-        same_head(&ping, &by("PingRequest")["http"]);
-        lone.status(ping.id, 404);
-        assert_eq!(lone.aborted(), standalone.id);
-        let again = lone.posted("initialize");
+        let key = harness.client.engine().ping(harness.now, &CallOptions::new()).expect("a ping");
+        let ping = harness.expect_post("ping");
+        assert_same_head(&ping, &step_of_type("PingRequest")["http"]);
+        harness.respond_with_status(ping.id, 404);
+        assert_eq!(harness.expect_aborted(), standalone.id);
+        let again = harness.expect_post("initialize");
         assert_eq!(again.field("Mcp-Session-Id"), None);
-        lone.client.engine().cancel(lone.now, key, None).expect("a call");
-        lone.transcript
+        harness.client.engine().cancel(harness.now, key, None).expect("a call");
+        harness.transcript
     });
 }
 
 // covers: HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-013, VER-029, VER-030, VER-031, HTTP-087
 #[test]
-fn from_the_first_question_to_http_sse() {
-    let fallback = flow(include_str!("../transcripts/dual-era-client-http-fallback.jsonl"));
-    let sse = flow(include_str!("../transcripts/2024-11-05-http-sse-transport.jsonl"));
-    each_cut(|cut| {
+fn client_matches_flow_fallback_to_http_sse_2024_11_05() {
+    let fallback = parse_flow(include_str!("../transcripts/dual-era-client-http-fallback.jsonl"));
+    let sse = parse_flow(include_str!("../transcripts/2024-11-05-http-sse-transport.jsonl"));
+    for_each_chunker(|cut| {
         let config = Config::new("https://tide.example/mcp").expect("a URL");
-        let mut lone = LoneHttp::new(client(VersionSet::ALL), config, cut);
-        let probe = lone.posted("server/discover");
-        same_head(&probe, &fallback[0]["http"]);
-        lone.answer(probe.id, 400, "application/json", r#"{"error":"missing session"}"#);
-        let asked = lone.posted("initialize");
-        assert_eq!(asked.body["params"], fallback[1]["msg"]["params"]);
-        lone.status(asked.id, 405);
-        let get = lone.asked();
-        same_head(&get, &fallback[2]["http"]);
-        lone.stream(get.id);
-        lone.body(get.id, fallback[3]["raw"].as_str().expect("text"));
-        let asked = lone.posted("initialize");
-        assert_eq!(asked.url.target(), "/msg?c=1");
-        lone.status(asked.id, 202);
-        // From here on as in the other flow.
-        let event = |lone: &mut LoneHttp, step: &Value, asked: &Asked| {
-            let kind = step["sse"]["event"].as_str().expect("a type");
-            let text = renamed(step, asked).to_string();
-            lone.watch.fed(lone.now, Direction::ServerToClient, text.as_bytes());
-            lone.body(get.id, format!("event: {kind}\ndata: {text}\n\n"));
+        let mut harness = HttpClientHarness::new(client(VersionSet::ALL), config, cut);
+        let probe = harness.expect_post("server/discover");
+        assert_same_head(&probe, &fallback[0]["http"]);
+        harness.respond(probe.id, 400, "application/json", r#"{"error":"missing session"}"#);
+        let request = harness.expect_post("initialize");
+        assert_eq!(request.body["params"], fallback[1]["msg"]["params"]);
+        harness.respond_with_status(request.id, 405);
+        let get = harness.expect_request();
+        assert_same_head(&get, &fallback[2]["http"]);
+        harness.start_event_stream(get.id);
+        harness.receive_body(get.id, fallback[3]["raw"].as_str().expect("text"));
+        let request = harness.expect_post("initialize");
+        assert_eq!(request.url.target(), "/msg?c=1");
+        harness.respond_with_status(request.id, 202);
+        // The HTTP+SSE flow continues here.
+        let event = |harness: &mut HttpClientHarness, step: &Value, request: &SentRequest| {
+            let event_type = step["sse"]["event"].as_str().expect("a type");
+            let text = translate_ids(step, request).to_string();
+            harness.observer.record_fed(harness.now, MessageDirection::ServerToClient, text.as_bytes());
+            harness.receive_body(get.id, format!("event: {event_type}\ndata: {text}\n\n"));
         };
-        event(&mut lone, &sse[3], &asked);
-        assert_eq!(lone.ready().version, Version::V2024_11_05);
-        let key = lone.call("resources/list", &json!({}), &CallOptions::new());
-        let said = lone.posted("notifications/initialized");
-        lone.status(said.id, 202);
-        let asked = lone.posted("resources/list");
-        lone.status(asked.id, 202);
-        event(&mut lone, &sse[6], &asked);
-        assert_eq!(lone.done(key), Ok(sse[6]["msg"]["result"].clone()));
-        lone.transcript
+        event(&mut harness, &sse[3], &request);
+        assert_eq!(harness.expect_ready().version, Version::V2024_11_05);
+        let key = harness.call("resources/list", &json!({}), &CallOptions::new());
+        let initialized = harness.expect_post("notifications/initialized");
+        harness.respond_with_status(initialized.id, 202);
+        let request = harness.expect_post("resources/list");
+        harness.respond_with_status(request.id, 202);
+        event(&mut harness, &sse[6], &request);
+        assert_eq!(harness.expect_done(key), Ok(sse[6]["msg"]["result"].clone()));
+        harness.transcript
     });
 }
 
 // covers: SSE-005, HTTP-030, HTTP-032, CANC-016
 #[test]
-fn a_subscription() {
-    let steps = flow(include_str!("../transcripts/2026-07-28-http-subscription.jsonl"));
-    each_cut(|cut| {
-        let mut lone = LoneHttp::new(client(VersionSet::MODERN), LoneHttp::http(), cut);
-        let probe = lone.posted("server/discover");
-        lone.json(
+fn client_matches_flow_subscription_2026_07_28() {
+    let steps = parse_flow(include_str!("../transcripts/2026-07-28-http-subscription.jsonl"));
+    for_each_chunker(|cut| {
+        let mut harness =
+            HttpClientHarness::new(client(VersionSet::MODERN), HttpClientHarness::default_http_config(), cut);
+        let probe = harness.expect_post("server/discover");
+        harness.respond_with_json(
             probe.id,
             200,
-            &result(&probe.body, discovery(&["2026-07-28"], json!({"tools": {"listChanged": true}}))),
+            &result_response(
+                &probe.body,
+                discover_result(&["2026-07-28"], json!({"tools": {"listChanged": true}})),
+            ),
         );
-        lone.ready();
-        let told = &steps[0]["msg"]["params"]["notifications"];
+        harness.expect_ready();
+        let requested = &steps[0]["msg"]["params"]["notifications"];
         let filter = SubscriptionFilter::new().tools_list_changed(true);
-        let key = lone.client.engine().subscribe(lone.now, &filter).expect("a subscription");
-        let asked = lone.posted("subscriptions/listen");
-        same_head(&asked, &steps[0]["http"]);
-        assert_eq!(&asked.body["params"]["notifications"], told);
-        lone.stream(asked.id);
-        let id = asked.body["id"].to_string();
+        let key = harness.client.engine().subscribe(harness.now, &filter).expect("a subscription");
+        let request = harness.expect_post("subscriptions/listen");
+        assert_same_head(&request, &steps[0]["http"]);
+        assert_eq!(&request.body["params"]["notifications"], requested);
+        harness.start_event_stream(request.id);
+        let id = request.body["id"].to_string();
         let text = |step: &Value| step["raw"].as_str().expect("text").replace("\"L1\"", &id);
-        lone.body(asked.id, text(&steps[1]));
-        assert!(matches!(lone.next_event(), Event::Subscribed { key: k, .. } if k == key));
-        lone.body(asked.id, text(&steps[3]));
-        lone.still();
-        let mut news = steps[4]["msg"].clone();
-        news["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] = asked.body["id"].clone();
-        lone.event(asked.id, "", &news);
-        assert!(matches!(lone.next_event(), Event::Changed { key: Some(k), .. } if k == key));
-        lone.client.engine().unsubscribe(lone.now, key).expect("given up");
-        assert_eq!(lone.aborted(), asked.id);
-        lone.still();
-        lone.transcript
+        harness.receive_body(request.id, text(&steps[1]));
+        assert!(matches!(harness.expect_event(), Event::Subscribed { key: k, .. } if k == key));
+        harness.receive_body(request.id, text(&steps[3]));
+        harness.assert_idle();
+        let mut change = steps[4]["msg"].clone();
+        change["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] = request.body["id"].clone();
+        harness.receive_event(request.id, "", &change);
+        assert!(matches!(harness.expect_event(), Event::Changed { key: Some(k), .. } if k == key));
+        harness.client.engine().unsubscribe(harness.now, key).expect("an open subscription");
+        assert_eq!(harness.expect_aborted(), request.id);
+        harness.assert_idle();
+        harness.transcript
     });
 }

@@ -1,28 +1,28 @@
-//! A connection of our own HTTP/1.1 with a server behind it: bytes in, bytes out, whatever happens on the way.
+//! An HTTP/1.1 connection with a server behind it, byte by byte.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use mcp_proto::http::server::{Config, Connection, Event, Protected, Server};
+use mcp_proto::http::server::{Config, Connection, Event, ProtectedResource, Server};
 use mcp_proto::model::CallToolResult;
-use mcp_proto::server::Event as Told;
+use mcp_proto::server::Event as EngineEvent;
 use mcp_proto::{Capabilities, Capability, Entropy, Instant, Progress, VersionSet, h1, server};
 use mcp_tests::harness::Rng;
 
-/// A server with one connection
-struct Lone {
+/// A server with one connection.
+struct ConnectionHarness {
     server: Server,
     connection: Connection,
     now: Instant,
-    out: Vec<u8>,
-    /// Calls that were not answered
+    output: Vec<u8>,
+    /// Calls that have not been answered.
     calls: Vec<server::Call>,
-    cancelled: usize,
-    answers: bool,
-    takes: bool,
+    cancelled_count: usize,
+    answers_calls: bool,
+    reads_output: bool,
 }
 
-impl Lone {
+impl ConnectionHarness {
     fn new(http: Config) -> Self {
         let now = Instant::from_micros(1);
         let config = server::Config::new("test", "1")
@@ -30,44 +30,44 @@ impl Lone {
             .versions(VersionSet::ALL);
         Self {
             server: Server::new(Arc::new(config), Arc::new(http), Entropy::new([7; 32], 0)),
-            connection: Connection::new(now, h1::Limits::default()),
+            connection: Connection::new(now, h1::HttpLimits::default()),
             now,
-            out: Vec::new(),
+            output: Vec::new(),
             calls: Vec::new(),
-            cancelled: 0,
-            answers: true,
-            takes: true,
+            cancelled_count: 0,
+            answers_calls: true,
+            reads_output: true,
         }
     }
 
-    /// What an adapter does, in its order
-    fn turn(&mut self) {
+    /// Runs one turn in the order of an adapter.
+    fn run_turn(&mut self) {
         self.connection.drive(self.now, &mut self.server);
         loop {
             let mut moved = false;
             while let Some(event) = self.server.poll_event(self.now) {
                 moved = true;
                 match event {
-                    Event::Server(Told::Call(call)) if self.answers => self.answer(&call),
-                    Event::Server(Told::Call(call)) => self.calls.push(call),
-                    Event::Server(Told::Cancelled { .. }) => self.cancelled += 1,
+                    Event::Server(EngineEvent::Call(call)) if self.answers_calls => self.answer(&call),
+                    Event::Server(EngineEvent::Call(call)) => self.calls.push(call),
+                    Event::Server(EngineEvent::Cancelled { .. }) => self.cancelled_count += 1,
                     Event::Token { exchange, token } => {
                         assert_eq!(token.reveal(), "good");
-                        self.server.grant(self.now, exchange, "somebody");
+                        self.server.grant(self.now, exchange, "alice");
                         self.connection.drive(self.now, &mut self.server);
                     }
                     _ => {}
                 }
             }
             while let Some(exchange) = self.server.poll_ready(self.now) {
-                assert_eq!(self.connection.exchange(), Some(exchange), "there is no other connection");
+                assert_eq!(self.connection.exchange(), Some(exchange), "the only connection");
                 moved = true;
                 self.connection.drive(self.now, &mut self.server);
             }
-            while self.takes && !self.connection.transmit().is_empty() {
+            while self.reads_output && !self.connection.transmit().is_empty() {
                 moved = true;
                 let bytes = self.connection.transmit();
-                self.out.extend_from_slice(bytes);
+                self.output.extend_from_slice(bytes);
                 let n = bytes.len();
                 self.connection.consume(n);
                 self.connection.drive(self.now, &mut self.server);
@@ -79,35 +79,35 @@ impl Lone {
     }
 
     fn answer(&mut self, call: &server::Call) {
-        let name = call.tool().expect("a tool is called").name.into_owned();
+        let name = call.tool_call().expect("a tool call").name.into_owned();
         self.server.engine().complete(self.now, call.id(), &CallToolResult::text(name)).expect("taken");
     }
 
-    fn give(&mut self, bytes: &[u8]) {
+    fn feed(&mut self, bytes: &[u8]) {
         self.connection.handle_input(self.now, bytes);
-        self.turn();
+        self.run_turn();
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn advance(&mut self, time: Duration) {
         self.now = self.now + time;
         self.connection.handle_timeout(self.now);
         self.server.handle_timeout(self.now);
-        self.turn();
+        self.run_turn();
     }
 
     fn text(&self) -> &str {
-        core::str::from_utf8(&self.out).expect("text")
+        core::str::from_utf8(&self.output).expect("text")
     }
 
-    /// Nothing is kept of anything
-    fn is_empty(&mut self) -> bool {
-        self.server.exchanges() == 0
+    /// Returns true if no exchange and no call is left.
+    fn is_finished(&mut self) -> bool {
+        self.server.exchange_count() == 0
             && self.connection.exchange().is_none()
             && self.server.engine().live_calls() == 0
     }
 }
 
-fn post(id: u32, name: &str, more: &str) -> Vec<u8> {
+fn post_request(id: u32, name: &str, more: &str) -> Vec<u8> {
     let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1}"#;
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{}},"_meta":{meta}}}}}"#
@@ -121,278 +121,297 @@ fn post(id: u32, name: &str, more: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn pipelined() -> Vec<u8> {
+fn pipelined_requests() -> Vec<u8> {
     let mut input = Vec::new();
     for (id, name) in [(1, "one"), (1, "two")] {
-        input.extend(post(id, name, ""));
+        input.extend(post_request(id, name, ""));
     }
     input.extend_from_slice(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    input.extend(post(2, "three", ""));
+    input.extend(post_request(2, "three", ""));
     input
 }
 
 #[test]
-fn however_the_input_is_cut_the_answers_come_in_its_order() {
-    let input = pipelined();
-    let mut whole = Lone::new(Config::new());
-    whole.give(&input);
+fn pipelined_responses_keep_order_however_the_input_is_cut() {
+    let input = pipelined_requests();
+    let mut whole = ConnectionHarness::new(Config::new());
+    whole.feed(&input);
     let text = whole.text().to_owned();
-    let places: Vec<_> =
+    let positions: Vec<_> =
         ["\"one\"", "\"two\"", "HTTP/1.1 404", "\"three\""].map(|part| text.find(part)).into();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");
+    assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{positions:?}: {text}");
     assert_eq!(text.matches("HTTP/1.1 ").count(), 4);
-    assert!(whole.is_empty());
+    assert!(whole.is_finished());
 
     for cut in 1..input.len() {
-        let mut lone = Lone::new(Config::new());
-        lone.give(&input[..cut]);
-        lone.give(&input[cut..]);
-        assert_eq!(lone.text(), text, "cut at {cut}");
+        let mut harness = ConnectionHarness::new(Config::new());
+        harness.feed(&input[..cut]);
+        harness.feed(&input[cut..]);
+        assert_eq!(harness.text(), text, "cut at {cut}");
     }
-    let mut lone = Lone::new(Config::new());
-    input.iter().for_each(|byte| lone.give(&[*byte]));
-    assert_eq!(lone.text(), text);
+    let mut harness = ConnectionHarness::new(Config::new());
+    input.iter().for_each(|byte| harness.feed(&[*byte]));
+    assert_eq!(harness.text(), text);
 }
 
 // covers: HTTP-037, HTTP-038
 #[test]
-fn white_space_around_values_and_the_case_of_names_do_not_count() {
-    let input = String::from_utf8(post(1, "one", "")).expect("text");
+fn header_whitespace_and_name_case_are_ignored() {
+    let input = String::from_utf8(post_request(1, "one", "")).expect("text");
     for (field, served) in [
         ("MCP-METHOD: \t tools/call \t", true),
         ("mcp-method:tools/call", true),
         ("Mcp-Method: tools/ call", false),
         ("Mcp-Method: Tools/Call", false),
     ] {
-        let mut lone = Lone::new(Config::new());
-        lone.give(input.replace("Mcp-Method: tools/call", field).as_bytes());
-        assert_eq!(lone.text().starts_with("HTTP/1.1 200 OK"), served, "{field}: {}", lone.text());
-        assert_eq!(lone.text().contains("-32020"), !served, "{field}: {}", lone.text());
+        let mut harness = ConnectionHarness::new(Config::new());
+        harness.feed(input.replace("Mcp-Method: tools/call", field).as_bytes());
+        assert_eq!(harness.text().starts_with("HTTP/1.1 200 OK"), served, "{field}: {}", harness.text());
+        assert_eq!(harness.text().contains("-32020"), !served, "{field}: {}", harness.text());
     }
 }
 
 #[test]
-fn a_small_answer_is_one_write() {
-    let mut lone = Lone::new(Config::new());
-    lone.takes = false;
-    lone.give(&post(1, "one", ""));
-    assert_eq!(lone.connection.segments().count(), 1);
-    assert!(lone.connection.transmit().ends_with(b"}"));
-    assert!(lone.connection.exchange().is_none(), "it is over but for the writing");
+fn small_response_is_one_segment() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.reads_output = false;
+    harness.feed(&post_request(1, "one", ""));
+    assert_eq!(harness.connection.segments().count(), 1);
+    assert!(harness.connection.transmit().ends_with(b"}"));
+    assert!(harness.connection.exchange().is_none(), "the exchange is over except for writing");
 }
 
 // covers: HTTP-042
 #[test]
-fn a_client_that_hangs_up_at_any_byte_of_its_request_leaves_nothing() {
-    let input = post(1, "one", "");
+fn disconnect_at_any_byte_of_the_request_frees_everything() {
+    let input = post_request(1, "one", "");
     for cut in 0..=input.len() {
-        let mut lone = Lone::new(Config::new());
-        lone.answers = false;
-        lone.give(&input[..cut]);
-        assert_eq!(lone.calls.len(), usize::from(cut == input.len()));
-        lone.connection.handle_eof(lone.now);
-        lone.turn();
-        assert!(lone.is_empty(), "{cut}");
-        assert_eq!(lone.cancelled, usize::from(cut == input.len()), "{cut}");
-        assert!(lone.connection.is_over(), "{cut}");
+        let mut harness = ConnectionHarness::new(Config::new());
+        harness.answers_calls = false;
+        harness.feed(&input[..cut]);
+        assert_eq!(harness.calls.len(), usize::from(cut == input.len()));
+        harness.connection.handle_eof(harness.now);
+        harness.run_turn();
+        assert!(harness.is_finished(), "{cut}");
+        assert_eq!(harness.cancelled_count, usize::from(cut == input.len()), "{cut}");
+        assert!(harness.connection.wants_close(), "{cut}");
     }
 }
 
 // covers: HTTP-042, HTTP-043
 #[test]
-fn a_client_that_hangs_up_at_any_byte_of_the_answer_leaves_nothing() {
-    let answer = |lone: &mut Lone, until: usize| {
-        lone.takes = false;
-        lone.give(&post(1, "one", ""));
-        let call = lone.calls.pop().expect("called");
-        let told = |n: u32| Progress::new(n.into()).saying("so far");
-        lone.server.engine().progress(lone.now, call.id(), told(1)).expect("sent");
-        lone.turn();
+fn disconnect_at_any_byte_of_the_response_frees_everything() {
+    let start_response = |harness: &mut ConnectionHarness, until: usize| {
+        harness.reads_output = false;
+        harness.feed(&post_request(1, "one", ""));
+        let call = harness.calls.pop().expect("called");
+        let progress = |n: u32| Progress::new(n.into()).with_message("so far");
+        harness.server.engine().progress(harness.now, call.id(), progress(1)).expect("sent");
+        harness.run_turn();
         let mut taken = 0;
-        while taken < until && !lone.connection.transmit().is_empty() {
-            let n = lone.connection.transmit().len().min(until - taken);
-            lone.connection.consume(n);
+        while taken < until && !harness.connection.transmit().is_empty() {
+            let n = harness.connection.transmit().len().min(until - taken);
+            harness.connection.consume(n);
             taken += n;
         }
         (call, taken)
     };
-    let mut lone = Lone::new(Config::new());
-    lone.answers = false;
-    let (_, all) = answer(&mut lone, usize::MAX);
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.answers_calls = false;
+    let (_, all) = start_response(&mut harness, usize::MAX);
     assert!(all > 100);
     for cut in 0..=all {
         for breaks in [false, true] {
-            let mut lone = Lone::new(Config::new());
-            lone.answers = false;
-            let (call, _) = answer(&mut lone, cut);
+            let mut harness = ConnectionHarness::new(Config::new());
+            harness.answers_calls = false;
+            let (call, _) = start_response(&mut harness, cut);
             if breaks {
-                lone.connection.abandon(lone.now, &mut lone.server);
+                harness.connection.abandon(harness.now, &mut harness.server);
             } else {
-                lone.connection.handle_eof(lone.now);
+                harness.connection.handle_eof(harness.now);
             }
-            lone.takes = true;
-            lone.turn();
-            assert_eq!((lone.cancelled, lone.is_empty()), (1, true), "{cut}");
+            harness.reads_output = true;
+            harness.run_turn();
+            assert_eq!((harness.cancelled_count, harness.is_finished()), (1, true), "{cut}");
             assert!(
-                lone.server.engine().complete(lone.now, call.id(), &CallToolResult::text("late")).is_err()
+                harness
+                    .server
+                    .engine()
+                    .complete(harness.now, call.id(), &CallToolResult::text("late"))
+                    .is_err()
             );
-            assert!(lone.connection.is_over());
+            assert!(harness.connection.wants_close());
         }
     }
 }
 
 // covers: SEC-018
 #[test]
-fn who_does_not_read_is_not_written_for() {
-    let mut lone = Lone::new(Config::new());
-    lone.takes = false;
+fn output_is_bounded_when_client_does_not_read() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.reads_output = false;
     let request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let input = request.repeat(100_000);
-    let (mut given, mut most) = (0, 0);
+    let (mut fed, mut max_unsent) = (0, 0);
     for piece in input.chunks(16 << 10) {
-        if !lone.connection.wants_input() {
+        if !harness.connection.wants_input() {
             break;
         }
-        lone.give(piece);
-        given += piece.len();
-        most = most.max(lone.connection.segments().map(<[u8]>::len).sum());
+        harness.feed(piece);
+        fed += piece.len();
+        max_unsent = max_unsent.max(harness.connection.segments().map(<[u8]>::len).sum());
     }
-    assert!(given < 1 << 20 && most < 80 << 10, "{given} {most}");
-    assert_eq!(lone.connection.poll_timeout(), Some(lone.now + h1::Limits::default().body_idle));
-    // And once it reads it gets the rest.
-    lone.takes = true;
-    lone.turn();
-    assert_eq!(lone.text().matches("HTTP/1.1 404").count(), given / request.len());
+    assert!(fed < 1 << 20 && max_unsent < 80 << 10, "{fed} {max_unsent}");
+    assert_eq!(
+        harness.connection.poll_timeout(),
+        Some(harness.now + h1::HttpLimits::default().body_idle_timeout)
+    );
+    // After the client reads it gets the rest.
+    harness.reads_output = true;
+    harness.run_turn();
+    assert_eq!(harness.text().matches("HTTP/1.1 404").count(), fed / request.len());
 }
 
 #[test]
-fn a_stream_waits_in_the_engine_for_its_reader() {
-    let mut lone = Lone::new(Config::new());
-    (lone.answers, lone.takes) = (false, false);
-    lone.give(&post(1, "one", ""));
-    let call = lone.calls.pop().expect("called");
+fn progress_is_coalesced_while_client_does_not_read() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    (harness.answers_calls, harness.reads_output) = (false, false);
+    harness.feed(&post_request(1, "one", ""));
+    let call = harness.calls.pop().expect("called");
     let text = "x".repeat(1_000);
     for n in 0..2_000 {
-        lone.now = lone.now + Duration::from_millis(50);
-        let _ = lone.server.engine().progress(lone.now, call.id(), Progress::new(n.into()).saying(&*text));
-        lone.turn();
+        harness.now = harness.now + Duration::from_millis(50);
+        let _ = harness.server.engine().progress(
+            harness.now,
+            call.id(),
+            Progress::new(n.into()).with_message(&*text),
+        );
+        harness.run_turn();
     }
-    let waiting: usize = lone.connection.segments().map(<[u8]>::len).sum();
+    let waiting: usize = harness.connection.segments().map(<[u8]>::len).sum();
     assert!(waiting < 100 << 10, "{waiting}");
 }
 
 #[test]
-fn a_reader_that_takes_nothing_for_long_is_given_up() {
-    let mut lone = Lone::new(Config::new());
-    (lone.answers, lone.takes) = (false, false);
-    lone.give(&post(1, "one", ""));
-    let call = lone.calls.pop().expect("called");
-    lone.server.engine().progress(lone.now, call.id(), Progress::new(1.0)).expect("sent");
-    lone.turn();
-    let patience = h1::Limits::default().body_idle;
-    lone.pass(patience - Duration::from_millis(1));
-    assert!(!lone.connection.is_over());
-    // A single byte shows that somebody is there.
-    lone.connection.consume(1);
-    lone.turn();
-    lone.pass(patience - Duration::from_millis(1));
-    assert!(!lone.connection.is_over());
-    lone.pass(Duration::from_millis(1));
-    assert!(lone.connection.is_over() && lone.connection.wants_reset() && lone.is_empty());
-    assert_eq!(lone.cancelled, 1);
+fn connection_without_write_progress_times_out() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    (harness.answers_calls, harness.reads_output) = (false, false);
+    harness.feed(&post_request(1, "one", ""));
+    let call = harness.calls.pop().expect("called");
+    harness.server.engine().progress(harness.now, call.id(), Progress::new(1.0)).expect("sent");
+    harness.run_turn();
+    let idle_timeout = h1::HttpLimits::default().body_idle_timeout;
+    harness.advance(idle_timeout - Duration::from_millis(1));
+    assert!(!harness.connection.wants_close());
+    // A single consumed byte restarts the timeout.
+    harness.connection.consume(1);
+    harness.run_turn();
+    harness.advance(idle_timeout - Duration::from_millis(1));
+    assert!(!harness.connection.wants_close());
+    harness.advance(Duration::from_millis(1));
+    assert!(harness.connection.wants_close() && harness.connection.wants_reset() && harness.is_finished());
+    assert_eq!(harness.cancelled_count, 1);
 }
 
 // covers: HTTP-007
 #[test]
-fn nothing_is_asked_for_while_a_token_is_judged() {
-    let http = || Config::new().protected(Protected::new("https://example.com/.well-known/x"));
+fn body_is_not_requested_while_token_is_checked() {
+    let http = || Config::new().protected(ProtectedResource::new("https://example.com/.well-known/x"));
     let more = "Authorization: Bearer good\r\nExpect: 100-continue\r\n";
-    let input = post(1, "one", more);
+    let input = post_request(1, "one", more);
     let head = input.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
 
-    let mut lone = Lone::new(http());
-    lone.connection.handle_input(lone.now, &input[..head]);
-    lone.connection.drive(lone.now, &mut lone.server);
-    assert!(lone.connection.transmit().is_empty(), "not even told to go on");
-    assert_eq!(lone.connection.poll_timeout(), None, "time is the application's");
-    lone.turn();
-    assert_eq!(lone.text(), "HTTP/1.1 100 Continue\r\n\r\n");
-    lone.give(&input[head..]);
-    assert!(lone.text().contains("HTTP/1.1 200 OK") && lone.text().contains("\"one\""), "{}", lone.text());
+    let mut harness = ConnectionHarness::new(http());
+    harness.connection.handle_input(harness.now, &input[..head]);
+    harness.connection.drive(harness.now, &mut harness.server);
+    assert!(harness.connection.transmit().is_empty(), "no 100 Continue yet");
+    assert_eq!(harness.connection.poll_timeout(), None, "no timeout while the application checks the token");
+    harness.run_turn();
+    assert_eq!(harness.text(), "HTTP/1.1 100 Continue\r\n\r\n");
+    harness.feed(&input[head..]);
+    assert!(
+        harness.text().contains("HTTP/1.1 200 OK") && harness.text().contains("\"one\""),
+        "{}",
+        harness.text()
+    );
 
-    // Without one, the body is not asked for either.
-    let mut lone = Lone::new(http());
-    lone.give(&post(1, "one", "Expect: 100-continue\r\n")[..head - 28]);
-    assert!(lone.text().starts_with("HTTP/1.1 401 "), "{}", lone.text());
+    // Without a token the body is not requested either.
+    let mut harness = ConnectionHarness::new(http());
+    harness.feed(&post_request(1, "one", "Expect: 100-continue\r\n")[..head - 28]);
+    assert!(harness.text().starts_with("HTTP/1.1 401 "), "{}", harness.text());
 }
 
 #[test]
-fn a_slow_judgement_is_not_held_against_the_body() {
-    let http = || Config::new().protected(Protected::new("https://example.com/.well-known/x"));
+fn slow_token_check_does_not_count_against_the_body_timeout() {
+    let http = || Config::new().protected(ProtectedResource::new("https://example.com/.well-known/x"));
     for expects in ["", "Expect: 100-continue\r\n"] {
-        let input = post(1, "one", &format!("Authorization: Bearer good\r\n{expects}"));
+        let input = post_request(1, "one", &format!("Authorization: Bearer good\r\n{expects}"));
         let head = input.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
-        let mut lone = Lone::new(http());
-        lone.connection.handle_input(lone.now, &input[..head]);
-        lone.connection.drive(lone.now, &mut lone.server);
-        lone.now = lone.now + Duration::from_secs(1_000);
-        lone.turn();
-        assert!(!lone.text().contains("408"), "{}", lone.text());
-        lone.give(&input[head..]);
-        assert!(lone.text().contains("HTTP/1.1 200 OK"), "{}", lone.text());
+        let mut harness = ConnectionHarness::new(http());
+        harness.connection.handle_input(harness.now, &input[..head]);
+        harness.connection.drive(harness.now, &mut harness.server);
+        harness.now = harness.now + Duration::from_secs(1_000);
+        harness.run_turn();
+        assert!(!harness.text().contains("408"), "{}", harness.text());
+        harness.feed(&input[head..]);
+        assert!(harness.text().contains("HTTP/1.1 200 OK"), "{}", harness.text());
     }
 }
 
 // covers: SEC-019
 #[test]
-fn a_connection_does_not_show_what_came() {
-    let input = post(1, "one", "Authorization: Bearer secret\r\nMcp-Session-Id: secret\r\n");
+fn debug_output_hides_received_secrets() {
+    let input = post_request(1, "one", "Authorization: Bearer secret\r\nMcp-Session-Id: secret\r\n");
     for cut in 0..input.len() {
-        let mut lone = Lone::new(Config::new());
-        (lone.answers, lone.takes) = (false, false);
-        lone.give(&input[..cut]);
-        let shown = format!("{:?}{:?}", lone.connection, lone.server);
+        let mut harness = ConnectionHarness::new(Config::new());
+        (harness.answers_calls, harness.reads_output) = (false, false);
+        harness.feed(&input[..cut]);
+        let shown = format!("{:?}{:?}", harness.connection, harness.server);
         assert!(!shown.contains("secret"), "{shown}");
     }
 }
 
 // covers: SEC-019
 #[test]
-fn heads_are_seen_without_their_secrets() {
-    let mut lone = Lone::new(Config::new());
-    lone.connection.tap_heads();
-    lone.give(&post(1, "one", "Authorization: Bearer secret\r\n"));
+fn tapped_heads_hide_secrets() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.connection.tap_heads();
+    harness.feed(&post_request(1, "one", "Authorization: Bearer secret\r\n"));
     let seen: Vec<_> =
-        core::iter::from_fn(|| lone.connection.poll_head()).map(|record| record.text).collect();
+        core::iter::from_fn(|| harness.connection.poll_head()).map(|record| record.text).collect();
     assert_eq!(seen.len(), 2);
     assert!(seen[0].starts_with("POST /mcp\nHost: localhost\n") && seen[1].starts_with("200\n"), "{seen:?}");
     assert!(!seen.concat().contains("secret") && seen[0].contains("Authorization: [redacted]"), "{seen:?}");
 }
 
 #[test]
-fn a_connection_ends_when_its_last_answer_is_written() {
-    let mut lone = Lone::new(Config::new());
-    lone.answers = false;
-    lone.give(&post(1, "one", ""));
-    lone.connection.close(lone.now);
-    lone.turn();
-    assert!(!lone.connection.is_over());
-    let call = lone.calls.pop().expect("called");
-    lone.answer(&call);
-    lone.turn();
-    assert!(lone.text().contains("Connection: close") && lone.text().contains("\"one\""), "{}", lone.text());
-    assert!(lone.connection.is_write_over() && lone.is_empty());
+fn closing_connection_ends_after_its_last_response() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.answers_calls = false;
+    harness.feed(&post_request(1, "one", ""));
+    harness.connection.close(harness.now);
+    harness.run_turn();
+    assert!(!harness.connection.wants_close());
+    let call = harness.calls.pop().expect("called");
+    harness.answer(&call);
+    harness.run_turn();
+    assert!(
+        harness.text().contains("Connection: close") && harness.text().contains("\"one\""),
+        "{}",
+        harness.text()
+    );
+    assert!(harness.connection.wants_write_shutdown() && harness.is_finished());
 
-    let mut idle = Lone::new(Config::new());
+    let mut idle = ConnectionHarness::new(Config::new());
     idle.connection.close(idle.now);
-    idle.turn();
-    assert!(idle.connection.is_over());
+    idle.run_turn();
+    assert!(idle.connection.wants_close());
 }
 
-/// Each deadline is later than the one before it: a loop that sleeps until the next one does not spin
+/// A deadline is always later than the time of its check, so that an event loop does not spin.
 #[test]
-fn no_deadline_is_told_again_once_it_has_passed() {
-    let chunked = post(1, "one", "").to_vec();
+fn passed_deadline_is_never_reported_again() {
+    let chunked = post_request(1, "one", "").to_vec();
     let chunked = String::from_utf8(chunked).expect("text").replace("Content-Length: ", "X: ");
     let chunked = chunked.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n");
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
@@ -402,9 +421,9 @@ fn no_deadline_is_told_again_once_it_has_passed() {
         initialize.len()
     );
     let inputs = [
-        post(1, "one", ""),
-        post(2, "two", "Expect: 100-continue\r\n"),
-        post(3, "three", "Connection: close\r\n"),
+        post_request(1, "one", ""),
+        post_request(2, "two", "Expect: 100-continue\r\n"),
+        post_request(3, "three", "Connection: close\r\n"),
         chunked.into_bytes(),
         initialize.into_bytes(),
         b"GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n".to_vec(),
@@ -415,10 +434,10 @@ fn no_deadline_is_told_again_once_it_has_passed() {
         b"nonsense".to_vec(),
         vec![b'x'; 1_000],
     ];
-    let http = || Config::new().http_sse("/sse", "/messages").session_idle(Duration::from_secs(90));
+    let http = || Config::new().http_sse("/sse", "/messages").session_idle_timeout(Duration::from_secs(90));
     for seed in 0..1_500 {
         let mut rng = Rng::new(seed);
-        let mut lone = Lone::new(http());
+        let mut harness = ConnectionHarness::new(http());
         for step in 0..40 {
             match rng.below(12) {
                 0..=3 => {
@@ -428,43 +447,43 @@ fn no_deadline_is_told_again_once_it_has_passed() {
                         1 => (0, rng.below(input.len())),
                         _ => (rng.below(input.len()), input.len()),
                     };
-                    lone.give(&input[from..to]);
+                    harness.feed(&input[from..to]);
                 }
-                4 => lone.takes = rng.below(3) > 0,
-                5 => lone.answers = rng.below(3) > 0,
+                4 => harness.reads_output = rng.below(3) > 0,
+                5 => harness.answers_calls = rng.below(3) > 0,
                 6 => {
-                    if let Some(call) = lone.calls.pop() {
-                        let now = lone.now;
-                        let _ = lone.server.engine().complete(
+                    if let Some(call) = harness.calls.pop() {
+                        let now = harness.now;
+                        let _ = harness.server.engine().complete(
                             now,
                             call.id(),
                             &CallToolResult::text("x".repeat(100_000)),
                         );
-                        lone.turn();
+                        harness.run_turn();
                     }
                 }
                 7 if rng.below(4) == 0 => {
-                    lone.connection.handle_eof(lone.now);
-                    lone.turn();
+                    harness.connection.handle_eof(harness.now);
+                    harness.run_turn();
                 }
                 8 if rng.below(4) == 0 => {
-                    lone.connection.close(lone.now);
-                    lone.turn();
+                    harness.connection.close(harness.now);
+                    harness.run_turn();
                 }
                 _ => {
-                    let deadlines = [lone.connection.poll_timeout(), lone.server.poll_timeout()];
+                    let deadlines = [harness.connection.poll_timeout(), harness.server.poll_timeout()];
                     let Some(next) = deadlines.into_iter().flatten().min() else { continue };
-                    lone.now = lone.now.max(next);
-                    lone.pass(Duration::ZERO);
-                    if lone.connection.is_over() {
+                    harness.now = harness.now.max(next);
+                    harness.advance(Duration::ZERO);
+                    if harness.connection.wants_close() {
                         break;
                     }
-                    let deadlines = [lone.connection.poll_timeout(), lone.server.poll_timeout()];
+                    let deadlines = [harness.connection.poll_timeout(), harness.server.poll_timeout()];
                     let next = deadlines.into_iter().flatten().min();
                     assert!(
-                        next.is_none_or(|at| at > lone.now),
+                        next.is_none_or(|at| at > harness.now),
                         "seed {seed}, step {step}: {:?}",
-                        lone.connection
+                        harness.connection
                     );
                 }
             }

@@ -1,12 +1,12 @@
-//! What legacy servers ask for, on the client's side: the same events and answers as in the modern era.
+//! Input requests of legacy servers at the client: the same events and answers as in the modern era.
 
 use mcp_proto::client::{self, Input};
 use mcp_proto::model::{CreateMessageResult, ElicitParams, ElicitResult, InputRequest, SamplingContent};
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Diagnostic, RpcError, UseError, Version, VersionSet,
 };
-use mcp_tests::harness::build::{LEGACY, legacy, note, result};
-use mcp_tests::harness::{Chunker, LoneClient, each_cut};
+use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, notification, result_response};
+use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::{client, limits, secs};
@@ -26,10 +26,10 @@ fn config(version: Version, declared: &[Capability]) -> client::Config {
         .capabilities(declared.iter().copied().fold(Capabilities::new(), Capabilities::with))
 }
 
-fn lone(version: Version, declared: &[Capability], cut: Chunker) -> LoneClient {
-    let mut lone = LoneClient::client(config(version, declared), cut);
-    lone.with_legacy(version, json!({"tools": {}}));
-    lone
+fn legacy_harness(version: Version, declared: &[Capability], cut: Chunker) -> ClientHarness {
+    let mut harness = ClientHarness::client(config(version, declared), cut);
+    harness.become_legacy(version, json!({"tools": {}}));
+    harness
 }
 
 fn form() -> Value {
@@ -46,114 +46,122 @@ fn page(more: &Value) -> Value {
     page
 }
 
-fn asks(lone: &mut LoneClient, id: &str, method: &str, params: Value) -> Input {
-    lone.tell(&legacy(id, method, params));
-    let input = lone.input();
+fn request_input(harness: &mut ClientHarness, id: &str, method: &str, params: Value) -> Input {
+    harness.feed_message(&legacy_request(id, method, params));
+    let input = harness.expect_input();
     assert_eq!((input.call, input.key.as_deref()), (None, None));
-    lone.still();
+    harness.assert_idle();
     input
 }
 
-/// The server is told why not; nobody is asked
-fn refuses(lone: &mut LoneClient, method: &str, params: &Value, code: i64) -> String {
-    lone.tell(&legacy("bad", method, params.clone()));
-    let answer = lone.reply();
+/// Sends a request that the client refuses without an event; returns the error message.
+fn assert_refused(harness: &mut ClientHarness, method: &str, params: &Value, code: i64) -> String {
+    harness.feed_message(&legacy_request("bad", method, params.clone()));
+    let answer = harness.expect_reply();
     assert_eq!(
         (&answer["id"], &answer["error"]["code"]),
         (&json!("bad"), &json!(code)),
         "{params}: {answer}"
     );
-    lone.still();
+    harness.assert_idle();
     answer["error"]["message"].as_str().expect("a message").to_owned()
 }
 
 // covers: ELIC-006, ELIC-008, ELIC-010, ELIC-011, ELIC-018, SAMP-003, SAMP-005, ROOT-002, ROOT-005, ELIC-009, ELIC-034
 #[test]
-fn an_answer_is_the_response() {
-    for version in LEGACY {
-        each_cut(|cut| {
-            let mut lone = lone(version, &ALL, cut);
-            let input = asks(&mut lone, "r", "roots/list", Value::Null);
+fn input_answer_is_sent_as_the_response() {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let mut harness = legacy_harness(version, &ALL, cut);
+            let input = request_input(&mut harness, "r", "roots/list", Value::Null);
             assert!(matches!(*input.request, InputRequest::ListRoots(None)));
             for wrong in
                 [json!({"action": "accept"}), json!({"roots": [], "resultType": "complete"}), json!([])]
             {
-                assert!(lone.pipe.engine().answer(lone.now, input.id, &wrong).is_err(), "{wrong}");
-                lone.silent();
+                assert!(harness.pipe.engine().answer(harness.now, input.id, &wrong).is_err(), "{wrong}");
+                harness.assert_nothing_sent();
             }
-            lone.answer(input.id, &json!({"roots": [{"uri": "file:///harbour"}]}));
-            let answered = lone.reply();
-            assert_eq!(answered, result(&json!({"id": "r"}), json!({"roots": [{"uri": "file:///harbour"}]})));
+            harness.answer(input.id, &json!({"roots": [{"uri": "file:///harbour"}]}));
+            let response = harness.expect_reply();
+            assert_eq!(
+                response,
+                result_response(&json!({"id": "r"}), json!({"roots": [{"uri": "file:///harbour"}]}))
+            );
 
-            let input =
-                asks(&mut lone, "s", "sampling/createMessage", json!({"messages": [], "maxTokens": 9}));
+            let input = request_input(
+                &mut harness,
+                "s",
+                "sampling/createMessage",
+                json!({"messages": [], "maxTokens": 9}),
+            );
             assert!(matches!(&*input.request, InputRequest::CreateMessage(p) if p.max_tokens == 9));
-            // Several blocks are one where the revision knows no more.
-            let said = vec![SamplingContent::text("Fair"), SamplingContent::text("winds")];
-            let (now, engine) = (lone.now, lone.pipe.engine());
-            engine.answer(now, input.id, &CreateMessageResult::new("assistant", said, "m")).expect("open");
-            let answered = lone.reply();
-            assert_eq!(answered["result"]["content"].is_array(), version >= NEWEST, "{answered}");
+            // Several blocks are joined where the revision allows only one.
+            let blocks = vec![SamplingContent::text("Fair"), SamplingContent::text("winds")];
+            let (now, engine) = (harness.now, harness.pipe.engine());
+            engine.answer(now, input.id, &CreateMessageResult::new("assistant", blocks, "m")).expect("open");
+            let response = harness.expect_reply();
+            assert_eq!(response["result"]["content"].is_array(), version >= NEWEST, "{response}");
 
             if version >= Version::V2025_06_18 {
-                let input = asks(&mut lone, "e", "elicitation/create", form());
+                let input = request_input(&mut harness, "e", "elicitation/create", form());
                 assert!(
                     matches!(&*input.request, InputRequest::Elicit(ElicitParams::Form(f)) if f.message == "Who?")
                 );
-                let (now, engine) = (lone.now, lone.pipe.engine());
+                let (now, engine) = (harness.now, harness.pipe.engine());
                 engine.answer(now, input.id, &ElicitResult::accept([("name", "Mara".into())])).expect("open");
-                let answered = lone.reply();
-                assert_eq!(answered["result"], json!({"action": "accept", "content": {"name": "Mara"}}));
+                let response = harness.expect_reply();
+                assert_eq!(response["result"], json!({"action": "accept", "content": {"name": "Mara"}}));
             }
             if version >= NEWEST {
-                let input = asks(&mut lone, "u", "elicitation/create", page(&json!({})));
+                let input = request_input(&mut harness, "u", "elicitation/create", page(&json!({})));
                 assert!(matches!(&*input.request, InputRequest::Elicit(ElicitParams::Url(_))));
-                lone.answer(input.id, &json!({"action": "accept"}));
-                assert_eq!(lone.reply()["result"], json!({"action": "accept"}));
+                harness.answer(input.id, &json!({"action": "accept"}));
+                assert_eq!(harness.expect_reply()["result"], json!({"action": "accept"}));
             }
-            lone.works();
-            lone.transcript
+            harness.assert_works();
+            harness.transcript
         });
     }
 }
 
 // covers: ELIC-003, ELIC-005, ELIC-031, ELIC-009, SAMP-007, SAMP-009, ERR-020, ERR-021, ERR-022, ROOT-006
 #[test]
-fn what_was_not_declared_is_refused_before_anybody_is_asked() {
+fn undeclared_input_request_is_refused_without_event() {
     let tools =
         json!({"messages": [], "maxTokens": 9, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]});
     let choice = json!({"messages": [], "maxTokens": 9, "toolChoice": {"mode": "auto"}});
-    for version in LEGACY {
-        let mut lone = lone(version, &[Capability::Elicitation, Capability::Sampling], Chunker::Whole);
-        refuses(&mut lone, "roots/list", &Value::Null, -32601);
-        let modes = if version >= Version::V2025_06_18 { -32602 } else { -32601 };
-        refuses(&mut lone, "elicitation/create", &page(&json!({})), modes);
+    for version in LEGACY_VERSIONS {
+        let mut harness =
+            legacy_harness(version, &[Capability::Elicitation, Capability::Sampling], Chunker::Whole);
+        assert_refused(&mut harness, "roots/list", &Value::Null, -32601);
+        let code = if version >= Version::V2025_06_18 { -32602 } else { -32601 };
+        assert_refused(&mut harness, "elicitation/create", &page(&json!({})), code);
         for params in [&tools, &choice] {
             if version >= NEWEST {
-                refuses(&mut lone, "sampling/createMessage", params, -32602);
+                assert_refused(&mut harness, "sampling/createMessage", params, -32602);
             } else {
-                // Members that this revision does not know.
-                let input = asks(&mut lone, "s", "sampling/createMessage", params.clone());
+                // The revision does not know these members.
+                let input = request_input(&mut harness, "s", "sampling/createMessage", params.clone());
                 let known = matches!(&*input.request, InputRequest::CreateMessage(p) if p.tools.is_none() && p.tool_choice.is_none());
                 assert!(known, "{:?}", input.request);
-                lone.answer(
+                harness.answer(
                     input.id,
                     &json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": ""}}),
                 );
-                lone.reply();
+                harness.expect_reply();
             }
         }
     }
-    // Pages alone: forms are refused (the flow `url-elicitation-required`).
-    let mut lone = lone(NEWEST, &[Capability::ElicitationUrl], Chunker::Whole);
-    refuses(&mut lone, "elicitation/create", &form(), -32602);
-    asks(&mut lone, "u", "elicitation/create", page(&json!({})));
+    // With URL elicitation alone, forms are refused (the flow `url-elicitation-required`).
+    let mut harness = legacy_harness(NEWEST, &[Capability::ElicitationUrl], Chunker::Whole);
+    assert_refused(&mut harness, "elicitation/create", &form(), -32602);
+    request_input(&mut harness, "u", "elicitation/create", page(&json!({})));
 }
 
 // covers: SAMP-004, SAMP-011, SAMP-012, SAMP-014, ELIC-009, ELIC-012
 #[test]
-fn what_cannot_be_read_is_refused() {
-    let mut lone = lone(NEWEST, &ALL, Chunker::Whole);
+fn malformed_input_request_is_refused() {
+    let mut harness = legacy_harness(NEWEST, &ALL, Chunker::Whole);
     let user = json!({"role": "user", "content": {"type": "text", "text": "x"}});
     let used = json!({"type": "tool_use", "id": "u1", "name": "depth", "input": {}});
     let result = json!({"type": "tool_result", "toolUseId": "u1", "content": []});
@@ -177,270 +185,283 @@ fn what_cannot_be_read_is_refused() {
     ] {
         let code = -32602;
         if method != "roots/list" {
-            refuses(&mut lone, method, &params, code);
+            assert_refused(&mut harness, method, &params, code);
         }
     }
-    lone.works();
+    harness.assert_works();
 }
 
 // covers: SAMP-015, ROOT-006, ERR-013
 #[test]
-fn a_refusal_is_the_error_that_the_server_gets() {
-    each_cut(|cut| {
-        let mut lone = lone(NEWEST, &ALL, cut);
-        let (key, request) = lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new());
-        let input = asks(&mut lone, "s", "sampling/createMessage", json!({"messages": [], "maxTokens": 9}));
-        let now = lone.now;
-        lone.pipe.engine().refuse(now, input.id, &RpcError::new(-1, "the user said no")).expect("open");
-        assert_eq!(lone.reply()["error"], json!({"code": -1, "message": "the user said no"}));
-        assert_eq!(lone.pipe.engine().answer(now, input.id, &json!({})), Err(UseError::Stale));
-        // The call is the server's to end.
-        lone.tell(&result(&request, json!({"content": []})));
-        assert!(lone.done(key).is_ok());
-        lone.still();
-        lone.transcript
+fn refused_input_is_sent_as_an_error() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_harness(NEWEST, &ALL, cut);
+        let (key, request) = harness.start_call("tools/call", &json!({"name": "a"}), &CallOptions::new());
+        let input = request_input(
+            &mut harness,
+            "s",
+            "sampling/createMessage",
+            json!({"messages": [], "maxTokens": 9}),
+        );
+        let now = harness.now;
+        harness.pipe.engine().refuse(now, input.id, &RpcError::new(-1, "the user said no")).expect("open");
+        assert_eq!(harness.expect_reply()["error"], json!({"code": -1, "message": "the user said no"}));
+        assert_eq!(harness.pipe.engine().answer(now, input.id, &json!({})), Err(UseError::Stale));
+        // The server decides how the call ends.
+        harness.feed_message(&result_response(&request, json!({"content": []})));
+        assert!(harness.expect_done(key).is_ok());
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 // covers: CANC-001, CANC-010, CANC-013
 #[test]
-fn a_server_may_need_it_no_more() {
-    for version in LEGACY {
-        each_cut(|cut| {
-            let mut lone = lone(version, &ALL, cut);
-            let input = asks(&mut lone, "r", "roots/list", Value::Null);
-            let other = asks(&mut lone, "q", "roots/list", Value::Null);
-            lone.tell(&note("notifications/cancelled", json!({"requestId": "r"})));
-            lone.gone(input.id);
-            lone.still();
-            lone.tell(&note("notifications/cancelled", json!({"requestId": "r"})));
-            assert!(matches!(lone.diagnostic(), Diagnostic::UnknownCancel(_)));
-            lone.answer(other.id, &json!({"roots": []}));
-            assert_eq!(lone.reply()["id"], "q");
-            lone.transcript
+fn server_can_withdraw_an_input_request() {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let mut harness = legacy_harness(version, &ALL, cut);
+            let input = request_input(&mut harness, "r", "roots/list", Value::Null);
+            let other = request_input(&mut harness, "q", "roots/list", Value::Null);
+            harness.feed_message(&notification("notifications/cancelled", json!({"requestId": "r"})));
+            harness.expect_input_withdrawn(input.id);
+            harness.assert_idle();
+            harness.feed_message(&notification("notifications/cancelled", json!({"requestId": "r"})));
+            assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownCancellation(_)));
+            harness.answer(other.id, &json!({"roots": []}));
+            assert_eq!(harness.expect_reply()["id"], "q");
+            harness.transcript
         });
     }
 }
 
 // covers: STDIO-028
 #[test]
-fn the_end_of_the_connection_ends_what_is_asked() {
-    each_cut(|cut| {
-        let mut lone = lone(NEWEST, &ALL, cut);
-        let input = asks(&mut lone, "r", "roots/list", Value::Null);
-        lone.eof();
-        lone.gone(input.id);
-        lone.closed();
-        lone.silent();
-        lone.transcript
+fn eof_withdraws_open_input_requests() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_harness(NEWEST, &ALL, cut);
+        let input = request_input(&mut harness, "r", "roots/list", Value::Null);
+        harness.eof();
+        harness.expect_input_withdrawn(input.id);
+        harness.expect_closed();
+        harness.assert_nothing_sent();
+        harness.transcript
     });
 }
 
 // covers: TIME-008, TIME-001, TIME-006
 #[test]
-fn no_call_times_out_while_the_application_owes_the_server_something() {
-    for version in LEGACY {
-        each_cut(|cut| {
-            let mut lone = lone(version, &ALL, cut);
-            let (key, _) = lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new());
-            let firm = CallOptions::new().total(secs(1_000));
-            let (firm, _) = lone.calls("tools/call", &json!({"name": "b"}), &firm);
-            lone.pass(secs(50));
-            let input = asks(&mut lone, "r", "roots/list", Value::Null);
-            lone.pass(secs(949));
-            lone.still();
-            // A total that was set holds, whoever is waited for.
-            lone.pass(secs(1));
-            assert_eq!(lone.done(firm), Err(CallError::TotalTimedOut));
-            assert_eq!(lone.reply()["method"], "notifications/cancelled");
-            lone.pass(secs(2_000));
-            lone.still();
-            lone.answer(input.id, &json!({"roots": []}));
-            assert_eq!(lone.reply()["id"], "r");
-            // From now on the server has its time again, and what was left of the total.
-            lone.pass(secs(59));
-            lone.still();
-            lone.pass(secs(1));
-            assert_eq!(lone.done(key), Err(CallError::TimedOut));
-            assert_eq!(lone.reply()["method"], "notifications/cancelled");
-            lone.still();
-            lone.transcript
+fn call_timeout_pauses_while_an_input_is_open() {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let mut harness = legacy_harness(version, &ALL, cut);
+            let (key, _) = harness.start_call("tools/call", &json!({"name": "a"}), &CallOptions::new());
+            let firm = CallOptions::new().total_timeout(secs(1_000));
+            let (firm, _) = harness.start_call("tools/call", &json!({"name": "b"}), &firm);
+            harness.advance(secs(50));
+            let input = request_input(&mut harness, "r", "roots/list", Value::Null);
+            harness.advance(secs(949));
+            harness.assert_idle();
+            // An explicit total timeout is not paused.
+            harness.advance(secs(1));
+            assert_eq!(harness.expect_done(firm), Err(CallError::TotalTimedOut));
+            assert_eq!(harness.expect_reply()["method"], "notifications/cancelled");
+            harness.advance(secs(2_000));
+            harness.assert_idle();
+            harness.answer(input.id, &json!({"roots": []}));
+            assert_eq!(harness.expect_reply()["id"], "r");
+            // From here on the timeout and the rest of the default total run again.
+            harness.advance(secs(59));
+            harness.assert_idle();
+            harness.advance(secs(1));
+            assert_eq!(harness.expect_done(key), Err(CallError::TimedOut));
+            assert_eq!(harness.expect_reply()["method"], "notifications/cancelled");
+            harness.assert_idle();
+            harness.transcript
         });
     }
 }
 
 // covers: TIME-006
 #[test]
-fn a_server_cannot_hold_a_call_by_asking_again_and_again() {
-    let mut lone = lone(NEWEST, &ALL, Chunker::Whole);
-    let (key, _) = lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new());
+fn repeated_input_requests_do_not_extend_the_total_timeout() {
+    let mut harness = legacy_harness(NEWEST, &ALL, Chunker::Whole);
+    let (key, _) = harness.start_call("tools/call", &json!({"name": "a"}), &CallOptions::new());
     for i in 0..59 {
-        lone.pass(secs(10));
-        // Answered at once: it is the server that is waited for.
-        let input = asks(&mut lone, &format!("r{i}"), "roots/list", Value::Null);
-        lone.answer(input.id, &json!({"roots": []}));
-        lone.reply();
+        harness.advance(secs(10));
+        // Answered at once: the client waits for the server.
+        let input = request_input(&mut harness, &format!("r{i}"), "roots/list", Value::Null);
+        harness.answer(input.id, &json!({"roots": []}));
+        harness.expect_reply();
     }
-    lone.pass(secs(9));
-    lone.still();
-    lone.pass(secs(1));
-    assert_eq!(lone.done(key), Err(CallError::TotalTimedOut));
-    lone.sent();
-    // A call made after long waiting has no more time than others.
-    let input = asks(&mut lone, "r", "roots/list", Value::Null);
-    lone.pass(secs(2_000));
-    lone.answer(input.id, &json!({"roots": []}));
-    lone.reply();
+    harness.advance(secs(9));
+    harness.assert_idle();
+    harness.advance(secs(1));
+    assert_eq!(harness.expect_done(key), Err(CallError::TotalTimedOut));
+    harness.take_sent();
+    // Time spent on earlier inputs does not extend later calls.
+    let input = request_input(&mut harness, "r", "roots/list", Value::Null);
+    harness.advance(secs(2_000));
+    harness.answer(input.id, &json!({"roots": []}));
+    harness.expect_reply();
     let options = CallOptions::new().timeout(secs(10_000));
-    let (key, _) = lone.calls("tools/call", &json!({"name": "a"}), &options);
-    lone.pass(secs(599));
-    lone.still();
-    lone.pass(secs(1));
-    assert_eq!(lone.done(key), Err(CallError::TotalTimedOut));
+    let (key, _) = harness.start_call("tools/call", &json!({"name": "a"}), &options);
+    harness.advance(secs(599));
+    harness.assert_idle();
+    harness.advance(secs(1));
+    assert_eq!(harness.expect_done(key), Err(CallError::TotalTimedOut));
 }
 
 // covers: TIME-001
 #[test]
-fn an_input_that_nobody_answers_is_gone_after_an_hour() {
-    each_cut(|cut| {
-        let mut lone = lone(NEWEST, &ALL, cut);
-        let input = asks(&mut lone, "r", "roots/list", Value::Null);
-        lone.pass(secs(3_599));
-        lone.still();
-        lone.pass(secs(1));
-        lone.gone(input.id);
-        let answer = lone.reply();
+fn unanswered_input_expires_after_an_hour() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_harness(NEWEST, &ALL, cut);
+        let input = request_input(&mut harness, "r", "roots/list", Value::Null);
+        harness.advance(secs(3_599));
+        harness.assert_idle();
+        harness.advance(secs(1));
+        harness.expect_input_withdrawn(input.id);
+        let answer = harness.expect_reply();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("r"), &json!(-32603)));
-        lone.works();
-        lone.transcript
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: BASE-033
 #[test]
-fn a_server_that_asks_ten_thousand_times_is_told_that_it_is_enough() {
+fn input_requests_beyond_max_live_calls_are_refused() {
     let config = config(NEWEST, &ALL).limits(limits(|l| l.max_live_calls = 8));
-    let mut lone = LoneClient::client(config, Chunker::Whole);
-    lone.with_legacy(NEWEST, json!({}));
+    let mut harness = ClientHarness::client(config, Chunker::Whole);
+    harness.become_legacy(NEWEST, json!({}));
     let mut open = Vec::new();
     for i in 0..10_000 {
-        lone.tell(&legacy(i, "roots/list", Value::Null));
+        harness.feed_message(&legacy_request(i, "roots/list", Value::Null));
         if i < 8 {
-            open.push(lone.input());
+            open.push(harness.expect_input());
         } else {
-            assert_eq!(lone.reply()["error"]["code"], -32603);
+            assert_eq!(harness.expect_reply()["error"]["code"], -32603);
         }
     }
     for input in open {
-        lone.answer(input.id, &json!({"roots": []}));
+        harness.answer(input.id, &json!({"roots": []}));
     }
-    assert_eq!(lone.sent().len(), 8);
-    lone.still();
+    assert_eq!(harness.take_sent().len(), 8);
+    harness.assert_idle();
 }
 
 // covers: BATCH-007, BATCH-008
 #[test]
-fn answers_to_a_batch_of_questions_are_one_array() {
-    each_cut(|cut| {
+fn batch_of_input_requests_is_answered_with_one_array() {
+    for_each_chunker(|cut| {
         let version = Version::V2025_03_26;
-        let mut lone = lone(version, &ALL, cut);
-        lone.tell(&json!([
-            legacy("a", "roots/list", Value::Null),
-            legacy("b", "sampling/createMessage", json!({}))
+        let mut harness = legacy_harness(version, &ALL, cut);
+        harness.feed_message(&json!([
+            legacy_request("a", "roots/list", Value::Null),
+            legacy_request("b", "sampling/createMessage", json!({}))
         ]));
-        let input = lone.input();
-        lone.still();
-        lone.answer(input.id, &json!({"roots": []}));
-        let batch = lone.reply();
+        let input = harness.expect_input();
+        harness.assert_idle();
+        harness.answer(input.id, &json!({"roots": []}));
+        let batch = harness.expect_reply();
         assert_eq!((&batch[0]["id"], &batch[1]["id"]), (&json!("b"), &json!("a")));
         assert_eq!(batch[0]["error"]["code"], -32602);
-        lone.transcript
+        harness.transcript
     });
 }
 
 // covers: ROOT-001, ROOT-004
 #[test]
-fn changed_roots_are_told_where_that_was_promised() {
-    for version in LEGACY {
-        let mut lone = lone(version, &[Capability::RootsListChanged], Chunker::Whole);
-        lone.pipe.engine().roots_changed(lone.now).expect("ready");
-        assert_eq!(lone.reply(), note("notifications/roots/list_changed", Value::Null));
+fn roots_changed_is_sent_only_when_declared() {
+    for version in LEGACY_VERSIONS {
+        let mut harness = legacy_harness(version, &[Capability::RootsListChanged], Chunker::Whole);
+        harness.pipe.engine().notify_roots_changed(harness.now).expect("ready");
+        assert_eq!(harness.expect_reply(), notification("notifications/roots/list_changed", Value::Null));
     }
-    let mut lone = lone(NEWEST, &[Capability::Roots], Chunker::Whole);
-    lone.pipe.engine().roots_changed(lone.now).expect("ready");
-    lone.still();
+    let mut harness = legacy_harness(NEWEST, &[Capability::Roots], Chunker::Whole);
+    harness.pipe.engine().notify_roots_changed(harness.now).expect("ready");
+    harness.assert_idle();
     let declared =
         client(VersionSet::ALL).capabilities(Capabilities::new().with(Capability::RootsListChanged));
-    let mut lone = LoneClient::client(declared, Chunker::Whole);
-    assert_eq!(lone.pipe.engine().roots_changed(lone.now), Err(UseError::NotReady));
-    lone.with_modern(json!({}));
-    lone.pipe.engine().roots_changed(lone.now).expect("ready");
-    lone.still();
+    let mut harness = ClientHarness::client(declared, Chunker::Whole);
+    assert_eq!(harness.pipe.engine().notify_roots_changed(harness.now), Err(UseError::NotReady));
+    harness.become_modern(json!({}));
+    harness.pipe.engine().notify_roots_changed(harness.now).expect("ready");
+    harness.assert_idle();
 }
 
 // covers: ELIC-025, ELIC-027, ELIC-028, ELIC-030
 #[test]
-fn the_user_is_done_at_pages_that_were_asked_for_and_nowhere_else() {
-    each_cut(|cut| {
-        let mut lone = lone(NEWEST, &ALL, cut);
-        let done = |lone: &mut LoneClient, id: &str| {
-            lone.tell(&note("notifications/elicitation/complete", json!({"elicitationId": id})));
+fn elicitation_complete_is_accepted_only_for_requested_pages() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_harness(NEWEST, &ALL, cut);
+        let done = |harness: &mut ClientHarness, id: &str| {
+            harness.feed_message(&notification(
+                "notifications/elicitation/complete",
+                json!({"elicitationId": id}),
+            ));
         };
-        let unknown = |lone: &mut LoneClient, id: &str| {
-            done(lone, id);
-            assert!(matches!(lone.diagnostic(), Diagnostic::UnwantedNews(_)), "{id}");
-            lone.still();
+        let unknown = |harness: &mut ClientHarness, id: &str| {
+            done(harness, id);
+            assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnsolicitedNotification(_)), "{id}");
+            harness.assert_idle();
         };
-        unknown(&mut lone, "e1");
-        let input = asks(&mut lone, "u", "elicitation/create", page(&json!({})));
-        lone.answer(input.id, &json!({"action": "accept"}));
-        lone.reply();
-        unknown(&mut lone, "e2");
-        done(&mut lone, "e1");
-        assert!(matches!(lone.event(), client::Event::ElicitationComplete(id) if id == "e1"));
-        unknown(&mut lone, "e1");
-        // A call that is refused for want of a visit names the pages too.
-        let (call, sent) = lone.calls("tools/call", &json!({"name": "x"}), &CallOptions::new());
+        unknown(&mut harness, "e1");
+        let input = request_input(&mut harness, "u", "elicitation/create", page(&json!({})));
+        harness.answer(input.id, &json!({"action": "accept"}));
+        harness.expect_reply();
+        unknown(&mut harness, "e2");
+        done(&mut harness, "e1");
+        assert!(matches!(harness.expect_event(), client::Event::ElicitationComplete(id) if id == "e1"));
+        unknown(&mut harness, "e1");
+        // An error that requires URL elicitations names the pages too.
+        let (call, sent) = harness.start_call("tools/call", &json!({"name": "x"}), &CallOptions::new());
         let data = json!({"elicitations": [page(&json!({"elicitationId": "e3"}))]});
-        lone.tell(&json!({"jsonrpc": "2.0", "id": sent["id"],
+        harness.feed_message(&json!({"jsonrpc": "2.0", "id": sent["id"],
             "error": {"code": -32042, "message": "first", "data": data}}));
-        let Err(CallError::Rpc(refusal)) = lone.done(call) else { panic!("a refusal") };
+        let Err(CallError::Rpc(refusal)) = harness.expect_done(call) else { panic!("a refusal") };
         assert_eq!(refusal.as_url_elicitation_required().expect("pages").elicitations.len(), 1);
-        done(&mut lone, "e3");
-        assert!(matches!(lone.event(), client::Event::ElicitationComplete(id) if id == "e3"));
-        lone.tell(&note("notifications/elicitation/complete", json!({"elicitationId": 1})));
-        assert!(matches!(lone.diagnostic(), Diagnostic::InvalidNotification(_)));
-        // Whoever sends people to page after page has the first ones forgotten.
+        done(&mut harness, "e3");
+        assert!(matches!(harness.expect_event(), client::Event::ElicitationComplete(id) if id == "e3"));
+        harness
+            .feed_message(&notification("notifications/elicitation/complete", json!({"elicitationId": 1})));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::InvalidNotification(_)));
+        // Only the newest 64 pages are remembered.
         for n in 0..100 {
-            let input =
-                asks(&mut lone, "u", "elicitation/create", page(&json!({"elicitationId": n.to_string()})));
-            lone.answer(input.id, &json!({"action": "decline"}));
-            lone.reply();
+            let input = request_input(
+                &mut harness,
+                "u",
+                "elicitation/create",
+                page(&json!({"elicitationId": n.to_string()})),
+            );
+            harness.answer(input.id, &json!({"action": "decline"}));
+            harness.expect_reply();
         }
-        unknown(&mut lone, "35");
-        done(&mut lone, "36");
-        assert!(matches!(lone.event(), client::Event::ElicitationComplete(id) if id == "36"));
-        lone.works();
-        lone.transcript
+        unknown(&mut harness, "35");
+        done(&mut harness, "36");
+        assert!(matches!(harness.expect_event(), client::Event::ElicitationComplete(id) if id == "36"));
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: ELIC-012, ELIC-017
 #[test]
-fn a_form_that_is_not_quite_right_is_shown_and_one_that_cannot_be_shown_is_not() {
-    let mut lone = lone(NEWEST, &ALL, Chunker::Whole);
+fn tolerable_form_is_shown_and_unusable_form_refused() {
+    let mut harness = legacy_harness(NEWEST, &ALL, Chunker::Whole);
     let form = |field: Value| json!({"message": "m", "requestedSchema": {"type": "object", "properties": {"a": field}, "required": ["b"]}});
     for field in [
         json!({"type": "string", "format": "email", "default": ""}),
         json!({"type": "string", "enum": ["x", "x"]}),
         json!({"type": "integer", "minimum": 2, "maximum": 1}),
     ] {
-        let input = asks(&mut lone, "f", "elicitation/create", form(field));
-        lone.answer(input.id, &json!({"action": "decline"}));
-        lone.reply();
+        let input = request_input(&mut harness, "f", "elicitation/create", form(field));
+        harness.answer(input.id, &json!({"action": "decline"}));
+        harness.expect_reply();
     }
     let nested = form(json!({"type": "object", "properties": {}}));
-    let why = refuses(&mut lone, "elicitation/create", &nested, -32602);
-    assert_eq!(why, "`requestedSchema.properties.a`: is of a kind that no form has");
-    lone.works();
+    let message = assert_refused(&mut harness, "elicitation/create", &nested, -32602);
+    assert_eq!(message, "`requestedSchema.properties.a`: must be a string, number, boolean or choice field");
+    harness.assert_works();
 }

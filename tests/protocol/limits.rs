@@ -1,487 +1,510 @@
-//! Each field of `Limits`, reached once, with the outcome that it documents. Times are in `timeouts` and `slow_start`,
-//! progress in `progress`, the tap in `tap`.
+//! Each field of `Limits`, with the documented outcome when it is reached.
+//!
+//! Timeouts are tested in `timeouts` and `slow_start`, progress in `progress`, and the tap in `tap`.
 
 use mcp_proto::client::Event as ClientEvent;
 use mcp_proto::pipe::Pipe as _;
 use mcp_proto::{
-    CallError, CallOptions, Diagnostic, Fault, Limits, Malformed, UseError, Version, VersionSet,
+    CallError, CallOptions, Diagnostic, Fault, Limit, Limits, MalformedMessage, UseError, Version, VersionSet,
 };
-use mcp_tests::harness::build::{discovery, legacy, modern, modern_meta, modern_with, note, result};
-use mcp_tests::harness::{Chunker, LoneClient, LoneServer, Transcript, each_cut};
+use mcp_tests::harness::build::{
+    discover_result, legacy_request, modern_meta, modern_request, modern_request_with, notification,
+    result_response,
+};
+use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness, Transcript, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::{client, limits, ms, secs, server};
 
-fn served(limits: &Limits, cut: Chunker) -> LoneServer {
-    LoneServer::server(server(VersionSet::ALL).limits(limits.clone()), cut)
+fn harness_with_limits(limits: &Limits, cut: Chunker) -> ServerHarness {
+    ServerHarness::server(server(VersionSet::ALL).limits(limits.clone()), cut)
 }
 
-fn ask(id: impl Into<Value>) -> Value {
-    modern(id, "tools/call", json!({"name": "a"}))
+fn call_request(id: impl Into<Value>) -> Value {
+    modern_request(id, "tools/call", json!({"name": "a"}))
 }
 
-fn nothing() -> Value {
+fn empty_result() -> Value {
     json!({"content": []})
 }
 
 // covers: STDIO-012, BASE-013
 #[test]
-fn max_frame() {
+fn message_beyond_max_frame_is_refused_with_its_id() {
     let limits = limits(|l| l.max_frame = 600);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
-        let mut longest = modern(1, "tools/call", json!({"name": "a", "arguments": {"x": ""}}));
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
+        let mut longest = modern_request(1, "tools/call", json!({"name": "a", "arguments": {"x": ""}}));
         let room = 600 - longest.to_string().len();
         longest["params"]["arguments"]["x"] = "y".repeat(room).into();
-        let call = lone.take(&longest);
-        lone.complete(call.id(), &nothing());
+        let call = harness.expect_call_for(&longest);
+        harness.complete(call.id(), &empty_result());
         longest["params"]["arguments"]["x"] = "y".repeat(room + 1).into();
-        lone.tell(&longest);
+        harness.feed_message(&longest);
         assert!(matches!(
-            lone.diagnostic(),
-            Diagnostic::Malformed { why: Malformed::TooLong { limit: 600 }, answered: true, .. }
+            harness.expect_diagnostic(),
+            Diagnostic::Malformed { reason: MalformedMessage::TooLong { limit: 600 }, answered: true, .. }
         ));
-        let answer = lone.reply();
+        let answer = harness.expect_reply();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32600)));
-        lone.works();
-        lone.transcript
+        harness.assert_works();
+        harness.transcript
     });
 }
 
-fn nested(levels: usize) -> Value {
+fn nested_arrays(levels: usize) -> Value {
     // `params` is the second level, `arguments` the third.
     (0..levels.saturating_sub(3)).fold(json!(1), |inner, _| json!([inner]))
 }
 
 // covers: ERR-023, STDIO-011
 #[test]
-fn max_depth() {
+fn message_beyond_max_depth_is_refused_with_its_id() {
     for (set, depth) in [(20, 20), (128, 128), (255, 128)] {
         let limits = limits(|l| l.max_depth = set);
-        each_cut(|cut| {
-            let mut lone = served(&limits, cut);
-            let request =
-                |levels| modern(1, "tools/call", json!({"name": "a", "arguments": {"x": nested(levels)}}));
-            let call = lone.take(&request(depth));
-            lone.complete(call.id(), &nothing());
-            lone.tell(&request(depth + 1));
+        for_each_chunker(|cut| {
+            let mut harness = harness_with_limits(&limits, cut);
+            let request = |levels| {
+                modern_request(
+                    1,
+                    "tools/call",
+                    json!({"name": "a", "arguments": {"x": nested_arrays(levels)}}),
+                )
+            };
+            let call = harness.expect_call_for(&request(depth));
+            harness.complete(call.id(), &empty_result());
+            harness.feed_message(&request(depth + 1));
             assert!(matches!(
-                lone.diagnostic(),
-                Diagnostic::Malformed { why: Malformed::Depth { .. }, answered: true, .. }
+                harness.expect_diagnostic(),
+                Diagnostic::Malformed { reason: MalformedMessage::Depth { .. }, answered: true, .. }
             ));
-            let answer = lone.reply();
+            let answer = harness.expect_reply();
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32700)));
-            lone.works();
-            lone.transcript
+            harness.assert_works();
+            harness.transcript
         });
     }
 }
 
 // covers: STDIO-011, ERR-001
 #[test]
-fn max_members() {
+fn message_beyond_max_members_is_refused() {
     let limits = limits(|l| l.max_members = 16);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
         let many: Value =
             (0..17).map(|i| (format!("k{i}"), json!(i))).collect::<serde_json::Map<_, _>>().into();
-        let mut envelope = ask(1);
+        let mut envelope = call_request(1);
         envelope.as_object_mut().expect("an object").extend(many.as_object().expect("an object").clone());
         for request in [
-            modern(1, "tools/call", json!({"name": "a", "arguments": many})),
-            modern_with(1, "tools/call", json!({"name": "a"}), &many),
+            modern_request(1, "tools/call", json!({"name": "a", "arguments": many})),
+            modern_request_with(1, "tools/call", json!({"name": "a"}), &many),
             envelope,
         ] {
-            lone.tell(&request);
+            harness.feed_message(&request);
             assert!(matches!(
-                lone.diagnostic(),
-                Diagnostic::Malformed { why: Malformed::Members { .. }, .. }
+                harness.expect_diagnostic(),
+                Diagnostic::Malformed { reason: MalformedMessage::Members { .. }, .. }
             ));
-            assert_eq!(lone.reply()["error"]["code"], -32600);
+            assert_eq!(harness.expect_reply()["error"]["code"], -32600);
         }
-        lone.works();
-        lone.transcript
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: BASE-003, PROG-003, STDIO-011
 #[test]
-fn max_id() {
+fn id_or_token_beyond_max_id_is_refused() {
     let limits = limits(|l| l.max_id = 20);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
         let longest = "x".repeat(18);
-        let call = lone.take(&modern_with(
+        let call = harness.expect_call_for(&modern_request_with(
             longest.clone(),
             "tools/list",
             json!({}),
             &json!({"progressToken": longest}),
         ));
-        lone.complete(call.id(), &json!({"tools": []}));
+        harness.complete(call.id(), &json!({"tools": []}));
         let longer = "x".repeat(19);
-        lone.tell(&ask(longer.clone()));
-        assert!(matches!(lone.diagnostic(), Diagnostic::Malformed { why: Malformed::Id, id: None, .. }));
-        assert_eq!(lone.reply()["error"]["code"], -32600);
-        let token = lone.refused(&modern_with(1, "tools/list", json!({}), &json!({"progressToken": longer})));
+        harness.feed_message(&call_request(longer.clone()));
+        assert!(matches!(
+            harness.expect_diagnostic(),
+            Diagnostic::Malformed { reason: MalformedMessage::Id, id: None, .. }
+        ));
+        assert_eq!(harness.expect_reply()["error"]["code"], -32600);
+        let token = harness.expect_error(&modern_request_with(
+            1,
+            "tools/list",
+            json!({}),
+            &json!({"progressToken": longer}),
+        ));
         assert_eq!(token["code"], -32602);
-        lone.tell(&note("notifications/cancelled", json!({"requestId": longer})));
-        assert!(matches!(lone.diagnostic(), Diagnostic::InvalidNotification(_)));
-        lone.works();
-        lone.transcript
+        harness.feed_message(&notification("notifications/cancelled", json!({"requestId": longer})));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::InvalidNotification(_)));
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: STDIO-011
 #[test]
-fn max_faulty() {
-    let bounded = limits(|l| l.max_faulty = Some(5));
-    each_cut(|cut| {
-        let mut lone = served(&bounded, cut);
+fn connection_closes_after_max_faulty_messages_in_a_row() {
+    let bounded = limits(|l| l.max_faulty_messages = Some(5));
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&bounded, cut);
         for _ in 0..3 {
             for _ in 0..4 {
-                lone.feed("garbage");
-                lone.diagnostic();
+                harness.feed("garbage");
+                harness.expect_diagnostic();
             }
-            lone.sent();
-            // A good message starts the count anew; only those in a row count.
-            lone.works();
+            harness.take_sent();
+            // A valid message resets the count; only malformed messages in a row count.
+            harness.assert_works();
         }
-        let call = lone.take(&ask(1));
+        let call = harness.expect_call_for(&call_request(1));
         for _ in 0..5 {
-            lone.feed("garbage");
-            lone.diagnostic();
+            harness.feed("garbage");
+            harness.expect_diagnostic();
         }
-        lone.feed("garbage");
-        lone.pass(ms(0));
-        lone.cancelled(&call);
-        assert_eq!(lone.closed(), Fault::Garbage { count: 5 });
-        assert!(!lone.pipe.wants_input());
-        lone.transcript
+        harness.feed("garbage");
+        harness.advance(ms(0));
+        harness.expect_cancelled(&call);
+        assert_eq!(harness.expect_closed(), Fault::TooManyFaultyMessages { count: 5 });
+        assert!(!harness.pipe.wants_input());
+        harness.transcript
     });
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::ALL).limits(bounded.clone()), cut);
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(bounded.clone()), cut);
         for _ in 0..4 {
-            lone.feed("banner");
+            harness.feed("banner");
         }
-        assert_eq!(lone.said().len(), 4);
-        lone.with_modern(json!({}));
+        assert_eq!(harness.take_event_texts().len(), 4);
+        harness.become_modern(json!({}));
         for _ in 0..5 {
-            lone.feed("banner");
+            harness.feed("banner");
         }
-        let said = lone.said();
-        assert_eq!((said.len(), said.last().map(String::as_str)), (6, Some("closed: Garbage { count: 5 }")));
-        lone.transcript
+        let events = harness.take_event_texts();
+        assert_eq!(
+            (events.len(), events.last().map(String::as_str)),
+            (6, Some("closed: TooManyFaultyMessages { count: 5 }"))
+        );
+        harness.transcript
     });
-    // Without the limit garbage never ends anything.
-    each_cut(|cut| {
-        let mut lone = served(&Limits::default(), cut);
+    // Without the limit malformed messages never end a connection.
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&Limits::default(), cut);
         for _ in 0..300 {
-            lone.feed("garbage");
-            lone.diagnostic();
+            harness.feed("garbage");
+            harness.expect_diagnostic();
         }
-        lone.works();
-        lone.transcript
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: BASE-033, CANC-010, PING-002
 #[test]
-fn max_live_calls() {
+fn calls_beyond_max_live_calls_wait() {
     let limits = limits(|l| l.max_live_calls = 2);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
-        lone.open(Version::V2025_11_25);
-        let asks: Vec<_> = (1..=5).map(ask).collect();
-        lone.tell_all(&asks);
-        let (first, second) = (lone.call(), lone.call());
-        lone.still();
-        // What stands behind the requests that wait is looked at: pings, news, cancellations.
-        lone.tell(&legacy("p", "ping", Value::Null));
-        assert_eq!(lone.reply()["id"], "p");
-        lone.tell(&note("notifications/harbor/wind", Value::Null));
-        assert!(matches!(lone.event(), mcp_proto::server::Event::Notification(_)));
-        lone.tell(&note("notifications/cancelled", json!({"requestId": 4})));
-        lone.tell(&note("notifications/cancelled", json!({"requestId": 1})));
-        lone.cancelled(&first);
-        let third = lone.call();
-        lone.still();
-        // An id that waits is in flight.
-        lone.tell(&ask(5));
-        assert!(matches!(lone.diagnostic(), Diagnostic::DuplicateId(_)));
-        assert_eq!(lone.complete(second.id(), &nothing())["id"], 2);
-        let fifth = lone.call();
-        assert_eq!(lone.complete(fifth.id(), &nothing())["id"], 5);
-        assert_eq!(lone.complete(third.id(), &nothing())["id"], 3);
-        lone.works();
-        lone.transcript
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
+        harness.open_session(Version::V2025_11_25);
+        let requests: Vec<_> = (1..=5).map(call_request).collect();
+        harness.feed_messages(&requests);
+        let (first, second) = (harness.expect_call(), harness.expect_call());
+        harness.assert_idle();
+        // Messages behind waiting requests are processed: pings, notifications, cancellations.
+        harness.feed_message(&legacy_request("p", "ping", Value::Null));
+        assert_eq!(harness.expect_reply()["id"], "p");
+        harness.feed_message(&notification("notifications/harbor/wind", Value::Null));
+        assert!(matches!(harness.expect_event(), mcp_proto::server::Event::Notification(_)));
+        harness.feed_message(&notification("notifications/cancelled", json!({"requestId": 4})));
+        harness.feed_message(&notification("notifications/cancelled", json!({"requestId": 1})));
+        harness.expect_cancelled(&first);
+        let third = harness.expect_call();
+        harness.assert_idle();
+        // The id of a waiting request is in flight.
+        harness.feed_message(&call_request(5));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::DuplicateId(_)));
+        assert_eq!(harness.complete(second.id(), &empty_result())["id"], 2);
+        let fifth = harness.expect_call();
+        assert_eq!(harness.complete(fifth.id(), &empty_result())["id"], 5);
+        assert_eq!(harness.complete(third.id(), &empty_result())["id"], 3);
+        harness.assert_works();
+        harness.transcript
     });
 }
 
-/// With all places taken, feeds more requests than can wait, and answers all; the last `taken` leave room to read
-fn fills_up(limits: &Limits, requests: i64, taken: i64, cut: Chunker) -> Transcript {
-    let mut lone = served(limits, cut);
-    let first = lone.take(&ask(0));
+/// Feeds more requests than can wait while all slots are taken, and answers all; room returns for the last `taken`.
+fn fill_to_limit(limits: &Limits, requests: i64, taken: i64, cut: Chunker) -> Transcript {
+    let mut harness = harness_with_limits(limits, cut);
+    let first = harness.expect_call_for(&call_request(0));
     for id in 1..=requests {
-        lone.tell(&ask(id));
+        harness.feed_message(&call_request(id));
     }
-    lone.still();
-    assert!(!lone.pipe.wants_input() && lone.pipe.is_stalled(), "reading pauses");
-    assert_eq!(lone.pipe.engine().live_calls(), 1);
-    // Nothing is lost and nothing refused: one comes after the other.
+    harness.assert_idle();
+    assert!(!harness.pipe.wants_input() && harness.pipe.is_stalled(), "reading pauses");
+    assert_eq!(harness.pipe.engine().live_calls(), 1);
+    // Nothing is lost and nothing refused: the requests are served in order.
     let mut open = first;
     for id in 0..=requests {
-        assert_eq!(lone.complete(open.id(), &nothing())["id"], id);
+        assert_eq!(harness.complete(open.id(), &empty_result())["id"], id);
         if id == requests {
             break;
         }
-        open = lone.call();
-        assert!(id < requests - taken || lone.pipe.wants_input());
+        open = harness.expect_call();
+        assert!(id < requests - taken || harness.pipe.wants_input());
     }
-    lone.still();
-    assert!(lone.pipe.wants_input() && !lone.pipe.is_stalled());
-    lone.transcript
+    harness.assert_idle();
+    assert!(harness.pipe.wants_input() && !harness.pipe.is_stalled());
+    harness.transcript
 }
 
 // covers: STDIO-010, BASE-033
 #[test]
-fn max_waiting() {
+fn reading_pauses_at_max_waiting_requests() {
     let limits = limits(|l| {
         l.max_live_calls = 1;
-        l.max_waiting = 3;
+        l.max_waiting_requests = 3;
     });
-    each_cut(|cut| fills_up(&limits, 8, 3, cut));
+    for_each_chunker(|cut| fill_to_limit(&limits, 8, 3, cut));
 }
 
 // covers: STDIO-010, BASE-033
 #[test]
-fn max_waiting_bytes() {
-    let one = ask(1).to_string().len();
+fn reading_pauses_at_max_waiting_bytes() {
+    let one = call_request(1).to_string().len();
     for bytes in [1, one - 1, one, one * 2, one * 5 / 2] {
         let limits = limits(|l| {
             l.max_live_calls = 1;
             l.max_waiting_bytes = bytes;
         });
-        each_cut(|cut| fills_up(&limits, 8, 0, cut));
+        for_each_chunker(|cut| fill_to_limit(&limits, 8, 0, cut));
     }
-    // One that is cancelled while it waits gives its bytes back.
+    // A waiting request that is cancelled frees its bytes.
     let limits = limits(|l| {
         l.max_live_calls = 1;
         l.max_waiting_bytes = one * 2;
     });
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
-        let first = lone.take(&ask(0));
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
+        let first = harness.expect_call_for(&call_request(0));
         for id in 1..5 {
-            lone.tell_all(&[ask(id), note("notifications/cancelled", json!({"requestId": id}))]);
-            assert!(lone.pipe.wants_input());
+            harness.feed_messages(&[
+                call_request(id),
+                notification("notifications/cancelled", json!({"requestId": id})),
+            ]);
+            assert!(harness.pipe.wants_input());
         }
-        lone.still();
-        lone.complete(first.id(), &nothing());
-        lone.works();
-        lone.transcript
+        harness.assert_idle();
+        harness.complete(first.id(), &empty_result());
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: TIME-001, STDIO-010
 #[test]
-fn max_pending_calls() {
+fn call_beyond_max_pending_calls_is_refused() {
     let limits = limits(|l| l.max_pending_calls = 3);
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::ALL).limits(limits.clone()), cut);
-        lone.with_modern(json!({"tools": {}}));
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(limits.clone()), cut);
+        harness.become_modern(json!({"tools": {}}));
         let calls: Vec<_> =
-            (0..3).map(|_| lone.calls("tools/list", &json!({}), &CallOptions::new())).collect();
-        let refused = lone.cannot_call("tools/list", &json!({}), &CallOptions::new());
-        assert_eq!(refused, UseError::Full("max_pending_calls"));
-        lone.tell(&result(&calls[1].1, json!({"tools": []})));
-        assert!(lone.done(calls[1].0).is_ok());
-        lone.calls("tools/list", &json!({}), &CallOptions::new());
-        lone.transcript
+            (0..3).map(|_| harness.start_call("tools/list", &json!({}), &CallOptions::new())).collect();
+        let refused = harness.expect_call_refused("tools/list", &json!({}), &CallOptions::new());
+        assert_eq!(refused, UseError::Full(Limit::PendingCalls));
+        harness.feed_message(&result_response(&calls[1].1, json!({"tools": []})));
+        assert!(harness.expect_done(calls[1].0).is_ok());
+        harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        harness.transcript
     });
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
-        lone.open(Version::V2025_11_25);
-        let channel = lone.pipe.channel();
-        let ping = |lone: &mut LoneServer| {
-            lone.pipe.engine().request(lone.now, channel, "ping", &json!({}), &CallOptions::new())
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
+        harness.open_session(Version::V2025_11_25);
+        let channel = harness.pipe.channel();
+        let ping = |harness: &mut ServerHarness| {
+            harness.pipe.engine().request(harness.now, channel, "ping", &json!({}), &CallOptions::new())
         };
         for _ in 0..3 {
-            ping(&mut lone).expect("room");
-            lone.reply();
+            ping(&mut harness).expect("room");
+            harness.expect_reply();
         }
-        assert_eq!(ping(&mut lone), Err(UseError::Full("max_pending_calls")));
-        lone.still();
-        lone.transcript
+        assert_eq!(ping(&mut harness), Err(UseError::Full(Limit::PendingCalls)));
+        harness.assert_idle();
+        harness.transcript
     });
 }
 
 // covers: LIFE-005
 #[test]
-fn max_queued_bytes() {
+fn call_beyond_max_queued_bytes_is_refused() {
     let limits = limits(|l| l.max_queued_bytes = 100);
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::ALL).limits(limits.clone()), cut);
-        let probe = lone.asked("server/discover");
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(limits.clone()), cut);
+        let probe = harness.expect_request("server/discover");
         let params = json!({"x": "y".repeat(30)});
-        let call = |lone: &mut LoneClient| {
-            lone.pipe.engine().call(lone.now, "custom/x", &params, &CallOptions::new())
+        let call = |harness: &mut ClientHarness| {
+            harness.pipe.engine().call(harness.now, "custom/x", &params, &CallOptions::new())
         };
-        let first = call(&mut lone).expect("room");
-        call(&mut lone).expect("room");
-        assert_eq!(call(&mut lone), Err(UseError::Full("max_queued_bytes")));
-        lone.pipe.engine().cancel(lone.now, first, None).expect("open");
-        assert_eq!(lone.done(first), Err(CallError::Cancelled));
-        call(&mut lone).expect("room again");
-        lone.still();
-        lone.tell(&result(&probe, discovery(&["2026-07-28"], json!({}))));
-        lone.ready();
-        assert_eq!(lone.sent().len(), 2);
-        lone.transcript
+        let first = call(&mut harness).expect("room");
+        call(&mut harness).expect("room");
+        assert_eq!(call(&mut harness), Err(UseError::Full(Limit::QueuedBytes)));
+        harness.pipe.engine().cancel(harness.now, first, None).expect("open");
+        assert_eq!(harness.expect_done(first), Err(CallError::Cancelled));
+        call(&mut harness).expect("room again");
+        harness.assert_idle();
+        harness.feed_message(&result_response(&probe, discover_result(&["2026-07-28"], json!({}))));
+        harness.expect_ready();
+        assert_eq!(harness.take_sent().len(), 2);
+        harness.transcript
     });
 }
 
 // covers: STDIO-010
 #[test]
-fn outbox_mark() {
-    let limits = limits(|l| l.outbox_mark = 2_000);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
-        lone.blocked = true;
-        let asks: Vec<_> = (0..100).map(ask).collect();
-        lone.tell_all(&asks);
-        // Every call that is taken is answered, and no more is taken once enough is owed.
+fn engine_takes_no_calls_beyond_outbox_high_water() {
+    let limits = limits(|l| l.outbox_high_water = 2_000);
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
+        harness.is_blocked = true;
+        let requests: Vec<_> = (0..100).map(call_request).collect();
+        harness.feed_messages(&requests);
+        // Every call that is taken is answered, and no more are taken once enough is unsent.
         let text = "x".repeat(150);
         let answer = json!({"content": [{"type": "text", "text": text}]});
         let mut answered = 0;
-        while lone.pipe.transmit().len() < 2_000 {
-            let call = lone.call();
-            lone.pipe.engine().complete(lone.now, call.id(), &answer).expect("open");
+        while harness.pipe.transmit().len() < 2_000 {
+            let call = harness.expect_call();
+            harness.pipe.engine().complete(harness.now, call.id(), &answer).expect("open");
             answered += 1;
         }
-        assert!(!lone.pipe.wants_input());
-        let channel = lone.pipe.channel();
-        let refused = lone.pipe.engine().notify(lone.now, channel, "notifications/x", None::<&()>);
-        assert_eq!(refused, Err(UseError::Full("outbox_mark")));
+        assert!(!harness.pipe.wants_input());
+        let channel = harness.pipe.channel();
+        let refused = harness.pipe.engine().notify(harness.now, channel, "notifications/x", None::<&()>);
+        assert_eq!(refused, Err(UseError::Full(Limit::OutboxHighWater)));
         // A result is never dropped, whatever its size.
-        lone.blocked = false;
-        assert!(lone.sent().len() >= answered);
-        assert!(lone.pipe.wants_input());
+        harness.is_blocked = false;
+        assert!(harness.take_sent().len() >= answered);
+        assert!(harness.pipe.wants_input());
         Transcript::default()
     });
 }
 
 // covers: LIFE-002, LIFE-012
 #[test]
-fn max_peer_info() {
+fn initialize_beyond_max_peer_info_is_refused() {
     let limits = limits(|l| l.max_peer_info = 100);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
         let with = |name: String| {
             let info = json!({"name": name, "version": "1"});
-            legacy(
+            legacy_request(
                 1,
                 "initialize",
                 json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}),
             )
         };
-        let error = lone.refused(&with("x".repeat(100)));
+        let error = harness.expect_error(&with("x".repeat(100)));
         assert_eq!(error["code"], -32602);
-        lone.tell(&with("x".repeat(50)));
-        assert!(lone.reply().get("result").is_some(), "and then it can be opened");
-        lone.transcript
+        harness.feed_message(&with("x".repeat(50)));
+        assert!(harness.expect_reply().get("result").is_some(), "and then it can be opened");
+        harness.transcript
     });
 }
 
 // covers: BASE-032, META-015
 #[test]
-fn max_meta_cache() {
-    // Longer metadata is not remembered, which nobody can tell: see `known_meta`.
+fn metadata_beyond_max_meta_cache_is_not_cached() {
+    // Longer metadata is not cached, which has no visible effect: see `known_meta`.
     let limits = limits(|l| l.max_meta_cache = modern_meta().to_string().len() - 1);
-    each_cut(|cut| {
-        let mut lone = served(&limits, cut);
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&limits, cut);
         for _ in 0..3 {
-            lone.works();
+            harness.assert_works();
         }
-        lone.transcript
+        harness.transcript
     });
 }
 
 // covers: STDIO-028
 #[test]
-fn eof_grace() {
+fn calls_end_after_eof_grace_period() {
     for grace in [0, 1, 9_000] {
-        let limits = limits(|l| l.eof_grace = ms(grace));
-        each_cut(|cut| {
-            let mut lone = served(&limits, cut);
-            let call = lone.take(&ask(1));
-            lone.eof();
+        let limits = limits(|l| l.eof_grace_period = ms(grace));
+        for_each_chunker(|cut| {
+            let mut harness = harness_with_limits(&limits, cut);
+            let call = harness.expect_call_for(&call_request(1));
+            harness.eof();
             if grace > 0 {
-                lone.pass(ms(grace - 1));
-                lone.still();
+                harness.advance(ms(grace - 1));
+                harness.assert_idle();
             }
-            lone.pass(ms(1));
-            lone.cancelled(&call);
-            assert_eq!(lone.closed(), Fault::Eof);
-            lone.transcript
+            harness.advance(ms(1));
+            harness.expect_cancelled(&call);
+            assert_eq!(harness.expect_closed(), Fault::Eof);
+            harness.transcript
         });
     }
 }
 
 #[test]
-fn idle_trim() {
-    let limits = limits(|l| l.idle_trim = secs(3));
-    let mut lone = served(&limits, Chunker::Whole);
-    lone.works();
-    let busy = format!("{:?}", lone.pipe).len();
-    lone.pass(ms(2_999));
-    assert!(lone.pipe.poll_timeout().is_some(), "the deadline is still to come");
-    lone.pass(ms(1));
-    assert!(lone.pipe.poll_timeout().is_none(), "nothing is left to be done");
-    assert!(format!("{:?}", lone.pipe).len() < busy);
-    // Nothing of it can be noticed.
-    lone.works();
+fn memory_is_released_after_idle_trim_delay() {
+    let limits = limits(|l| l.idle_trim_delay = secs(3));
+    let mut harness = harness_with_limits(&limits, Chunker::Whole);
+    harness.assert_works();
+    let busy = format!("{:?}", harness.pipe).len();
+    harness.advance(ms(2_999));
+    assert!(harness.pipe.poll_timeout().is_some(), "the deadline is still to come");
+    harness.advance(ms(1));
+    assert!(harness.pipe.poll_timeout().is_none(), "nothing is left to be done");
+    assert!(format!("{:?}", harness.pipe).len() < busy);
+    // Trimming has no visible effect.
+    harness.assert_works();
 }
 
 // covers: BASE-033
 #[test]
-fn max_live_calls_of_a_client() {
+fn client_refuses_requests_beyond_max_live_calls() {
     let limits = limits(|l| l.max_live_calls = 2);
-    each_cut(|cut| {
+    for_each_chunker(|cut| {
         let config = client(VersionSet::LEGACY).custom_method("harbor/name").limits(limits.clone());
-        let mut lone = LoneClient::client(config, cut);
-        lone.with_legacy(Version::V2025_11_25, json!({}));
+        let mut harness = ClientHarness::client(config, cut);
+        harness.become_legacy(Version::V2025_11_25, json!({}));
         let mut open = Vec::new();
         for id in ["a", "b"] {
-            lone.tell(&legacy(id, "harbor/name", json!({})));
-            let ClientEvent::Request(request) = lone.event() else { panic!("a request") };
+            harness.feed_message(&legacy_request(id, "harbor/name", json!({})));
+            let ClientEvent::Request(request) = harness.expect_event() else { panic!("a request") };
             open.push(request.id);
         }
-        lone.tell(&legacy("c", "harbor/name", json!({})));
-        assert_eq!(lone.reply()["error"]["code"], -32603);
-        lone.tell(&legacy("d", "ping", Value::Null));
-        assert_eq!(lone.reply()["id"], "d");
-        lone.pipe.engine().respond(lone.now, open[0], &json!({})).expect("open");
-        assert_eq!(lone.reply()["id"], "a");
-        lone.tell(&legacy("c", "harbor/name", json!({})));
-        assert!(matches!(lone.event(), ClientEvent::Request(_)));
-        lone.transcript
+        harness.feed_message(&legacy_request("c", "harbor/name", json!({})));
+        assert_eq!(harness.expect_reply()["error"]["code"], -32603);
+        harness.feed_message(&legacy_request("d", "ping", Value::Null));
+        assert_eq!(harness.expect_reply()["id"], "d");
+        harness.pipe.engine().respond(harness.now, open[0], &json!({})).expect("open");
+        assert_eq!(harness.expect_reply()["id"], "a");
+        harness.feed_message(&legacy_request("c", "harbor/name", json!({})));
+        assert!(matches!(harness.expect_event(), ClientEvent::Request(_)));
+        harness.transcript
     });
 }
 
 // covers: STDIO-010
 #[test]
-fn small_limits_are_enough_for_a_device() {
-    each_cut(|cut| {
-        let mut lone = served(&Limits::small(), cut);
+fn small_limits_still_serve_requests() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_limits(&Limits::small(), cut);
         for _ in 0..100 {
-            lone.works();
+            harness.assert_works();
         }
-        let asks: Vec<_> = (0..50).map(ask).collect();
-        lone.tell_all(&asks);
+        let requests: Vec<_> = (0..50).map(call_request).collect();
+        harness.feed_messages(&requests);
         for i in 0..50 {
-            let call = lone.call();
-            assert_eq!(lone.complete(call.id(), &nothing())["id"], i);
+            let call = harness.expect_call();
+            assert_eq!(harness.complete(call.id(), &empty_result())["id"], i);
         }
-        lone.transcript
+        harness.transcript
     });
 }

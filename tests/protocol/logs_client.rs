@@ -1,152 +1,167 @@
-//! Log messages, on the client's side: which are wanted, and those that come.
+//! Log messages at the client: the requested level, and the messages that arrive.
 
-use mcp_proto::client::{Event, Log};
+use mcp_proto::client::{Event, LogMessage};
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_proto::{CallOptions, Capability, Diagnostic, UseError, Version, VersionSet};
-use mcp_tests::harness::build::{LEGACY, error, note, result, value};
-use mcp_tests::harness::{Chunker, LoneClient, each_cut};
+use mcp_tests::harness::build::{LEGACY_VERSIONS, error_response, notification, result_response, to_value};
+use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::{client, secs};
 
 const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
-fn modern(cut: Chunker) -> LoneClient {
-    let mut lone = LoneClient::client(client(VersionSet::ALL), cut);
-    lone.with_modern(json!({"tools": {}, "logging": {}}));
-    lone
+fn modern_harness(cut: Chunker) -> ClientHarness {
+    let mut harness = ClientHarness::client(client(VersionSet::ALL), cut);
+    harness.become_modern(json!({"tools": {}, "logging": {}}));
+    harness
 }
 
-fn legacy(version: Version, cut: Chunker) -> LoneClient {
-    let mut lone = LoneClient::client(client(VersionSet::only(version)), cut);
-    lone.with_legacy(version, json!({"tools": {}, "logging": {}}));
-    lone
+fn legacy_harness(version: Version, cut: Chunker) -> ClientHarness {
+    let mut harness = ClientHarness::client(client(VersionSet::only(version)), cut);
+    harness.become_legacy(version, json!({"tools": {}, "logging": {}}));
+    harness
 }
 
-fn set(lone: &mut LoneClient, level: impl Into<Option<LoggingLevel>>) -> Result<(), UseError> {
-    lone.pipe.engine().set_log_level(lone.now, level.into())
+fn set_log_level(
+    harness: &mut ClientHarness,
+    level: impl Into<Option<LoggingLevel>>,
+) -> Result<(), UseError> {
+    harness.pipe.engine().set_log_level(harness.now, level.into())
 }
 
-fn message(params: Value) -> Value {
-    note("notifications/message", params)
+fn log_notification(params: Value) -> Value {
+    notification("notifications/message", params)
 }
 
-fn log(lone: &mut LoneClient) -> Log {
-    match lone.event() {
+fn expect_log(harness: &mut ClientHarness) -> LogMessage {
+    match harness.expect_event() {
         Event::Log(log) => log,
-        other => panic!("a log message, not {other:?}"),
+        other => panic!("expected a log message, got {other:?}"),
     }
 }
 
-fn wanted(lone: &mut LoneClient, method: &str) -> Value {
-    let (_, request) = lone.calls(method, &json!({"name": "a"}), &CallOptions::new().with_progress());
+fn requested_level(harness: &mut ClientHarness, method: &str) -> Value {
+    let (_, request) = harness.start_call(method, &json!({"name": "a"}), &CallOptions::new().with_progress());
     request["params"]["_meta"].get(LEVEL).cloned().unwrap_or(Value::Null)
 }
 
 // covers: LOG-007, META-012
 #[test]
-fn a_modern_server_is_told_with_each_request() {
-    each_cut(|cut| {
-        let mut lone = modern(cut);
-        assert_eq!(wanted(&mut lone, "tools/call"), Value::Null);
+fn modern_requests_carry_the_log_level() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
+        assert_eq!(requested_level(&mut harness, "tools/call"), Value::Null);
         for (level, name) in [(LoggingLevel::Warning, "warning"), (LoggingLevel::Debug, "debug")] {
-            set(&mut lone, level).expect("declared");
-            lone.still();
+            set_log_level(&mut harness, level).expect("declared");
+            harness.assert_idle();
             for method in ["tools/call", "tools/list", "custom/x"] {
-                assert_eq!(wanted(&mut lone, method), name);
+                assert_eq!(requested_level(&mut harness, method), name);
             }
         }
-        // A subscription logs nothing.
-        let now = lone.now;
-        lone.pipe.engine().subscribe(now, &SubscriptionFilter::new().tools_list_changed(true)).expect("open");
-        assert!(lone.asked("subscriptions/listen")["params"]["_meta"].get(LEVEL).is_none());
-        set(&mut lone, None).expect("declared");
-        assert_eq!(wanted(&mut lone, "tools/call"), Value::Null);
-        lone.transcript
+        // A subscription requests no log messages.
+        let now = harness.now;
+        harness
+            .pipe
+            .engine()
+            .subscribe(now, &SubscriptionFilter::new().tools_list_changed(true))
+            .expect("open");
+        assert!(harness.expect_request("subscriptions/listen")["params"]["_meta"].get(LEVEL).is_none());
+        set_log_level(&mut harness, None).expect("declared");
+        assert_eq!(requested_level(&mut harness, "tools/call"), Value::Null);
+        harness.transcript
     });
 }
 
 // covers: LOG-007, MRTR-019
 #[test]
-fn a_call_that_is_repeated_asks_for_what_is_wanted_then() {
-    let mut lone = modern(Chunker::Whole);
-    let (_, request) = lone.calls("tools/call", &json!({"name": "a"}), &CallOptions::new());
-    set(&mut lone, LoggingLevel::Info).expect("declared");
-    lone.tell(&result(&request, json!({"resultType": "input_required", "requestState": "s"})));
-    assert_eq!(lone.asked("tools/call")["params"]["_meta"][LEVEL], "info");
+fn retried_call_carries_the_current_log_level() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (_, request) = harness.start_call("tools/call", &json!({"name": "a"}), &CallOptions::new());
+    set_log_level(&mut harness, LoggingLevel::Info).expect("declared");
+    harness.feed_message(&result_response(
+        &request,
+        json!({"resultType": "input_required", "requestState": "s"}),
+    ));
+    assert_eq!(harness.expect_request("tools/call")["params"]["_meta"][LEVEL], "info");
 }
 
 // covers: LOG-004
 #[test]
-fn a_legacy_server_is_told_at_once() {
-    for version in LEGACY {
-        each_cut(|cut| {
-            let mut lone = legacy(version, cut);
-            set(&mut lone, LoggingLevel::Warning).expect("declared");
-            let request = lone.asked("logging/setLevel");
+fn legacy_log_level_is_sent_at_once() {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let mut harness = legacy_harness(version, cut);
+            set_log_level(&mut harness, LoggingLevel::Warning).expect("declared");
+            let request = harness.expect_request("logging/setLevel");
             assert_eq!(request["params"], json!({"level": "warning"}));
-            lone.tell(&result(&request, json!({})));
-            lone.still();
-            assert_eq!(lone.pipe.engine().pending_calls(), 0);
-            let meta = wanted(&mut lone, "tools/call");
+            harness.feed_message(&result_response(&request, json!({})));
+            harness.assert_idle();
+            assert_eq!(harness.pipe.engine().pending_calls(), 0);
+            let meta = requested_level(&mut harness, "tools/call");
             assert_eq!(meta, Value::Null);
-            // A refusal is worth knowing, and changes nothing.
-            set(&mut lone, LoggingLevel::Alert).expect("declared");
-            let request = lone.asked("logging/setLevel");
-            lone.tell(&error(&request, -32602, "no", Value::Null));
-            assert!(matches!(lone.diagnostic(), Diagnostic::PeerError(e) if e.code == -32602));
-            // So is none at all: it is given up, which the server is told.
-            set(&mut lone, LoggingLevel::Alert).expect("declared");
-            let request = lone.asked("logging/setLevel");
-            lone.pass(secs(60));
-            lone.said();
-            let told = lone.sent();
-            assert!(told.iter().any(|m| m["params"]["requestId"] == request["id"]), "{told:?}");
-            lone.transcript
+            // A refusal is reported and changes nothing.
+            set_log_level(&mut harness, LoggingLevel::Alert).expect("declared");
+            let request = harness.expect_request("logging/setLevel");
+            harness.feed_message(&error_response(&request, -32602, "no", Value::Null));
+            assert!(matches!(harness.expect_diagnostic(), Diagnostic::PeerError(e) if e.code == -32602));
+            // Without an answer the request times out and is cancelled.
+            set_log_level(&mut harness, LoggingLevel::Alert).expect("declared");
+            let request = harness.expect_request("logging/setLevel");
+            harness.advance(secs(60));
+            harness.take_event_texts();
+            let sent = harness.take_sent();
+            assert!(sent.iter().any(|m| m["params"]["requestId"] == request["id"]), "{sent:?}");
+            harness.transcript
         });
     }
 }
 
 // covers: LOG-001, LOG-002, LOG-006, LOG-010, LIFE-010
 #[test]
-fn a_level_that_cannot_be_set_is_refused() {
-    for version in [None].into_iter().chain(LEGACY.map(Some)) {
-        let mut lone = LoneClient::client(client(VersionSet::ALL), Chunker::Whole);
-        assert_eq!(set(&mut lone, LoggingLevel::Info), Err(UseError::NotReady));
+fn unsupported_log_level_is_refused() {
+    for version in [None].into_iter().chain(LEGACY_VERSIONS.map(Some)) {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL), Chunker::Whole);
+        assert_eq!(set_log_level(&mut harness, LoggingLevel::Info), Err(UseError::NotReady));
         match version {
-            None => lone.with_modern(json!({"tools": {}})),
-            Some(version) => lone.with_legacy(version, json!({"tools": {}})),
+            None => harness.become_modern(json!({"tools": {}})),
+            Some(version) => harness.become_legacy(version, json!({"tools": {}})),
         }
         for level in [None, Some(LoggingLevel::Info)] {
-            assert_eq!(set(&mut lone, level), Err(UseError::PeerLacks(Capability::Logging)));
+            assert_eq!(
+                set_log_level(&mut harness, level),
+                Err(UseError::MissingPeerCapability(Capability::Logging))
+            );
         }
-        lone.still();
-        lone.eof();
-        assert_eq!(set(&mut lone, LoggingLevel::Info), Err(UseError::Closed));
+        harness.assert_idle();
+        harness.eof();
+        assert_eq!(set_log_level(&mut harness, LoggingLevel::Info), Err(UseError::Closed));
     }
-    let mut lone = modern(Chunker::Whole);
-    let refused = set(&mut lone, LoggingLevel::from("loud"));
+    let mut harness = modern_harness(Chunker::Whole);
+    let refused = set_log_level(&mut harness, LoggingLevel::from("loud"));
     assert!(matches!(refused, Err(UseError::NotInVersion { .. })), "{refused:?}");
-    assert_eq!(wanted(&mut lone, "tools/call"), Value::Null);
+    assert_eq!(requested_level(&mut harness, "tools/call"), Value::Null);
 }
 
 // covers: LOG-002, LOG-003, LOG-008, LOG-016
 #[test]
-fn messages_come_typed() {
-    for version in [None].into_iter().chain(LEGACY.map(Some)) {
-        each_cut(|cut| {
-            let mut lone = match version {
-                None => modern(cut),
-                Some(version) => legacy(version, cut),
+fn log_messages_are_typed() {
+    for version in [None].into_iter().chain(LEGACY_VERSIONS.map(Some)) {
+        for_each_chunker(|cut| {
+            let mut harness = match version {
+                None => modern_harness(cut),
+                Some(version) => legacy_harness(version, cut),
             };
-            lone.tell(&message(json!({"level": "error", "logger": "db", "data": {"a": [1]}})));
-            let heard = log(&mut lone);
-            assert_eq!((heard.level, heard.logger.as_deref()), (LoggingLevel::Error, Some("db")));
-            assert_eq!((value(&heard.data), heard.call), (json!({"a": [1]}), None));
-            // A word of another vocabulary passes; the first logger of none too.
-            lone.tell(&message(json!({"level": "loud", "logger": null, "data": null})));
-            let heard = log(&mut lone);
-            assert_eq!((heard.level, heard.logger), (LoggingLevel::from("loud"), None));
+            harness.feed_message(&log_notification(
+                json!({"level": "error", "logger": "db", "data": {"a": [1]}}),
+            ));
+            let received = expect_log(&mut harness);
+            assert_eq!((received.level, received.logger.as_deref()), (LoggingLevel::Error, Some("db")));
+            assert_eq!((to_value(&received.data), received.call), (json!({"a": [1]}), None));
+            // An unknown level is accepted; so is a null logger.
+            harness.feed_message(&log_notification(json!({"level": "loud", "logger": null, "data": null})));
+            let received = expect_log(&mut harness);
+            assert_eq!((received.level, received.logger), (LoggingLevel::from("loud"), None));
             for wrong in [
                 json!({}),
                 json!({"level": "info"}),
@@ -154,40 +169,44 @@ fn messages_come_typed() {
                 json!({"level": 7, "data": 1}),
                 json!({"level": "info", "data": 1, "logger": 7}),
             ] {
-                lone.tell(&message(wrong.clone()));
-                let odd = lone.diagnostic();
-                assert_eq!(odd, Diagnostic::InvalidNotification("notifications/message".into()), "{wrong}");
+                harness.feed_message(&log_notification(wrong.clone()));
+                let diagnostic = harness.expect_diagnostic();
+                assert_eq!(
+                    diagnostic,
+                    Diagnostic::InvalidNotification("notifications/message".into()),
+                    "{wrong}"
+                );
             }
-            lone.tell(&message(Value::Null));
-            lone.diagnostic();
-            lone.still();
-            lone.transcript
+            harness.feed_message(&log_notification(Value::Null));
+            harness.expect_diagnostic();
+            harness.assert_idle();
+            harness.transcript
         });
     }
 }
 
 // covers: LOG-005
 #[test]
-fn what_is_not_wanted_is_dropped() {
-    let mut lone = legacy(Version::V2025_11_25, Chunker::Whole);
-    let chatter = message(json!({"level": "debug", "data": 1}));
-    // Before anything was said the server does as it likes.
-    lone.tell(&chatter);
-    log(&mut lone);
-    set(&mut lone, None).expect("declared");
-    // There is no "none" to be said: next to nothing is.
-    assert_eq!(lone.asked("logging/setLevel")["params"], json!({"level": "emergency"}));
-    lone.tell(&chatter);
-    lone.still();
-    set(&mut lone, LoggingLevel::Debug).expect("declared");
-    lone.asked("logging/setLevel");
-    lone.tell(&chatter);
-    log(&mut lone);
-    let mut lone = modern(Chunker::Whole);
-    set(&mut lone, LoggingLevel::Debug).expect("declared");
-    lone.tell(&chatter);
-    log(&mut lone);
-    set(&mut lone, None).expect("declared");
-    lone.tell(&chatter);
-    lone.still();
+fn log_messages_below_the_level_are_dropped() {
+    let mut harness = legacy_harness(Version::V2025_11_25, Chunker::Whole);
+    let chatter = log_notification(json!({"level": "debug", "data": 1}));
+    // Before a level is set the server may send any.
+    harness.feed_message(&chatter);
+    expect_log(&mut harness);
+    set_log_level(&mut harness, None).expect("declared");
+    // No level means "none": the client asks for the highest.
+    assert_eq!(harness.expect_request("logging/setLevel")["params"], json!({"level": "emergency"}));
+    harness.feed_message(&chatter);
+    harness.assert_idle();
+    set_log_level(&mut harness, LoggingLevel::Debug).expect("declared");
+    harness.expect_request("logging/setLevel");
+    harness.feed_message(&chatter);
+    expect_log(&mut harness);
+    let mut harness = modern_harness(Chunker::Whole);
+    set_log_level(&mut harness, LoggingLevel::Debug).expect("declared");
+    harness.feed_message(&chatter);
+    expect_log(&mut harness);
+    set_log_level(&mut harness, None).expect("declared");
+    harness.feed_message(&chatter);
+    harness.assert_idle();
 }

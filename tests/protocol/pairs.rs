@@ -1,29 +1,33 @@
-//! Every client with every server that it can talk to: what the applications see is the same everywhere.
+//! Every client with every compatible server: the applications see the same.
 
 use mcp_proto::pipe::Pipe;
 use mcp_proto::{CallOptions, Capabilities, Capability, Era, Fault, RawJson, Version, VersionSet};
-use mcp_tests::harness::build::{LEGACY, raw};
-use mcp_tests::harness::{Chunker, Line, Pair, each_cut};
-use mcp_tests::schema::Direction;
+use mcp_tests::harness::build::{LEGACY_VERSIONS, raw};
+use mcp_tests::harness::{Chunker, LinkConfig, Pair, for_each_chunker};
+use mcp_tests::schema::MessageDirection;
 use serde_json::{Value, json};
 
 use crate::common::{client, ms, secs, server};
 
-/// Every set that a side is pinned to here: each revision, all with a handshake, all
-fn sets() -> Vec<VersionSet> {
+/// Returns the version sets under test: each revision alone, all legacy revisions, and all.
+fn version_sets() -> Vec<VersionSet> {
     let mut sets: Vec<_> = Version::ALL.into_iter().map(VersionSet::only).collect();
     sets.extend([VersionSet::LEGACY, VersionSet::ALL]);
     sets
 }
 
-/// The revision that a pair has to settle on, by the rules alone
-fn common(ours: VersionSet, theirs: VersionSet) -> Option<Version> {
-    if ours.contains(Version::V2026_07_28) && theirs.contains(Version::V2026_07_28) {
+/// Returns the revision that a pair must agree on, by the rules alone.
+fn common_version(client_versions: VersionSet, server_versions: VersionSet) -> Option<Version> {
+    if client_versions.contains(Version::V2026_07_28) && server_versions.contains(Version::V2026_07_28) {
         return Some(Version::V2026_07_28);
     }
-    let asked = ours.era(Era::Legacy).newest()?;
-    let offered = if theirs.contains(asked) { Some(asked) } else { theirs.era(Era::Legacy).newest() };
-    offered.filter(|v| ours.contains(*v))
+    let requested = client_versions.era(Era::Legacy).newest()?;
+    let offered = if server_versions.contains(requested) {
+        Some(requested)
+    } else {
+        server_versions.era(Era::Legacy).newest()
+    };
+    offered.filter(|v| client_versions.contains(*v))
 }
 
 fn call(
@@ -38,44 +42,57 @@ fn call(
     key
 }
 
-fn tool(name: &str, arguments: Value) -> Value {
+fn tool_params(name: &str, arguments: Value) -> Value {
     let mut params = json!({"name": name});
     params["arguments"] = arguments;
     params
 }
 
-/// All that an application does with a connection
-fn session(ours: VersionSet, theirs: VersionSet, line: Line) -> Pair {
-    let ours = client(ours).capabilities(Capabilities::new().with(Capability::Roots));
-    let mut pair = Pair::new(ours, server(theirs).instructions("Ask for one harbour at a time."), line);
+/// Runs everything that an application does with a connection.
+fn run_session(client_versions: VersionSet, server_versions: VersionSet, link: LinkConfig) -> Pair {
+    let client_config = client(client_versions).capabilities(Capabilities::new().with(Capability::Roots));
+    let server_config = server(server_versions).instructions("Ask for one harbour at a time.");
+    let mut pair = Pair::new(client_config, server_config, link);
     let options = CallOptions::new;
-    // Made before anything is known of the server.
+    // Made before the server is known.
     call(&mut pair, "list", "tools/list", &json!({}), &options());
-    call(&mut pair, "echo", "tools/call", &tool("echo", json!({"text": "ahoy \u{1f30a}"})), &options());
+    call(
+        &mut pair,
+        "echo",
+        "tools/call",
+        &tool_params("echo", json!({"text": "ahoy \u{1f30a}"})),
+        &options(),
+    );
     let trace = json!({
         "traceparent": "00-11111111111111111111111111111111-2222222222222222-01",
         "tracestate": "a=1", "baggage": "b=2", "com.example/own": {"deep": [1, null]},
     });
-    call(&mut pair, "meta", "tools/call", &tool("meta", json!({})), &options().with_meta(raw(&trace)));
-    call(&mut pair, "count", "tools/call", &tool("count", json!({"to": 3})), &options().with_progress());
-    call(&mut pair, "fail", "tools/call", &tool("fail", json!({})), &options());
-    call(&mut pair, "no tool", "tools/call", &tool("unknown", json!({})), &options());
+    call(&mut pair, "meta", "tools/call", &tool_params("meta", json!({})), &options().with_meta(raw(&trace)));
+    call(
+        &mut pair,
+        "count",
+        "tools/call",
+        &tool_params("count", json!({"to": 3})),
+        &options().with_progress(),
+    );
+    call(&mut pair, "fail", "tools/call", &tool_params("fail", json!({})), &options());
+    call(&mut pair, "no tool", "tools/call", &tool_params("unknown", json!({})), &options());
     call(&mut pair, "no method", "harbor/unknown", &json!({}), &options());
     call(&mut pair, "custom", "harbor/tide", &json!({"harbour": "Brest"}), &options());
-    let slow = call(&mut pair, "slow", "tools/call", &tool("slow", json!({})), &options());
-    pair.client.engine().cancel(pair.now, slow, Some("nobody waits")).expect("open");
+    let slow = call(&mut pair, "slow", "tools/call", &tool_params("slow", json!({})), &options());
+    pair.client.engine().cancel(pair.now, slow, Some("no longer needed")).expect("open");
     pair.settle();
     let ping = pair.client.engine().ping(pair.now, &options()).expect("ready");
     pair.app.name(ping, "ping");
     pair.settle();
-    let told = json!({"wind": "W 7"});
-    pair.client.engine().notify(pair.now, "notifications/harbor/wind", Some(&told)).expect("ready");
+    let params = json!({"wind": "W 7"});
+    pair.client.engine().notify(pair.now, "notifications/harbor/wind", Some(&params)).expect("ready");
     pair.settle();
     let channel = pair.app.channel.expect("known by now");
-    pair.server.engine().notify(pair.now, channel, "notifications/harbor/wave", Some(&told)).expect("open");
+    pair.server.engine().notify(pair.now, channel, "notifications/harbor/wave", Some(&params)).expect("open");
     pair.settle();
-    // One is left open, and finished while the input ends.
-    call(&mut pair, "last", "tools/call", &tool("slow", json!({})), &options());
+    // One call stays open and is completed after the end of the input.
+    call(&mut pair, "last", "tools/call", &tool_params("slow", json!({})), &options());
     pair.hang_up();
     pair.settle();
     pair.app.finish_slow(pair.now, &mut pair.server);
@@ -83,8 +100,8 @@ fn session(ours: VersionSet, theirs: VersionSet, line: Line) -> Pair {
     pair
 }
 
-/// What both applications saw; the ping, whose answer says what an era says, by its presence alone
-fn story(pair: &Pair) -> (Vec<String>, Vec<String>) {
+/// Returns what both applications saw. The result of a ping is cut, because it differs between eras.
+fn application_logs(pair: &Pair) -> (Vec<String>, Vec<String>) {
     let client = pair.app.client_log.iter().map(|line| match line.strip_prefix("ping ended: {") {
         Some(_) => "ping ended".to_owned(),
         None => line.clone(),
@@ -97,8 +114,8 @@ fn story(pair: &Pair) -> (Vec<String>, Vec<String>) {
 // covers: META-022, PING-001, PING-002, PROG-001, PROG-002, PROG-005, PROG-006, STDIO-002, STDIO-017, STDIO-028
 // covers: VER-008, VER-012
 #[test]
-fn the_application_never_sees_a_revision() {
-    let reference = story(&session(VersionSet::ALL, VersionSet::ALL, Line::default()));
+fn applications_see_the_same_in_every_revision() {
+    let reference = application_logs(&run_session(VersionSet::ALL, VersionSet::ALL, LinkConfig::default()));
     let (seen, served) = &reference;
     for line in [
         r#"list ended: {"tools":["#,
@@ -119,19 +136,27 @@ fn the_application_never_sees_a_revision() {
     let own =
         r#"meta ended: {"content":[{"text":"{\"baggage\":\"b=2\",\"com.example/own\":{\"deep\":[1,null]},"#;
     assert!(seen.iter().any(|l| l.starts_with(own)), "{seen:#?}");
-    assert!(served.iter().any(|l| l == r#"cancelled: Client(Some("nobody waits"))"#), "{served:#?}");
+    assert!(served.iter().any(|l| l == r#"cancelled: Client(Some("no longer needed"))"#), "{served:#?}");
     assert!(served.iter().any(|l| l.ends_with(", wants progress")), "{served:#?}");
     let caller = "tools/list {} with {} by Some(Object {\"name\": String(\"harbor-client\")";
     assert!(served[0].starts_with(caller), "{served:#?}");
     let mut pairs = 0;
-    for ours in sets() {
-        for theirs in sets() {
-            let Some(version) = common(ours, theirs) else { continue };
+    for client_versions in version_sets() {
+        for server_versions in version_sets() {
+            let Some(version) = common_version(client_versions, server_versions) else { continue };
             pairs += 1;
             for cut in Chunker::EACH {
-                let pair = session(ours, theirs, cut.into());
-                assert_eq!(pair.app.peer.as_ref().map(|p| p.version), Some(version), "{ours:?} {theirs:?}");
-                assert_eq!(story(&pair), reference, "{ours:?} and {theirs:?}, cut {cut:?}");
+                let pair = run_session(client_versions, server_versions, cut.into());
+                assert_eq!(
+                    pair.app.peer.as_ref().map(|p| p.version),
+                    Some(version),
+                    "{client_versions:?} {server_versions:?}"
+                );
+                assert_eq!(
+                    application_logs(&pair),
+                    reference,
+                    "{client_versions:?} and {server_versions:?}, cut {cut:?}"
+                );
                 assert!(pair.client.is_drained() && pair.server.is_drained());
             }
         }
@@ -141,31 +166,39 @@ fn the_application_never_sees_a_revision() {
 
 // covers: VER-006, VER-010, VER-034
 #[test]
-fn pairs_without_a_common_version_end_and_say_what_each_speaks() {
-    for ours in sets() {
-        for theirs in sets().into_iter().filter(|theirs| common(ours, *theirs).is_none()) {
-            let end = each_cut(|cut| {
-                let mut pair = Pair::new(client(ours), server(theirs), cut);
+fn pair_without_common_version_fails_and_names_the_versions() {
+    for client_versions in version_sets() {
+        for server_versions in version_sets()
+            .into_iter()
+            .filter(|server_versions| common_version(client_versions, *server_versions).is_none())
+        {
+            let end = for_each_chunker(|cut| {
+                let mut pair = Pair::new(client(client_versions), server(server_versions), cut);
                 let params = json!({});
                 pair.app
                     .call(pair.now, &mut pair.client, "list", "tools/list", &params, &CallOptions::new())
                     .expect("queued");
                 pair.settle();
-                assert!(pair.app.peer.is_none(), "{ours:?} {theirs:?}");
-                assert_eq!(pair.app.client_log.len(), 2, "one outcome, one end: {:?}", pair.app.client_log);
-                pair.app.client_end.clone().expect("over")
+                assert!(pair.app.peer.is_none(), "{client_versions:?} {server_versions:?}");
+                assert_eq!(
+                    pair.app.client_log.len(),
+                    2,
+                    "one outcome, then the end: {:?}",
+                    pair.app.client_log
+                );
+                pair.app.client_fault.clone().expect("a fault")
             });
             let text = end.to_string();
-            let newest = ours.newest().expect("some").to_string();
-            assert!(text.contains(&newest), "{ours:?} and {theirs:?}: {text}");
+            let newest = client_versions.newest().expect("a revision").to_string();
+            assert!(text.contains(&newest), "{client_versions:?} and {server_versions:?}: {text}");
             match end {
-                Fault::NoCommonVersion { theirs: named, .. } => {
+                Fault::NoCommonVersion { offered: named, .. } => {
                     assert!(
-                        named.iter().all(|n| theirs.iter().any(|v| v.as_str() == n)),
-                        "{named:?} of {theirs:?}"
+                        named.iter().all(|n| server_versions.iter().any(|v| v.as_str() == n)),
+                        "{named:?} of {server_versions:?}"
                     );
                 }
-                Fault::LegacyServer { .. } => assert!(ours.era(Era::Legacy).is_empty()),
+                Fault::LegacyServer { .. } => assert!(client_versions.era(Era::Legacy).is_empty()),
                 other => panic!("{other:?}"),
             }
         }
@@ -174,26 +207,31 @@ fn pairs_without_a_common_version_end_and_say_what_each_speaks() {
 
 // covers: BASE-019, BASE-020, BASE-042, BATCH-002, CANC-019, STDIO-013, STDIO-014
 #[test]
-fn modern_messages_go_in_their_directions_only() {
-    let pair = session(VersionSet::MODERN, VersionSet::MODERN, Line::default());
-    assert!(pair.went(Direction::ClientToServer).all(|m| m.get("method").is_some()));
-    assert!(pair.went(Direction::ServerToClient).all(|m| m.get("method").is_none() || m.get("id").is_none()));
-    assert!(pair.went(Direction::ServerToClient).all(|m| m["method"] != "notifications/cancelled"));
-    assert!(pair.watch.messages.iter().all(|m| m.value.is_object()), "no batches");
+fn modern_requests_go_only_from_client_to_server() {
+    let pair = run_session(VersionSet::MODERN, VersionSet::MODERN, LinkConfig::default());
+    assert!(pair.messages_in(MessageDirection::ClientToServer).all(|m| m.get("method").is_some()));
+    assert!(
+        pair.messages_in(MessageDirection::ServerToClient)
+            .all(|m| m.get("method").is_none() || m.get("id").is_none())
+    );
+    assert!(
+        pair.messages_in(MessageDirection::ServerToClient).all(|m| m["method"] != "notifications/cancelled")
+    );
+    assert!(pair.observer.messages.iter().all(|m| m.value.is_object()), "no batches");
 }
 
 // covers: VER-008, META-009, META-010, META-011, META-013, VER-013, META-018, BASE-026, BASE-027
 #[test]
-fn modern_requests_and_results_say_all_that_is_to_be_said() {
-    let pair = session(VersionSet::ALL, VersionSet::ALL, Line::default());
-    for request in pair.went(Direction::ClientToServer).filter(|m| m.get("id").is_some()) {
+fn modern_requests_and_results_carry_all_required_members() {
+    let pair = run_session(VersionSet::ALL, VersionSet::ALL, LinkConfig::default());
+    for request in pair.messages_in(MessageDirection::ClientToServer).filter(|m| m.get("id").is_some()) {
         let meta = &request["params"]["_meta"];
         assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28", "{request}");
         assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({"roots": {}}));
         let info = json!({"name": "harbor-client", "version": "0.3.0"});
         assert_eq!(meta["io.modelcontextprotocol/clientInfo"], info);
     }
-    for answer in pair.went(Direction::ServerToClient).filter(|m| m.get("result").is_some()) {
+    for answer in pair.messages_in(MessageDirection::ServerToClient).filter(|m| m.get("result").is_some()) {
         assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
         let info = json!({"name": "tide-server", "version": "2.1.0"});
         assert_eq!(answer["result"]["_meta"]["io.modelcontextprotocol/serverInfo"], info);
@@ -202,27 +240,27 @@ fn modern_requests_and_results_say_all_that_is_to_be_said() {
 
 // covers: META-011, META-018
 #[test]
-fn identities_can_be_kept_back() {
-    let ours = client(VersionSet::MODERN).send_client_info(false);
-    let theirs = server(VersionSet::MODERN).send_server_info(false);
-    let mut pair = Pair::new(ours, theirs, Chunker::Whole);
+fn client_and_server_info_can_be_withheld() {
+    let client_config = client(VersionSet::MODERN).send_client_info(false);
+    let server_config = server(VersionSet::MODERN).send_server_info(false);
+    let mut pair = Pair::new(client_config, server_config, Chunker::Whole);
     call(&mut pair, "list", "tools/list", &json!({}), &CallOptions::new());
     assert!(pair.app.outcome("list").is_some());
-    assert!(pair.watch.messages.iter().all(|m| !m.value.to_string().contains("harbor-client")));
-    assert!(pair.watch.messages.iter().all(|m| !m.value.to_string().contains("tide-server")));
+    assert!(pair.observer.messages.iter().all(|m| !m.value.to_string().contains("harbor-client")));
+    assert!(pair.observer.messages.iter().all(|m| !m.value.to_string().contains("tide-server")));
     assert!(pair.app.peer.as_ref().is_some_and(|p| p.info.is_none()));
 }
 
 // covers: BASE-018, LIFE-006, PING-001, PING-002, CANC-001, CANC-010, PROG-001
 #[test]
-fn legacy_servers_ask_their_clients() {
-    for version in LEGACY {
-        each_cut(|cut| {
-            let ours = client(VersionSet::only(version)).custom_method("harbor/name");
-            let mut pair = Pair::new(ours, server(VersionSet::ALL), cut);
+fn legacy_server_can_send_requests_to_its_client() {
+    for version in LEGACY_VERSIONS {
+        for_each_chunker(|cut| {
+            let config = client(VersionSet::only(version)).custom_method("harbor/name");
+            let mut pair = Pair::new(config, server(VersionSet::ALL), cut);
             pair.settle();
             let channel = pair.app.channel.expect("a session");
-            let ask = |pair: &mut Pair, method: &str, options: &CallOptions| {
+            let request = |pair: &mut Pair, method: &str, options: &CallOptions| {
                 let params = json!({"of": "the ship"});
                 let params = if method == "ping" { json!({}) } else { params };
                 let key =
@@ -230,15 +268,15 @@ fn legacy_servers_ask_their_clients() {
                 pair.settle();
                 key
             };
-            ask(&mut pair, "ping", &CallOptions::new());
-            ask(&mut pair, "harbor/name", &CallOptions::new().with_progress());
-            ask(&mut pair, "harbor/other", &CallOptions::new());
-            pair.app.client_waits = true;
-            let key = ask(&mut pair, "harbor/name", &CallOptions::new());
-            assert_eq!(pair.app.asked.len(), 1);
+            request(&mut pair, "ping", &CallOptions::new());
+            request(&mut pair, "harbor/name", &CallOptions::new().with_progress());
+            request(&mut pair, "harbor/other", &CallOptions::new());
+            pair.app.defers_client_answers = true;
+            let key = request(&mut pair, "harbor/name", &CallOptions::new());
+            assert_eq!(pair.app.pending_requests.len(), 1);
             pair.server.engine().cancel_request(pair.now, key, None).expect("open");
             pair.settle();
-            assert!(pair.app.asked.is_empty(), "no longer asked");
+            assert!(pair.app.pending_requests.is_empty(), "the cancelled request is dropped");
             let answers: Vec<_> =
                 pair.app.server_log.iter().filter(|l| l.starts_with("client answered")).cloned().collect();
             assert_eq!(answers.len(), 4, "{answers:?}");
@@ -252,15 +290,15 @@ fn legacy_servers_ask_their_clients() {
 
 // covers: BASE-008, BASE-033, STDIO-010
 #[test]
-fn answers_out_of_order_find_their_calls() {
+fn out_of_order_answers_reach_their_calls() {
     for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
         let mut pair = Pair::new(client(versions), server(versions), Chunker::Seeded(9));
         for i in 0..20 {
-            let params = tool("slow", json!({"n": i}));
+            let params = tool_params("slow", json!({"n": i}));
             call(&mut pair, &format!("call {i}"), "tools/call", &params, &CallOptions::new());
         }
-        // Every third first, then the rest from behind.
-        let mut open: Vec<_> = core::mem::take(&mut pair.app.open).into_iter().enumerate().collect();
+        // Every third call first, then the rest in reverse.
+        let mut open: Vec<_> = core::mem::take(&mut pair.app.open_calls).into_iter().enumerate().collect();
         open.sort_by_key(|(i, _)| (i % 3, usize::MAX - i));
         for (i, (id, _)) in open {
             let result = json!({"content": [{"type": "text", "text": format!("{i}")}]});
@@ -276,18 +314,18 @@ fn answers_out_of_order_find_their_calls() {
 
 // covers: BASE-037, BASE-038, BASE-039, STDIO-010
 #[test]
-fn slow_lines_and_narrow_pipes_change_nothing_but_time() {
-    let reference = story(&session(VersionSet::ALL, VersionSet::ALL, Line::default()));
-    for (cut, room, latency) in [
+fn slow_or_narrow_links_change_only_the_timing() {
+    let reference = application_logs(&run_session(VersionSet::ALL, VersionSet::ALL, LinkConfig::default()));
+    for (cut, capacity, latency) in [
         (Chunker::Whole, 1, 0),
         (Chunker::Seeded(4), 7, 1),
         (Chunker::Whole, 64, 20),
         (Chunker::Bytewise, 3, 0),
     ] {
-        let line = Line { cut, room, latency: ms(latency) };
+        let link = LinkConfig { chunker: cut, capacity, latency: ms(latency) };
         for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
-            let pair = session(versions, VersionSet::ALL, line);
-            assert_eq!(story(&pair), reference, "{versions:?} over {line:?}");
+            let pair = run_session(versions, VersionSet::ALL, link);
+            assert_eq!(application_logs(&pair), reference, "{versions:?} over {link:?}");
             assert!(latency == 0 || pair.now.as_micros() > 0);
         }
     }
@@ -295,34 +333,40 @@ fn slow_lines_and_narrow_pipes_change_nothing_but_time() {
 
 // covers: STDIO-025
 #[test]
-fn a_connection_is_no_conversation() {
-    // Two applications share one connection: nothing of one call shows up in another.
+fn calls_on_one_connection_share_no_state() {
+    // Two applications share one connection: no call sees metadata of another.
     let mut pair = Pair::new(client(VersionSet::MODERN), server(VersionSet::ALL), Chunker::Whole);
-    for who in ["ann", "ben"] {
-        let meta = RawJson::new(format!(r#"{{"com.example/who":"{who}"}}"#)).expect("JSON");
-        call(&mut pair, who, "tools/call", &tool("meta", json!({})), &CallOptions::new().with_meta(meta));
+    for name in ["ann", "ben"] {
+        let meta = RawJson::new(format!(r#"{{"com.example/who":"{name}"}}"#)).expect("JSON");
+        call(
+            &mut pair,
+            name,
+            "tools/call",
+            &tool_params("meta", json!({})),
+            &CallOptions::new().with_meta(meta),
+        );
         let want =
-            json!({"content": [{"type": "text", "text": json!({"com.example/who": who}).to_string()}]});
-        assert_eq!(pair.app.outcome(who), Some(want.to_string().as_str()));
+            json!({"content": [{"type": "text", "text": json!({"com.example/who": name}).to_string()}]});
+        assert_eq!(pair.app.outcome(name), Some(want.to_string().as_str()));
     }
-    call(&mut pair, "none", "tools/call", &tool("meta", json!({})), &CallOptions::new());
+    call(&mut pair, "none", "tools/call", &tool_params("meta", json!({})), &CallOptions::new());
     assert_eq!(pair.app.outcome("none"), Some(r#"{"content":[{"text":"{}","type":"text"}]}"#));
 }
 
 // covers: STDIO-022, LIFE-018, STDIO-028
 #[test]
-fn a_server_that_dies_ends_every_call_of_its_client() {
+fn dead_server_fails_every_call_of_its_client() {
     for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
-        each_cut(|cut| {
+        for_each_chunker(|cut| {
             let mut pair = Pair::new(client(versions), server(versions), cut);
-            call(&mut pair, "slow", "tools/call", &tool("slow", json!({})), &CallOptions::new());
+            call(&mut pair, "slow", "tools/call", &tool_params("slow", json!({})), &CallOptions::new());
             pair.kill_server();
             pair.settle();
             assert_eq!(
                 pair.app.outcome("slow"),
                 Some("not answered: the connection ended before the answer: the peer closed the connection")
             );
-            assert_eq!(pair.app.client_end, Some(Fault::Eof));
+            assert_eq!(pair.app.client_fault, Some(Fault::Eof));
             pair.drive_bounded(secs(60));
             pair.app.client_log.clone()
         });
@@ -331,14 +375,14 @@ fn a_server_that_dies_ends_every_call_of_its_client() {
 
 // covers: STDIO-021
 #[test]
-fn a_server_without_calls_ends_at_once_with_its_input() {
+fn idle_server_closes_at_once_on_eof() {
     for versions in [VersionSet::MODERN, VersionSet::LEGACY] {
         let mut pair = Pair::new(client(versions), server(versions), Chunker::Whole);
         call(&mut pair, "list", "tools/list", &json!({}), &CallOptions::new());
         let before = pair.now;
         pair.hang_up();
         pair.settle();
-        assert_eq!((&pair.app.server_end, &pair.app.client_end), (&Some(Fault::Eof), &Some(Fault::Eof)));
+        assert_eq!((&pair.app.server_fault, &pair.app.client_fault), (&Some(Fault::Eof), &Some(Fault::Eof)));
         assert!(pair.server.is_drained() && pair.now == before);
     }
 }

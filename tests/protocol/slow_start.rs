@@ -1,283 +1,293 @@
-//! Servers that start slowly: silence, then answers in any order (`spec-map` 3.1 e), design "Probing tolerates slow
-//! starts"), and the handshake's own end of patience.
+//! Servers that start slowly: a probe timeout, late responses in any order, and the timeout of `initialize`
+//! (VER-020, VER-021, VER-027).
 
-use mcp_proto::client::Verdict;
+use mcp_proto::client::KnownEra;
 use mcp_proto::{CallOptions, Fault, Version, VersionSet};
-use mcp_tests::harness::build::{discovery, error, initialized, note, result};
-use mcp_tests::harness::{Chunker, LoneClient, each_cut};
+use mcp_tests::harness::build::{
+    discover_result, error_response, initialize_result, notification, result_response,
+};
+use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use crate::common::{client, limits, ms, secs};
 
-/// A dual-era client whose probe was met with silence for ten seconds: the probe, and the `initialize` that followed
-fn after_silence(cut: Chunker) -> (LoneClient, Value, Value) {
-    let mut lone = LoneClient::client(client(VersionSet::ALL), cut);
-    let probe = lone.asked("server/discover");
-    lone.pass(ms(9_999));
-    lone.still();
-    lone.pass(ms(1));
-    // The probe is not cancelled: an old server might choke on that.
-    let initialize = lone.asked("initialize");
-    (lone, probe, initialize)
+/// Returns a dual-era client after the probe timeout of ten seconds, with the probe and the `initialize` request.
+fn after_probe_timeout(cut: Chunker) -> (ClientHarness, Value, Value) {
+    let mut harness = ClientHarness::client(client(VersionSet::ALL), cut);
+    let probe = harness.expect_request("server/discover");
+    harness.advance(ms(9_999));
+    harness.assert_idle();
+    harness.advance(ms(1));
+    // The probe is not cancelled: a legacy server might fail on the notification.
+    let initialize = harness.expect_request("initialize");
+    (harness, probe, initialize)
 }
 
-fn modern() -> Value {
-    discovery(&["2026-07-28"], json!({"tools": {}}))
+fn modern_discovery() -> Value {
+    discover_result(&["2026-07-28"], json!({"tools": {}}))
 }
 
-fn refusal(request: &Value) -> Value {
-    error(request, -32601, "Method not found: initialize", Value::Null)
+fn method_not_found(request: &Value) -> Value {
+    error_response(request, -32601, "Method not found: initialize", Value::Null)
 }
 
-fn legacy_is_ready(lone: &mut LoneClient) {
-    assert_eq!(lone.ready().version, Version::V2025_11_25);
-    assert_eq!(lone.reply(), note("notifications/initialized", Value::Null));
-    assert_eq!(lone.pipe.engine().verdict(), Some(Verdict::Legacy));
+fn assert_legacy_ready(harness: &mut ClientHarness) {
+    assert_eq!(harness.expect_ready().version, Version::V2025_11_25);
+    assert_eq!(harness.expect_reply(), notification("notifications/initialized", Value::Null));
+    assert_eq!(harness.pipe.engine().known_era(), Some(KnownEra::Legacy));
 }
 
-fn modern_is_ready(lone: &mut LoneClient) {
-    assert_eq!(lone.ready().version, Version::V2026_07_28);
-    lone.silent();
-    assert_eq!(lone.pipe.engine().verdict(), Some(Verdict::Modern));
-    lone.works();
+fn assert_modern_ready(harness: &mut ClientHarness) {
+    assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
+    harness.assert_nothing_sent();
+    assert_eq!(harness.pipe.engine().known_era(), Some(KnownEra::Modern));
+    harness.assert_works();
 }
 
 // covers: VER-020, VER-027, LIFE-004
 #[test]
-fn silence_leads_to_initialize_whose_success_means_legacy() {
-    each_cut(|cut| {
-        let (mut lone, _, initialize) = after_silence(cut);
-        lone.tell(&result(&initialize, initialized("2025-11-25", json!({}))));
-        legacy_is_ready(&mut lone);
-        lone.works();
-        lone.transcript
+fn probe_timeout_falls_back_and_initialize_success_means_legacy() {
+    for_each_chunker(|cut| {
+        let (mut harness, _, initialize) = after_probe_timeout(cut);
+        harness.feed_message(&result_response(&initialize, initialize_result("2025-11-25", json!({}))));
+        assert_legacy_ready(&mut harness);
+        harness.assert_works();
+        harness.transcript
     });
 }
 
 // covers: VER-027
 #[test]
-fn a_late_probe_answer_before_the_success_changes_nothing() {
-    for late in [modern(), discovery(&["2025-11-25"], json!({})), json!({"odd": true})] {
-        each_cut(|cut| {
-            let (mut lone, probe, initialize) = after_silence(cut);
-            lone.tell(&result(&probe, late.clone()));
-            lone.still();
-            lone.tell(&result(&initialize, initialized("2025-11-25", json!({}))));
-            legacy_is_ready(&mut lone);
-            lone.works();
-            lone.transcript
+fn late_probe_response_before_initialize_result_is_ignored() {
+    for late in [modern_discovery(), discover_result(&["2025-11-25"], json!({})), json!({"odd": true})] {
+        for_each_chunker(|cut| {
+            let (mut harness, probe, initialize) = after_probe_timeout(cut);
+            harness.feed_message(&result_response(&probe, late.clone()));
+            harness.assert_idle();
+            harness.feed_message(&result_response(&initialize, initialize_result("2025-11-25", json!({}))));
+            assert_legacy_ready(&mut harness);
+            harness.assert_works();
+            harness.transcript
         });
     }
 }
 
 // covers: VER-027
 #[test]
-fn a_late_probe_answer_after_the_success_changes_nothing() {
-    let answers: [fn(&Value) -> Value; 2] = [|probe| result(probe, modern()), refusal];
+fn late_probe_response_after_initialize_result_is_ignored() {
+    let answers: [fn(&Value) -> Value; 2] =
+        [|probe| result_response(probe, modern_discovery()), method_not_found];
     for answer in answers {
-        each_cut(|cut| {
-            let (mut lone, probe, initialize) = after_silence(cut);
-            lone.tell(&result(&initialize, initialized("2025-11-25", json!({}))));
-            legacy_is_ready(&mut lone);
-            lone.tell(&answer(&probe));
-            lone.still();
-            lone.works();
-            lone.transcript
+        for_each_chunker(|cut| {
+            let (mut harness, probe, initialize) = after_probe_timeout(cut);
+            harness.feed_message(&result_response(&initialize, initialize_result("2025-11-25", json!({}))));
+            assert_legacy_ready(&mut harness);
+            harness.feed_message(&answer(&probe));
+            harness.assert_idle();
+            harness.assert_works();
+            harness.transcript
         });
     }
 }
 
 // covers: VER-027
 #[test]
-fn an_initialize_error_after_a_late_modern_answer_means_modern() {
-    each_cut(|cut| {
-        let (mut lone, probe, initialize) = after_silence(cut);
-        lone.tell(&result(&probe, modern()));
-        lone.still();
-        lone.tell(&refusal(&initialize));
-        modern_is_ready(&mut lone);
-        lone.transcript
+fn initialize_error_after_late_discover_result_means_modern() {
+    for_each_chunker(|cut| {
+        let (mut harness, probe, initialize) = after_probe_timeout(cut);
+        harness.feed_message(&result_response(&probe, modern_discovery()));
+        harness.assert_idle();
+        harness.feed_message(&method_not_found(&initialize));
+        assert_modern_ready(&mut harness);
+        harness.transcript
     });
 }
 
 // covers: VER-027
 #[test]
-fn an_initialize_error_waits_for_the_probe_answer() {
-    each_cut(|cut| {
-        let (mut lone, probe, initialize) = after_silence(cut);
-        lone.tell(&refusal(&initialize));
-        lone.pass(secs(30));
-        lone.still();
-        lone.tell(&result(&probe, modern()));
-        modern_is_ready(&mut lone);
-        lone.transcript
+fn initialize_error_waits_for_the_probe_response() {
+    for_each_chunker(|cut| {
+        let (mut harness, probe, initialize) = after_probe_timeout(cut);
+        harness.feed_message(&method_not_found(&initialize));
+        harness.advance(secs(30));
+        harness.assert_idle();
+        harness.feed_message(&result_response(&probe, modern_discovery()));
+        assert_modern_ready(&mut harness);
+        harness.transcript
     });
 }
 
 // covers: VER-010, VER-027
 #[test]
-fn an_unsupported_version_answer_that_comes_late_is_asked_again() {
+fn late_unsupported_version_error_is_retried() {
     for initialize_first in [true, false] {
-        each_cut(|cut| {
-            let (mut lone, probe, initialize) = after_silence(cut);
+        for_each_chunker(|cut| {
+            let (mut harness, probe, initialize) = after_probe_timeout(cut);
             let data = json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
-            let mut answers = [error(&probe, -32022, "unsupported", data), refusal(&initialize)];
+            let mut answers =
+                [error_response(&probe, -32022, "unsupported", data), method_not_found(&initialize)];
             if initialize_first {
                 answers.reverse();
             }
-            lone.tell(&answers[0]);
-            lone.still();
-            lone.tell(&answers[1]);
-            let again = lone.asked("server/discover");
-            lone.tell(&result(&again, modern()));
-            modern_is_ready(&mut lone);
-            lone.transcript
+            harness.feed_message(&answers[0]);
+            harness.assert_idle();
+            harness.feed_message(&answers[1]);
+            let again = harness.expect_request("server/discover");
+            harness.feed_message(&result_response(&again, modern_discovery()));
+            assert_modern_ready(&mut harness);
+            harness.transcript
         });
     }
 }
 
 // covers: VER-027, LIFE-020
 #[test]
-fn two_refusals_are_the_end_in_any_order() {
+fn two_errors_close_the_client_in_any_order() {
     for initialize_first in [true, false] {
-        each_cut(|cut| {
-            let (mut lone, probe, initialize) = after_silence(cut);
-            let mut answers = [error(&probe, -32601, "no such method", Value::Null), refusal(&initialize)];
+        for_each_chunker(|cut| {
+            let (mut harness, probe, initialize) = after_probe_timeout(cut);
+            let mut answers = [
+                error_response(&probe, -32601, "no such method", Value::Null),
+                method_not_found(&initialize),
+            ];
             if initialize_first {
                 answers.reverse();
             }
-            lone.tell(&answers[0]);
-            lone.still();
-            lone.tell(&answers[1]);
-            let fault = lone.closed();
-            assert!(matches!(&fault, Fault::Refused(e) if e.message.contains("initialize")), "{fault:?}");
-            lone.transcript
+            harness.feed_message(&answers[0]);
+            harness.assert_idle();
+            harness.feed_message(&answers[1]);
+            let fault = harness.expect_closed();
+            assert!(
+                matches!(&fault, Fault::HandshakeRefused(e) if e.message.contains("initialize")),
+                "{fault:?}"
+            );
+            harness.transcript
         });
     }
 }
 
 // covers: VER-027, LIFE-020
 #[test]
-fn a_refusal_without_a_probe_answer_is_the_end_when_time_is_over() {
-    each_cut(|cut| {
-        let (mut lone, _, initialize) = after_silence(cut);
-        lone.tell(&refusal(&initialize));
-        lone.pass(ms(59_999));
-        lone.still();
-        lone.pass(ms(1));
-        assert!(matches!(lone.closed(), Fault::Refused(_)));
-        lone.silent();
-        lone.transcript
+fn initialize_error_without_probe_response_closes_at_the_timeout() {
+    for_each_chunker(|cut| {
+        let (mut harness, _, initialize) = after_probe_timeout(cut);
+        harness.feed_message(&method_not_found(&initialize));
+        harness.advance(ms(59_999));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        assert!(matches!(harness.expect_closed(), Fault::HandshakeRefused(_)));
+        harness.assert_nothing_sent();
+        harness.transcript
     });
 }
 
 // covers: CANC-008, LIFE-009, LIFE-020, LIFE-021, TIME-007
 #[test]
-fn silence_to_initialize_closes_without_cancelling() {
-    each_cut(|cut| {
-        let (mut lone, _, _) = after_silence(cut);
-        lone.pass(ms(59_999));
-        lone.still();
-        lone.pass(ms(1));
-        assert_eq!(lone.closed(), Fault::HandshakeTimeout { method: "initialize" });
-        lone.silent();
-        lone.transcript
+fn initialize_timeout_closes_without_cancelling() {
+    for_each_chunker(|cut| {
+        let (mut harness, _, _) = after_probe_timeout(cut);
+        harness.advance(ms(59_999));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize" });
+        harness.assert_nothing_sent();
+        harness.transcript
     });
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::LEGACY), cut);
-        lone.asked("initialize");
-        lone.pass(secs(60));
-        assert_eq!(lone.closed(), Fault::HandshakeTimeout { method: "initialize" });
-        lone.silent();
-        lone.transcript
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+        harness.expect_request("initialize");
+        harness.advance(secs(60));
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize" });
+        harness.assert_nothing_sent();
+        harness.transcript
     });
 }
 
 // covers: TIME-007, VER-028
 #[test]
-fn a_modern_only_client_waits_longer_and_asks_nothing_else() {
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::MODERN), cut);
-        lone.asked("server/discover");
-        lone.pass(ms(59_999));
-        lone.still();
-        lone.pass(ms(1));
-        assert_eq!(lone.closed(), Fault::HandshakeTimeout { method: "server/discover" });
-        lone.silent();
-        lone.transcript
+fn modern_only_client_waits_longer_and_sends_nothing_else() {
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::MODERN), cut);
+        harness.expect_request("server/discover");
+        harness.advance(ms(59_999));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "server/discover" });
+        harness.assert_nothing_sent();
+        harness.transcript
     });
 }
 
 // covers: VER-027
 #[test]
-fn both_waits_are_configurable() {
+fn probe_and_init_timeouts_are_configurable() {
     let limits = limits(|l| {
         l.probe_timeout = ms(200);
         l.init_timeout = ms(300);
     });
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::ALL).limits(limits.clone()), cut);
-        lone.asked("server/discover");
-        lone.pass(ms(200));
-        lone.asked("initialize");
-        lone.pass(ms(300));
-        assert_eq!(lone.closed(), Fault::HandshakeTimeout { method: "initialize" });
-        lone.transcript
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(limits.clone()), cut);
+        harness.expect_request("server/discover");
+        harness.advance(ms(200));
+        harness.expect_request("initialize");
+        harness.advance(ms(300));
+        assert_eq!(harness.expect_closed(), Fault::HandshakeTimeout { method: "initialize" });
+        harness.transcript
     });
 }
 
 // covers: VER-021
 #[test]
-fn a_server_that_leaves_before_any_answer_may_be_an_old_one() {
-    each_cut(|cut| {
-        let (mut lone, _, _) = after_silence(cut);
-        lone.eof();
-        let fault = lone.closed();
+fn server_exit_after_probe_timeout_suggests_legacy_retry() {
+    for_each_chunker(|cut| {
+        let (mut harness, _, _) = after_probe_timeout(cut);
+        harness.eof();
+        let fault = harness.expect_closed();
         assert_eq!(fault, Fault::ExitedDuringProbe { legacy: true });
-        assert_eq!(fault.retry_with(), Some(Verdict::Legacy));
-        lone.transcript
+        assert_eq!(fault.retry_with(), Some(KnownEra::Legacy));
+        harness.transcript
     });
 }
 
 // covers: LIFE-020, VER-021
 #[test]
-fn a_server_that_refuses_and_leaves_has_said_why() {
-    each_cut(|cut| {
-        let (mut lone, _, initialize) = after_silence(cut);
-        lone.tell(&refusal(&initialize));
-        lone.eof();
-        assert!(matches!(lone.closed(), Fault::Refused(e) if e.code == -32601));
-        lone.transcript
+fn server_exit_after_initialize_error_reports_that_error() {
+    for_each_chunker(|cut| {
+        let (mut harness, _, initialize) = after_probe_timeout(cut);
+        harness.feed_message(&method_not_found(&initialize));
+        harness.eof();
+        assert!(matches!(harness.expect_closed(), Fault::HandshakeRefused(e) if e.code == -32601));
+        harness.transcript
     });
 }
 
 // covers: LIFE-004, LIFE-005, TIME-001, TIME-004
 #[test]
-fn calls_made_early_go_out_in_order_and_their_time_begins_then() {
-    each_cut(|cut| {
-        let mut lone = LoneClient::client(client(VersionSet::ALL), cut);
-        let probe = lone.asked("server/discover");
+fn queued_calls_are_sent_in_order_and_their_timeouts_start_then() {
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL), cut);
+        let probe = harness.expect_request("server/discover");
         let options = CallOptions::new().timeout(secs(5));
-        let call = |lone: &mut LoneClient, name: &str| {
+        let call = |harness: &mut ClientHarness, name: &str| {
             let params = json!({"name": name});
-            lone.pipe.engine().call(lone.now, "tools/call", &params, &options).expect("queued")
+            harness.pipe.engine().call(harness.now, "tools/call", &params, &options).expect("queued")
         };
-        let keys = [call(&mut lone, "a"), call(&mut lone, "b"), call(&mut lone, "c")];
-        lone.pass(secs(9));
-        // Nobody hears of a call that never went out.
-        lone.pipe.engine().cancel(lone.now, keys[1], None).expect("open");
-        assert!(lone.done(keys[1]).is_err());
-        lone.still();
-        lone.tell(&result(&probe, modern()));
-        lone.ready();
-        let sent = lone.sent();
+        let keys = [call(&mut harness, "a"), call(&mut harness, "b"), call(&mut harness, "c")];
+        harness.advance(secs(9));
+        // A call that was never sent is not cancelled at the server.
+        harness.pipe.engine().cancel(harness.now, keys[1], None).expect("open");
+        assert!(harness.expect_done(keys[1]).is_err());
+        harness.assert_idle();
+        harness.feed_message(&result_response(&probe, modern_discovery()));
+        harness.expect_ready();
+        let sent = harness.take_sent();
         let names: Vec<_> = sent.iter().map(|m| m["params"]["name"].clone()).collect();
         assert_eq!(names, ["a", "c"]);
-        lone.pass(ms(4_999));
-        lone.still();
-        lone.pass(ms(1));
-        assert_eq!(lone.said().len(), 2, "both are out of time");
-        assert_eq!(lone.sent().len(), 2, "both are cancelled");
-        lone.transcript
+        harness.advance(ms(4_999));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        assert_eq!(harness.take_event_texts().len(), 2, "both calls timed out");
+        assert_eq!(harness.take_sent().len(), 2, "both are cancelled");
+        harness.transcript
     });
 }

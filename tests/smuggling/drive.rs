@@ -1,75 +1,75 @@
-//! Drives a connection through an input, cut in every way, and writes down what it said.
+//! Driver that passes an input to a connection, cut in every way, and records the outcome.
 
 use core::time::Duration;
 
 use mcp_proto::Instant;
-use mcp_proto::h1::{Fault, Limits, client, server};
+use mcp_proto::h1::{ConnectionFault, HttpLimits, client, server};
 use mcp_proto::head::{BodySize, Fields};
 
 pub(crate) const NOW: Instant = Instant::from_micros(1_000_000);
 
-pub(crate) fn later(millis: u64) -> Instant {
+pub(crate) fn after_millis(millis: u64) -> Instant {
     NOW + Duration::from_millis(millis)
 }
 
-/// What was said of an input
+/// Outcome of an input.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Seen {
-    /// Complete messages: `POST /target [body]`, `200 [body]`
+pub(crate) struct ReadOutcome {
+    /// Complete messages, as `POST /target [body]` or `200 [body]`.
     pub(crate) messages: Vec<String>,
-    /// One whose end did not come
-    pub(crate) open: Option<String>,
-    pub(crate) fault: Option<Fault>,
-    /// The peer is gone, or has closed before it answered
-    pub(crate) gone: bool,
-    /// What was written
+    /// A message without its end.
+    pub(crate) partial_message: Option<String>,
+    pub(crate) fault: Option<ConnectionFault>,
+    /// Whether the peer is gone, or closed before the response.
+    pub(crate) is_peer_gone: bool,
+    /// Written bytes.
     pub(crate) sent: Vec<u8>,
-    pub(crate) over: bool,
+    pub(crate) is_over: bool,
 }
 
-/// Cuts of an input: whole, byte by byte, in two at every place
-pub(crate) fn cuts(input: &[u8]) -> Vec<Vec<&[u8]>> {
+/// Returns the cuts of an input: whole, byte by byte, and in two at every position.
+pub(crate) fn chunkings(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut cuts: Vec<Vec<&[u8]>> = vec![vec![input], input.chunks(1).collect()];
-    // A long input repeats itself in its middle.
-    let places: Vec<usize> = match input.len() {
+    // The middle of a long input is repetitive, so fewer positions are tried there.
+    let positions: Vec<usize> = match input.len() {
         0..=3_000 => (1..input.len()).collect(),
         n => (1..400).chain((400..n - 400).step_by(257)).chain(n - 400..n).collect(),
     };
-    cuts.extend(places.into_iter().map(|at| vec![&input[..at], &input[at..]]));
+    cuts.extend(positions.into_iter().map(|at| vec![&input[..at], &input[at..]]));
     cuts
 }
 
-/// An end of a connection
-pub(crate) trait End {
+/// One end of a connection.
+pub(crate) trait ParserEnd {
     fn input(&mut self, bytes: &[u8]);
     fn eof(&mut self);
-    /// Polls until nothing more comes, answers, and takes what is written
-    fn turn(&mut self, seen: &mut Seen);
+    /// Polls all events, answers requests, and takes the written bytes.
+    fn run_turn(&mut self, seen: &mut ReadOutcome);
 }
 
-/// What a new end says to an input in pieces, and to its end
-pub(crate) fn read<E: End>(mut end: E, pieces: &[&[u8]], hang_up: bool) -> Seen {
-    let mut seen = Seen::default();
-    end.turn(&mut seen);
+/// Returns the outcome of an input in pieces, and of its end if `hang_up` is set.
+pub(crate) fn read<E: ParserEnd>(mut end: E, pieces: &[&[u8]], hang_up: bool) -> ReadOutcome {
+    let mut seen = ReadOutcome::default();
+    end.run_turn(&mut seen);
     for piece in pieces {
         end.input(piece);
-        end.turn(&mut seen);
+        end.run_turn(&mut seen);
     }
     if hang_up {
         end.eof();
-        end.turn(&mut seen);
+        end.run_turn(&mut seen);
     }
     seen
 }
 
-/// Answers every request with 200 and no body
-pub(crate) struct Server(pub(crate) server::Connection);
+/// Server end, which answers every request with 200 and no body.
+pub(crate) struct ServerEnd(pub(crate) server::Connection);
 
-pub(crate) fn server(limits: Limits) -> Server {
-    Server(server::Connection::new(NOW, limits))
+pub(crate) fn server(limits: HttpLimits) -> ServerEnd {
+    ServerEnd(server::Connection::new(NOW, limits))
 }
 
-impl End for Server {
+impl ParserEnd for ServerEnd {
     fn input(&mut self, bytes: &[u8]) {
         self.0.handle_input(NOW, bytes);
     }
@@ -78,50 +78,50 @@ impl End for Server {
         self.0.handle_eof(NOW);
     }
 
-    fn turn(&mut self, seen: &mut Seen) {
+    fn run_turn(&mut self, seen: &mut ReadOutcome) {
         while let Some(event) =
             self.0.poll_event(NOW, |r, _| format!("{} {} [", r.method, r.target.escape_debug()))
         {
-            assert!(seen.fault.is_none() && !seen.gone, "nothing comes after a fault");
+            assert!(seen.fault.is_none() && !seen.is_peer_gone, "no event may follow a fault");
             match event {
                 server::Event::Head(head) => {
-                    assert!(seen.open.replace(head).is_none(), "a head within a message");
+                    assert!(seen.partial_message.replace(head).is_none(), "a head within a message");
                 }
                 server::Event::Body(data) => {
                     assert!(!data.is_empty());
-                    seen.open.as_mut().expect("a head").push_str(&data.escape_ascii().to_string());
+                    seen.partial_message.as_mut().expect("a head").push_str(&data.escape_ascii().to_string());
                 }
                 server::Event::End => {
-                    seen.messages.push(seen.open.take().expect("a head") + "]");
+                    seen.messages.push(seen.partial_message.take().expect("a head") + "]");
                     self.0.respond(NOW, 200, &Fields::new(), BodySize::None).expect("the response");
                     self.0.end(NOW).expect("its end");
                 }
-                server::Event::Gone => seen.gone = true,
+                server::Event::ClientGone => seen.is_peer_gone = true,
                 server::Event::Fault(fault) => seen.fault = Some(fault),
             }
         }
         seen.sent.extend_from_slice(self.0.transmit());
         self.0.consume(usize::MAX);
-        seen.over = self.0.is_write_over();
-        if seen.open.is_none() || seen.over {
+        seen.is_over = self.0.wants_write_shutdown();
+        if seen.partial_message.is_none() || seen.is_over {
             let refused = self.0.respond(NOW, 200, &Fields::new(), BodySize::None);
-            assert!(refused.is_err(), "there is nothing to respond to");
+            assert!(refused.is_err(), "a response without a request was accepted");
         }
     }
 }
 
-/// Has asked for `/`
-pub(crate) struct Client(pub(crate) client::Connection);
+/// Client end, which has requested `/`.
+pub(crate) struct ClientEnd(pub(crate) client::Connection);
 
-pub(crate) fn client(limits: Limits, method: &str) -> Client {
+pub(crate) fn client(limits: HttpLimits, method: &str) -> ClientEnd {
     let mut client = client::Connection::new(NOW, limits);
     client.request(NOW, method, "/", "h", &Fields::new(), BodySize::None).expect("the request");
     client.end(NOW).expect("its end");
     client.consume(usize::MAX);
-    Client(client)
+    ClientEnd(client)
 }
 
-impl End for Client {
+impl ParserEnd for ClientEnd {
     fn input(&mut self, bytes: &[u8]) {
         self.0.handle_input(NOW, bytes);
     }
@@ -130,22 +130,22 @@ impl End for Client {
         self.0.handle_eof(NOW);
     }
 
-    fn turn(&mut self, seen: &mut Seen) {
+    fn run_turn(&mut self, seen: &mut ReadOutcome) {
         while let Some(event) = self.0.poll_event(NOW, |r| format!("{} [", r.status)) {
-            assert!(seen.fault.is_none() && !seen.gone, "nothing comes after a fault");
+            assert!(seen.fault.is_none() && !seen.is_peer_gone, "no event may follow a fault");
             match event {
                 client::Event::Head(head) => {
-                    assert!(seen.open.replace(head).is_none(), "a head within a message");
+                    assert!(seen.partial_message.replace(head).is_none(), "a head within a message");
                 }
                 client::Event::Body(data) => {
                     assert!(!data.is_empty());
-                    seen.open.as_mut().expect("a head").push_str(&data.escape_ascii().to_string());
+                    seen.partial_message.as_mut().expect("a head").push_str(&data.escape_ascii().to_string());
                 }
-                client::Event::End => seen.messages.push(seen.open.take().expect("a head") + "]"),
-                client::Event::Closed => seen.gone = true,
+                client::Event::End => seen.messages.push(seen.partial_message.take().expect("a head") + "]"),
+                client::Event::Closed => seen.is_peer_gone = true,
                 client::Event::Fault(fault) => seen.fault = Some(fault),
             }
         }
-        seen.over = self.0.is_over();
+        seen.is_over = self.0.wants_close();
     }
 }

@@ -1,5 +1,5 @@
-//! HTTP/1.1 as it must not be read: hostile heads and bodies with the answer that each gets, at every cut and with a
-//! hang-up at every byte, and the same through the parsers of others.
+//! HTTP/1.1 request smuggling: hostile heads and bodies with the expected outcome, at every cut and with a hang-up at
+//! every byte; and the same inputs through other parsers.
 
 extern crate alloc;
 
@@ -8,5 +8,5 @@ mod exchanges;
 mod parsers;
 mod requests;
 mod responses;
-mod stalls;
 mod table;
+mod timeouts;

@@ -1,7 +1,7 @@
-//! The same inputs through the parsers of others: h11 (Python) and Node's own.
+//! The same inputs through other parsers: h11 (Python) and that of Node.
 //!
-//! Where one of them makes something else of an input than we do, `differences.tsv` says what, and why that is as it
-//! should be. A difference that is not listed fails the test, and so does one that has gone.
+//! `differences.tsv` lists the inputs that another parser reads in another way, with the reason. A difference that is
+//! not listed fails the test, and so does a listed one that no longer occurs.
 
 use alloc::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,41 +9,41 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io, thread};
 
-use mcp_proto::h1::Limits;
+use mcp_proto::h1::HttpLimits;
 use serde_json::Value;
 
-use crate::drive::{Seen, client, read, server};
-use crate::table::Row;
+use crate::drive::{ReadOutcome, client, read, server};
+use crate::table::ParseCase;
 use crate::{requests, responses};
 
-/// Peer, row, what the peer makes of it, and why
+/// Parser, row, its result, and the reason of the difference.
 const DIFFERENCES: &str = include_str!("differences.tsv");
 
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What an input comes to: complete messages, and whether something was refused
-fn verdict(messages: &[String], refused: bool) -> String {
+/// Returns the result of an input: complete messages, and whether something was refused.
+fn describe_result(messages: &[String], refused: bool) -> String {
     let end = if refused { "refused" } else { "ok" };
     messages.iter().map(String::as_str).chain([end]).collect::<Vec<_>>().join(" ")
 }
 
-/// Every input with its kind and what we make of it
-fn inputs() -> Vec<(&'static str, Row, String)> {
-    let ours = |seen: Seen| verdict(&seen.messages, seen.fault.is_some());
-    let asked = requests::rows().into_iter().map(|row| {
-        let ours = ours(read(server(requests::limits()), &[&row.input], false));
-        ("request", row, ours)
+/// Returns every input with its kind and our result.
+fn inputs() -> Vec<(&'static str, ParseCase, String)> {
+    let own_result = |seen: ReadOutcome| describe_result(&seen.messages, seen.fault.is_some());
+    let request_cases = requests::cases().into_iter().map(|row| {
+        let own_result = own_result(read(server(requests::limits()), &[&row.input], false));
+        ("request", row, own_result)
     });
-    let answered = responses::rows().into_iter().map(|row| {
-        let ours = ours(read(client(Limits::default(), "GET"), &[&row.input], false));
-        ("response", row, ours)
+    let response_cases = responses::cases().into_iter().map(|row| {
+        let own_result = own_result(read(client(HttpLimits::default(), "GET"), &[&row.input], false));
+        ("response", row, own_result)
     });
-    asked.chain(answered).collect()
+    request_cases.chain(response_cases).collect()
 }
 
-/// Runs a reader over all inputs, and holds what differs against the list
+/// Runs a reader over all inputs and compares the differences with the list.
 fn compare(peer: &str, mut reader: Command) {
     let inputs = inputs();
     let mut child = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the reader starts");
@@ -58,11 +58,11 @@ fn compare(peer: &str, mut reader: Command) {
     let feed = thread::spawn(move || lines.iter().try_for_each(|line| stdin.write_all(line.as_bytes())));
     let done = child.wait_with_output().expect("the reader ends");
     feed.join().expect("a thread").expect("the reader reads");
-    let said = String::from_utf8(done.stdout).expect("text");
+    let output = String::from_utf8(done.stdout).expect("text");
     assert_eq!(
-        (said.lines().count(), done.status.success()),
+        (output.lines().count(), done.status.success()),
         (inputs.len(), true),
-        "one line for each: {said}"
+        "expected one line per input: {output}"
     );
 
     let listed: BTreeMap<&str, &str> = DIFFERENCES
@@ -70,37 +70,47 @@ fn compare(peer: &str, mut reader: Command) {
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| {
             let columns: Vec<&str> = line.split('\t').collect();
-            assert!(columns.len() == 4 && columns.iter().all(|c| !c.is_empty()), "four columns: {line}");
+            assert!(
+                columns.len() == 4 && columns.iter().all(|c| !c.is_empty()),
+                "expected four columns: {line}"
+            );
             (columns[0] == peer).then_some((columns[1], columns[2]))
         })
         .collect();
     let mut found = BTreeMap::new();
     let mut new = Vec::new();
-    for ((_, row, ours), said) in inputs.iter().zip(said.lines()) {
-        let said: Value = serde_json::from_str(said).expect("JSON");
-        let messages: Vec<String> = serde_json::from_value(said["messages"].clone()).expect("messages");
-        let theirs = verdict(&messages, said.get("error").is_some());
-        if theirs == *ours {
+    for ((_, row, own_result), output) in inputs.iter().zip(output.lines()) {
+        let output: Value = serde_json::from_str(output).expect("JSON");
+        let messages: Vec<String> = serde_json::from_value(output["messages"].clone()).expect("messages");
+        let other_result = describe_result(&messages, output.get("error").is_some());
+        if other_result == *own_result {
             continue;
         }
-        if listed.get(&*row.name) != Some(&&*theirs) {
-            new.push(format!("{peer}\t{}\t{theirs}\tours: {ours}; {}", row.name, said["error"]));
+        if listed.get(&*row.name) != Some(&&*other_result) {
+            new.push(format!(
+                "{peer}\t{}\t{other_result}\tours: {own_result}; {}",
+                row.name, output["error"]
+            ));
         }
-        assert!(found.insert(row.name.clone(), theirs).is_none(), "two rows are called {}", row.name);
+        assert!(
+            found.insert(row.name.clone(), other_result).is_none(),
+            "two rows have the name {}",
+            row.name
+        );
     }
     let gone: Vec<&&str> = listed.keys().filter(|name| !found.contains_key(**name)).collect();
     assert!(new.is_empty() && gone.is_empty(), "not listed:\n{}\nno longer found: {gone:#?}", new.join("\n"));
 }
 
-/// Says loudly what was not checked, and in CI fails
-fn not_checked(why: &str) {
-    let line = format!("NOT CHECKED: {}: {why}", thread::current().name().unwrap_or("a test"));
+/// Prints a warning about a skipped test, and fails if `CI` is `true`.
+fn report_skipped(reason: &str) {
+    let line = format!("NOT CHECKED: {}: {reason}", thread::current().name().unwrap_or("a test"));
     assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{line}");
-    // Goes around the test harness, which keeps what passing tests print.
+    // Bypasses the test harness, which captures what passing tests print.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn succeeds(mut command: Command) -> Result<String, String> {
+fn run_command(mut command: Command) -> Result<String, String> {
     let name = format!("{:?}", command.get_program());
     let done = command.stdin(Stdio::null()).output().map_err(|e| format!("no {name}: {e}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -111,12 +121,12 @@ fn succeeds(mut command: Command) -> Result<String, String> {
     }
 }
 
-/// Where h11 lies, unpacked
+/// Returns the folder of the unpacked h11.
 fn h11() -> Result<PathBuf, String> {
     let pinned = package().join("peers/http/requirements.txt");
     let text = fs::read_to_string(&pinned).expect("the pinned package");
     let hash = text.split("sha256:").nth(1).map(str::trim).expect("a hash");
-    // By hash: another version is another folder.
+    // Named by the hash: another version has another folder.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("h11-{}", &hash[..16]));
     if folder.join("h11").is_dir() {
         return Ok(folder);
@@ -133,18 +143,18 @@ fn h11() -> Result<PathBuf, String> {
         "--require-hashes",
     ]);
     pip.args(["--only-binary", ":all:", "--target"]).arg(&fresh).arg("--requirement").arg(&pinned);
-    succeeds(pip)?;
-    // Whole or not at all, also when two runs prepare it at once.
+    run_command(pip)?;
+    // A rename is atomic, also when two runs prepare the package at once.
     let _ = fs::rename(&fresh, &folder);
     let _ = fs::remove_dir_all(&fresh);
-    if folder.join("h11").is_dir() { Ok(folder) } else { Err("the package holds no h11".into()) }
+    if folder.join("h11").is_dir() { Ok(folder) } else { Err("the package contains no h11".into()) }
 }
 
 // covers: SEC-018
 #[test]
-fn h11_differs_only_where_the_list_says() {
+fn h11_differs_only_as_listed() {
     match h11() {
-        Err(why) => not_checked(&why),
+        Err(reason) => report_skipped(&reason),
         Ok(folder) => {
             let mut python = Command::new("python3");
             python.arg(package().join("peers/http/read.py")).env("PYTHONPATH", folder);
@@ -155,13 +165,13 @@ fn h11_differs_only_where_the_list_says() {
 
 // covers: SEC-018
 #[test]
-fn node_differs_only_where_the_list_says() {
+fn node_differs_only_as_listed() {
     let mut version = Command::new("node");
     version.arg("--version");
-    match succeeds(version) {
-        Err(why) => not_checked(&why),
+    match run_command(version) {
+        Err(reason) => report_skipped(&reason),
         Ok(version) if !version.starts_with("v20.") => {
-            not_checked(&format!("Node 20 is needed, this is {version}"))
+            report_skipped(&format!("Node 20 is needed, this is {version}"))
         }
         Ok(_) => {
             let mut node = Command::new("node");

@@ -1,62 +1,68 @@
-//! What a row of the tables says.
+//! Rows of the tables.
 
 use mcp_proto::h1::Reason;
 
-/// An input, and what has to come of it
-pub(crate) struct Row {
-    /// Says what the input is; parsers that differ are listed by it
+/// An input and its expected outcome.
+pub(crate) struct ParseCase {
+    /// Name of the input, by which `differences.tsv` lists it.
     pub(crate) name: String,
     pub(crate) input: Vec<u8>,
-    pub(crate) want: Want,
+    pub(crate) expectation: ParseExpectation,
 }
 
-/// What has to come of an input
+/// Expected outcome of an input.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Want {
-    /// These messages and no more, with nothing left over
-    Taken(&'static [&'static str]),
-    /// A fault, with its offset: where this text stands last in the input; the text at the end for ""
+pub(crate) enum ParseExpectation {
+    /// These messages, without remaining bytes.
+    Accepted(&'static [&'static str]),
+    /// A fault. Its offset is the last position of this text in the input, or the end of the input for "".
     Refused(Reason, &'static str),
-    /// A fault, with its offset
+    /// A fault at this offset.
     RefusedAt(Reason, usize),
-    /// As `Refused`, after these messages
-    Then(&'static [&'static str], Reason, &'static str),
-    /// Nothing yet: more has to come
-    Waits,
+    /// These messages, and then as `Refused`.
+    AcceptedThenRefused(&'static [&'static str], Reason, &'static str),
+    /// No outcome before more input.
+    Incomplete,
 }
 
-pub(crate) const fn ok(messages: &'static [&'static str]) -> Want {
-    Want::Taken(messages)
+pub(crate) const fn accepted(messages: &'static [&'static str]) -> ParseExpectation {
+    ParseExpectation::Accepted(messages)
 }
 
-pub(crate) const fn no(reason: Reason, at: &'static str) -> Want {
-    Want::Refused(reason, at)
+pub(crate) const fn refused(reason: Reason, at: &'static str) -> ParseExpectation {
+    ParseExpectation::Refused(reason, at)
 }
 
-impl Row {
-    /// A row of `group`, named by the part of its input that matters
-    pub(crate) fn new(group: &str, part: &[u8], input: Vec<u8>, want: Want) -> Self {
-        let shown = part.escape_ascii().to_string();
-        // Long ones differ in their length.
-        let shown = match shown.len() {
-            0..=90 => shown,
-            n => format!("{}… ({n})", &shown[..60]),
+impl ParseCase {
+    /// Returns a row of `group`, named by the significant part of its input.
+    pub(crate) fn new(group: &str, part: &[u8], input: Vec<u8>, expectation: ParseExpectation) -> Self {
+        let label = part.escape_ascii().to_string();
+        // Long names are distinguished by their length.
+        let label = match label.len() {
+            0..=90 => label,
+            n => format!("{}… ({n})", &label[..60]),
         };
-        Self { name: format!("{group}: {shown}"), input, want }
+        Self { name: format!("{group}: {label}"), input, expectation }
     }
 
     pub(crate) fn messages(&self) -> &'static [&'static str] {
-        match self.want {
-            Want::Taken(messages) | Want::Then(messages, ..) => messages,
-            Want::Refused(..) | Want::RefusedAt(..) | Want::Waits => &[],
+        match self.expectation {
+            ParseExpectation::Accepted(messages) | ParseExpectation::AcceptedThenRefused(messages, ..) => {
+                messages
+            }
+            ParseExpectation::Refused(..)
+            | ParseExpectation::RefusedAt(..)
+            | ParseExpectation::Incomplete => &[],
         }
     }
 
     pub(crate) fn fault(&self) -> Option<(Reason, u64)> {
-        let (reason, at) = match self.want {
-            Want::Refused(reason, at) | Want::Then(_, reason, at) => (reason, at),
-            Want::RefusedAt(reason, offset) => return Some((reason, offset as u64)),
-            Want::Taken(_) | Want::Waits => return None,
+        let (reason, at) = match self.expectation {
+            ParseExpectation::Refused(reason, at) | ParseExpectation::AcceptedThenRefused(_, reason, at) => {
+                (reason, at)
+            }
+            ParseExpectation::RefusedAt(reason, offset) => return Some((reason, offset as u64)),
+            ParseExpectation::Accepted(_) | ParseExpectation::Incomplete => return None,
         };
         let offset = match at {
             "" => self.input.len(),
@@ -64,7 +70,7 @@ impl Row {
                 .input
                 .windows(at.len())
                 .rposition(|w| w == at.as_bytes())
-                .unwrap_or_else(|| panic!("{}: {at:?} is not in it", self.name)),
+                .unwrap_or_else(|| panic!("{}: {at:?} does not occur in the input", self.name)),
         };
         Some((reason, offset as u64))
     }

@@ -1,16 +1,19 @@
-//! What the tests of the whole workspace share: validation against the protocol's JSON Schemas, and the
-//! report that says which requirements the tests cover.
+//! Shared code of the tests: harnesses, schema validation, and the requirements report.
 //!
-//! * [`harness`] runs our client and our server against each other, or one of them alone, on virtual time.
-//! * [`ours`] is our client on every runtime, behind one trait.
-//! * [`schema`] decides which type of which revision a message must be an instance of, and validates it.
-//! * [`requirements`] reads the ids that tests cite, compares them with the tests that really ran, and backs
-//!   the `requirements` program.
+//! * [`harness`] runs the client and the server against each other, or one of them alone, on virtual time.
+//! * [`adapters`] runs the client of each adapter behind one trait.
+//! * [`schema`] finds the type and the revision that a message must match, and validates it.
+//! * [`requirements`] compares the rule ids that tests cite with the tests that ran, for the `requirements` program.
 
 extern crate alloc;
 
+pub mod adapters;
 pub mod harness;
-pub mod ours;
-pub mod published;
 pub mod requirements;
+pub mod revision_table;
 pub mod schema;
+
+/// Doctests of the examples in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct ReadmeDoctests;

@@ -1,7 +1,7 @@
-//! Which of the protocol's requirements the tests cover.
+//! Coverage of the protocol's requirements by tests.
 //!
-//! `spec-map.tsv` lists the requirements by id. A test cites those that it shows in a line comment directly above
-//! it, before, between or after its attributes; a remark in brackets may follow:
+//! `spec-map.tsv` lists the requirements by id. A test cites the requirements that it shows, in a line comment
+//! directly above it, before, between or after its attributes. A remark in brackets may follow:
 //!
 //! ```text
 //! // covers: BASE-001, BASE-017 (the request half)
@@ -9,9 +9,10 @@
 //! fn a_request_has_method_and_id() { … }
 //! ```
 //!
-//! The same goes for a macro call whose first argument names the test, `pair_test!(name, …)`, or a module of tests.
-//! A citation counts only if its test ran and passed: the report takes the output of `cargo test`. What the first
-//! areas ask of the core and the adapters needs a test, or a reason in `uncovered.tsv`.
+//! A macro call whose first argument names the test, `pair_test!(name, …)`, or a module of tests is cited in the same
+//! way. A citation counts only if its test ran and passed, so the report reads the output of `cargo test`. Each
+//! requirement of [`TRACKED_AREAS`] that the core or an adapter has to meet needs a test, or a reason in
+//! `uncovered.tsv`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt::Write as _;
@@ -19,16 +20,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use self::log::{Outcome, Section};
-use self::targets::{Test, Tests};
+use self::log::{LogSection, TestOutcome};
+use self::targets::{CitedTest, CitedTests};
 
 mod log;
 mod source;
 mod targets;
 mod tokens;
 
-/// The areas in which each requirement of the core or an adapter needs a test or a reason.
-pub const WATCHED: [&str; 31] = [
+/// Areas in which each requirement of the core or an adapter needs a test or a reason.
+pub const TRACKED_AREAS: [&str; 31] = [
     "BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING", "TOOL", "RES",
     "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT", "MRTR", "ELIC", "SAMP", "ROOT", "SUB", "LOG",
     "HTTP", "SSE", "HTTPSSE", "XHDR", "SEC",
@@ -38,9 +39,9 @@ pub const WATCHED: [&str; 31] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     id: String,
-    /// Whose duty, how strong, in which revisions.
+    /// Role that it binds, strength, and revisions.
     terms: [String; 3],
-    /// Who in this project has to see to it: `C` core, `A` adapter, `X` the application.
+    /// Part of this workspace that meets it: `C` core, `A` adapter, `X` the application.
     job: String,
     text: String,
 }
@@ -51,7 +52,7 @@ impl Requirement {
     }
 
     fn needs_test(&self) -> bool {
-        WATCHED.contains(&self.area()) && self.job.split('+').any(|job| matches!(job, "C" | "A"))
+        TRACKED_AREAS.contains(&self.area()) && self.job.split('+').any(|job| matches!(job, "C" | "A"))
     }
 }
 
@@ -60,15 +61,15 @@ impl Requirement {
 pub struct Requirements {
     requirements: Vec<Requirement>,
     reasons: BTreeMap<String, String>,
-    tests: Tests,
+    tests: CitedTests,
 }
 
-/// What [`Requirements::report`] found.
+/// Outcome of [`Requirements::report`].
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// The report to print.
+pub struct CoverageReport {
+    /// Text to print.
     pub text: String,
-    /// Whether everything is in order.
+    /// Whether no problem was found.
     pub passed: bool,
 }
 
@@ -77,7 +78,7 @@ impl Requirements {
     ///
     /// # Errors
     ///
-    /// What could not be read.
+    /// The file and the reason, if a file cannot be read or a row is malformed.
     pub fn load(root: &Path) -> Result<Self, String> {
         let read = |name: &str| {
             let path = root.join("tests").join(name);
@@ -86,7 +87,7 @@ impl Requirements {
         Self::new(&read("spec-map.tsv")?, &read("uncovered.tsv")?, targets::find(root)?)
     }
 
-    fn new(spec_map: &str, uncovered: &str, tests: Tests) -> Result<Self, String> {
+    fn new(spec_map: &str, uncovered: &str, tests: CitedTests) -> Result<Self, String> {
         let rows = |text: &str| -> Vec<(usize, Vec<String>)> {
             let lines =
                 text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -95,19 +96,19 @@ impl Requirements {
         let mut requirements: Vec<Requirement> = Vec::new();
         // The first row names the columns.
         for (line, row) in rows(spec_map).into_iter().skip(1) {
-            let Ok([id, who, strength, revisions, job, text]) = <[String; 6]>::try_from(row) else {
-                return Err(format!("spec-map.tsv:{line}: a row has six columns"));
+            let Ok([id, role, strength, revisions, job, text]) = <[String; 6]>::try_from(row) else {
+                return Err(format!("spec-map.tsv:{line}: expected six columns"));
             };
-            requirements.push(Requirement { id, terms: [who, strength, revisions], job, text });
+            requirements.push(Requirement { id, terms: [role, strength, revisions], job, text });
         }
         let mut reasons = BTreeMap::new();
         for (line, row) in rows(uncovered) {
             match <[String; 2]>::try_from(row) {
                 Ok([id, reason]) if !reason.is_empty() => match reasons.insert(id, reason) {
                     None => {}
-                    Some(_) => return Err(format!("uncovered.tsv:{line}: the id has a reason already")),
+                    Some(_) => return Err(format!("uncovered.tsv:{line}: duplicate id")),
                 },
-                _ => return Err(format!("uncovered.tsv:{line}: a row is an id, a tab and a reason")),
+                _ => return Err(format!("uncovered.tsv:{line}: expected an id, a tab and a reason")),
             }
         }
         Ok(Self { requirements, reasons, tests })
@@ -117,52 +118,52 @@ impl Requirements {
         self.requirements.iter().find(|requirement| requirement.id == id)
     }
 
-    /// Describes a requirement and lists the tests that cite it; `None` when there is no such id.
+    /// Returns the text of a requirement and the tests that cite it, or `None` if the id does not exist.
     #[must_use]
     pub fn show(&self, id: &str) -> Option<String> {
-        let Requirement { id, terms: [who, strength, revisions], job, text } = self.find(id)?;
-        let mut shown = format!("{id}  {strength} ({who}, {revisions}, job {job})\n  {text}\n");
+        let Requirement { id, terms: [role, strength, revisions], job, text } = self.find(id)?;
+        let mut shown = format!("{id}  {strength} ({role}, {revisions}, job {job})\n  {text}\n");
         if let Some(reason) = self.reasons.get(id) {
             let _ = writeln!(shown, "  not covered: {reason}");
         }
-        let citing: Vec<&Test> = self.tests.tests.iter().filter(|test| test.ids.contains(id)).collect();
+        let citing: Vec<&CitedTest> = self.tests.tests.iter().filter(|test| test.ids.contains(id)).collect();
         for test in &citing {
-            let _ = writeln!(shown, "  {}  {}", test.place, name(test));
+            let _ = writeln!(shown, "  {}  {}", test.location, name(test));
         }
         if citing.is_empty() {
-            shown.push_str("  no test cites it\n");
+            shown.push_str("  cited by no test\n");
         }
         Some(shown)
     }
 
-    /// Compares the citations with the output of `cargo test`, in `logs`.
+    /// Compares the citations with the output of `cargo test` in `logs`.
     ///
-    /// `strict` wants every citing test to have run and passed.
+    /// With `strict`, every citing test must have run and passed.
     #[must_use]
-    pub fn report(&self, logs: &[String], strict: bool) -> Report {
-        let sections: Vec<Section> = logs.iter().flat_map(|log| log::parse(log)).collect();
-        let runs = Runs::new(&sections, &self.tests.tests);
+    pub fn report(&self, logs: &[String], strict: bool) -> CoverageReport {
+        let sections: Vec<LogSection> = logs.iter().flat_map(|log| log::parse(log)).collect();
+        let runs = TestRuns::new(&sections, &self.tests.tests);
         let mut problems = self.tests.problems.clone();
         if sections.is_empty() {
-            problems.push("the logs hold no output of `cargo test`".into());
+            problems.push("found no output of `cargo test` in the logs".into());
         }
         let mut covered: BTreeSet<&str> = BTreeSet::new();
         let mut not_run = Vec::new();
         for test in self.tests.tests.iter().filter(|test| !test.ids.is_empty()) {
             match runs.state(test) {
                 "passed" => covered.extend(test.ids.iter().map(String::as_str)),
-                state => not_run.push(format!("{}  {}  {state}", test.place, name(test))),
+                state => not_run.push(format!("{}  {}  {state}", test.location, name(test))),
             }
             for id in test.ids.iter().filter(|id| self.find(id).is_none()) {
-                problems.push(format!("{}: there is no requirement {id}", test.place));
+                problems.push(format!("{}: unknown requirement {id}", test.location));
             }
         }
         covered.retain(|id| self.find(id).is_some());
         for id in self.reasons.keys() {
             if self.find(id).is_none() {
-                problems.push(format!("uncovered.tsv: there is no requirement {id}"));
+                problems.push(format!("uncovered.tsv: unknown requirement {id}"));
             } else if covered.contains(id.as_str()) {
-                problems.push(format!("uncovered.tsv: {id} is covered by a test, its row has to go"));
+                problems.push(format!("uncovered.tsv: {id} is covered by a test, remove its row"));
             }
         }
         let (mut gaps, mut unexplained) = (Vec::new(), false);
@@ -179,10 +180,10 @@ impl Requirements {
         }
         let passed = problems.is_empty() && !unexplained && (not_run.is_empty() || !strict);
         let mut text = self.counts(&covered);
-        list(&mut text, &format!("without a test that ran ({})", WATCHED.join(" ")), &gaps);
+        list(&mut text, &format!("without a test that ran ({})", TRACKED_AREAS.join(" ")), &gaps);
         list(&mut text, "cited but not run", &not_run);
         list(&mut text, "problems", &problems);
-        Report { text, passed }
+        CoverageReport { text, passed }
     }
 
     fn counts(&self, covered: &BTreeSet<&str>) -> String {
@@ -203,7 +204,7 @@ impl Requirements {
     }
 }
 
-fn name(test: &Test) -> String {
+fn name(test: &CitedTest) -> String {
     format!("{} {} {}", test.package, test.header, test.path)
 }
 
@@ -216,20 +217,20 @@ fn list(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-/// A test by the root file of its binary, the name of the binary, and its path.
-type Key<'a> = (&'a str, &'a str, &'a str);
+/// A test: the root file of its binary, the name of the binary, and its path.
+type TestKey<'a> = (&'a str, &'a str, &'a str);
 
-/// How the tests of all logs ended.
-struct Runs<'a> {
-    /// The outcome in each executable.
-    outcomes: HashMap<Key<'a>, Vec<(&'a str, Outcome)>>,
-    /// Packages may have a test binary of the same name and a test of the same path: then the logs do not say whose
-    /// it was, and as many executables as there are such tests must have run it.
-    namesakes: HashMap<Key<'a>, usize>,
+/// Outcomes of the tests in all logs.
+struct TestRuns<'a> {
+    /// Outcome in each executable.
+    outcomes: HashMap<TestKey<'a>, Vec<(&'a str, TestOutcome)>>,
+    /// Number of tests with the same key. Two packages may have equal names of binaries and tests, and the logs do not
+    /// name the package. Therefore as many executables as there are such tests must have run the test.
+    same_name_counts: HashMap<TestKey<'a>, usize>,
 }
 
-impl<'a> Runs<'a> {
-    fn new(sections: &'a [Section], tests: &'a [Test]) -> Self {
+impl<'a> TestRuns<'a> {
+    fn new(sections: &'a [LogSection], tests: &'a [CitedTest]) -> Self {
         let mut outcomes: HashMap<_, Vec<_>> = HashMap::new();
         for section in sections {
             for (path, outcome) in &section.results {
@@ -243,15 +244,15 @@ impl<'a> Runs<'a> {
                 .entry((test.header.as_str(), test.binary.as_str(), test.path.as_str()))
                 .or_default() += 1;
         }
-        Self { outcomes, namesakes }
+        Self { outcomes, same_name_counts: namesakes }
     }
 
-    /// `passed`, or what to say of it.
-    fn state(&self, test: &Test) -> &'static str {
+    /// Returns `passed`, or the reason why the test does not count.
+    fn state(&self, test: &CitedTest) -> &'static str {
         let key = (test.header.as_str(), test.binary.as_str(), test.path.as_str());
         let module = format!("{}::", test.path);
-        let below = |path: &str| test.generated && path.starts_with(&module);
-        let runs: Vec<&(&str, Outcome)> = self
+        let below = |path: &str| test.is_generated && path.starts_with(&module);
+        let runs: Vec<&(&str, TestOutcome)> = self
             .outcomes
             .iter()
             .filter(|((header, binary, path), _)| {
@@ -259,13 +260,13 @@ impl<'a> Runs<'a> {
             })
             .flat_map(|(_, runs)| runs)
             .collect();
-        let passed = runs.iter().filter(|(_, outcome)| *outcome == Outcome::Passed);
+        let passed = runs.iter().filter(|(_, outcome)| *outcome == TestOutcome::Passed);
         let executables: BTreeSet<&str> = passed.map(|(executable, _)| *executable).collect();
-        if runs.iter().any(|(_, outcome)| *outcome == Outcome::Failed) {
+        if runs.iter().any(|(_, outcome)| *outcome == TestOutcome::Failed) {
             "failed"
-        } else if executables.len() >= self.namesakes.get(&key).copied().unwrap_or(1) {
+        } else if executables.len() >= self.same_name_counts.get(&key).copied().unwrap_or(1) {
             "passed"
-        } else if runs.iter().any(|(_, outcome)| *outcome == Outcome::Ignored) {
+        } else if runs.iter().any(|(_, outcome)| *outcome == TestOutcome::Ignored) {
             "ignored"
         } else {
             "not in the logs"
@@ -281,15 +282,15 @@ mod tests {
         BASE-001\tboth\tMUST\tall\tC\tFirst.\nBASE-002\tcli\tMAY\tall\tX\tSecond.\n\
         BASE-003\tsrv\tMUST\tall\tA+X\tThird.\nTASK-001\tsrv\tMUST\tall\tC\tFourth.\n";
 
-    fn test(package: &str, path: &str, ids: &[&str]) -> Test {
-        Test {
-            place: format!("{package}/{path}.rs:1"),
+    fn test(package: &str, path: &str, ids: &[&str]) -> CitedTest {
+        CitedTest {
+            location: format!("{package}/{path}.rs:1"),
             package: package.into(),
             header: "tests/demo.rs".into(),
             binary: "demo".into(),
             path: path.into(),
             ids: ids.iter().map(|id| (*id).to_owned()).collect(),
-            generated: path == "made",
+            is_generated: path == "made",
         }
     }
 
@@ -298,13 +299,13 @@ mod tests {
         format!("Running tests/demo.rs (target/debug/deps/demo-{hash})\n{}\n", lines.join("\n"))
     }
 
-    fn report(tests: Vec<Test>, uncovered: &str, logs: &[String], strict: bool) -> Report {
-        let tests = Tests { tests, problems: Vec::new() };
+    fn report(tests: Vec<CitedTest>, uncovered: &str, logs: &[String], strict: bool) -> CoverageReport {
+        let tests = CitedTests { tests, problems: Vec::new() };
         Requirements::new(SPEC_MAP, uncovered, tests).unwrap().report(logs, strict)
     }
 
     #[test]
-    fn all_covered_or_explained() {
+    fn report_passes_when_all_is_covered_or_explained() {
         let tests = vec![test("a", "one", &["BASE-001", "TASK-001"]), test("a", "quiet", &[])];
         let found = report(tests, "# why\nBASE-003\tlater\n", &[log('0', &["test one ... ok"])], true);
         assert!(found.passed, "{}", found.text);
@@ -317,29 +318,26 @@ mod tests {
     }
 
     #[test]
-    fn gaps_and_wrong_ids_fail() {
+    fn report_fails_for_gaps_and_unknown_ids() {
         let ran = [log('0', &["test one ... ok"])];
         let reason = "BASE-001\tlater\nBASE-003\tlater\n";
         for (ids, uncovered, problem) in [
             (&["BASE-001"][..], "", "BASE-003   NO TEST, NO REASON: Third."),
-            (&["BASE-001", "BASE-003", "BASE-009"], "", "a/one.rs:1: there is no requirement BASE-009"),
+            (&["BASE-001", "BASE-003", "BASE-009"], "", "a/one.rs:1: unknown requirement BASE-009"),
             (&["BASE-003"], reason, "BASE-003 is covered by a test"),
-            (&["BASE-001", "BASE-003"], "BASE-010\twhy\n", "there is no requirement BASE-010"),
+            (&["BASE-001", "BASE-003"], "BASE-010\twhy\n", "unknown requirement BASE-010"),
         ] {
             let found = report(vec![test("a", "one", ids)], uncovered, &ran, false);
             assert!(!found.passed && found.text.contains(problem), "{problem}: {}", found.text);
         }
-        assert!(
-            !report(vec![], reason, &[String::new()], false).passed,
-            "a log without tests proves nothing"
-        );
-        assert!(Requirements::new(SPEC_MAP, "BASE-001\n", Tests::default()).is_err());
-        assert!(Requirements::new(SPEC_MAP, "BASE-001\ta\nBASE-001\tb\n", Tests::default()).is_err());
-        assert!(Requirements::new("id\nBASE-001\tboth\n", "", Tests::default()).is_err());
+        assert!(!report(vec![], reason, &[String::new()], false).passed, "a log without tests must not pass");
+        assert!(Requirements::new(SPEC_MAP, "BASE-001\n", CitedTests::default()).is_err());
+        assert!(Requirements::new(SPEC_MAP, "BASE-001\ta\nBASE-001\tb\n", CitedTests::default()).is_err());
+        assert!(Requirements::new("id\nBASE-001\tboth\n", "", CitedTests::default()).is_err());
     }
 
     #[test]
-    fn citing_tests_that_did_not_run() {
+    fn strict_report_fails_for_cited_tests_that_did_not_run() {
         let reasons = "BASE-001\tlater\nBASE-003\tlater\n";
         for (line, state) in [
             ("test one ... ignored", "ignored"),
@@ -356,15 +354,18 @@ mod tests {
     }
 
     #[test]
-    fn namesakes_in_two_packages() {
+    fn tests_of_equal_names_must_all_run() {
         let tests = || vec![test("a", "one", &["BASE-001"]), test("b", "one", &["BASE-003"])];
         let line = log('0', &["test one ... ok"]);
-        assert!(!report(tests(), "", &[line.clone(), line.clone()], false).passed, "the same run twice");
+        assert!(
+            !report(tests(), "", &[line.clone(), line.clone()], false).passed,
+            "one run must not count twice"
+        );
         assert!(report(tests(), "", &[line, log('1', &["test one ... ok"])], true).passed);
     }
 
     #[test]
-    fn macros_may_make_a_module() {
+    fn generated_tests_may_be_in_a_module() {
         let tests = || vec![test("a", "made", &["BASE-001", "BASE-003"])];
         assert!(
             report(tests(), "", &[log('0', &["test made::newest ... ok", "test made::oldest ... ok"])], true)
@@ -378,27 +379,27 @@ mod tests {
     }
 
     #[test]
-    fn showing_one() {
-        let tests = Tests { tests: vec![test("a", "one", &["BASE-001"])], problems: Vec::new() };
+    fn show_lists_citing_tests() {
+        let tests = CitedTests { tests: vec![test("a", "one", &["BASE-001"])], problems: Vec::new() };
         let all = Requirements::new(SPEC_MAP, "BASE-003\tlater\n", tests).unwrap();
         let shown = all.show("BASE-001").unwrap();
         assert_eq!(shown, "BASE-001  MUST (both, all, job C)\n  First.\n  a/one.rs:1  a tests/demo.rs one\n");
         let shown = all.show("BASE-003").unwrap();
-        assert!(shown.ends_with("Third.\n  not covered: later\n  no test cites it\n"), "{shown}");
-        assert_eq!(all.show("BASE-099"), None);
+        assert!(shown.ends_with("Third.\n  not covered: later\n  cited by no test\n"), "{shown}");
+        assert_eq!(all.show("NONE-099"), None);
     }
 
     #[test]
-    fn the_tables_of_the_project_are_sound() {
+    fn tables_of_this_repository_are_valid() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let all = Requirements::load(root).unwrap();
         assert!(all.requirements.len() > 800);
         let ids: BTreeSet<&str> =
             all.requirements.iter().map(|requirement| requirement.id.as_str()).collect();
-        assert_eq!(ids.len(), all.requirements.len(), "an id is used twice");
+        assert_eq!(ids.len(), all.requirements.len(), "an id occurs twice");
         for id in all.reasons.keys() {
             let needs_test = all.find(id).is_some_and(Requirement::needs_test);
-            assert!(needs_test, "{id} needs no reason");
+            assert!(needs_test, "{id} does not need a reason");
         }
     }
 }

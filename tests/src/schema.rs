@@ -1,12 +1,11 @@
-//! Validates messages against the JSON Schema of their protocol revision.
+//! Validation of messages against the JSON Schema of their revision.
 //!
-//! The schemas are no part of this project: the environment variable `MCP_SCHEMA_DIR` names a folder that holds
-//! `<revision>/schema.json` for each revision. Without it nothing is checked, and a line on stderr says so;
-//! where `CI` is `true` that is a failure.
+//! The schemas are not part of this repository: the environment variable `MCP_SCHEMA_DIR` names a folder that holds
+//! `<revision>/schema.json` for each revision. Without it nothing is validated, and a line on stderr reports that. If
+//! `CI` is `true`, a missing variable is a failure.
 //!
-//! [`Schemas::check`] picks the type by itself. A message has to be an instance of its JSON-RPC envelope *and*
-//! of the type that its method, the method it answers, or its error code calls for: the envelopes alone are so
-//! open that nearly anything passes.
+//! [`SchemaSet::check`] selects the types itself. A message must match its JSON-RPC envelope *and* the type of its
+//! method, of the method that it answers, or of its error code. The envelopes alone accept nearly any message.
 
 use alloc::sync::Arc;
 use std::collections::HashMap;
@@ -19,37 +18,37 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use self::revision::Revision;
+use self::revision::RevisionSchema;
 
 mod revision;
 
-/// The variable that names the folder of the schemas.
+/// Environment variable that names the folder of the schemas.
 pub const SCHEMA_DIR: &str = "MCP_SCHEMA_DIR";
 
 /// Every revision that has a schema, oldest first.
 pub const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// The one revision with batches.
+/// The only revision with batches.
 const BATCHES: &str = "2025-03-26";
-/// From here on there is no session: each request carries its metadata, and only the client sends requests.
+/// The first modern revision: each request carries its metadata, and only the client sends requests.
 const MODERN: &str = "2026-07-28";
-/// Requests of core revisions that live on in the modern one as an extension, which its schema leaves out.
+/// Requests of older revisions that are an extension in the modern one, whose schema leaves them out.
 const EXTENSION_REQUESTS: [&str; 2] = ["tasks/get", "tasks/cancel"];
-/// The requests that may be answered by asking for input (MRTR-002, MRTR-003).
+/// Requests that may be answered by `input_required` (MRTR-002, MRTR-003).
 const INPUT_REQUESTERS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
-/// The requests that 2025-11-25 may answer with a task.
+/// Requests that 2025-11-25 may answer with a task.
 const TASK_STARTERS: [&str; 3] = ["tools/call", "sampling/createMessage", "elicitation/create"];
-/// Who sent a message.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum MessageDirection {
     /// Sent by the client.
     ClientToServer,
     /// Sent by the server.
     ServerToClient,
 }
 
-impl Direction {
-    /// The direction of an answer to a message of this one.
+impl MessageDirection {
+    /// Returns the opposite direction, in which a message is answered.
     #[must_use]
     pub fn reverse(self) -> Self {
         match self {
@@ -66,16 +65,16 @@ impl Direction {
     }
 }
 
-/// One thing that has to validate: the value at `pointer` in the message, against the type `name`.
+/// A check to make: the value at `pointer` in the message must match the type `name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// The name of the type in the schema of the revision.
+pub struct ExpectedType {
+    /// Name of the type in the schema of the revision.
     pub name: String,
-    /// A JSON pointer into the message; empty for the message itself.
+    /// JSON pointer into the message; empty for the message itself.
     pub pointer: &'static str,
 }
 
-impl Expected {
+impl ExpectedType {
     fn new(name: impl Into<String>, pointer: &'static str) -> Self {
         Self { name: name.into(), pointer }
     }
@@ -83,41 +82,41 @@ impl Expected {
 
 /// The schemas of all revisions. Clones share what is loaded and compiled.
 #[derive(Clone)]
-pub struct Schemas {
-    inner: Arc<Inner>,
+pub struct SchemaSet {
+    inner: Arc<SchemaSetInner>,
 }
 
-// Half a megabyte, in every failure that shows what it was checked with.
-impl core::fmt::Debug for Schemas {
+// Left out of failure messages: the schemas are half a megabyte.
+impl core::fmt::Debug for SchemaSet {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Schemas").finish_non_exhaustive()
+        f.debug_struct("SchemaSet").finish_non_exhaustive()
     }
 }
 
-struct Inner {
-    revisions: Vec<Revision>,
-    /// The methods of any revision: one that is not here is an application's own.
-    methods: HashMap<String, Kind>,
+struct SchemaSetInner {
+    revisions: Vec<RevisionSchema>,
+    /// The methods of all revisions. Other methods belong to applications.
+    methods: HashMap<String, MethodKind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MethodKind {
     Request,
     Notification,
 }
 
-impl Schemas {
+impl SchemaSet {
     /// Loads the schemas once per process from the folder that `MCP_SCHEMA_DIR` names.
     ///
-    /// `None`, and a line on stderr, when the variable is not set.
+    /// Returns `None` and writes a line to stderr if the variable is not set.
     ///
     /// # Panics
     ///
-    /// When a schema cannot be read or is not the document that the relaxations below know, and when the variable
-    /// is missing where `CI` is `true`: there an unchecked message must not pass for a checked one.
+    /// If a schema cannot be read, or if it is not the document that the relaxations were written for. Also if the
+    /// variable is not set while `CI` is `true`, so that an unchecked message cannot pass as a checked one.
     #[must_use]
     pub fn from_env() -> Option<Self> {
-        static LOADED: OnceLock<Option<Schemas>> = OnceLock::new();
+        static LOADED: OnceLock<Option<SchemaSet>> = OnceLock::new();
         let load = || {
             // Not `eprintln!`: the test harness would capture the line and drop it.
             Self::from_vars(env::var_os(SCHEMA_DIR), env::var_os("CI"), &mut io::stderr())
@@ -127,8 +126,7 @@ impl Schemas {
 
     fn from_vars(dir: Option<OsString>, ci: Option<OsString>, stderr: &mut dyn Write) -> Option<Self> {
         let Some(dir) = dir.filter(|dir| !dir.is_empty()) else {
-            let line =
-                format!("NOT CHECKED: messages against their JSON Schemas, because {SCHEMA_DIR} is not set");
+            let line = format!("NOT CHECKED: messages are not validated, because {SCHEMA_DIR} is not set");
             assert!(ci.is_none_or(|ci| ci != "true"), "{line}");
             let _ = writeln!(stderr, "{line}");
             return None;
@@ -143,7 +141,7 @@ impl Schemas {
     ///
     /// # Errors
     ///
-    /// What is wrong with which file.
+    /// The file and the reason, if a file cannot be read, is not JSON, or does not fit the relaxations.
     pub fn load(dir: &Path) -> Result<Self, String> {
         let mut revisions = Vec::new();
         for name in REVISIONS {
@@ -152,90 +150,94 @@ impl Schemas {
             let document =
                 serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
             revisions.push(
-                Revision::new(name, document).map_err(|problem| format!("{}: {problem}", path.display()))?,
+                RevisionSchema::new(name, document)
+                    .map_err(|problem| format!("{}: {problem}", path.display()))?,
             );
         }
         let mut methods = HashMap::new();
         for (_, method) in revisions.iter().flat_map(|revision| revision.types.keys()) {
             let notification = method.starts_with("notifications/");
-            methods.insert(method.clone(), if notification { Kind::Notification } else { Kind::Request });
+            methods.insert(
+                method.clone(),
+                if notification { MethodKind::Notification } else { MethodKind::Request },
+            );
         }
-        Ok(Self { inner: Arc::new(Inner { revisions, methods }) })
+        Ok(Self { inner: Arc::new(SchemaSetInner { revisions, methods }) })
     }
 
-    /// Whether `message`, sent in `direction` on a byte stream, is valid in `revision`.
+    /// Checks whether `message`, sent in `direction` on a byte stream, is valid in `revision`.
     ///
-    /// `request_method` is the method that a response answers; without it only the envelope of a result is
-    /// checked. Requests and notifications of no revision are an application's own: only their envelopes are known.
+    /// `request_method` is the method that a response answers. Without it, only the envelope of a result is checked.
+    /// Requests and notifications of no revision belong to the application: only their envelopes are checked.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the message.
+    /// All violations that were found.
     pub fn check(
         &self,
         revision: &str,
-        direction: Direction,
+        direction: MessageDirection,
         message: &Value,
         request_method: Option<&str>,
     ) -> Result<(), Vec<String>> {
-        self.run(revision, direction, message, request_method, false)
+        self.validate(revision, direction, message, request_method, false)
     }
 
-    /// Like [`check`](Self::check), for the body of an HTTP response, where an error may lack its `id`.
+    /// Checks like [`check`](Self::check) the body of an HTTP response, where an error may lack its `id`.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the message.
+    /// All violations that were found.
     pub fn check_http_body(
         &self,
         revision: &str,
         message: &Value,
         request_method: Option<&str>,
     ) -> Result<(), Vec<String>> {
-        self.run(revision, Direction::ServerToClient, message, request_method, true)
+        self.validate(revision, MessageDirection::ServerToClient, message, request_method, true)
     }
 
-    /// The types that [`check`](Self::check) validates a single message against.
+    /// Returns the types that [`check`](Self::check) validates a single message against.
     ///
     /// # Errors
     ///
-    /// Why the message cannot be valid whatever its content, for instance a method that the revision does not have.
+    /// The reason, if no content makes the message valid: for example, the revision does not have the method.
     pub fn expected(
         &self,
         revision: &str,
-        direction: Direction,
+        direction: MessageDirection,
         message: &Value,
         request_method: Option<&str>,
-    ) -> Result<Vec<Expected>, String> {
+    ) -> Result<Vec<ExpectedType>, String> {
         self.plan(self.revision(revision)?, direction, message, request_method, false)
     }
 
-    /// Whether `value` is an instance of the type `name` of `revision`.
+    /// Checks whether `value` matches the type `name` of `revision`.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the value.
+    /// All violations that were found.
     pub fn check_type(&self, revision: &str, name: &str, value: &Value) -> Result<(), Vec<String>> {
         let revision = self.revision(revision).map_err(|problem| vec![problem])?;
-        let problems = revision.validate(&Expected::new(name, ""), value);
+        let problems = revision.validate(&ExpectedType::new(name, ""), value);
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// The schema of the type `name` of `revision`; none when the revision has no such type.
+    /// Returns the schema of the type `name` of `revision`, or `None` if the revision has no such type.
     #[must_use]
     pub fn definition(&self, revision: &str, name: &str) -> Option<&Value> {
         self.revision(revision).ok()?.definition(name)
     }
 
-    fn revision(&self, name: &str) -> Result<&Revision, String> {
+    fn revision(&self, name: &str) -> Result<&RevisionSchema, String> {
         let found = self.inner.revisions.iter().find(|revision| revision.name == name);
-        found.ok_or_else(|| format!("no schema for revision {name:?}"))
+        found.ok_or_else(|| format!("unknown revision {name:?}"))
     }
 
-    fn run(
+    fn validate(
         &self,
         revision: &str,
-        direction: Direction,
+        direction: MessageDirection,
         message: &Value,
         request_method: Option<&str>,
         http: bool,
@@ -250,8 +252,8 @@ impl Schemas {
 
     fn batch_problems(
         &self,
-        revision: &Revision,
-        direction: Direction,
+        revision: &RevisionSchema,
+        direction: MessageDirection,
         batch: &Value,
         members: &[Value],
     ) -> Vec<String> {
@@ -259,15 +261,15 @@ impl Schemas {
             return vec![format!("{} has no batches", revision.name)];
         }
         if members.is_empty() {
-            // The schema allows it, JSON-RPC does not (BATCH-006).
-            return vec!["a batch has at least one member".into()];
+            // The schema allows an empty batch, JSON-RPC does not (BATCH-006).
+            return vec!["batch is empty, expected at least one member".into()];
         }
         let calls = members.iter().any(|member| member.get("method").is_some());
         let name = if calls { "JSONRPCBatchRequest" } else { "JSONRPCBatchResponse" };
-        let mut problems = revision.validate(&Expected::new(name, ""), batch);
+        let mut problems = revision.validate(&ExpectedType::new(name, ""), batch);
         for (index, member) in members.iter().enumerate() {
             if member.get("method").is_some_and(|method| method == "initialize") {
-                problems.push(format!("[{index}]: initialize is never part of a batch"));
+                problems.push(format!("[{index}]: `initialize` may not be part of a batch"));
             }
             let found = self.problems(revision, direction, member, None, false);
             problems.extend(found.into_iter().map(|problem| format!("[{index}]: {problem}")));
@@ -277,8 +279,8 @@ impl Schemas {
 
     fn problems(
         &self,
-        revision: &Revision,
-        direction: Direction,
+        revision: &RevisionSchema,
+        direction: MessageDirection,
         message: &Value,
         request_method: Option<&str>,
         http: bool,
@@ -293,67 +295,67 @@ impl Schemas {
 
     fn plan(
         &self,
-        revision: &Revision,
-        direction: Direction,
+        revision: &RevisionSchema,
+        direction: MessageDirection,
         message: &Value,
         request_method: Option<&str>,
         http: bool,
-    ) -> Result<Vec<Expected>, String> {
+    ) -> Result<Vec<ExpectedType>, String> {
         let Value::Object(members) = message else {
-            return Err("a message is an object".into());
+            return Err("message is not an object".into());
         };
         let has = |name: &str| members.contains_key(name);
         match (has("method"), has("result"), has("error")) {
             (true, false, false) => self.plan_call(revision, direction, message),
             (false, true, false) | (false, false, true)
-                if revision.name == MODERN && direction == Direction::ClientToServer =>
+                if revision.name == MODERN && direction == MessageDirection::ClientToServer =>
             {
-                Err(format!("the client sends no responses in {MODERN}"))
+                Err(format!("a client may not send responses in {MODERN}"))
             }
             (false, true, false) => self.plan_result(revision, direction, message, request_method),
             (false, false, true) => Ok(revision.plan_error(message, http)),
-            _ => Err("a message has exactly one of method, result and error".into()),
+            _ => Err("message must have exactly one of `method`, `result` and `error`".into()),
         }
     }
 
     fn plan_call(
         &self,
-        revision: &Revision,
-        direction: Direction,
+        revision: &RevisionSchema,
+        direction: MessageDirection,
         message: &Value,
-    ) -> Result<Vec<Expected>, String> {
+    ) -> Result<Vec<ExpectedType>, String> {
         let (kind, envelope) = if message.get("id").is_some() {
-            (Kind::Request, "JSONRPCRequest")
+            (MethodKind::Request, "JSONRPCRequest")
         } else {
-            (Kind::Notification, "JSONRPCNotification")
+            (MethodKind::Notification, "JSONRPCNotification")
         };
-        let mut expected = vec![Expected::new(envelope, "")];
+        let mut expected = vec![ExpectedType::new(envelope, "")];
         let Some(method) = message["method"].as_str() else {
-            return Ok(expected); // The envelope says what is wrong.
+            return Ok(expected); // The envelope check reports the reason.
         };
         let modern = revision.name == MODERN;
-        if modern && kind == Kind::Request && direction == Direction::ServerToClient {
-            return Err(format!("the server sends no requests in {MODERN}"));
+        if modern && kind == MethodKind::Request && direction == MessageDirection::ServerToClient {
+            return Err(format!("a server may not send requests in {MODERN}"));
         }
         if self.inner.methods.get(method).is_some_and(|known| *known != kind) {
-            return Err(format!("{method} is sent as a {kind:?}"));
+            return Err(format!("{method} must be sent as a {kind:?}"));
         }
         match self.method_type(revision, direction, method)? {
-            Some(name) => expected.push(Expected::new(name, "")),
-            // The envelope leaves `params` open, but the metadata is due on every request (META-009, META-013).
-            None if modern && kind == Kind::Request => {
-                expected.push(Expected::new("RequestParams", "/params"))
+            Some(name) => expected.push(ExpectedType::new(name, "")),
+            // The envelope leaves `params` open, but each request must carry the metadata (META-009, META-013).
+            None if modern && kind == MethodKind::Request => {
+                expected.push(ExpectedType::new("RequestParams", "/params"))
             }
             None => {}
         }
         Ok(expected)
     }
 
-    /// The type of a method of the revision; `None` for one that is not of the protocol's core.
+    /// Returns the type of a method of the revision, or `None` for a method outside the core protocol.
     fn method_type<'a>(
         &self,
-        revision: &'a Revision,
-        direction: Direction,
+        revision: &'a RevisionSchema,
+        direction: MessageDirection,
         method: &str,
     ) -> Result<Option<&'a str>, String> {
         if let Some(name) = revision.types.get(&(direction, method.to_owned())) {
@@ -368,14 +370,14 @@ impl Schemas {
 
     fn plan_result(
         &self,
-        revision: &Revision,
-        direction: Direction,
+        revision: &RevisionSchema,
+        direction: MessageDirection,
         message: &Value,
         request_method: Option<&str>,
-    ) -> Result<Vec<Expected>, String> {
+    ) -> Result<Vec<ExpectedType>, String> {
         let result = &message["result"];
         let name = revision.first_of(&["JSONRPCResultResponse", "JSONRPCResponse"]);
-        let mut expected = vec![Expected::new(name, "")];
+        let mut expected = vec![ExpectedType::new(name, "")];
         let request = match request_method {
             Some(method) => self.method_type(revision, direction.reverse(), method)?,
             None => None,
@@ -386,16 +388,16 @@ impl Schemas {
                 if let Some(method) = request_method.filter(|method| !INPUT_REQUESTERS.contains(method)) {
                     return Err(format!("{method} cannot be answered with input_required"));
                 }
-                expected.push(Expected::new("InputRequiredResult", "/result"));
+                expected.push(ExpectedType::new("InputRequiredResult", "/result"));
                 return Ok(expected);
             }
-            // An extension's own type of result: no more is known than that it is one.
+            // A result type of an extension: nothing else is known about it.
             Some(other) if other != "complete" => return Ok(expected),
             _ => {}
         }
         if let (Some(request), Some(method)) = (request, request_method) {
             let task = TASK_STARTERS.contains(&method) && result.get("task").is_some();
-            expected.push(Expected::new(revision.result_type(request, task), "/result"));
+            expected.push(ExpectedType::new(revision.result_type(request, task), "/result"));
         }
         Ok(expected)
     }
@@ -408,19 +410,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_variable_is_loud_and_fails_in_ci() {
+    fn missing_variable_warns_and_fails_in_ci() {
         for (dir, ci) in [(None, None), (Some(OsString::new()), None), (None, Some("false".into()))] {
             let mut line = Vec::new();
-            assert!(Schemas::from_vars(dir, ci, &mut line).is_none());
+            assert!(SchemaSet::from_vars(dir, ci, &mut line).is_none());
             assert!(line.starts_with(b"NOT CHECKED: "));
         }
-        let failure = catch_unwind(|| Schemas::from_vars(None, Some("true".into()), &mut io::sink()));
+        let failure = catch_unwind(|| SchemaSet::from_vars(None, Some("true".into()), &mut io::sink()));
         assert!(failure.unwrap_err().downcast_ref::<String>().unwrap().starts_with("NOT CHECKED: "));
     }
 
     #[test]
-    fn a_wrong_folder_is_no_missing_variable() {
-        let failure = catch_unwind(|| Schemas::from_vars(Some("/nonexistent".into()), None, &mut io::sink()));
+    fn wrong_folder_differs_from_missing_variable() {
+        let failure =
+            catch_unwind(|| SchemaSet::from_vars(Some("/nonexistent".into()), None, &mut io::sink()));
         assert!(failure.unwrap_err().downcast_ref::<String>().unwrap().contains("2024-11-05"));
     }
 }

@@ -1,7 +1,6 @@
-//! A server in ten lines: one tool, typed, on stdin and stdout
+//! A calculator server on stdin and stdout with one typed tool, in ten lines.
 
-use mcp_blocking::Router;
-use mcp_proto::router::schema::schemars;
+use mcp_blocking::{Router, schemars};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Add {

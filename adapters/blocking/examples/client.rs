@@ -1,7 +1,6 @@
-//! Lists the tools of a server and calls `echo`: `cargo run --example client -- PROGRAM [ARGUMENTS…]`
+//! Lists the tools of a server and calls `echo`: `cargo run --example client -- PROGRAM [ARGUMENTS…]`.
 
-use mcp_blocking::{Client, Error};
-use mcp_std::child::{Program, Stderr};
+use mcp_blocking::{Client, Error, Program, Stderr};
 
 fn main() -> Result<(), Error> {
     let mut command = std::env::args().skip(1);
@@ -12,8 +11,8 @@ fn main() -> Result<(), Error> {
     }
     let result = client.call_tool("echo", &serde_json::json!({"text": "hello"}))?;
     println!("{:?}", result.content.iter().filter_map(|block| block.as_text()).collect::<Vec<_>>());
-    if let Some(ended) = client.close()? {
-        println!("the server {ended}");
+    if let Some(report) = client.close()? {
+        println!("the server {report}");
     }
     Ok(())
 }

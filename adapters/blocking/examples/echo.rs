@@ -1,18 +1,18 @@
-//! A server with two small tools on stdin and stdout: `echo {text}` and `add {a, b}`
+//! A server on stdin and stdout with two tools: `echo {text}` and `add {a, b}`.
 
 extern crate alloc;
 
 use alloc::borrow::Cow;
 
-use mcp_blocking::{Answered, Call, Cx, Error, serve_stdio};
-use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
-use mcp_proto::server::Config;
-use mcp_proto::{Capabilities, Capability, RawJson, RpcError};
+use mcp_blocking::mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+use mcp_blocking::mcp_proto::server::Config;
+use mcp_blocking::mcp_proto::{Capabilities, Capability, RawJson};
+use mcp_blocking::{Answered, Call, Cx, Error, RpcError, serve_stdio};
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
 struct Echo<'a> {
-    /// Borrowed from the message, unless something in it is escaped
+    /// Borrowed from the message, unless it contains escapes.
     #[serde(borrow)]
     text: Cow<'a, str>,
 }
@@ -39,7 +39,7 @@ fn main() -> Result<(), Error> {
 }
 
 fn call_tool(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-    let tool = call.tool()?;
+    let tool = call.tool_call()?;
     match &*tool.name {
         "echo" => {
             let Echo { text } = tool.parse()?;
@@ -55,7 +55,7 @@ fn call_tool(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
 }
 
 fn list() -> ListToolsResult {
-    let schema = |text: &'static str| RawJson::new(text).expect("a constant");
+    let schema = |text: &'static str| RawJson::new(text).expect("a valid constant");
     let echo = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
     let add = r#"{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]}"#;
     let sum = r#"{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}"#;

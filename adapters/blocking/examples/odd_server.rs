@@ -1,22 +1,22 @@
-//! Servers that misbehave, for the tests: `odd_server MODE`
+//! Misbehaving servers for tests: `odd_server MODE`.
 
 use core::time::Duration;
 use std::io::{self, BufRead, Write};
 use std::process::exit;
 use std::thread;
 
+use mcp_blocking::mcp_proto::model::CallToolResult;
+use mcp_blocking::mcp_proto::server::Config;
+use mcp_blocking::mcp_proto::{Capabilities, Capability};
 use mcp_blocking::{Call, Cx, serve_stdio};
-use mcp_proto::model::CallToolResult;
-use mcp_proto::server::Config;
-use mcp_proto::{Capabilities, Capability};
 use serde_json::{Value, json};
 
 fn main() {
     let mode = std::env::args().nth(1).unwrap_or_default();
     match &*mode {
-        // Knows only what was there before 2026, and ends at anything else.
+        // A legacy server that exits on an unknown method.
         "exits-on-unknown" => {
-            by_hand(|line| match line.method() {
+            serve_manually(|line| match line.method() {
                 "server/discover" => {
                     eprintln!("unknown method: server/discover");
                     exit(3)
@@ -24,19 +24,19 @@ fn main() {
                 _ => line.answer(),
             });
         }
-        // The same, whatever it is asked.
-        "exits-on-anything" => by_hand(|_| {
+        // Exits on any method.
+        "exits-on-anything" => serve_manually(|_| {
             eprintln!("cannot read the configuration");
             exit(4)
         }),
-        "silent" => by_hand(|_| {}),
+        "silent" => serve_manually(|_| {}),
         "banner" => {
             println!("Welcome to the \u{1b}[31modd\u{1b}[0m server 1.0\n");
-            well();
+            serve_normally();
         }
         "prints" => {
             let config = Config::new("odd", "1").capabilities(Capabilities::new().with(Capability::Tools));
-            done(serve_stdio(config, |cx: &mut Cx<'_>, _: &Call| {
+            report_and_exit(serve_stdio(config, |cx: &mut Cx<'_>, _: &Call| {
                 println!("a stray line of the handler's");
                 cx.complete(&CallToolResult::text("ok"))
             }));
@@ -44,30 +44,30 @@ fn main() {
         "floods-stderr" => {
             flood();
             let config = Config::new("odd", "1").capabilities(Capabilities::new().with(Capability::Tools));
-            done(serve_stdio(config, |cx: &mut Cx<'_>, _: &Call| {
+            report_and_exit(serve_stdio(config, |cx: &mut Cx<'_>, _: &Call| {
                 flood();
                 cx.complete(&CallToolResult::text("ok"))
             }));
         }
-        "dies-mid-line" => by_hand(|line| match line.method() {
+        "dies-mid-line" => serve_manually(|line| match line.method() {
             "tools/call" => {
                 eprintln!("starting\nout of \u{1b}[2Jluck");
-                say(r#"{"jsonrpc":"2.0","id":"#);
+                print_message(r#"{"jsonrpc":"2.0","id":"#);
                 exit(7)
             }
             _ => line.answer(),
         }),
         "ignores-eof" => {
-            well();
+            serve_normally();
             thread::sleep(FOREVER);
         }
-        "never-reads" => by_hand(|line| {
+        "never-reads" => serve_manually(|line| {
             line.answer();
             if line.method() == "notifications/initialized" {
                 thread::sleep(FOREVER);
             }
         }),
-        "leaves-politely" => by_hand(|line| match line.method() {
+        "leaves-politely" => serve_manually(|line| match line.method() {
             "tools/call" => exit(0),
             _ => line.answer(),
         }),
@@ -75,38 +75,40 @@ fn main() {
             for n in 0..10 {
                 println!("%PDF-1.{n} \u{202e}this is no protocol");
             }
-            by_hand(|_| println!("still none"));
+            serve_manually(|_| println!("still none"));
         }
-        "asks" => by_hand(|line| {
+        "asks" => serve_manually(|line| {
             line.answer();
             if line.method() == "notifications/initialized" {
-                say("{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"roots/list\"}\n");
+                print_message("{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"roots/list\"}\n");
             }
             if line.0.get("result").is_some() || line.0.get("error").is_some() {
-                say(&format!(
+                print_message(&format!(
                     "{}\n",
                     json!({"jsonrpc": "2.0", "method": "notifications/heard", "params": {"heard": line.0}})
                 ));
             }
         }),
-        other => panic!("there is no mode {other:?}"),
+        other => panic!("unknown mode {other:?}"),
     }
 }
 
-/// A server with one tool that behaves
-fn well() {
+/// Serves one tool correctly.
+fn serve_normally() {
     let config = Config::new("odd", "1").capabilities(Capabilities::new().with(Capability::Tools));
-    done(serve_stdio(config, |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("ok"))));
+    report_and_exit(serve_stdio(config, |cx: &mut Cx<'_>, _: &Call| {
+        cx.complete(&CallToolResult::text("ok"))
+    }));
 }
 
-fn done(outcome: Result<(), mcp_blocking::Error>) {
+fn report_and_exit(outcome: Result<(), mcp_blocking::Error>) {
     if let Err(error) = outcome {
         eprintln!("{error}");
         exit(1);
     }
 }
 
-/// More than a pipe holds, several times over
+/// Writes several times the capacity of a pipe to stderr.
 fn flood() {
     let line = [b'!'; 1023];
     let mut stderr = io::stderr().lock();
@@ -115,20 +117,20 @@ fn flood() {
     }
 }
 
-fn say(text: &str) {
+fn print_message(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// A message, read the way in which somebody would who had an hour
-struct Line(Value);
+/// A message, parsed without the protocol crate.
+struct IncomingMessage(Value);
 
-impl Line {
+impl IncomingMessage {
     fn method(&self) -> &str {
         self.0["method"].as_str().unwrap_or_default()
     }
 
-    /// What a small legacy server says to it
+    /// Sends the response of a minimal legacy server.
     fn answer(&self) {
         let id = &self.0["id"];
         if id.is_null() || self.method().is_empty() {
@@ -145,15 +147,15 @@ impl Line {
             }
             _ => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}}),
         };
-        say(&format!("{answer}\n"));
+        print_message(&format!("{answer}\n"));
     }
 }
 
-/// Reads line after line; what is no JSON ends it with a status of its own
-fn by_hand(mut handle: impl FnMut(&Line)) {
+/// Reads messages line by line. Exits with status 99 on invalid JSON.
+fn serve_manually(mut handle: impl FnMut(&IncomingMessage)) {
     for line in io::stdin().lock().lines() {
         let Ok(value) = serde_json::from_str(&line.unwrap_or_default()) else { exit(99) };
-        handle(&Line(value));
+        handle(&IncomingMessage(value));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client: plain calls that return when they are answered
+//! A blocking client: each call returns when it has been answered.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -6,31 +6,30 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict};
+use mcp_proto::client::{Config, Engine, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallKey, Instant, Progress, RawJson, UseError};
-use mcp_std::Duplex;
-use mcp_std::child::{Ended, Program};
+use mcp_std::io::Duplex;
+use mcp_std::process::{Program, ShutdownReport};
 use serde::Serialize;
 
 use mcp_std::Error;
-use mcp_std::client::{
-    Answer, ClientHandler, Connection, Ears, Heard, Memory, Opened, Opens, OpensStream, Setup, Way,
+use mcp_std::adapter::client::{
+    CallAnswer, Callback, ClientHandler, ClientSetup, Connection, ConnectionTarget, Connector, HandlerSlot,
+    ReadyConnection, ResultCache, StreamConnector,
 };
 
 use crate::Options;
 
-/// A connection to one server, ready for calls
+/// A connection to one server, ready for calls.
 ///
-/// Nothing happens behind its back: bytes move only while one of its methods runs. A program that pauses between calls
-/// should [`poll`](Self::poll) now and then, so that the server's requests are answered and its output does not pile
-/// up.
+/// Bytes move only while one of its methods runs. A program that pauses between calls should [`poll`](Self::poll) from
+/// time to time. Otherwise requests of the server stay unanswered and its output accumulates.
 ///
-/// Dropping it ends the server as [`close`](Self::close) does, and keeps quiet about how that went.
+/// Dropping a client shuts the server down as [`close`](Self::close) does, and discards the outcome.
 ///
 /// ```no_run
-/// use mcp_blocking::Client;
-/// use mcp_std::child::Program;
+/// use mcp_blocking::{Client, Program};
 ///
 /// let mut client = Client::spawn(Program::new("my-server").arg("--stdio"))?;
 /// let result = client.call_tool("add", &serde_json::json!({"a": 20, "b": 22}))?;
@@ -45,17 +44,17 @@ pub struct Client {
     peer: Peer,
 }
 
-impl From<Opened> for Client {
-    fn from(Opened { connection, peer }: Opened) -> Self {
+impl From<ReadyConnection> for Client {
+    fn from(ReadyConnection { connection, peer }: ReadyConnection) -> Self {
         Self { connection, peer }
     }
 }
 
-impl Opens for Client {
+impl Connector for Client {
     type Opening<'a> = Result<Self, Error>;
 
-    fn open(setup: Setup, way: Way<'_>) -> Self::Opening<'_> {
-        setup.open(way).map(Self::from)
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+        setup.open(target).map(Self::from)
     }
 
     fn refuse(error: Error) -> Self::Opening<'static> {
@@ -63,15 +62,17 @@ impl Opens for Client {
     }
 }
 
-impl<D: Duplex + Send + 'static> OpensStream<D> for Client {
-    fn open_stream(setup: Setup, stream: D) -> Self::Opening<'static> {
+impl<D: Duplex + Send + 'static> StreamConnector<D> for Client {
+    fn open_stream(setup: ClientSetup, stream: D) -> Self::Opening<'static> {
         setup.open_stream(stream).map(Self::from)
     }
 }
 
 impl Client {
-    /// Starts a server and waits until it is ready; [`spawn_with`](Self::spawn_with) for a client that speaks every
-    /// revision and can do nothing for servers
+    /// Starts a server process and waits until it is ready.
+    ///
+    /// The client supports every revision and declares no capabilities; [`spawn_with`](Self::spawn_with) takes a
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -80,20 +81,21 @@ impl Client {
         Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program)
     }
 
-    /// Starts a server and waits until it is ready, or for the time-outs in [`Limits`](mcp_proto::Limits)
+    /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// A server that exits when it is asked which revisions it speaks, as some old ones do, is started once more and
-    /// spoken to as such a one is. [`options`](Self::options) has callbacks that are there from the beginning.
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// `initialize` instead. To set a handler before the first message arrives, use [`options`](Self::options).
     ///
     /// # Errors
     ///
-    /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
-    /// server; nothing is left running then.
+    /// - [`Error::Spawn`] if the process cannot be started.
+    /// - [`Error::Closed`] if the process ended, did not answer in time, or is not an MCP server. No process is left
+    ///   running.
     pub fn spawn_with(config: Config, program: impl Borrow<Program> + Send) -> Result<Self, Error> {
         Options::new(config).spawn(program)
     }
 
-    /// Speaks over any byte stream, and waits until the server is ready
+    /// Connects over any byte stream and waits until the server is ready.
     ///
     /// # Errors
     ///
@@ -102,56 +104,57 @@ impl Client {
         Options::new(config).connect(stream)
     }
 
-    /// Speaks HTTP to the server at `url`, `http://127.0.0.1:8080/mcp` for instance, and waits until it is ready
+    /// Connects to the HTTP server at `url` (example: `http://127.0.0.1:8080/mcp`) and waits until it is ready.
     ///
-    /// Finds out which revision and which of the transports over HTTP the server speaks. [`options`](Self::options) has
-    /// callbacks, tokens ([`Options::connect_http`]) and the rest.
+    /// The client finds out which revision and which HTTP transport the server speaks. To set a handler or a token, use
+    /// [`options`](Self::options) and [`Options::connect_http`].
     ///
-    /// Connections are made when they are needed: looking up a name may take 10 s, and nothing else moves meanwhile.
-    /// Where a name has several addresses they are tried in turn, one family after the other.
+    /// Connections are opened when they are needed. Name resolution takes up to 10 s and blocks the client. Several
+    /// addresses of one name are tried in turn, alternating between IPv6 and IPv4.
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] when it is none that can be connected to: `https` is refused without the feature `tls`;
-    /// [`Error::Closed`] when there is no server, it is no MCP server, or does not answer in time.
+    /// - [`Error::Url`] if `url` is not usable; `https` needs the feature `tls`.
+    /// - [`Error::Closed`] if there is no server, if it is not an MCP server, or if it does not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_url(url: &str) -> Result<Self, Error> {
         Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url)
     }
 
-    /// What may be set before the connection is made, beside `config`
+    /// Returns the options of a client with this configuration, to be set before it connects.
     #[must_use]
     pub fn options(config: Config) -> Options {
         Options::new(config)
     }
 
-    /// Says who handles what comes from the server from now on
+    /// Replaces the handler of the server's requests and notifications.
     pub fn set_handler(&mut self, handler: impl ClientHandler + Send + 'static) {
-        self.connection.ears = Ears::Here(Box::new(handler));
+        self.connection.handler = HandlerSlot::Local(Box::new(handler));
     }
 
-    /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
-    /// [`Options::validator`]
+    /// Sets the validator of structured results. It applies to tools that are listed from now on; see
+    /// [`Options::validator`].
     pub fn set_validator(&mut self, validator: impl SchemaValidator + 'static) {
-        self.connection.memory.set_schemas(Some(OutputSchemas::new(validator)));
+        self.connection.cache.set_schemas(Some(OutputSchemas::new(validator)));
     }
 
-    /// Asks for lists and contents of resources anew, when they are wanted next: forgets what is kept of this server,
-    /// for other clients with the same cache, too
-    pub fn forget_kept(&mut self) {
-        self.connection.memory.forget();
+    /// Discards the cached results of this server, also for other clients that share the cache.
+    pub fn clear_cache(&mut self) {
+        self.connection.cache.invalidate_server();
     }
 
-    /// The server: revision in use, identity, capabilities, instructions
+    /// Returns the server's revision, identity, capabilities and instructions.
     #[must_use]
     pub const fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// What was found out about the server's era, to be stored for the next connection; none after it proved wrong
+    /// Returns the era that the client found the server to have, or `None` after the server contradicted it.
+    ///
+    /// Store it and pass it to [`Config::known_era`] for the next connection, which then needs no probe.
     #[must_use]
-    pub fn verdict(&self) -> Option<Verdict> {
-        self.connection.verdict
+    pub fn known_era(&self) -> Option<KnownEra> {
+        self.connection.known_era
     }
 
     mcp_std::client_calls!(
@@ -165,10 +168,10 @@ impl Client {
         "# Ok::<(), mcp_blocking::Error>(())"
     );
 
-    // ---- what these stand on -----------------------------------------------------------------------------------
+    // ---- callees of `client_calls!` ----------------------------------------------------------------------------
 
-    /// The engine is always at hand
-    fn begin_here(
+    /// Starts a call, as [`begin`](Self::begin) does. Never returns `None`, because this client owns its engine.
+    fn try_begin(
         &mut self,
         progress: bool,
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
@@ -176,7 +179,7 @@ impl Client {
         Some(self.begin(progress, command))
     }
 
-    /// Waits only while the server has not taken most of what was written before
+    /// Starts a call. While the server is slow to read, blocks for up to [`call_timeout`](mcp_proto::Limits).
     fn begin(
         &mut self,
         _progress: bool,
@@ -185,6 +188,7 @@ impl Client {
         self.connection.start(command)
     }
 
+    /// Runs a command of the engine that starts no call.
     fn command(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
@@ -192,59 +196,64 @@ impl Client {
         self.connection.command(command)
     }
 
-    /// The result of a call, and whether the server needed something first
+    /// Waits for the result of a call. Also returns whether the call was retried after an input request.
     fn result(
         &mut self,
         call: CallKey,
         on_progress: Option<&mut dyn FnMut(&Progress)>,
-    ) -> Result<Answer, Error> {
-        let mut watch = on_progress.map(|told| (call, told));
-        let result = self.connection.outcome(call, None, &mut watch)?;
+    ) -> Result<CallAnswer, Error> {
+        let mut watch = on_progress.map(|on_progress| (call, on_progress));
+        let result = self.connection.wait_outcome(call, None, &mut watch)?;
         result.ok_or(Error::Call(CallError::TimedOut))
     }
 
+    /// Handles input that has arrived, so that a cached result is not returned after the server invalidated it.
     fn catch_up(&mut self) -> Result<(), Error> {
         self.connection.check_open()?;
         self.connection.catch_up();
         self.connection.check_open()
     }
 
-    /// As it is: it is written where it goes
-    #[expect(clippy::unnecessary_wraps, reason = "other clients write it here")]
-    fn written<'a, T: Serialize + ?Sized>(&self, value: &'a T) -> Result<&'a T, Error> {
+    /// Returns `value` unchanged: it is serialized directly into the output.
+    #[expect(clippy::unnecessary_wraps, reason = "the clients of other adapters encode here and may fail")]
+    fn encode<'a, T: Serialize + ?Sized>(&self, value: &'a T) -> Result<&'a T, Error> {
         Ok(value)
     }
 
+    /// Returns the method name unchanged: no command outlives this call.
     const fn name(name: &str) -> &str {
         name
     }
 
-    const fn memory(&self) -> &Memory {
-        &self.connection.memory
+    /// Returns the cached results of the server.
+    const fn memory(&self) -> &ResultCache {
+        &self.connection.cache
     }
 
-    fn hear(&mut self, heard: Heard) {
-        self.connection.hear(heard);
+    /// Runs a callback now, or defers it (see [`HandlerSlot::dispatch`]).
+    fn dispatch(&mut self, callback: Callback) {
+        self.connection.dispatch(callback);
     }
 
-    fn most_of_a_list(&mut self) -> usize {
-        self.connection.wire.engine().config().get_limits().max_frame.saturating_mul(4)
+    /// Returns the maximum size in bytes of a list of all pages.
+    fn max_list_bytes(&mut self) -> usize {
+        self.connection.transport.engine().config().effective_limits().max_frame.saturating_mul(4)
     }
 
-    // ---- calls under way ---------------------------------------------------------------------------------------
+    // ---- pending calls -----------------------------------------------------------------------------------------
 
-    /// Waits for the result of a call that was begun; others may be answered in the meantime
+    /// Waits for the result of a call that was started. Other calls may be answered in the meantime.
     ///
     /// # Errors
     ///
-    /// As [`request`](Self::request); `Use(Stale)` when the result was fetched before, or the call cancelled.
+    /// As [`request`](Self::request); [`UseError::Stale`] if the result was fetched before or the call was cancelled.
     pub fn wait(&mut self, call: CallKey) -> Result<RawJson, Error> {
         self.wait_with(call, &mut |_| {})
     }
 
-    /// Waits as [`wait`](Self::wait) does, with progress told to `on_progress`
+    /// Waits as [`wait`](Self::wait) does, and passes progress to `on_progress`.
     ///
-    /// Progress comes only if the options of the call asked for it.
+    /// Progress arrives only if the options of the call requested it.
     ///
     /// # Errors
     ///
@@ -257,23 +266,23 @@ impl Client {
         self.result(call, Some(on_progress)).map(|(result, _)| result)
     }
 
-    /// Waits as [`wait`](Self::wait) does, but at most for `timeout`: none when there is no result by then, and the call
-    /// goes on
+    /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
+    /// call goes on.
     ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, call: CallKey, timeout: Duration) -> Result<Option<RawJson>, Error> {
         let until = self.now() + timeout;
-        let outcome = self.connection.outcome(call, Some(until), &mut None)?;
+        let outcome = self.connection.wait_outcome(call, Some(until), &mut None)?;
         Ok(outcome.map(|(result, _)| result))
     }
 
-    /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already
+    /// Cancels a call and notifies the server. A result that has already arrived is discarded.
     ///
     /// # Errors
     ///
-    /// `Use(Stale)` when its result was fetched before, or it was cancelled.
+    /// [`UseError::Stale`] if the result was fetched before or the call was cancelled.
     pub fn cancel(&mut self, call: CallKey, reason: Option<&str>) -> Result<(), Error> {
         if !self.connection.cancel(call, reason) {
             return Err(Error::Use(UseError::Stale));
@@ -282,39 +291,40 @@ impl Client {
         Ok(())
     }
 
-    // ---- in between --------------------------------------------------------------------------------------------
+    // ---- between calls -----------------------------------------------------------------------------------------
 
-    /// Waits until something happens, at most for `timeout`, and lets the callbacks handle it; whether anything did
+    /// Waits for an event, at most for `timeout`, and runs the handler on it. Returns whether there was an event.
     ///
-    /// Answers that come are kept for the `wait` methods.
+    /// Results that arrive are kept for the `wait` methods.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when the connection is over.
+    /// [`Error::Closed`] if the connection is over.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
         let until = self.now() + timeout;
-        let seen = self.connection.seen;
+        let events_before = self.connection.event_count;
         loop {
             self.connection.check_open()?;
             self.connection.turn(Some(until), &mut None);
-            if self.connection.seen != seen {
+            if self.connection.event_count != events_before {
                 return self.connection.check_open().map(|()| true);
             }
-            if self.connection.wire.now() >= until {
+            if self.connection.transport.now() >= until {
                 return Ok(false);
             }
         }
     }
 
-    /// Asks to be told of changes, and waits until the server has said what of it it honours
+    /// Subscribes to changes, and waits until the server has acknowledged the subscription.
     ///
-    /// From then on changes come to [`ClientHandler::changed`], whenever something is waited for here: between calls,
-    /// [`poll`](Self::poll) does. What changed before is not told, so this is the moment to read what is followed. In the
-    /// legacy era a server may honour less than it says.
+    /// Returns the key of the subscription, and the part of the filter that the server acknowledged.
+    /// From then on [`ClientHandler::changed`] receives changes while any method of the client runs; call
+    /// [`poll`](Self::poll) between calls. Earlier changes are not reported: read the current state after this method
+    /// returns. A legacy server may report fewer changes than it acknowledged.
     ///
     /// ```no_run
     /// # fn example(client: &mut mcp_blocking::Client) -> Result<(), mcp_blocking::Error> {
-    /// use mcp_proto::model::SubscriptionFilter;
+    /// use mcp_blocking::mcp_proto::model::SubscriptionFilter;
     ///
     /// let filter = SubscriptionFilter::new().tools_list_changed(true).resource_subscriptions(["file:///log".into()]);
     /// let (subscription, honoured) = client.subscribe(&filter)?;
@@ -327,8 +337,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Use`] when there are too many, or URIs that are too long; [`Error::Call`] when the server refuses or does
-    /// not answer in time; otherwise as [`start`](Self::start).
+    /// - [`Error::Use`] if there are too many subscriptions, or a URI is too long.
+    /// - [`Error::Call`] if the server refuses or does not answer in time.
+    /// - Otherwise as [`start`](Self::start).
     pub fn subscribe(
         &mut self,
         filter: &SubscriptionFilter,
@@ -336,26 +347,28 @@ impl Client {
         self.connection.subscribe(filter)
     }
 
-    /// The engine, for what has no method here; what its commands write goes out with the next [`poll`](Self::poll), and
-    /// the outcomes of calls that they make are dropped
-    pub fn engine(&mut self) -> &mut Engine {
-        self.connection.wire.engine()
-    }
-
-    /// The time, for the engine's commands
-    pub fn now(&mut self) -> Instant {
-        self.connection.wire.tick()
-    }
-
-    /// Ends the connection, and the server if it was started here: its stdin is closed, then it gets `SIGTERM`, then
-    /// `SIGKILL`, each after the wait that [`Options::patience`] says
+    /// Returns the engine, for operations that have no method here.
     ///
-    /// How it ended; none if it is no process of ours.
+    /// Output of its commands is sent with the next [`poll`](Self::poll). The outcomes of calls that it starts are
+    /// discarded.
+    pub fn engine(&mut self) -> &mut Engine {
+        self.connection.transport.engine()
+    }
+
+    /// Returns the current time, for commands of the engine.
+    pub fn now(&mut self) -> Instant {
+        self.connection.transport.tick()
+    }
+
+    /// Closes the connection, and shuts the server process down if this client started it.
+    ///
+    /// The process gets the end of its stdin, then `SIGTERM`, then `SIGKILL`, each after the wait that
+    /// [`Options::shutdown_timeouts`] sets. Returns how the process ended; `None` if this client started no process.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when a stream that is no process of ours could not be ended properly.
-    pub fn close(mut self) -> Result<Option<Ended>, Error> {
+    /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
+    pub fn close(mut self) -> Result<Option<ShutdownReport>, Error> {
         self.connection.finish()
     }
 }

@@ -1,41 +1,43 @@
-//! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime
+//! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime.
 //!
-//! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate moves the bytes between
-//! them. It starts no thread (where the system can wait for pipes: everywhere but on Windows) and does nothing behind
-//! your back: everything happens inside of a call that you make.
+//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
+//! bytes between them. It starts no thread (except on Windows, where pipes cannot be polled), and work happens only
+//! inside the calls that you make. `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
 //!
 //! # A server
 //!
-//! ```no_run
-//! use mcp_blocking::{Answered, Call, Cx, serve_stdio};
-//! use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
-//! use mcp_proto::{Capabilities, Capability, RawJson, RpcError, server::Config};
+//! A [`Router`] dispatches calls to closures by name. The schema of a tool's arguments comes from a Rust type (feature
+//! `schemars`):
 //!
-//! fn main() -> Result<(), mcp_blocking::Error> {
-//!     let config = Config::new("greeter", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
-//!     let schema = RawJson::new(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
-//!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Says hello")]);
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_blocking::{Router, schemars};
 //!
-//!     serve_stdio(config, |cx: &mut Cx<'_>, call: &Call| match call.method() {
-//!         "tools/list" => cx.complete(&tools),
-//!         "tools/call" => greet(cx, call),
-//!         other => Err(RpcError::method_not_found(other)),
-//!     })
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add {
+//!     a: f64,
+//!     b: f64,
 //! }
 //!
-//! fn greet(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-//!     #[derive(serde::Deserialize)]
-//!     struct Greet<'a> {
-//!         name: std::borrow::Cow<'a, str>,
-//!     }
-//!     let greet: Greet<'_> = call.tool()?.parse()?;
-//!     cx.complete(&CallToolResult::text(format!("Hello, {}!", greet.name)))
+//! fn main() -> Result<(), mcp_blocking::Error> {
+//!     let mut router = Router::new("calculator", "1.0.0");
+//!     router.tool("add", "Adds two numbers", |_, Add { a, b }: Add| a + b);
+//!     router.serve_stdio()
 //! }
 //! ```
 //!
-//! [`serve`] does the same on any stream, [`Server`] lets you hold the loop, and [`Handler`] is for servers that want to
-//! know more than their calls. A handler runs on the loop's thread: while it runs, nothing else moves, except when it
-//! calls [`Cx::progress`], [`Cx::checkpoint`] or [`Cx::sleep`]. Calls that arrive in the meantime wait for it.
+//! A router also holds resources, resource templates, prompts and completions. [`RouterUpdates`] adds and removes
+//! entries while the server runs.
+//!
+//! # Running handlers
+//!
+//! Handlers run on the loop's thread, one at a time, so closures may be `FnMut` and need not be `Send`. While a handler
+//! runs, no other call and no connection makes progress. Three methods of [`Cx`] keep the loop moving:
+//! [`progress`](Cx::progress), [`checkpoint`](Cx::checkpoint) and [`sleep`](Cx::sleep). They also return an error when
+//! the call was cancelled, so a long handler that uses `?` on them ends early.
+//!
+//! Use `mcp-threads` if a handler may block: its handlers are `Fn + Send + Sync` and run in parallel on a bounded pool
+//! of workers, and its HTTP server can use several threads. Use `mcp-smol` if handlers are `async`.
 //!
 //! # A client
 //!
@@ -47,62 +49,231 @@
 //! for tool in client.list_tools()? {
 //!     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
 //! }
-//! let answer = client.call_tool("greet", &serde_json::json!({"name": "you"}))?;
-//! println!("{:?}", answer.content[0].as_text());
-//! let ended = client.close()?; // and how the server ended
+//! let result = client.call_tool("greet", &serde_json::json!({"name": "you"}))?;
+//! println!("{:?}", result.content[0].as_text());
+//! let report = client.close()?; // how the server process ended
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! [`Client::send`] makes any typed request, [`Client::request`] any at all with the result as it came.
-//! [`Client::start`] and [`Client::wait`] are for several calls at once, [`Client::poll`] for the time between calls,
-//! [`ClientHandler`] for what the server says and asks on its own account.
+//! - [`Client::send`] makes any typed request, [`Client::request`] any request with an untyped result.
+//! - [`Client::start`] and [`Client::wait`] run several calls at the same time.
+//! - [`Client::poll`] handles messages of the server between calls.
+//! - [`ClientHandler`] receives the requests and notifications of the server.
 //!
-//! # Over HTTP
+//! # HTTP
 //!
-//! [`serve_http`] and [`HttpServer`] serve the same handlers to many clients at once, [`Client::connect_url`] talks to a
-//! server that is there already; everything else is as it is on a stream.
+//! The same router serves Streamable HTTP in every revision on one path, and HTTP+SSE of 2024-11-05 if
+//! [`Config::http_sse`](mcp_proto::http::server::Config::http_sse) is set. Requests with a foreign `Host` or `Origin`
+//! are refused until [`Config`](mcp_proto::http::server::Config) allows them.
+//!
+#![cfg_attr(all(feature = "http", feature = "schemars"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "http", feature = "schemars")), doc = "```ignore")]
+//! use mcp_blocking::Router;
+//! use mcp_blocking::mcp_proto::http::server::Config;
+//!
+//! fn main() -> Result<(), mcp_blocking::Error> {
+//!     let mut router = Router::new("clock", "1.0.0");
+//!     router.tool("time", "Returns the time of day", |_, (): ()| "noon");
+//!     router.serve_http("127.0.0.1:8080", Config::new().path("/mcp"))
+//! }
+//! ```
+//!
+//! A client connects to a URL, and finds out which revision and transport the server speaks:
 //!
 //! ```no_run
 //! # #[cfg(feature = "http")] {
 //! use mcp_blocking::Client;
 //!
-//! let mut client = Client::connect_url("http://127.0.0.1:8080/mcp")?;
-//! println!("{}", client.peer().version);
+//! let mut client = Client::connect_url("http://localhost:8080/mcp")?;
+//! println!("{:?}", client.call_tool("time", &serde_json::json!({}))?.content[0].as_text());
+//! client.close()?;
 //! # }
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! # Tests
+//! One thread serves all connections (64 by default) and runs the handlers, so a slow handler delays every client.
+//! `HttpServer` gives access to the loop, the limits of connections and a [`Handle`] for other threads.
 //!
-//! [`testing::pair`] is a client of a [`Router`] in the same thread, in memory, on virtual time: what a handler sleeps costs
-//! nothing.
+//! With the feature `tls` (`rustls` and `ring`, no OpenSSL) clients connect to `https` URLs. They check certificates
+//! against the roots of the system and roots of your own:
+//! `Client::options(…).tls(ClientTls::new().root_file("ca.pem")?)`. A server uses
+//! `HttpServer::bind(…)?.tls(ServerTls::from_files("chain.pem", "key.pem")?)`. An idle connection with TLS holds about
+//! 8 KiB more. A proxy in front of the server works as well.
 //!
-//! # What holds
+//! Under another HTTP stack (`hyper`, `axum`), use [`http::server::Server`](mcp_proto::http::server::Server) directly.
+//! It works on exchanges: pass the head of a request to `open` and its body to `handle_body`, and take the response
+//! from `response` and `transmit`. `tests/hyper` in the repository does this in two hundred lines.
 //!
-//! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
-//! - Time-outs pass while it waits, in both roles.
-//! - Requests that are read together are answered in one write, unless their handlers are slow.
-//! - A server that reads the end of its input answers what came before, as far as it can within
-//!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
-//! - A handler that panics answers with an internal error, and nothing else breaks.
-//! - Lists and contents of resources are asked for again when their server says so, and not before
-//!   ([`Options::no_cache`]).
-//! - When a server process dies, the [error](Error) has its exit status and, if stderr is
-//!   [captured](mcp_std::child::Stderr::Capture), its last words. No process outlives its [`Client`].
-//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.
+//! # Input in the middle of a call
+//!
+//! A handler may ask the client for input: [`Cx::elicit_as`](Cx::elicit) and [`Cx::elicit_url`] ask the user,
+//! [`Cx::sample`] asks the model, and [`Cx::list_roots`] asks for directories. While the answer is missing, the method
+//! returns an error that the handler passes on with `?`. When the answer has arrived, the handler runs again from its
+//! beginning, and the method returns the answer. Code before the method therefore runs more than once.
+//!
+//! In legacy revisions the question is a request to the client. In 2026-07-28 it is an `input_required` result, and the
+//! client repeats the call with the answer and with state that the server has sealed. The handler is the same for both.
+//!
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_blocking::mcp_proto::{Change, model::ElicitOutcome};
+//! use mcp_blocking::{Cx, Router, RpcError, schemars};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Stay {
+//!     /// Name of the boat
+//!     boat: String,
+//!     nights: u8,
+//! }
+//!
+//! fn book(cx: &mut Cx<'_>, (): ()) -> Result<String, RpcError> {
+//!     let answer = match cx.elicit_as::<Stay>("stay", "Which boat, and for how long?")? {
+//!         ElicitOutcome::Accepted(stay) => format!("{}: {} nights", stay.boat, stay.nights),
+//!         ElicitOutcome::Declined | ElicitOutcome::Cancelled => "not booked".to_owned(),
+//!     };
+//!     cx.publish(&Change::Resource("harbour://berths".into())); // notifies subscribers
+//!     Ok(answer)
+//! }
+//!
+//! fn main() -> Result<(), mcp_blocking::Error> {
+//!     let mut router = Router::new("harbour", "1.0.0");
+//!     router.tool("book", "Books a berth", book);
+//!     router.subscriptions(|uri, subscribed| eprintln!("{uri} has subscribers: {subscribed}"));
+//!     router.serve_stdio()
+//! }
+//! ```
+//!
+//! A client declares what it can answer as capabilities, and answers in a [`ClientHandler`]:
+//!
+//! ```no_run
+//! use mcp_blocking::mcp_proto::client::Config;
+//! use mcp_blocking::mcp_proto::model::{ElicitParams, ElicitResult, SubscriptionFilter};
+//! use mcp_blocking::mcp_proto::{Capabilities, Capability, Change};
+//! use mcp_blocking::{Client, ClientHandler, Program, RpcError};
+//!
+//! struct User;
+//!
+//! impl ClientHandler for User {
+//!     fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+//!         // Or `ElicitResult::decline()`, `ElicitResult::cancel()`.
+//!         Ok(ElicitResult::accept([("boat", "Aline".into()), ("nights", 3.into())]))
+//!     }
+//!
+//!     fn changed(&mut self, change: &Change) {
+//!         println!("{change:?}");
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), mcp_blocking::Error> {
+//!     let config = Config::new("sailor", "1.0.0").capabilities(Capabilities::new().with(Capability::Elicitation));
+//!     let mut client = Client::options(config).handler(User).spawn(Program::new("harbour"))?;
+//!     client.subscribe(&SubscriptionFilter::new().resource_subscriptions(["harbour://berths".into()]))?;
+//!     println!("{:?}", client.call_tool("book", &serde_json::json!({}))?.content[0].as_text());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Tests of a server
+//!
+//! [`testing::pair`] connects a client to a router in the same thread, in memory. Time is virtual: a sleeping handler
+//! costs no real time, and timeouts fire as they would in production. The router may also be one of `mcp_threads` or
+//! `mcp_smol`.
+//!
+#![cfg_attr(feature = "schemars", doc = "```")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use mcp_blocking::mcp_proto::CallError;
+//! use mcp_blocking::{Error, Router, RpcError, schemars, testing};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Brew {
+//!     minutes: u64,
+//! }
+//!
+//! let mut router = Router::new("kitchen", "1.0");
+//! router.tool("brew", "Makes tea", |cx, Brew { minutes }: Brew| {
+//!     cx.sleep(Duration::from_secs(minutes * 60))?;
+//!     Ok::<_, RpcError>("tea")
+//! });
+//! let mut client = testing::pair(router)?;
+//! let error = client.call_tool("brew", &serde_json::json!({"minutes": 5})).unwrap_err();
+//! assert!(matches!(error, Error::Call(CallError::TimedOut))); // the default timeout is shorter
+//! # Ok::<(), mcp_blocking::Error>(())
+//! ```
+//!
+//! # A server without a router
+//!
+//! [`serve_stdio`], [`serve`] and `serve_http` take any closure or [`Handler`] that answers all requests. [`Server`]
+//! gives access to the loop.
+//!
+//! ```no_run
+//! use mcp_blocking::mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+//! use mcp_blocking::mcp_proto::{Capabilities, Capability, RawJson, server::Config};
+//! use mcp_blocking::{Answered, Call, Cx, RpcError, serve_stdio};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Add {
+//!     a: f64,
+//!     b: f64,
+//! }
+//!
+//! fn main() -> Result<(), mcp_blocking::Error> {
+//!     let config = Config::new("calculator", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
+//!     serve_stdio(config, handle)
+//! }
+//!
+//! fn handle(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
+//!     if call.method() == "tools/list" {
+//!         let schema = r#"{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}}"#;
+//!         let add = Tool::new("add", RawJson::new(schema).expect("JSON")).description("Adds two numbers");
+//!         return cx.complete(&ListToolsResult::new(vec![add]));
+//!     }
+//!     let tool = call.tool_call()?;
+//!     match &*tool.name {
+//!         "add" => {
+//!             let Add { a, b } = tool.parse()?;
+//!             cx.complete(&CallToolResult::text((a + b).to_string()))
+//!         }
+//!         other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
+//!     }
+//! }
+//! ```
+//!
+//! The engine handles everything else: negotiation, pings, malformed messages, requests for capabilities that were not
+//! declared, cancellation, rate limits and deadlines. A handler does not see the revision of the client;
+//! `core/src/eras.md` in the repository lists the few differences that an application can notice.
+//!
+//! # Guarantees
+//!
+//! - Two peers with full pipes never deadlock: a peer that writes continues to read.
+//! - Deadlines pass while this crate waits, in both roles.
+//! - The answers to requests that were read together are written together, unless a handler is slow.
+//! - At the end of its input a server answers the calls that came before, within
+//!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns. A client that disconnects is noticed, and is not an
+//!   error.
+//! - A handler that panics causes an internal error response. The server continues.
+//! - Cached lists and resources are requested again when the server announces a change, and not before
+//!   ([`Options::no_cache`] turns the cache off).
+//! - If a server process dies, the [error](Error) has its exit status and, with [`Stderr::Capture`], the end of its
+//!   stderr. No server process outlives its [`Client`].
+//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Features
 //!
-//! | feature | default | what it turns on |
+//! | feature | default | effect |
 //! |---|---|---|
-//! | `base64` | yes | resources that are bytes |
-//! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
-//! | `http` | yes | servers and clients over HTTP; turns on `crypto` |
-//! | `schemars` | no | schemas of Rust types: `Router::tool` |
-//! | `signals` | no | `on_terminate`, which has a server shut down when the process is told to end (Unix) |
-//! | `tls` | no | HTTP over TLS, by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
-//! | `validate` | no | arguments and results of tools checked against their schemas, by [`Router`] and [`Client`] alike, unless they are told otherwise ([`Router::no_validator`], [`Options::no_validator`]); the module `validate` |
+//! | `base64` | yes | binary resources |
+//! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
+//! | `http` | yes | servers and clients over HTTP; enables `crypto` |
+//! | `schemars` | no | JSON Schemas of Rust types: `Router::tool`, `Cx::elicit_as` |
+//! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
+//! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
+//! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
+//!
+//! With `validate`, [`Router::clear_validator`] and [`Options::no_validator`] turn validation off.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -117,26 +288,31 @@ pub mod testing;
 pub use client::Client;
 #[cfg(feature = "http")]
 pub use http::serve_http;
-pub use mcp_proto::server::{Call, NoAnswer};
-pub use mcp_std::child::{Program, Stderr};
-pub use mcp_std::client::ClientHandler;
-#[cfg(all(unix, feature = "signals"))]
-pub use mcp_std::on_terminate;
+pub use mcp_proto;
+pub use mcp_proto::router::Json;
+#[cfg(feature = "schemars")]
+pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::server::{Call, InputError};
+pub use mcp_proto::{Progress, RpcError};
+pub use mcp_std::adapter::client::ClientHandler;
 #[cfg(feature = "http")]
-pub use mcp_std::serve::HttpServer;
-pub use mcp_std::serve::{Answered, Cx, Failure, Handle, Handler, Server};
+pub use mcp_std::adapter::server::HttpServer;
+pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, Server};
+pub use mcp_std::io::{MemoryEnd, memory_pair};
+#[cfg(all(unix, feature = "signals"))]
+pub use mcp_std::process::on_terminate;
+pub use mcp_std::process::{Program, Stderr};
+#[cfg(feature = "validate")]
+pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
-#[cfg(feature = "validate")]
-pub use mcp_std::validate;
-pub use mcp_std::{BadResult, Closed, Error, MemoryEnd, SharedCache, memory_pair};
-pub use router::{Later, Router};
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
+pub use router::{Router, RouterUpdates};
 pub use server::{serve, serve_stdio};
 
-/// A client that is about to connect: see [`Options`](mcp_std::client::Options)
-pub type Options = mcp_std::client::Options<Client>;
+/// Options of a [`Client`] before it connects.
+pub type Options = mcp_std::adapter::client::Options<Client>;
 
-/// The examples of the README, compiled
 #[cfg(all(doctest, feature = "schemars"))]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

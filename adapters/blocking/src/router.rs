@@ -1,4 +1,4 @@
-//! Serving what is registered by name: tools, resources, prompts and completions, each with a closure
+//! The router of this adapter: tools, resources, prompts and completions, each with a closure.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -12,34 +12,36 @@ use std::panic::{catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 #[cfg(feature = "http")]
-use mcp_proto::http::server::{Denial, Token};
+use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::router::{
-    self, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult,
-    PageCache, RegisterError, ResourceTarget, Route, SchemaValidator, Target,
+    self, CallTarget, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult,
+    IntoToolResult, PageCache, RegisterError, ResourceTarget, Route, SchemaValidator,
 };
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
-use mcp_std::client::{Actor, OnTheSpot, Rehearse};
-use mcp_std::serve::router::{
-    Current, HookGuard, Pending, Ran, complete, complete_read, complete_tool, lock, misrouted,
+use mcp_std::adapter::client::{Inline, TestPeer, TestServer};
+use mcp_std::adapter::server::router::{
+    ChangeQueue, HandlerResult, HookGuard, Snapshot, complete, complete_read, complete_tool, lock,
+    misrouted_error,
 };
-use mcp_std::serve::{Answered, Cx, Failure, Handler};
-use mcp_std::{Duplex, Error, catch};
+use mcp_std::adapter::server::{Answered, Cx, Handler, HandlerFailure};
+use mcp_std::io::Duplex;
+use mcp_std::{Error, catch};
 use serde::de::DeserializeOwned;
 
-type Run = Rc<dyn Fn(&mut Cx<'_>, Target<'_>) -> Ran>;
-type Other = Rc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
-/// Is told of a URI that is followed from now on, or no more
-type Interest = Rc<dyn Fn(&str, bool)>;
-/// Told what the author of a handler should know; the client is told less
-type Report = Rc<dyn Fn(&Call, &Failure)>;
-/// Says on whose behalf a request with a token is made
+type RouteFn = Rc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult>;
+type FallbackFn = Rc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>>;
+/// Callback for the first subscription and the end of the last subscription of a URI.
+type InterestFn = Rc<dyn Fn(&str, bool)>;
+/// Callback for failures of handlers, with details that the client does not get.
+type FailureFn = Rc<dyn Fn(&Call, &HandlerFailure)>;
+/// Callback that maps a bearer token to its principal.
 #[cfg(feature = "http")]
-type Judge = Rc<dyn Fn(&Token) -> Result<String, Denial>>;
-type Hooks = Rc<dyn Hook>;
+type AuthenticateFn = Rc<dyn Fn(&BearerToken) -> Result<String, Denial>>;
+type SharedHook = Rc<dyn Hook>;
 
-/// No closure is ever called by itself: nothing but the router calls them, and it serves one loop
+// The `RefCell` is never borrowed twice: only the router calls the closures, from one loop.
 macro_rules! callback {
     ($closure:ident, |$($name:ident: $type:ty),*| $body:expr) => {{
         let $closure = RefCell::new($closure);
@@ -52,23 +54,22 @@ macro_rules! callback {
 
 macro_rules! handler {
     ($handler:ident, |$cx:ident, $target:ident| $body:block) => {
-        callback!($handler, |$cx: &mut Cx<'_>, $target: Target<'_>| $body)
+        callback!($handler, |$cx: &mut Cx<'_>, $target: CallTarget<'_>| $body)
     };
 }
 
-macro_rules! other {
+macro_rules! fallback {
     ($handler:ident, |$cx:ident, $call:ident| $body:block) => {
         callback!($handler, |$cx: &mut Cx<'_>, $call: &Call| $body)
     };
 }
 
 mcp_std::router! {
-    /// A server made of closures
+    /// A server made of closures.
     ///
     #[cfg_attr(feature = "schemars", doc = "```no_run")]
     #[cfg_attr(not(feature = "schemars"), doc = "```ignore")]
-    /// use mcp_blocking::Router;
-    /// use mcp_proto::router::schema::schemars;
+    /// use mcp_blocking::{Router, schemars};
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Add { a: i64, b: i64 }
@@ -80,11 +81,11 @@ mcp_std::router! {
     /// }
     /// ```
     ///
-    /// The same for tools that are known only at run time, without a macro:
+    /// Tools that are known only at run time need no macro:
     ///
     /// ```
     /// # use mcp_blocking::Router;
-    /// # use mcp_proto::{RawJson, model::Tool};
+    /// # use mcp_blocking::mcp_proto::{self, RawJson, model::Tool};
     /// # let found = [("greet", r#"{"type":"object","properties":{"who":{"type":"string"}}}"#)];
     /// let mut router = Router::new("dynamic", "1.0");
     /// for (name, schema) in found {
@@ -95,22 +96,22 @@ mcp_std::router! {
     /// # Ok::<(), mcp_proto::InvalidJson>(())
     /// ```
     ///
-    /// What cannot be registered (a bad name, a second tool of one name) is remembered: [`check`](Self::check) says it, and
-    /// serving fails with it. Handlers run on the loop's thread, one at a time.
+    /// An entry that cannot be registered (an invalid name, a duplicate name) is recorded. [`check`](Self::check)
+    /// reports it, and serving fails with it. Handlers run on the loop's thread, one at a time.
     handlers: FnMut, callbacks: FnMut, bounds: [], changes: [], pointer: Rc, async: [], await: []
 }
 
 impl Router {
-    /// Serves on this process' stdin and stdout; see [`serve_stdio`](crate::serve_stdio)
+    /// Serves on stdin and stdout of this process; see [`serve_stdio`](crate::serve_stdio).
     ///
     /// # Errors
     ///
-    /// [`Error::Register`] when something could not be registered; then as [`serve_stdio`](crate::serve_stdio).
+    /// [`Error::Register`] if an entry could not be registered; otherwise as [`serve_stdio`](crate::serve_stdio).
     pub fn serve_stdio(self) -> Result<(), Error> {
         crate::serve_stdio(self.config()?, self)
     }
 
-    /// Serves one client on any byte stream; see [`serve`](crate::serve)
+    /// Serves one client on any byte stream; see [`serve`](crate::serve).
     ///
     /// # Errors
     ///
@@ -119,11 +120,11 @@ impl Router {
         crate::serve(self.config()?, stream, self)
     }
 
-    /// Serves HTTP at `address`, for ever; see [`HttpServer`](crate::HttpServer)
+    /// Serves HTTP at `address` until an error occurs; see [`HttpServer`](crate::HttpServer).
     ///
     /// # Errors
     ///
-    /// [`Error::Register`] when something could not be registered; then as [`serve_http`](crate::serve_http).
+    /// [`Error::Register`] if an entry could not be registered; otherwise as [`serve_http`](crate::serve_http).
     #[cfg(feature = "http")]
     pub fn serve_http(
         self,
@@ -134,44 +135,49 @@ impl Router {
     }
 }
 
-/// For [`testing`](crate::testing)
-impl Rehearse for Router {
-    fn rehearse(self) -> Result<(mcp_proto::server::Config, Box<dyn Actor>), Error> {
-        Ok((self.config()?, Box::new(OnTheSpot(self))))
+// Makes routers testable with `testing::pair`.
+impl TestServer for Router {
+    fn into_test_peer(self) -> Result<(mcp_proto::server::Config, Box<dyn TestPeer>), Error> {
+        Ok((self.config()?, Box::new(Inline(self))))
     }
 }
 
 impl Handler for Router {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        self.begin();
-        let parts = self.parts.get();
-        // Whoever catches the panic uses the router again.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&parts, cx, call)));
-        // Changed in place.
-        drop(parts);
-        let changes = self.later.0.take();
-        for change in self.make(changes, call) {
+        self.start_serving();
+        let state = self.state.load();
+        // The caller catches the panic and keeps using the router, so pending updates are applied first.
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&state, cx, call)));
+        // Released, so that the update can modify the state in place instead of copying it.
+        drop(state);
+        let changes = self.updates.0.take();
+        for change in self.apply_updates(changes, call) {
             cx.publish(&change);
         }
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn failed(&mut self, call: &Call, failure: &Failure) {
-        self.parts().report(call, failure);
+    fn failed(&mut self, call: &Call, failure: &HandlerFailure) {
+        self.state_mut().report_failure(call, failure);
     }
 
     #[cfg(feature = "http")]
-    fn token(&mut self, token: &Token) -> Result<String, Denial> {
-        self.parts().judge.as_ref().map_or(Err(Denial::InvalidToken), |judge| judge(token))
+    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
+        self.state_mut()
+            .authenticate
+            .as_ref()
+            .map_or(Err(Denial::InvalidToken), |authenticate| authenticate(token))
     }
 
-    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.parts().core.tools().for_each(|tool| tell(&tool.name, &tool.input_schema));
+    fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        self.state_mut().core.tools().for_each(|tool| visit(&tool.name, &tool.input_schema));
     }
 
     fn event(&mut self, event: &Event) {
-        if let (Event::Interest { uri, wanted }, Some(interest)) = (event, &self.parts().interest) {
-            interest(uri, *wanted);
+        if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
+            (event, &self.state_mut().on_interest)
+        {
+            interest(uri, *is_subscribed);
         }
     }
 }

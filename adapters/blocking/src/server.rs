@@ -1,43 +1,52 @@
-//! Serving byte streams, with handlers that run on the loop's thread
+//! Servers on byte streams, whose handlers run on the loop's thread.
 
 use mcp_proto::server::Config;
-use mcp_std::serve::{Handler, Server};
-use mcp_std::{Duplex, Error, Stdio};
+use mcp_std::Error;
+use mcp_std::adapter::server::{Handler, Server};
+use mcp_std::io::{Duplex, Stdio};
 
-/// Serves on this process' stdin and stdout until the input ends or the client is gone
+/// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works: those that are in work or
-/// wait when the end is read have [`Limits::eof_grace`](mcp_proto::Limits) (5 s) in all; what is not answered by then is
-/// cancelled. The end is read when no more than [`Limits::max_waiting`](mcp_proto::Limits) calls wait for the handler.
-/// It is over earlier when nobody reads the output any more, and when the input has ended and nothing moves for that
-/// long: so many calls wait that the end cannot be read, and none is finished, or the output is not taken.
+/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (default 5 s); then
+/// they are cancelled. The server notices the end of input once no more than
+/// [`Limits::max_waiting_requests`](mcp_proto::Limits) calls wait for the handler.
 ///
-/// While it runs, stdout
-/// belongs to the stream: what else is printed there goes to stderr (on Unix; see
-/// [`Stdio::guarded`](mcp_std::Stdio::guarded)).
+/// The server stops earlier in two cases:
+///
+/// - Nothing reads its output any more.
+/// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
+///   calls wait for the server to notice the end, or the client does not read pending output.
+///
+/// While the server runs, stdout belongs to the stream. Other output of the process to stdout goes to stderr (on Unix;
+/// see [`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when the handles cannot be had, or the stream breaks otherwise than by the client leaving;
-/// [`Error::Closed`] when the client sent too much garbage ([`Limits::max_faulty`](mcp_proto::Limits)).
+/// - [`Error::Io`] if stdin or stdout is not available, or if the stream breaks for another reason than the client
+///   disconnecting.
+/// - [`Error::Closed`] if the client sent too many faulty messages
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
 pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     let mut server = Server::new(config, Stdio::guarded()?, handler);
-    server.relax();
+    server.defer_buffer_release();
     server.run()
 }
 
-/// Serves one client on any byte stream until it ends its side or is gone
+/// Serves one client on any byte stream until the client closes its sending side or disconnects.
 ///
 /// ```
+/// use mcp_blocking::mcp_proto::{self, Capabilities, Capability, model::CallToolResult, server::Config};
 /// use mcp_blocking::{Call, Cx, serve};
-/// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 ///
-/// let (near, far) = mcp_blocking::memory_pair(4096);
+/// let (client_end, server_end) = mcp_blocking::memory_pair(4096);
 /// let server = std::thread::spawn(move || {
 ///     let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-///     serve(config, near, |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name)))
+///     serve(config, server_end, |cx: &mut Cx<'_>, call: &Call| {
+///         cx.complete(&CallToolResult::text(call.tool_call()?.name))
+///     })
 /// });
-/// let mut client = mcp_blocking::Client::connect(mcp_proto::client::Config::new("me", "1.0"), far)?;
+/// let mut client = mcp_blocking::Client::connect(mcp_proto::client::Config::new("me", "1.0"), client_end)?;
 /// let result = client.call_tool("any", &serde_json::json!({}))?;
 /// assert_eq!(result.content[0].as_text(), Some("any"));
 /// client.close()?;

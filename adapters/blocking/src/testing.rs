@@ -1,44 +1,44 @@
-//! Servers under test: our client and their handler in one thread, in memory, on virtual time
+//! Tests of servers: a client and a handler in one thread, in memory, on virtual time.
 //!
 //! ```
 //! use std::time::Duration;
-//! use mcp_blocking::{Router, testing};
-//! use mcp_proto::{CallOptions, RawJson, model::Tool};
+//! use mcp_blocking::mcp_proto::{CallOptions, RawJson, model::Tool};
+//! use mcp_blocking::{Router, RpcError, testing};
 //!
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), |cx, _: serde_json::Value| {
 //!     cx.sleep(Duration::from_secs(50 * 60))?; // returns at once
-//!     Ok::<_, mcp_proto::RpcError>("high")
+//!     Ok::<_, RpcError>("high")
 //! });
 //!
 //! let mut client = testing::pair(router)?;
-//! let begun = client.now();
+//! let start = client.now();
 //! let hour = Duration::from_secs(60 * 60);
-//! let options = CallOptions::new().timeout(hour).total(hour);
+//! let options = CallOptions::new().timeout(hour).total_timeout(hour);
 //! let result = client.call_tool_with("tide", &serde_json::json!({}), &options, &mut |_| {})?;
 //! assert_eq!(result.content[0].as_text(), Some("high"));
-//! assert!(client.now() >= begun + Duration::from_secs(50 * 60));
+//! assert!(client.now() >= start + Duration::from_secs(50 * 60));
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! The [`Client`] is the ordinary one, and so is everything that the two say to each other. Time is not: it passes only
-//! where something is waited for, and then at once, to the next deadline. What a handler sleeps costs nothing, time-outs,
-//! limits of rates and cancellations come as they would, and a test is over in microseconds and the same each time.
-//! [`Client::now`] says how late it is.
+//! The [`Client`] and the messages are the same as in production. Only time is virtual: it advances when something
+//! waits, at once, to the next deadline. A sleeping handler costs no real time. Timeouts, rate limits and cancellations
+//! occur as they would in production. Tests take microseconds and are deterministic. [`Client::now`] returns the
+//! virtual time.
 //!
-//! Routers of `mcp-threads` and `mcp-smol` are tested in the same way: [`pair`] takes any of them. Those programs need
-//! `mcp-blocking` for their tests alone.
+//! [`pair`] also takes routers of `mcp-threads` and `mcp-smol`. Such programs need `mcp-blocking` as a dev-dependency
+//! only.
 //!
-//! # What differs
+//! # Differences from production
 //!
-//! - There is one thread. A handler runs when the client waits for something, to its end: what the client does of itself
-//!   meanwhile (time-outs, answers to pings) comes in time, what its callbacks are told comes afterwards. To cancel a call
-//!   while its handler runs, give it a time-out. (Handlers of `mcp-smol` run at the same time, and their calls can be
-//!   cancelled as ever: see `mcp_smol::testing`.)
-//! - A handler that computes for an hour takes no time; one that looks at the clock takes a microsecond for each look.
+//! - There is one thread. A handler runs to its end while the client waits. Meanwhile the client's own timeouts and
+//!   answers to pings occur on time, but its callbacks run afterwards. To cancel a call while its handler runs, give
+//!   the call a timeout. (Handlers of `mcp-smol` run concurrently, and their calls can be cancelled as usual: see
+//!   `mcp_smol::testing`.)
+//! - Computation takes no virtual time. Each look at the clock takes one microsecond.
 //! - [`Client::ping`] measures real time.
-//! - Such a client works on the thread that made it: on another one its calls fail.
+//! - The client must stay on the thread that created it. On another thread its calls fail.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -46,25 +46,26 @@ use core::fmt;
 use mcp_proto::client;
 use mcp_proto::server::Config;
 use mcp_std::Error;
-use mcp_std::client::{Actor, OnTheSpot, OpensStream, Rehearsal, Rehearse, Setup};
-use mcp_std::serve::Handler;
+use mcp_std::adapter::client::{ClientSetup, Inline, StreamConnector, TestConnection, TestPeer, TestServer};
+use mcp_std::adapter::server::Handler;
 
 use crate::{Client, Options};
 
-/// A client of a router, which speaks the newest revision that both know
+/// Connects a client to a router. They use the newest revision that both support.
 ///
 /// # Errors
 ///
-/// [`Error::Register`] when something could not be registered; [`Error::Closed`] when they do not agree.
-pub fn pair(router: impl Rehearse) -> Result<Client, Error> {
+/// - [`Error::Register`] if an entry of the router could not be registered.
+/// - [`Error::Closed`] if client and server have no revision in common.
+pub fn pair(router: impl TestServer) -> Result<Client, Error> {
     let config = client::Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     pair_with(Client::options(config), router)
 }
 
-/// The same with a handler for what the server asks, another revision and whatever else [`Options`] say
+/// Connects a client with these [`Options`] (handler, revisions, limits) to a router.
 ///
 /// ```
-/// # use mcp_blocking::{Client, Router, testing};
+/// # use mcp_blocking::{Client, Router, mcp_proto, testing};
 /// use mcp_proto::{VersionSet, client::Config};
 ///
 /// let legacy = Config::new("test", "1.0").versions(VersionSet::LEGACY);
@@ -76,27 +77,28 @@ pub fn pair(router: impl Rehearse) -> Result<Client, Error> {
 /// # Errors
 ///
 /// As [`pair`].
-pub fn pair_with(options: Options, router: impl Rehearse) -> Result<Client, Error> {
-    let (config, actor) = router.rehearse()?;
-    options.connect(Server { config, actor })
+pub fn pair_with(options: Options, router: impl TestServer) -> Result<Client, Error> {
+    let (config, peer) = router.into_test_peer()?;
+    options.connect(Server { config, peer })
 }
 
-/// A server in memory, for any [`Handler`]: what [`Options::connect`] takes for a stream
+/// An in-memory server for any [`Handler`], which [`Options::connect`] accepts as a stream.
 pub struct Server {
     config: Config,
-    actor: Box<dyn Actor>,
+    peer: Box<dyn TestPeer>,
 }
 
 impl Server {
-    /// A server that nobody is connected to
+    /// Creates a server without a connection.
     pub fn new(config: Config, handler: impl Handler + 'static) -> Self {
-        Self::of(config, Box::new(OnTheSpot(handler)))
+        Self::from_peer(config, Box::new(Inline(handler)))
     }
 
-    /// The same for handlers of another adapter: `mcp_threads::testing::actor`, `mcp_smol::testing::actor`
+    /// Creates a server with a test peer of another adapter: `mcp_threads::testing::test_peer`,
+    /// `mcp_smol::testing::test_peer`.
     #[must_use]
-    pub fn of(config: Config, actor: Box<dyn Actor>) -> Self {
-        Self { config, actor }
+    pub fn from_peer(config: Config, peer: Box<dyn TestPeer>) -> Self {
+        Self { config, peer }
     }
 }
 
@@ -106,9 +108,9 @@ impl fmt::Debug for Server {
     }
 }
 
-impl OpensStream<Server> for Client {
-    fn open_stream(setup: Setup, server: Server) -> Self::Opening<'static> {
-        let wire = Rehearsal::new(setup.config.clone(), server.config, server.actor);
-        setup.open_wire(Box::new(wire)).map(Self::from)
+impl StreamConnector<Server> for Client {
+    fn open_stream(setup: ClientSetup, server: Server) -> Self::Opening<'static> {
+        let transport = TestConnection::new(setup.config.clone(), server.config, server.peer);
+        setup.open_transport(Box::new(transport)).map(Self::from)
     }
 }

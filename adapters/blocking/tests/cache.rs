@@ -1,9 +1,9 @@
-//! Results that a client need not ask for again, with callbacks on the thread of whoever calls
+//! Cached results of the client of `mcp-blocking`.
 
 extern crate alloc;
 
-#[path = "support/adapter.rs"]
-mod adapter;
-#[path = "shared/cache.rs"]
-mod shared;
+#[path = "../../suites/cache.rs"]
+mod suite;
 mod support;
+
+use support::adapter;

@@ -1,4 +1,4 @@
-//! What a client does beside its calls: callbacks, lists, other streams, the end
+//! The client apart from its calls: callbacks, lists, other streams, and the end of the connection.
 
 extern crate alloc;
 
@@ -16,12 +16,14 @@ use mcp_proto::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use support::{DEADLINE, ERAS, Notes, Tools, in_time, only, pair, server, speaks, text};
+use support::{
+    DEADLINE, ERAS, NoteLog, Tools, client_config, pair, server_config, text, version_set, with_timeout,
+};
 
-/// Answers what it knows, and notes everything
-impl ClientHandler for Notes {
-    fn request(&mut self, request: &client::Request) -> Result<RawJson, RpcError> {
-        self.note(format!("asked {}", request.method));
+/// Answers `mine/…` requests and records all callbacks.
+impl ClientHandler for NoteLog {
+    fn request(&mut self, request: &client::ServerRequest) -> Result<RawJson, RpcError> {
+        self.record(format!("request {}", request.method));
         match &*request.method {
             "mine/answer" => Ok(RawJson::new(r#"{"n":42}"#).unwrap()),
             "mine/wrong" => Ok(RawJson::new("42").unwrap()),
@@ -31,29 +33,29 @@ impl ClientHandler for Notes {
     }
 
     fn notification(&mut self, notification: &client::Notification) {
-        self.note(format!("told {}", notification.method));
+        self.record(format!("notification {}", notification.method));
     }
 
     fn progress(&mut self, _: CallKey, progress: &Progress) {
-        self.note(format!("progress {}", progress.progress));
+        self.record(format!("progress {}", progress.progress));
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
-        self.note(format!("odd {diagnostic:?}"));
+        self.record(format!("odd {diagnostic:?}"));
     }
 
     fn tap(&mut self, record: &mcp_proto::tap::TapRecord) {
         let text = String::from_utf8_lossy(&record.bytes).into_owned();
-        self.note(format!("{:?} {text}", record.direction));
+        self.record(format!("{:?} {text}", record.direction));
     }
 }
 
-/// Asks the client things of its own, as soon as there is a session
-struct Asks {
+/// Sends requests and a notification to the client during a call, and reports the outcomes.
+struct ServerRequestHandler {
     answers: mpsc::Sender<String>,
 }
 
-impl Handler for Asks {
+impl Handler for ServerRequestHandler {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         let channel = call.channel();
         cx.with_engine(move |engine, now| {
@@ -78,27 +80,30 @@ impl Handler for Asks {
 
 // covers: BASE-018, ERR-002
 #[test]
-fn callbacks_answer_the_server_between_calls() {
-    in_time(|| {
-        let (near, far) = mcp_std::memory_pair(256);
-        let (answers, told) = mpsc::channel();
-        let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Asks { answers }));
+fn client_answers_server_requests_between_calls() {
+    with_timeout(|| {
+        let (near, far) = mcp_std::io::memory_pair(256);
+        let (answers, outcomes) = mpsc::channel();
+        let serving = std::thread::spawn(move || {
+            mcp_blocking::serve(server_config(), near, ServerRequestHandler { answers })
+        });
         let methods = ["mine/answer", "mine/wrong", "mine/panic", "mine/unknown"];
-        let config =
-            methods.iter().fold(speaks(only(Era::Legacy)), |config, method| config.custom_method(*method));
-        let notes = Notes::default();
+        let config = methods
+            .iter()
+            .fold(client_config(version_set(Era::Legacy)), |config, method| config.custom_method(*method));
+        let notes = NoteLog::default();
         let mut client = mcp_blocking::Options::new(config).connect(far).unwrap();
         client.set_handler(notes.clone());
         client.call_tool("any", &json!({})).unwrap();
         let mut answers = Vec::new();
         while answers.len() < 4 {
             client.poll(Duration::from_millis(5)).unwrap();
-            answers.extend(told.try_iter());
+            answers.extend(outcomes.try_iter());
         }
         assert_eq!(answers, [r#"{"n":42}"#, "-32603", "-32603", "-32601"]);
-        let mut want: Vec<String> = methods.iter().map(|method| format!("asked {method}")).collect();
-        want.push("told notifications/mine".into());
-        assert_eq!(notes.take(), want);
+        let mut expected: Vec<String> = methods.iter().map(|method| format!("request {method}")).collect();
+        expected.push("notification notifications/mine".into());
+        assert_eq!(notes.take(), expected);
         assert!(!client.poll(Duration::ZERO).unwrap(), "nothing is left");
         client.close().unwrap();
         serving.join().unwrap().unwrap();
@@ -107,14 +112,14 @@ fn callbacks_answer_the_server_between_calls() {
 
 // covers: PROG-001
 #[test]
-fn progress_and_messages_reach_the_handler() {
-    in_time(|| {
-        let (near, far) = mcp_std::memory_pair(1 << 10);
-        let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Tools::new().0));
+fn handler_receives_progress_and_tapped_messages() {
+    with_timeout(|| {
+        let (near, far) = mcp_std::io::memory_pair(1 << 10);
+        let serving = std::thread::spawn(move || mcp_blocking::serve(server_config(), near, Tools::new().0));
         let mut limits = Limits::default();
         limits.tap_records = 8;
-        let notes = Notes::default();
-        let config = speaks(only(Era::Modern)).limits(limits).hide_in_tap("arguments");
+        let notes = NoteLog::default();
+        let config = client_config(version_set(Era::Modern)).limits(limits).redact_in_tap("arguments");
         let mut client = mcp_blocking::Options::new(config).handler(notes.clone()).connect(far).unwrap();
         let opening = notes.take();
         assert!(
@@ -136,23 +141,22 @@ fn progress_and_messages_reach_the_handler() {
 
 // covers: STDIO-022, LIFE-018, STDIO-028
 #[test]
-fn a_server_may_end_it() {
-    in_time(|| {
+fn client_reports_end_by_server() {
+    with_timeout(|| {
         for era in ERAS {
-            let (near, far) = mcp_std::memory_pair(1 << 10);
-            let (tools, told) = Tools::new();
+            let (near, far) = mcp_std::io::memory_pair(1 << 10);
+            let (tools, outcomes) = Tools::new();
             let (stop, stopped) = mpsc::channel::<()>();
             let serving = std::thread::spawn(move || {
-                let mut server = Server::new(server(), near, tools);
+                let mut server = Server::new(server_config(), near, tools);
                 while stopped.try_recv().is_err() {
                     assert!(server.poll(Duration::from_millis(1)).unwrap());
                 }
                 server.shutdown(Duration::from_millis(20));
                 while server.poll(Duration::from_secs(1)).unwrap() {}
             });
-            let mut client = Client::connect(speaks(only(era)), far).unwrap();
+            let mut client = Client::connect(client_config(version_set(era)), far).unwrap();
             client.call_tool("echo", &json!({})).unwrap();
-            // The handler notices it too; but only what it does in `sleep` lets the server look at its clock.
             stop.send(()).unwrap();
             serving.join().unwrap();
             let begun = Instant::now();
@@ -163,22 +167,22 @@ fn a_server_may_end_it() {
                 "{error}"
             );
             assert!(client.poll(DEADLINE).unwrap_err().is_closed());
-            drop(told);
+            drop(outcomes);
         }
     });
 }
 
 // covers: BASE-037, BASE-040, BASE-041, STDIO-027
 #[test]
-fn sockets() {
-    in_time(|| {
-        use mcp_std::Socket;
+fn client_and_server_run_on_sockets() {
+    with_timeout(|| {
+        use mcp_std::io::Socket;
         use std::net::{TcpListener, TcpStream};
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
-        #[allow(unused_mut, reason = "there are no Unix sockets elsewhere")]
+        #[allow(unused_mut, reason = "there are no Unix client_and_server_run_on_sockets elsewhere")]
         let mut pairs = vec![(Socket::tcp(accepted).unwrap(), Socket::tcp(tcp).unwrap())];
         #[cfg(unix)]
         {
@@ -186,8 +190,9 @@ fn sockets() {
             pairs.push((Socket::unix(near).unwrap(), Socket::unix(far).unwrap()));
         }
         for (near, far) in pairs {
-            let serving = std::thread::spawn(move || mcp_blocking::serve(server(), near, Tools::new().0));
-            let mut client = Client::connect(speaks(VersionSet::ALL), far).unwrap();
+            let serving =
+                std::thread::spawn(move || mcp_blocking::serve(server_config(), near, Tools::new().0));
+            let mut client = Client::connect(client_config(VersionSet::ALL), far).unwrap();
             let large = "x".repeat(1_000_000);
             assert!(text(&client.call_tool("echo", &json!({"text": large})).unwrap()) == large);
             client.close().unwrap();
@@ -198,13 +203,13 @@ fn sockets() {
 
 // covers: PAGE-002, PAGE-004, PAGE-005, PAGE-007, PAGE-008, PAGE-009, PAGE-012
 #[test]
-fn lists_are_read_to_their_end_and_not_beyond() {
-    in_time(|| {
+fn list_follows_cursors_up_to_page_limit() {
+    with_timeout(|| {
         #[derive(Deserialize)]
-        struct Params {
+        struct CursorParams {
             cursor: Option<String>,
         }
-        // What follows each cursor, in three servers: one that ends, one that turns in a circle, one without end.
+        // The successor of each cursor, in three servers: a finite list, a circle, and an endless list.
         let follow: [fn(&str) -> Option<String>; 3] = [
             |cursor| match cursor {
                 "first" => Some(String::new()),
@@ -216,7 +221,7 @@ fn lists_are_read_to_their_end_and_not_beyond() {
         ];
         for (follow, pages) in follow.into_iter().zip([3, 3, 1_000]) {
             let (mut client, serving) = pair(Era::Modern, 1 << 10, move |cx: &mut Cx<'_>, call: &Call| {
-                let params: Params = call.parse()?;
+                let params: CursorParams = call.parse()?;
                 let next = follow(params.cursor.as_deref().unwrap_or("first"));
                 let mut page = json!({"tools": [{"name": "x", "inputSchema": {"type": "object"}}]});
                 if let Some(next) = next {
@@ -231,37 +236,40 @@ fn lists_are_read_to_their_end_and_not_beyond() {
         let (mut client, serving) =
             pair(Era::Modern, 1 << 10, |cx: &mut Cx<'_>, _: &Call| cx.complete(&json!({"tools": 1})));
         let error = client.list_tools().unwrap_err();
-        assert!(matches!(error, Error::Answer(_)) && error.to_string().contains("`tools`"), "{error:?}");
+        assert!(
+            matches!(error, Error::UnexpectedResult(_)) && error.to_string().contains("`tools`"),
+            "{error:?}"
+        );
         client.close().unwrap();
         serving.join().unwrap().unwrap();
     });
 }
 
 #[test]
-fn a_client_may_move_to_another_thread() {
-    fn moves<T: Send>() {}
-    moves::<Client>();
-    moves::<mcp_blocking::Options>();
-    moves::<Error>();
-    moves::<&mcp_blocking::SharedCache>();
+fn client_is_send() {
+    fn assert_send<T: Send>() {}
+    assert_send::<Client>();
+    assert_send::<mcp_blocking::Options>();
+    assert_send::<Error>();
+    assert_send::<&mcp_blocking::SharedCache>();
 }
 
 // covers: VER-024
 #[test]
-fn the_tap_shows_a_message_as_it_goes_and_not_with_the_next_event() {
-    in_time(|| {
-        let (near, mut far) = mcp_std::memory_pair(1 << 16);
-        let notes = Notes::default();
+fn tap_receives_message_when_it_is_sent() {
+    with_timeout(|| {
+        let (near, mut far) = mcp_std::io::memory_pair(1 << 16);
+        let notes = NoteLog::default();
         let mut limits = Limits::default();
         limits.tap_records = 16;
-        let config = speaks(VersionSet::MODERN).limits(limits);
+        let config = client_config(VersionSet::MODERN).limits(limits);
         let seen = notes.clone();
         let client = std::thread::spawn(move || Client::options(config).handler(notes).connect(near));
-        // The other end never answers: nothing else happens than that the question goes out.
+        // The other end never answers, so the client only sends its first request.
         let mut buffer = [0; 4096];
         let mut read = 0;
         while read == 0 {
-            read = mcp_std::Duplex::read(&mut far, &mut buffer).unwrap_or(0);
+            read = mcp_std::io::Duplex::read(&mut far, &mut buffer).unwrap_or(0);
         }
         assert!(seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")));
         drop(far);

@@ -1,9 +1,9 @@
-//! Client and server of this package, in two threads, in both eras
+//! A client and a server of `mcp-blocking`, in two threads, in both eras.
 
 extern crate alloc;
 
-#[path = "shared/pair.rs"]
-mod shared;
+#[path = "../../suites/pair.rs"]
+mod suite;
 mod support;
 
 use core::time::Duration;
@@ -11,22 +11,21 @@ use core::time::Duration;
 use mcp_blocking::Error;
 use mcp_proto::{CallKey, CallOptions, UseError};
 use serde_json::json;
-use support::{DEADLINE, ERAS, Tools, in_time, pair, raw_text};
+use support::{DEADLINE, ERAS, Tools, adapter, pair, raw_text, with_timeout};
 
-mod adapter {
-    pub(crate) use crate::support::pair;
-}
+/// Repetitions of ten bytes in a large message. Three of them together are no more than a client queues.
+const LARGE_REPEATS: usize = 300_000;
 
 // covers: BASE-033, STDIO-010
 #[test]
-fn calls_that_come_while_a_handler_runs_are_answered_after_it() {
-    in_time(|| {
+fn calls_during_handler_are_answered_after_it() {
+    with_timeout(|| {
         for era in ERAS {
-            let (tools, told) = Tools::new();
+            let (tools, events) = Tools::new();
             let (mut client, server) = pair(era, 1 << 10, tools);
             let endless = client.start_tool("endless", &json!({}), &CallOptions::new()).unwrap();
-            told.recv_timeout(DEADLINE).unwrap();
-            // More than fits the pipe, so the handler's waiting has to read it.
+            events.recv_timeout(DEADLINE).unwrap();
+            // More than the pipe holds, so the waiting handler has to read it.
             let long = "x".repeat(1_000);
             let calls: Vec<CallKey> = (0..50)
                 .map(|n| {
@@ -38,7 +37,7 @@ fn calls_that_come_while_a_handler_runs_are_answered_after_it() {
             assert!(client.wait_timeout(calls[0], Duration::from_millis(20)).unwrap().is_none());
             client.cancel(calls[7], None).unwrap();
             client.cancel(endless, None).unwrap();
-            // Fetched in another order than they come in.
+            // Results are fetched in reverse order.
             for (n, call) in calls.iter().enumerate().rev().filter(|(n, _)| *n != 7) {
                 assert_eq!(raw_text(&client.wait(*call).unwrap()), format!("{n}{long}"));
             }

@@ -1,21 +1,23 @@
-//! A router of closures that may change what they hold
+//! The router of `mcp-blocking`, whose handlers may mutate their state.
 
 extern crate alloc;
 
 use alloc::rc::Rc;
 use core::cell::Cell;
 
-use mcp_blocking::{self as adapter, Client, Cx, Router};
+use mcp_blocking::{Client, Cx, Router};
 use mcp_proto::model::Tool;
 use mcp_proto::{RawJson, client};
 use serde_json::{Value, json};
+use support::adapter;
 
-#[path = "shared/router.rs"]
-mod shared;
+#[path = "../../suites/router.rs"]
+mod suite;
+mod support;
 
 #[test]
-fn handlers_hold_what_no_other_thread_could() {
-    let (near, far) = mcp_std::memory_pair(4096);
+fn handler_holds_state_that_is_not_send() {
+    let (near, far) = mcp_std::io::memory_pair(4096);
     let server = std::thread::spawn(move || {
         let (mut own, shared) = (0, Rc::new(Cell::new(0)));
         let mut router = Router::new("counts", "1");
@@ -25,7 +27,7 @@ fn handlers_hold_what_no_other_thread_could() {
             shared.set(shared.get() + own);
             shared.get()
         });
-        router.serve(near)
+        mcp_blocking::serve(router.config().unwrap(), near, router)
     });
     let mut client = Client::connect(client::Config::new("me", "1"), far).unwrap();
     for sum in ["1", "3", "6"] {

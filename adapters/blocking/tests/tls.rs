@@ -1,4 +1,4 @@
-//! HTTP over TLS on real sockets: both of our ends, ends that are none of ours, and what lies between them
+//! HTTP over TLS on real sockets: both of our ends, foreign ends, and a proxy in between.
 #![cfg(unix)]
 
 extern crate alloc;
@@ -19,11 +19,15 @@ use std::time::Instant;
 use mcp_blocking::tls::{ClientTls, ServerTls};
 use mcp_blocking::{Client, Error, HttpServer, Options};
 use mcp_proto::Era;
-use mcp_proto::h1::Limits;
+use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::Config as Http;
-use mcp_std::{Duplex, Interest, Selector, Socket, Transport};
+use mcp_std::adapter::NetStream;
+use mcp_std::adapter::poll::Selector;
+use mcp_std::io::{Duplex, Interest, Socket};
 use serde_json::json;
-use support::{DEADLINE, ERAS, Tools, in_time, only, server, short_client, speaks, text};
+use support::{
+    DEADLINE, ERAS, Tools, client_config, server_config, short_client, text, version_set, with_timeout,
+};
 
 macro_rules! certificate {
     ($name:literal) => {
@@ -31,26 +35,26 @@ macro_rules! certificate {
     };
 }
 
-fn shows(chain: &[u8]) -> ServerTls {
+fn server_tls(chain: &[u8]) -> ServerTls {
     ServerTls::from_pem(chain, certificate!("key")).unwrap()
 }
 
-fn trust() -> ClientTls {
+fn client_tls() -> ClientTls {
     ClientTls::without_system_roots().root_pem(certificate!("root")).unwrap()
 }
 
-/// Runs `client` against a server, which is shut down when it returns
-fn against(
-    more: impl FnOnce(HttpServer<Tools>) -> HttpServer<Tools> + Send + 'static,
+/// Runs `client` against a server, and shuts the server down afterwards.
+fn with_tls_server(
+    configure: impl FnOnce(HttpServer<Tools>) -> HttpServer<Tools> + Send + 'static,
     client: impl FnOnce(SocketAddr) + Send + 'static,
 ) {
-    in_time(move || {
-        let (told, address) = mpsc::channel();
+    with_timeout(move || {
+        let (started, address) = mpsc::channel();
         let (ends, ended) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
-            let bound = HttpServer::bind("127.0.0.1:0", server(), Http::new(), Tools::new().0);
-            let mut server = more(bound.unwrap());
-            told.send(server.address().unwrap()).unwrap();
+            let bound = HttpServer::bind("127.0.0.1:0", server_config(), Http::new(), Tools::new().0);
+            let mut server = configure(bound.unwrap());
+            started.send(server.address().unwrap()).unwrap();
             while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 assert!(server.poll(Duration::from_millis(20)).unwrap());
             }
@@ -64,26 +68,26 @@ fn against(
     });
 }
 
-fn with_tls(server: HttpServer<Tools>) -> HttpServer<Tools> {
-    server.tls(shows(certificate!("server")))
+fn add_tls(server: HttpServer<Tools>) -> HttpServer<Tools> {
+    server.tls(server_tls(certificate!("server")))
 }
 
 fn connect(address: SocketAddr, era: Era) -> Result<Client, Error> {
     let url = format!("https://localhost:{}/mcp", address.port());
-    Options::new(speaks(only(era))).tls(trust()).connect_url(&url)
+    Options::new(client_config(version_set(era))).tls(client_tls()).connect_url(&url)
 }
 
-fn echo(client: &mut Client, said: &str) {
-    assert!(text(&client.call_tool("echo", &json!({"text": said})).unwrap()) == said);
+fn check_echo(client: &mut Client, output: &str) {
+    assert!(text(&client.call_tool("echo", &json!({"text": output})).unwrap()) == output);
 }
 
-/// A connection of somebody else, from which only TLS is ours
-fn by_hand(address: SocketAddr) -> Transport {
+/// Opens a TLS connection without an HTTP client.
+fn connect_raw(address: SocketAddr) -> NetStream {
     let socket = Socket::tcp(TcpStream::connect(address).unwrap()).unwrap();
-    trust().connect(socket, "localhost").unwrap()
+    NetStream::connect_tls(&client_tls(), socket, "localhost").unwrap()
 }
 
-fn send(stream: &mut Transport, mut bytes: &[u8]) {
+fn send(stream: &mut NetStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(n) => bytes = &bytes[n..],
@@ -94,37 +98,44 @@ fn send(stream: &mut Transport, mut bytes: &[u8]) {
     stream.flush(DEADLINE).unwrap();
 }
 
-/// The next bytes, which there are in time
-fn receive(stream: &mut Transport) -> io::Result<Vec<u8>> {
+/// Reads the next bytes.
+///
+/// # Panics
+///
+/// Panics if none arrive within [`DEADLINE`].
+fn receive(stream: &mut NetStream) -> io::Result<Vec<u8>> {
     let mut buffer = [0; 4096];
     loop {
         match stream.read(&mut buffer) {
             Ok(n) => return Ok(buffer[..n].to_vec()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                assert!(stream.wait(Interest::READ, Some(DEADLINE)).unwrap().readable, "nothing came");
+                assert!(
+                    stream.wait(Interest::READ, Some(DEADLINE)).unwrap().readable,
+                    "no byte arrived before the deadline"
+                );
             }
             Err(error) => return Err(error),
         }
     }
 }
 
-const NOWHERE: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
-const LAST: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+const NOT_FOUND_REQUEST: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const CLOSING_REQUEST: &[u8] = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-fn is_served(stream: &mut Transport) -> bool {
-    send(stream, NOWHERE);
+fn is_served(stream: &mut NetStream) -> bool {
+    send(stream, NOT_FOUND_REQUEST);
     receive(stream).is_ok_and(|bytes| bytes.starts_with(b"HTTP/1.1 404 "))
 }
 
-/// What lies between a client and a server: it passes on what comes in pieces of so many bytes
-struct Between {
+/// A proxy that forwards chunks of a given size between a client and a server.
+struct ChunkingProxy {
     address: SocketAddr,
-    /// Bytes from the server until both connections are reset
-    left: Arc<AtomicI64>,
+    /// Bytes from the server before the proxy resets both connections.
+    remaining: Arc<AtomicI64>,
 }
 
-impl Between {
-    fn new(server: SocketAddr, piece: usize) -> Self {
+impl ChunkingProxy {
+    fn new(server: SocketAddr, chunk: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let left = Arc::new(AtomicI64::new(i64::MAX));
@@ -133,32 +144,32 @@ impl Between {
             for near in listener.incoming() {
                 let (near, far) = (near.unwrap(), TcpStream::connect(server).unwrap());
                 let left = Arc::clone(&counted);
-                thread::spawn(move || pass(near, far, piece, &left));
+                thread::spawn(move || proxy_direction(near, far, chunk, &left));
             }
         });
-        Self { address, left }
+        Self { address, remaining: left }
     }
 }
 
-fn pass(near: TcpStream, far: TcpStream, piece: usize, left: &AtomicI64) {
+fn proxy_direction(near: TcpStream, far: TcpStream, chunk: usize, left: &AtomicI64) {
     let mut ends = [Socket::tcp(near).unwrap(), Socket::tcp(far).unwrap()];
     let (mut selector, mut found, mut open) = (Selector::new().unwrap(), Vec::new(), [true; 2]);
     for (token, end) in (0..).zip(&ends) {
         selector.add(end, token, Interest::READ).unwrap();
     }
-    let mut buffer = vec![0; piece];
+    let mut buffer = vec![0; chunk];
     while open != [false; 2] {
         selector.wait(None, &mut found).unwrap();
         for from in found.iter().map(|(token, _)| usize::try_from(*token).unwrap()) {
-            let mut most = piece;
+            let mut limit = chunk;
             if from == 1 {
-                most = usize::try_from(left.load(Ordering::SeqCst)).unwrap_or(0).min(piece);
-                if most == 0 {
-                    ends.iter().for_each(|end| end.reset_when_dropped().unwrap());
+                limit = usize::try_from(left.load(Ordering::SeqCst)).unwrap_or(0).min(chunk);
+                if limit == 0 {
+                    ends.iter().for_each(|end| end.set_reset_on_drop().unwrap());
                     return;
                 }
             }
-            match ends[from].read(&mut buffer[..most]) {
+            match ends[from].read(&mut buffer[..limit]) {
                 Ok(n) if n > 0 => {
                     if from == 1 {
                         left.fetch_sub(n as i64, Ordering::SeqCst);
@@ -186,69 +197,72 @@ fn pass(near: TcpStream, far: TcpStream, piece: usize, left: &AtomicI64) {
 }
 
 #[test]
-fn everything_works_over_it() {
-    against(with_tls, |address| {
+fn client_operations_work_over_tls() {
+    with_tls_server(add_tls, |address| {
         for era in ERAS {
             let mut client = connect(address, era).unwrap();
             assert_eq!(client.peer().era(), era);
-            echo(&mut client, "hello");
-            // More than any buffer holds, both ways.
-            echo(&mut client, &"0123456789abcdef".repeat(3 << 16));
+            check_echo(&mut client, "hello");
+            // More than any buffer holds, in both directions.
+            check_echo(&mut client, &"0123456789abcdef".repeat(3 << 16));
             let counted = client.call_tool("count", &json!({"steps": 50})).unwrap();
             assert_eq!(text(&counted), "counted");
             client.close().unwrap();
         }
-        // An address has certificates, too.
+        // Certificates are valid for addresses too.
         let url = format!("https://{address}/mcp");
-        let client = Options::new(speaks(only(Era::Modern))).tls(trust()).connect_url(&url);
-        echo(&mut client.unwrap(), "hello");
+        let client =
+            Options::new(client_config(version_set(Era::Modern))).tls(client_tls()).connect_url(&url);
+        check_echo(&mut client.unwrap(), "hello");
     });
 }
 
 #[test]
-fn bytes_may_come_one_by_one() {
-    against(with_tls, |address| {
-        let between = Between::new(address, 1);
-        let mut client = connect(between.address, Era::Legacy).unwrap();
-        echo(&mut client, &"slowly".repeat(1000));
+fn single_bytes_are_reassembled() {
+    with_tls_server(add_tls, |address| {
+        let proxy = ChunkingProxy::new(address, 1);
+        let mut client = connect(proxy.address, Era::Legacy).unwrap();
+        check_echo(&mut client, &"slowly".repeat(1000));
         client.close().unwrap();
     });
 }
 
 #[test]
-fn certificates_that_do_not_fit_are_named() {
+fn unacceptable_certificate_is_explained() {
     for (chain, why) in [
         (&certificate!("other")[..], "it is for other.example, *.other.example, not for localhost"),
         (certificate!("expired"), "it has expired "),
         (certificate!("unknown"), "its issuer is not among the root certificates that are trusted here"),
     ] {
-        against(
-            move |server| server.tls(shows(chain)),
+        with_tls_server(
+            move |server| server.tls(server_tls(chain)),
             move |address| {
                 let error = connect(address, Era::Modern).unwrap_err().to_string();
-                let told = format!("the certificate of localhost is not accepted: {why}");
-                assert!(error.contains(&told), "{error}");
+                let message = format!("the certificate of localhost is not accepted: {why}");
+                assert!(error.contains(&message), "{error}");
             },
         );
     }
 }
 
 #[test]
-fn who_speaks_no_tls_does_no_harm() {
-    against(with_tls, |address| {
+fn plain_text_peer_affects_only_its_connection() {
+    with_tls_server(add_tls, |address| {
         let mut client = connect(address, Era::Modern).unwrap();
         let mut plain = TcpStream::connect(address).unwrap();
         plain.set_read_timeout(Some(DEADLINE)).unwrap();
-        plain.write_all(NOWHERE).unwrap();
+        plain.write_all(NOT_FOUND_REQUEST).unwrap();
         let mut answer = Vec::new();
-        // An alert at most; then the end, or that what was sent was not read.
+        // At most an alert arrives, then the end or a reset.
         let _ = plain.read_to_end(&mut answer);
         assert!(answer.len() < 20 && !answer.starts_with(b"HTTP"), "{answer:?}");
         let url = format!("http://{address}/mcp");
-        assert!(Options::new(speaks(only(Era::Modern))).connect_url(&url).unwrap_err().is_closed());
-        echo(&mut client, "still there");
+        assert!(
+            Options::new(client_config(version_set(Era::Modern))).connect_url(&url).unwrap_err().is_closed()
+        );
+        check_echo(&mut client, "still there");
     });
-    against(
+    with_tls_server(
         |plain| plain,
         |address| {
             let error = connect(address, Era::Modern).unwrap_err().to_string();
@@ -259,14 +273,14 @@ fn who_speaks_no_tls_does_no_harm() {
 
 // covers: SEC-018
 #[test]
-fn a_handshake_takes_no_longer_than_a_head() {
-    let hasty = |server: HttpServer<Tools>| {
-        let mut limits = Limits::default();
+fn handshake_ends_at_head_timeout() {
+    let with_short_timeout = |server: HttpServer<Tools>| {
+        let mut limits = HttpLimits::default();
         limits.head_timeout = Duration::from_millis(200);
-        with_tls(server.connection_limits(limits))
+        add_tls(server.connection_limits(limits))
     };
-    against(hasty, |address| {
-        // Nothing at all, and the beginning of a record.
+    with_tls_server(with_short_timeout, |address| {
+        // No byte at all, and the beginning of a record.
         let mut slow = [&b""[..], &[22, 3, 1, 2]].map(|beginning| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -274,69 +288,70 @@ fn a_handshake_takes_no_longer_than_a_head() {
             stream
         });
         for stream in &mut slow {
-            // The end of TLS at most, and the end.
+            // At most a close_notify alert arrives, then the end.
             let mut rest = Vec::new();
             let end = stream.read_to_end(&mut rest);
             assert!(end.is_ok_and(|n| n < 20), "{rest:?}");
         }
-        echo(&mut connect(address, Era::Modern).unwrap(), "others are served");
+        check_echo(&mut connect(address, Era::Modern).unwrap(), "others are served");
     });
-    // The other way round: nobody answers the client.
-    in_time(|| {
+    // A client whose handshake is never answered.
+    with_timeout(|| {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://localhost:{}/mcp", silent.local_addr().unwrap().port());
-        let error = Options::new(short_client()).tls(trust()).connect_url(&url).unwrap_err();
+        let error = Options::new(short_client()).tls(client_tls()).connect_url(&url).unwrap_err();
         assert!(error.is_closed(), "{error}");
     });
 }
 
 #[test]
-fn a_reset_within_a_record_ends_one_call() {
-    against(with_tls, |address| {
-        let between = Between::new(address, 1000);
-        let mut client = connect(between.address, Era::Modern).unwrap();
+fn reset_within_record_fails_one_call() {
+    with_tls_server(add_tls, |address| {
+        let proxy = ChunkingProxy::new(address, 1000);
+        let mut client = connect(proxy.address, Era::Modern).unwrap();
         let long = "x".repeat(50_000);
-        echo(&mut client, &long);
-        between.left.store(10_000, Ordering::SeqCst);
+        check_echo(&mut client, &long);
+        proxy.remaining.store(10_000, Ordering::SeqCst);
         let error = client.call_tool("echo", &json!({"text": long})).unwrap_err();
         assert!(error.to_string().contains("the connection to localhost broke: "), "{error}");
         assert!(matches!(error, Error::Call(_)), "{error:?}");
-        between.left.store(i64::MAX, Ordering::SeqCst);
-        echo(&mut client, &long);
-        // A client that does so loses nobody else's connection.
-        let mut half = by_hand(address);
+        proxy.remaining.store(i64::MAX, Ordering::SeqCst);
+        check_echo(&mut client, &long);
+        // A reset by one client does not affect other connections.
+        let mut half = connect_raw(address);
         send(&mut half, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n12");
-        half.socket().reset_when_dropped().unwrap();
+        half.socket().set_reset_on_drop().unwrap();
         drop(half);
-        echo(&mut client, "hello");
+        check_echo(&mut client, "hello");
     });
 }
 
 #[test]
-fn a_hundred_connections_at_once() {
-    let many = |server: HttpServer<Tools>| with_tls(server.max_connections(100));
-    against(many, |address| {
-        let mut all: Vec<Transport> = (0..100).map(|_| by_hand(address)).collect();
-        // Handshakes begin before others have ended.
+fn hundred_handshakes_overlap() {
+    let many = |server: HttpServer<Tools>| add_tls(server.max_connections(100));
+    with_tls_server(many, |address| {
+        let mut all: Vec<NetStream> = (0..100).map(|_| connect_raw(address)).collect();
+        // Each handshake begins before the previous ones have ended.
         for stream in &mut all {
             stream.handshake().unwrap();
         }
         for _ in 0..2 {
             assert!(all.iter_mut().all(is_served));
         }
-        assert!(all.iter().all(|stream| !stream.is_pending() && stream.is_flushed()));
+        assert!(all.iter().all(|stream| !stream.has_pending_read() && stream.is_flushed()));
     });
 }
 
 // covers: HTTP-009
 #[test]
-fn a_server_ends_tls_before_it_closes() {
-    against(with_tls, |address| {
-        let mut stream = by_hand(address);
-        send(&mut stream, LAST);
+fn server_sends_close_notify_before_closing() {
+    with_tls_server(add_tls, |address| {
+        let mut stream = connect_raw(address);
+        send(&mut stream, CLOSING_REQUEST);
         while !receive(&mut stream).unwrap().is_empty() {}
 
-        // A long answer arrives to its end, however late it is read and though the client has ended its side before.
+        // A long response arrives completely, however late the client reads, and although it has closed its write
+        // direction.
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
         let text = "slowly".repeat(1 << 20);
         let body = format!(
@@ -348,11 +363,11 @@ fn a_server_ends_tls_before_it_closes() {
              Mcp-Method: tools/call\r\nMcp-Name: echo\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        let mut stream = by_hand(address);
+        let mut stream = connect_raw(address);
         send(&mut stream, head.as_bytes());
         send(&mut stream, body.as_bytes());
         stream.shutdown_write().unwrap();
-        // So that the server has said all that it can when the first byte is read.
+        // The server has written all that it can before the client reads the first byte.
         stream.wait(Interest::READ, Some(DEADLINE)).unwrap();
         thread::sleep(Duration::from_millis(300));
         let mut answer = 0;
@@ -364,26 +379,30 @@ fn a_server_ends_tls_before_it_closes() {
         }
         assert!(answer > text.len(), "{answer}");
 
-        // A client that ends its side and not TLS: what it has asked is answered.
+        // A client that closes its socket without close_notify still gets its response.
         let socket = TcpStream::connect(address).unwrap();
         let half = socket.try_clone().unwrap();
-        let mut stream = trust().connect(Socket::tcp(socket).unwrap(), "localhost").unwrap();
-        send(&mut stream, NOWHERE);
+        let mut stream =
+            NetStream::connect_tls(&client_tls(), Socket::tcp(socket).unwrap(), "localhost").unwrap();
+        send(&mut stream, NOT_FOUND_REQUEST);
         half.shutdown(Shutdown::Write).unwrap();
         assert!(receive(&mut stream).unwrap().starts_with(b"HTTP/1.1 404 "));
     });
 }
 
-/// A server that says how long its answers are by ending the connection, with the end of TLS or without it
-fn ends(orderly: bool) -> SocketAddr {
+/// Starts a server that delimits responses by closing, with close_notify (`orderly`) or without it.
+fn closing_server(orderly: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let mut stream =
-                shows(certificate!("server")).accept(Socket::tcp(stream.unwrap()).unwrap()).unwrap();
+            let mut stream = NetStream::accept_tls(
+                &server_tls(certificate!("server")),
+                Socket::tcp(stream.unwrap()).unwrap(),
+            )
+            .unwrap();
             let mut request = Vec::new();
-            // All of our client's bodies are objects.
+            // All request bodies of the client are objects.
             while !request.ends_with(b"}") && !request.starts_with(b"GET") && !request.starts_with(b"DELETE")
             {
                 match receive(&mut stream) {
@@ -415,19 +434,19 @@ fn ends(orderly: bool) -> SocketAddr {
 }
 
 #[test]
-fn an_answer_that_was_cut_off_is_none() {
-    in_time(|| {
-        connect(ends(true), Era::Legacy).unwrap();
-        let error = connect(ends(false), Era::Legacy).unwrap_err().to_string();
+fn truncated_response_is_an_error() {
+    with_timeout(|| {
+        connect(closing_server(true), Era::Legacy).unwrap();
+        let error = connect(closing_server(false), Era::Legacy).unwrap_err().to_string();
         assert!(
-            error.contains("the connection to localhost was cut off: TLS did not end as it should"),
+            error.contains("the connection to localhost was cut off: TLS ended without close_notify"),
             "{error}"
         );
     });
 }
 
-/// Another implementation of TLS; none where its program is not there
-fn other(program: &str, arguments: &[&str]) -> Option<std::process::Child> {
+/// Starts a foreign TLS implementation. Returns `None` if the program is not installed.
+fn spawn_program(program: &str, arguments: &[&str]) -> Option<std::process::Child> {
     let mut command = Command::new(program);
     match command.args(arguments).stdout(Stdio::piped()).spawn() {
         Ok(child) => Some(child),
@@ -436,13 +455,13 @@ fn other(program: &str, arguments: &[&str]) -> Option<std::process::Child> {
     }
 }
 
-/// A certificate's file
-fn path(name: &str) -> String {
+/// Returns the path of a certificate.
+fn certificate_path(name: &str) -> String {
     format!("{}/../std/tests/certificates/{name}.pem", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
-fn other_clients_of_tls_are_served() {
+fn foreign_tls_clients_are_served() {
     const SCRIPT: &str = r#"
         const https = require("https"), fs = require("fs");
         const [port, root] = process.argv.slice(1);
@@ -457,13 +476,15 @@ fn other_clients_of_tls_are_served() {
         });
         ask();
     "#;
-    against(with_tls, |address| {
+    with_tls_server(add_tls, |address| {
         let port = address.port().to_string();
-        let Some(node) = other("node", &["-e", SCRIPT, &port, &path("root")]) else { return };
-        let said = String::from_utf8(node.wait_with_output().unwrap().stdout).unwrap();
-        assert_eq!(said, "404 TLSv1.3\n".repeat(3));
+        let Some(node) = spawn_program("node", &["-e", SCRIPT, &port, &certificate_path("root")]) else {
+            return;
+        };
+        let output = String::from_utf8(node.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(output, "404 TLSv1.3\n".repeat(3));
     });
-    const OLD: &str = "
+    const LEGACY_SCRIPT: &str = "
 import http.client, ssl, sys
 context = ssl.create_default_context(cafile=sys.argv[2])
 context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -473,16 +494,19 @@ for _ in range(3):
     print(connection.getresponse().status, connection.sock and connection.sock.version())
     connection.close()
 ";
-    against(with_tls, |address| {
+    with_tls_server(add_tls, |address| {
         let port = address.port().to_string();
-        let Some(python) = other("python3", &["-c", OLD, &port, &path("root")]) else { return };
-        let said = String::from_utf8(python.wait_with_output().unwrap().stdout).unwrap();
-        assert_eq!(said, "404 TLSv1.2\n".repeat(3));
+        let Some(python) = spawn_program("python3", &["-c", LEGACY_SCRIPT, &port, &certificate_path("root")])
+        else {
+            return;
+        };
+        let output = String::from_utf8(python.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(output, "404 TLSv1.2\n".repeat(3));
     });
 }
 
 #[test]
-fn other_servers_of_tls_are_spoken_to() {
+fn foreign_tls_server_is_usable() {
     const SCRIPT: &str = r#"
         const https = require("https"), fs = require("fs");
         const [cert, key] = process.argv.slice(1).map(path => fs.readFileSync(path));
@@ -502,20 +526,24 @@ fn other_servers_of_tls_are_spoken_to() {
         });
         server.listen(0, "127.0.0.1", () => console.log(server.address().port));
     "#;
-    in_time(|| {
-        let Some(mut node) = other("node", &["-e", SCRIPT, &path("server"), &path("key")]) else { return };
+    with_timeout(|| {
+        let Some(mut node) =
+            spawn_program("node", &["-e", SCRIPT, &certificate_path("server"), &certificate_path("key")])
+        else {
+            return;
+        };
         let mut port = Vec::new();
-        let mut said = node.stdout.take().unwrap();
+        let mut output = node.stdout.take().unwrap();
         while !port.ends_with(b"\n") {
             let mut byte = [0];
-            assert_eq!(said.read(&mut byte).unwrap(), 1, "it listens");
+            assert_eq!(output.read(&mut byte).unwrap(), 1, "the server prints its port");
             port.extend(byte);
         }
         let port = String::from_utf8(port).unwrap().trim().parse().unwrap();
         let outcome = std::panic::catch_unwind(|| {
             let mut client = connect(SocketAddr::from(([127, 0, 0, 1], port)), Era::Legacy).unwrap();
-            echo(&mut client, "hello");
-            echo(&mut client, &"a long one ".repeat(200_000));
+            check_echo(&mut client, "hello");
+            check_echo(&mut client, &"a long one ".repeat(200_000));
             client.close().unwrap();
         });
         node.kill().unwrap();
@@ -525,12 +553,12 @@ fn other_servers_of_tls_are_spoken_to() {
 }
 
 #[test]
-fn a_configuration_of_ones_own_is_used() {
+fn custom_rustls_configuration_is_used() {
     use mcp_blocking::tls::rustls::crypto::ring;
     use mcp_blocking::tls::rustls::pki_types::CertificateDer;
     use mcp_blocking::tls::rustls::pki_types::pem::PemObject;
     use mcp_blocking::tls::rustls::{ClientConfig, RootCertStore, version};
-    against(with_tls, |address| {
+    with_tls_server(add_tls, |address| {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(certificate!("root")).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
@@ -538,8 +566,9 @@ fn a_configuration_of_ones_own_is_used() {
         let config = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
         let url = format!("https://{address}/mcp");
         let begun = Instant::now();
-        let mut client = Options::new(speaks(only(Era::Modern))).tls(config).connect_url(&url).unwrap();
-        echo(&mut client, &"over TLS 1.2 ".repeat(100_000));
+        let mut client =
+            Options::new(client_config(version_set(Era::Modern))).tls(config).connect_url(&url).unwrap();
+        check_echo(&mut client, &"over TLS 1.2 ".repeat(100_000));
         assert!(begun.elapsed() < DEADLINE);
     });
 }

@@ -1,9 +1,9 @@
-//! Calls whose results are read as types, with callbacks on the thread of whoever calls
+//! Calls whose results are read as types, by the client of `mcp-blocking`.
 
 extern crate alloc;
 
-#[path = "support/adapter.rs"]
-mod adapter;
-#[path = "shared/typed.rs"]
-mod shared;
+#[path = "../../suites/typed.rs"]
+mod suite;
 mod support;
+
+use support::adapter;

@@ -1,4 +1,4 @@
-//! `call`: one tool, once
+//! The `call` command: calls one tool.
 
 use mcp_proto::RawJson;
 use mcp_proto::client::Kind;
@@ -6,39 +6,39 @@ use mcp_proto::model::{CallToolParams, CallToolResult};
 use serde_json::Value;
 
 use crate::args;
-use crate::ask::{self, Question};
 use crate::content;
 use crate::escape;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::paint::Paint;
+use crate::request::{self, RequestCommand};
 
-pub(crate) fn run(args: &args::Call) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
     let tool = &args.tool;
-    let question = Question::<CallToolParams<'_>> {
-        of: "a tool",
-        show: shown,
-        hint: &|client| ask::alternatives(client, Kind::Tool, "tool", "name", tool),
+    let command = RequestCommand::<CallToolParams<'_>> {
+        noun: "a tool",
+        show: format_result,
+        hint: &|client| request::alternatives(client, Kind::Tool, "tool", "name", tool),
     };
-    let result = ask::run(
-        &args.asking,
-        Some(&args.answering),
-        &|client, options, told| client.tool(tool, &args.args, options, told),
-        &question,
+    let result = request::run(
+        &args.request_args,
+        Some(&args.answer_args),
+        &|client, options, on_progress| client.call_tool_raw(tool, &args.args, options, on_progress),
+        &command,
     )?;
-    // A tool that says that it failed is a failure of ours, too.
-    if result.failed() { Err(Failure::failed("the tool reports an error")) } else { Ok(()) }
+    // A tool failure makes the command fail too.
+    if result.is_failure() { Err(CommandFailure::failed("the tool reports an error")) } else { Ok(()) }
 }
 
-/// A result for people: text as it is, the rest in a line each
-fn shown(result: &CallToolResult<'_>, paint: Paint) -> String {
+/// Formats a result: text as it is, one line for each other block.
+fn format_result(result: &CallToolResult<'_>, paint: Paint) -> String {
     let mut out = String::new();
     for block in result.content.iter() {
-        content::block(&mut out, block, paint);
+        content::push_block(&mut out, block, paint);
     }
-    let said = |value: &RawJson| {
+    let is_repeated = |value: &RawJson| {
         result.content.iter().filter_map(|block| block.as_text()).any(|text| is_json_of(text, value))
     };
-    if let Some(value) = result.structured_content.as_ref().filter(|value| !said(value)) {
+    if let Some(value) = result.structured_content.as_ref().filter(|value| !is_repeated(value)) {
         out.push_str(&format!("{} {}\n", paint.dim("structured:"), escape::line(value.as_str())));
     }
     if out.is_empty() {
@@ -47,7 +47,7 @@ fn shown(result: &CallToolResult<'_>, paint: Paint) -> String {
     out
 }
 
-/// Whether a text block says the same as the structured content, as servers do for old clients (TOOL-014)
+/// Returns whether a text block repeats the structured content, as servers do for old clients (TOOL-014).
 fn is_json_of(text: &str, value: &RawJson) -> bool {
     let text = serde_json::from_str::<Value>(text).ok();
     text.is_some() && text == value.parse().ok()
@@ -58,12 +58,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_put_on_lines() {
+    fn tool_result_is_formatted_by_block() {
         let cases = [
             (r#"{"content":[{"type":"text","text":"a\nb"},{"type":"text","text":"c\n"}]}"#, "a\nb\nc\n"),
             (r#"{"content":[]}"#, "(an empty result)\n"),
             (r#"{"content":[],"structuredContent":{"x":1}}"#, "structured: {\"x\":1}\n"),
-            // Said twice on the wire, shown once.
+            // Sent twice, shown once.
             (
                 r#"{"content":[{"type":"text","text":"{ \"x\": 1 }"}],"structuredContent":{"x":1}}"#,
                 "{ \"x\": 1 }\n",
@@ -75,7 +75,7 @@ mod tests {
         ];
         for (result, want) in cases {
             let result = RawJson::new(result).expect("JSON");
-            assert_eq!(shown(&result.parse().expect("a result"), Paint::PLAIN), want);
+            assert_eq!(format_result(&result.parse().expect("a result"), Paint::PLAIN), want);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The client of any adapter, for commands that wait for what they ask
+//! A client of any adapter, for commands that wait for each answer.
 
 use core::time::Duration;
 use std::thread;
@@ -9,23 +9,23 @@ use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
 use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
 use mcp_smol::block_on;
-use mcp_std::child::{Ended, Patience};
-use mcp_std::client::Options;
+use mcp_std::adapter::client::Options;
+use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use serde::Serialize;
 
 use crate::args::Runtime;
-use crate::failure::Failure;
-use crate::session::Way;
+use crate::failure::CommandFailure;
+use crate::session::ServerSpec;
 
-/// A connection to a server, on the runtime that was named
+/// A client on the selected adapter.
 pub(crate) enum Client {
     Blocking(Box<mcp_blocking::Client>),
     Threads(mcp_threads::Client),
     Smol(mcp_smol::Client),
 }
 
-/// The same of whichever it is
-macro_rules! on {
+/// Evaluates an expression with the client of whichever adapter is in use.
+macro_rules! with_client {
     ($self:ident, $client:ident => $call:expr) => {
         match $self {
             Client::Blocking($client) => $call,
@@ -36,27 +36,33 @@ macro_rules! on {
 }
 
 impl Client {
-    /// Starts the server or connects to it; what is wrong with the command line is said first
+    /// Starts the server or connects to it.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
     pub(crate) fn open(
         runtime: Runtime,
-        way: &Way<'_>,
+        spec: &ServerSpec<'_>,
         config: Config,
         handler: impl ClientHandler + Send + 'static,
-        patience: Patience,
-    ) -> Result<Result<Self, Error>, Failure> {
+        timeouts: ShutdownTimeouts,
+    ) -> Result<Result<Self, Error>, CommandFailure> {
         Ok(match runtime {
             Runtime::Blocking => {
                 let options =
-                    Options::<mcp_blocking::Client>::new(config).handler(handler).patience(patience);
-                way.connect(options)?.map(|client| Self::Blocking(Box::new(client)))
+                    Options::<mcp_blocking::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
+                spec.connect(options)?.map(|client| Self::Blocking(Box::new(client)))
             }
             Runtime::Threads => {
-                let options = Options::<mcp_threads::Client>::new(config).handler(handler).patience(patience);
-                way.connect(options)?.map(Self::Threads)
+                let options =
+                    Options::<mcp_threads::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
+                spec.connect(options)?.map(Self::Threads)
             }
             Runtime::Smol => {
-                let options = Options::<mcp_smol::Client>::new(config).handler(handler).patience(patience);
-                block_on(way.open(options)?).map(Self::Smol)
+                let options =
+                    Options::<mcp_smol::Client>::new(config).handler(handler).shutdown_timeouts(timeouts);
+                block_on(spec.open(options)?).map(Self::Smol)
             }
         })
     }
@@ -69,7 +75,11 @@ impl Client {
         }
     }
 
-    /// The result of a request as it came
+    /// Sends a request and returns its result undecoded.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request cannot be sent, is answered with an error, times out, or loses its connection.
     pub(crate) fn request<T: Serialize>(
         &mut self,
         method: &str,
@@ -77,11 +87,15 @@ impl Client {
         options: &CallOptions,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<RawJson, Error> {
-        on!(self, client => client.request_with(method, params, options, on_progress))
+        with_client!(self, client => client.request_with(method, params, options, on_progress))
     }
 
-    /// The result of a tool as it came
-    pub(crate) fn tool(
+    /// Calls a tool and returns its result undecoded.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`].
+    pub(crate) fn call_tool_raw(
         &mut self,
         name: &str,
         arguments: &RawJson,
@@ -108,7 +122,7 @@ impl Client {
         name: &str,
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
-        on!(self, client => client.call_tool(name, arguments))
+        with_client!(self, client => client.call_tool(name, arguments))
     }
 
     pub(crate) fn call_tool_with<T: Serialize>(
@@ -118,82 +132,90 @@ impl Client {
         options: &CallOptions,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<CallToolResult<'static>, Error> {
-        on!(self, client => client.call_tool_with(name, arguments, options, on_progress))
+        with_client!(self, client => client.call_tool_with(name, arguments, options, on_progress))
     }
 
-    /// Begins a call
+    /// Starts a tool call without waiting for its result.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request cannot be sent.
     pub(crate) fn start_tool<T: Serialize>(
         &mut self,
         name: &str,
         arguments: &T,
         options: &CallOptions,
-    ) -> Result<Pending, Error> {
+    ) -> Result<StartedCall, Error> {
         Ok(match self {
-            Self::Blocking(client) => Pending::Blocking(client.start_tool(name, arguments, options)?),
-            Self::Threads(client) => Pending::Threads(client.start_tool(name, arguments, options)?),
-            Self::Smol(client) => Pending::Smol(client.start_tool(name, arguments, options)?),
+            Self::Blocking(client) => StartedCall::Blocking(client.start_tool(name, arguments, options)?),
+            Self::Threads(client) => StartedCall::Threads(client.start_tool(name, arguments, options)?),
+            Self::Smol(client) => StartedCall::Smol(client.start_tool(name, arguments, options)?),
         })
     }
 
-    pub(crate) fn wait(&mut self, call: Pending) -> Result<RawJson, Error> {
+    pub(crate) fn wait(&mut self, call: StartedCall) -> Result<RawJson, Error> {
         match (self, call) {
-            (Self::Blocking(client), Pending::Blocking(call)) => client.wait(call),
-            (Self::Threads(client), Pending::Threads(call)) => client.wait(call),
-            (Self::Smol(client), Pending::Smol(call)) => block_on(client.wait(call)),
+            (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait(call),
+            (Self::Threads(client), StartedCall::Threads(call)) => client.wait(call),
+            (Self::Smol(client), StartedCall::Smol(call)) => block_on(client.wait(call)),
             _ => Err(Error::Use(UseError::Stale)),
         }
     }
 
-    pub(crate) fn cancel(&mut self, call: Pending, reason: &str) -> Result<(), Error> {
+    pub(crate) fn cancel(&mut self, call: StartedCall, reason: &str) -> Result<(), Error> {
         match (self, call) {
-            (Self::Blocking(client), Pending::Blocking(call)) => client.cancel(call, Some(reason)),
-            (Self::Threads(client), Pending::Threads(call)) => client.cancel(call, Some(reason)),
-            (Self::Smol(client), Pending::Smol(call)) => client.cancel(call, Some(reason)),
+            (Self::Blocking(client), StartedCall::Blocking(call)) => client.cancel(call, Some(reason)),
+            (Self::Threads(client), StartedCall::Threads(call)) => client.cancel(call, Some(reason)),
+            (Self::Smol(client), StartedCall::Smol(call)) => client.cancel(call, Some(reason)),
             _ => Err(Error::Use(UseError::Stale)),
         }
     }
 
     pub(crate) fn list_tools(&mut self) -> Result<Vec<Tool>, Error> {
-        on!(self, client => client.list_tools())
+        with_client!(self, client => client.list_tools())
     }
 
     pub(crate) fn read_resource(&mut self, uri: &str) -> Result<ReadResourceResult<'static>, Error> {
-        on!(self, client => client.read_resource(uri))
+        with_client!(self, client => client.read_resource(uri))
     }
 
     pub(crate) fn list(&mut self, kind: Kind) -> Result<Vec<RawJson>, Error> {
-        on!(self, client => client.list(kind))
+        with_client!(self, client => client.list(kind))
     }
 
     pub(crate) fn list_prompts(&mut self) -> Result<Vec<Prompt>, Error> {
-        on!(self, client => client.list_prompts())
+        with_client!(self, client => client.list_prompts())
     }
 
     pub(crate) fn ping(&mut self) -> Result<Duration, Error> {
-        on!(self, client => client.ping())
+        with_client!(self, client => client.ping())
     }
 
     pub(crate) fn subscribe(
         &mut self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
-        on!(self, client => client.subscribe(filter))
+        with_client!(self, client => client.subscribe(filter))
     }
 
     pub(crate) fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
-        on!(self, client => client.unsubscribe(subscription))
+        with_client!(self, client => client.unsubscribe(subscription))
     }
 
     pub(crate) fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), Error> {
-        on!(self, client => client.set_log_level(Some(level)))
+        with_client!(self, client => client.set_log_level(Some(level)))
     }
 
-    /// Lets callbacks handle what comes, for at most `timeout`
+    /// Processes incoming messages and runs callbacks for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection has ended.
     pub(crate) fn poll(&mut self, timeout: Duration) -> Result<(), Error> {
         match self {
             Self::Blocking(client) => client.poll(timeout).map(drop),
             Self::Threads(client) => {
-                // They run on a thread of their own; what is left to see is the end.
+                // Callbacks run on a thread of their own; only the end of the connection is left to detect.
                 let until = Instant::now() + timeout;
                 loop {
                     client.check_open()?;
@@ -201,24 +223,24 @@ impl Client {
                     if left.is_zero() {
                         return Ok(());
                     }
-                    thread::sleep(left.min(LOOK));
+                    thread::sleep(left.min(POLL_INTERVAL));
                 }
             }
             Self::Smol(client) => block_on(client.poll(timeout)).map(drop),
         }
     }
 
-    pub(crate) fn close(self) -> Result<Option<Ended>, Error> {
-        on!(self, client => client.close())
+    pub(crate) fn close(self) -> Result<Option<ShutdownReport>, Error> {
+        with_client!(self, client => client.close())
     }
 }
 
-/// A call that was begun
-pub(crate) enum Pending {
+/// A call that has been started.
+pub(crate) enum StartedCall {
     Blocking(CallKey),
-    Threads(mcp_threads::Pending),
-    Smol(mcp_smol::Pending),
+    Threads(mcp_threads::PendingCall),
+    Smol(mcp_smol::PendingCall),
 }
 
-/// How often it is looked whether a connection is over
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which the end of a connection is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

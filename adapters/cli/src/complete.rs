@@ -1,23 +1,23 @@
-//! `complete`: how an argument of a prompt, or a variable of a template, could go on
+//! The `complete` command: completes an argument of a prompt or a variable of a resource template.
 
 use mcp_proto::client::Kind;
 use mcp_proto::model::{
     CompleteParams, CompleteResult, CompletionArgument, CompletionContext, CompletionReference, Map,
-    PromptReference, Request, ResourceTemplateReference,
+    PromptReference, RequestParams, ResourceTemplateReference,
 };
 
-use crate::args::{self, Reference};
-use crate::ask::{self, Question};
+use crate::args;
 use crate::client::Client;
 use crate::escape;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::prompt;
+use crate::request::{self, RequestCommand};
 
-pub(crate) fn run(args: &args::Complete) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::CompleteArgs) -> Result<(), CommandFailure> {
     let reference: CompletionReference<'_> = match &args.reference {
-        Reference::Prompt(name) => PromptReference::new(&**name).into(),
-        Reference::Template(template) => ResourceTemplateReference::new(&**template).into(),
+        args::CompletionReference::Prompt(name) => PromptReference::new(&**name).into(),
+        args::CompletionReference::Template(template) => ResourceTemplateReference::new(&**template).into(),
     };
     let argument = CompletionArgument::new(&*args.argument, &*args.value);
     let mut params = CompleteParams::new(reference, argument);
@@ -25,35 +25,35 @@ pub(crate) fn run(args: &args::Complete) -> Result<(), Failure> {
         params =
             params.context(CompletionContext::new().arguments(args.with.iter().cloned().collect::<Map<_>>()));
     }
-    let question = Question::<CompleteParams<'_>> {
-        of: "a completion",
-        show: shown,
+    let command = RequestCommand::<CompleteParams<'_>> {
+        noun: "a completion",
+        show: format_result,
         hint: &|client| hint(client, &args.reference, &args.argument),
     };
-    let start: ask::Start<'_> =
-        &|client, options, told| client.request(CompleteParams::METHOD, &params, options, told);
-    ask::run(&args.asking, None, start, &question).map(drop)
+    let start: request::StartRequest<'_> =
+        &|client, options, on_progress| client.request(CompleteParams::METHOD, &params, options, on_progress);
+    request::run(&args.request_args, None, start, &command).map(drop)
 }
 
-/// Which prompts or templates there are; for a prompt that is one of them, what it takes
-fn hint(client: &mut Client, reference: &Reference, argument: &str) -> Option<String> {
+/// Returns a hint: the prompts or templates that exist, or the arguments of a prompt that does exist.
+fn hint(client: &mut Client, reference: &args::CompletionReference, argument: &str) -> Option<String> {
     match reference {
-        Reference::Template(template) => {
-            ask::alternatives(client, Kind::ResourceTemplate, "template", "uriTemplate", template)
+        args::CompletionReference::Template(template) => {
+            request::alternatives(client, Kind::ResourceTemplate, "template", "uriTemplate", template)
         }
-        Reference::Prompt(name) => {
-            if let Some(hint) = ask::alternatives(client, Kind::Prompt, "prompt", "name", name) {
+        args::CompletionReference::Prompt(name) => {
+            if let Some(hint) = request::alternatives(client, Kind::Prompt, "prompt", "name", name) {
                 return Some(hint);
             }
             let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == *name)?;
             let known = prompt.arguments.iter().any(|known| known.name == argument);
-            (!known).then(|| prompt::takes(&prompt))
+            (!known).then(|| prompt::prompt_signature(&prompt))
         }
     }
 }
 
-/// One value a line, and how many more there are
-fn shown(result: &CompleteResult, paint: Paint) -> String {
+/// Formats one value per line, then the number of further values.
+fn format_result(result: &CompleteResult, paint: Paint) -> String {
     let completion = &result.completion;
     let mut out = String::new();
     for value in &completion.values {
@@ -78,7 +78,7 @@ mod tests {
 
     // covers: COMP-004
     #[test]
-    fn values_are_put_on_lines() {
+    fn completion_values_are_printed_one_per_line() {
         let cases = [
             (r#"{"completion":{"values":["a","b\nc"]}}"#, "a\nb\\nc\n"),
             (r#"{"completion":{"values":[],"total":0,"hasMore":false}}"#, "(no suggestions)\n"),
@@ -88,7 +88,7 @@ mod tests {
         ];
         for (result, want) in cases {
             let result = RawJson::new(result).expect("JSON");
-            assert_eq!(shown(&result.parse().expect("a result"), Paint::PLAIN), want);
+            assert_eq!(format_result(&result.parse().expect("a result"), Paint::PLAIN), want);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What servers say, in blocks and in resources, put on lines for people
+//! Readable rendering of content blocks and resources.
 
 use base64::Engine as _;
 use mcp_proto::RawJson;
@@ -8,81 +8,88 @@ use serde_json::Value;
 use crate::escape;
 use crate::paint::Paint;
 
-/// Adds a block: a text as it is, anything else described
-pub(crate) fn block(out: &mut String, block: &Content<'_>, paint: Paint) {
+/// Appends a content block: text as it is, a description for any other type.
+pub(crate) fn push_block(out: &mut String, block: &Content<'_>, paint: Paint) {
     match block {
-        Content::Text(block) => text(out, &block.text),
-        Content::Image(image) => aside(out, &["image", &image.mime_type, &size(&image.data)], paint),
-        Content::Audio(audio) => aside(out, &["audio", &audio.mime_type, &size(&audio.data)], paint),
+        Content::Text(block) => push_text(out, &block.text),
+        Content::Image(image) => {
+            push_note(out, &["image", &image.mime_type, &base64_size(&image.data)], paint)
+        }
+        Content::Audio(audio) => {
+            push_note(out, &["audio", &audio.mime_type, &base64_size(&audio.data)], paint)
+        }
         Content::ResourceLink(link) => {
             let mime_type = link.mime_type.as_deref().unwrap_or_default();
             let bytes = link.size.map(|size| format!("{size} bytes")).unwrap_or_default();
             let title = link.title.as_deref().unwrap_or(&link.name);
             let about = link.description.as_deref().unwrap_or_default();
-            aside(out, &[&format!("link to {}", link.uri), title, mime_type, &bytes, about], paint);
+            push_note(out, &[&format!("link to {}", link.uri), title, mime_type, &bytes, about], paint);
         }
-        Content::Resource(embedded) => resource(out, &embedded.resource, paint),
+        Content::Resource(embedded) => push_resource(out, &embedded.resource, paint),
         other => {
-            let json = RawJson::encode(other).map_or_else(|error| error.to_string(), |json| abridged(&json));
-            aside(out, &[&json], paint);
+            let json =
+                RawJson::encode(other).map_or_else(|error| error.to_string(), |json| abridge_json(&json));
+            push_note(out, &[&json], paint);
         }
     }
 }
 
-/// Adds what a resource holds, under a line that says which one it is
-pub(crate) fn resource(out: &mut String, contents: &ResourceContents<'_>, paint: Paint) {
+/// Appends the contents of a resource below a line that names it. A single blob is only described.
+pub(crate) fn push_resource(out: &mut String, contents: &ResourceContents<'_>, paint: Paint) {
     let (uri, mime_type) = (format!("resource {}", contents.uri()), contents.mime_type().unwrap_or_default());
     match contents {
         ResourceContents::Text(contents) => {
-            aside(out, &[&uri, mime_type], paint);
-            text(out, &contents.text);
+            push_note(out, &[&uri, mime_type], paint);
+            push_text(out, &contents.text);
         }
-        ResourceContents::Blob(contents) => aside(out, &[&uri, mime_type, &size(&contents.blob)], paint),
-        other => aside(out, &[&uri, mime_type, &format!("{other:?}")], paint),
+        ResourceContents::Blob(contents) => {
+            push_note(out, &[&uri, mime_type, &base64_size(&contents.blob)], paint)
+        }
+        other => push_note(out, &[&uri, mime_type, &format!("{other:?}")], paint),
     }
 }
 
-/// Adds a text, which ends its line
-pub(crate) fn text(out: &mut String, text: &str) {
+/// Appends a text and completes its last line.
+pub(crate) fn push_text(out: &mut String, text: &str) {
     out.push_str(&escape::lines(text));
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
     }
 }
 
-/// Adds a line about what cannot be shown
-fn aside(out: &mut String, parts: &[&str], paint: Paint) {
+/// Appends a line that describes content without a text form.
+fn push_note(out: &mut String, parts: &[&str], paint: Paint) {
     let parts: Vec<_> = parts.iter().filter(|part| !part.is_empty()).copied().collect();
     out.push_str(&format!("{}\n", paint.note(format!("[{}]", escape::line(&parts.join(", "))))));
 }
 
-/// How much there is behind a text in Base64
-fn size(base64: &str) -> String {
+/// Describes the decoded size of a Base64 text.
+fn base64_size(base64: &str) -> String {
     match base64::engine::general_purpose::STANDARD.decode(base64) {
         Ok(bytes) => format!("{} bytes", bytes.len()),
         Err(_) => format!("{} characters that are no Base64", base64.chars().count()),
     }
 }
 
-/// JSON without its bulk
-pub(crate) fn abridged(json: &RawJson) -> String {
+/// Formats JSON with long strings replaced by their length.
+pub(crate) fn abridge_json(json: &RawJson) -> String {
     let mut value: Value = json.parse().unwrap_or_default();
-    abridge(&mut value);
+    abridge_value(&mut value);
     value.to_string()
 }
 
-/// Replaces long texts by their length
-fn abridge(value: &mut Value) {
+/// Replaces strings longer than [`MAX_TEXT_BYTES`] by their length.
+fn abridge_value(value: &mut Value) {
     match value {
-        Value::String(text) if text.len() > LONG => *text = format!("… {} bytes …", text.len()),
-        Value::Array(values) => values.iter_mut().for_each(abridge),
-        Value::Object(members) => members.values_mut().for_each(abridge),
+        Value::String(text) if text.len() > MAX_TEXT_BYTES => *text = format!("… {} bytes …", text.len()),
+        Value::Array(values) => values.iter_mut().for_each(abridge_value),
+        Value::Object(members) => members.values_mut().for_each(abridge_value),
         _ => {}
     }
 }
 
-/// Bytes of a text in JSON that are shown at most
-const LONG: usize = 200;
+/// Maximum length of a JSON string that is shown in full, in bytes.
+const MAX_TEXT_BYTES: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -90,11 +97,11 @@ mod tests {
 
     // covers: CONT-001, CONT-002, CONT-003, CONT-007
     #[test]
-    fn what_is_no_text_is_described() {
+    fn content_without_text_is_described() {
         let show = |json: &str| {
             let raw = RawJson::new(json.to_owned()).expect("JSON");
             let mut out = String::new();
-            block(&mut out, &raw.parse().expect("content"), Paint::PLAIN);
+            push_block(&mut out, &raw.parse().expect("content"), Paint::PLAIN);
             out
         };
         let cases = [
@@ -119,6 +126,6 @@ mod tests {
             assert_eq!(show(json), want);
         }
         let long = format!("{{\"data\":\"{}\"}}", "A".repeat(1_000));
-        assert_eq!(abridged(&RawJson::new(long).expect("JSON")), "{\"data\":\"… 1000 bytes …\"}");
+        assert_eq!(abridge_json(&RawJson::new(long).expect("JSON")), "{\"data\":\"… 1000 bytes …\"}");
     }
 }

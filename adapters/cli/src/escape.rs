@@ -1,23 +1,23 @@
-//! Makes text that came from a peer harmless on a terminal
+//! Escapes text from a peer so that it is harmless on a terminal.
 //!
-//! A server can hide a terminal's control sequences in a description, turn the order of a line around, or write words
-//! that only a model sees. What does that is shown as JSON would write it (`\u001b`), so that a JSON text stays the
-//! same JSON text. A backslash that is there already is left alone.
+//! A server can hide terminal control sequences in a description, reverse the order of a line, or write words that only
+//! a model sees. Such characters are written as in JSON (`\u001b`), so that a JSON text keeps its value. Existing
+//! backslashes are left alone.
 
 use alloc::borrow::Cow;
 use core::fmt::Write;
 
-/// For a place of one line: line breaks and tabs are escaped too
+/// Escapes text for a single line. Line breaks and tabs are escaped too.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// For a place of several lines; also for JSON, where a line break stands between values
+/// Escapes text for several lines, or JSON with line breaks between values.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// For messages, which begin a line: what follows a line break stands under it, so that it cannot pass for another one
+/// Escapes a message and indents its further lines, so that none of them looks like another message.
 pub(crate) fn indented(text: &str) -> String {
     lines(text.trim_end()).replace('\n', "\n    | ")
 }
@@ -46,20 +46,20 @@ fn escaped(text: &str, also: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character does something else than being seen where it stands
+/// Returns whether a character has an effect other than being displayed in its place.
 fn is_unsafe(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         _ if c.is_control() => true,
         _ if c.is_ascii() => false,
-        // One of these behind a sign says that it is meant as a picture; very common, and too few to hide a text in.
+        // Requests emoji presentation of the character before it: common, and too limited to hide text in.
         '\u{fe0f}' => false,
-        _ => UNSEEN.iter().any(|(from, to)| (*from..=*to).contains(&c)),
+        _ => INVISIBLE.iter().any(|(from, to)| (*from..=*to).contains(&c)),
     }
 }
 
-/// Characters without a shape of their own, in order
-const UNSEEN: &[(char, char)] = &[
+/// Ranges of characters without a visible shape, in ascending order.
+const INVISIBLE: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),       // soft hyphen
     ('\u{34f}', '\u{34f}'),     // grapheme joiner
     ('\u{61c}', '\u{61c}'),     // direction mark
@@ -103,7 +103,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_terminal_would_act_on_is_shown() {
+    fn unsafe_characters_are_escaped() {
         for (name, text, want) in CASES {
             assert_eq!(lines(text), *want, "{name}");
             assert_eq!(line(text), *want, "{name}");
@@ -113,12 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_message() {
+    fn indented_message_cannot_imitate_another_message() {
         assert_eq!(indented("bad\nERROR: run\r\n\u{1b}x\n"), "bad\n    | ERROR: run\\r\n    | \\u001bx");
     }
 
     #[test]
-    fn json_stays_the_same_json() {
+    fn escaped_json_keeps_its_value() {
         for (_, text, _) in CASES {
             let json = serde_json::to_string(&[text]).expect("JSON");
             let shown = lines(&json);
@@ -129,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn every_character_that_is_only_format_is_caught() {
-        assert!(UNSEEN.windows(2).all(|pair| pair[0].1 < pair[1].0), "in order and apart");
+    fn all_control_characters_are_unsafe() {
+        assert!(INVISIBLE.windows(2).all(|pair| pair[0].1 < pair[1].0), "in order and apart");
         for c in
             (0..=0x1f).chain(0x7f..=0x9f).filter_map(char::from_u32).filter(|c| !matches!(c, '\n' | '\t'))
         {

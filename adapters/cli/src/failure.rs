@@ -1,30 +1,30 @@
-//! What to say, and how to exit, when something did not work
+//! Failures of a command: message, hint and exit code.
 
 use core::fmt::Write as _;
 use core::time::Duration;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use mcp_blocking::{Closed, Error};
+use mcp_blocking::{ConnectionClosed, Error};
 use mcp_proto::{CallError, Fault, HttpError, RpcError, UseError};
 
 use crate::escape;
 use crate::paint::Paint;
 use crate::stop;
 
-/// A reason to stop: what happened, and what to do about it
+/// A reason to stop: a message and a hint about what to do.
 ///
 /// The texts are escaped when they are printed.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     exit: Exit,
     message: String,
     hint: Option<String>,
-    /// What the server wrote to stderr at the end
-    last_words: String,
+    /// Last lines that the server wrote to stderr.
+    stderr_tail: String,
 }
 
-/// The exit codes, as `--help` explains them
+/// Exit codes, as `--help` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Failed = 1,
@@ -40,20 +40,20 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What was asked for on the command line that messages refer to
+/// Settings of the command line that failure messages mention.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct FailureContext {
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// The longest time in all, if one was given
-    pub(crate) total: Option<Duration>,
-    /// Whether its stderr is shown already
-    pub(crate) stderr_shown: bool,
+    /// Total timeout, if one was set.
+    pub(crate) total_timeout: Option<Duration>,
+    /// Whether the server's stderr is already shown.
+    pub(crate) is_stderr_shown: bool,
 }
 
-impl Failure {
+impl CommandFailure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, last_words: String::new() }
+        Self { exit, message: message.into(), hint: None, stderr_tail: String::new() }
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
@@ -61,88 +61,89 @@ impl Failure {
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, message).hint("see `mcp-probe --help`")
+        Self::new(Exit::Usage, message).with_hint("see `mcp-probe --help`")
     }
 
-    /// Our own server could not go on
-    pub(crate) fn serving(error: &Error) -> Self {
+    /// Creates the failure of a server of this program that stopped.
+    pub(crate) fn from_serve_error(error: &Error) -> Self {
         Self::new(Exit::Failed, format!("the server stopped: {error}"))
     }
 
     #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With what the server wrote to stderr at the end
+    /// Adds the last lines that the server wrote to stderr.
     #[must_use]
-    pub(crate) fn last_words(mut self, words: &str) -> Self {
-        words.clone_into(&mut self.last_words);
+    pub(crate) fn with_stderr_tail(mut self, words: &str) -> Self {
+        words.clone_into(&mut self.stderr_tail);
         self
     }
 
-    /// With another exit code
+    /// Replaces the exit code.
     #[must_use]
-    pub(crate) const fn exit(mut self, exit: Exit) -> Self {
+    pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// Puts what was being done in front of the message
+    /// Prefixes the message with the operation that failed.
     #[must_use]
-    pub(crate) fn while_doing(mut self, what: &str) -> Self {
+    pub(crate) fn with_context(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// Of a client
-    pub(crate) fn of(error: &Error, asked: &Asked) -> Self {
+    /// Creates a failure from an error of a client.
+    pub(crate) fn from_client_error(error: &Error, context: &FailureContext) -> Self {
         match error {
             Error::Spawn(error) => Self::new(Exit::Connection, error.to_string()),
             Error::Io(error) => {
                 Self::new(Exit::Connection, format!("the stream to the server failed: {error}"))
             }
-            Error::Call(error) => Self::of_call(error, asked),
-            Error::Use(UseError::PeerLacks(capability)) => {
+            Error::Call(error) => Self::from_call_error(error, context),
+            Error::Use(UseError::MissingPeerCapability(capability)) => {
                 Self::failed(format!("the server does not have the capability `{capability}`"))
-                    .hint("`mcp-probe inspect` shows what it has")
+                    .with_hint("`mcp-probe inspect` shows its capabilities")
             }
             Error::Url { .. } => Self::usage(error.to_string()),
-            Error::Closed(closed) => Self::of_connection(closed, asked),
+            Error::Closed(closed) => Self::from_closed(closed, context),
             other => Self::failed(other.to_string()),
         }
     }
 
-    fn of_call(error: &CallError, asked: &Asked) -> Self {
+    fn from_call_error(error: &CallError, context: &FailureContext) -> Self {
         match error {
             CallError::TimedOut => {
                 let message = format!(
                     "timed out: no answer within {}, so the call was cancelled",
-                    seconds(asked.timeout)
+                    format_seconds(context.timeout)
                 );
-                let twice = seconds(asked.timeout * 2);
-                Self::new(Exit::Timeout, message).hint(format!(
-                    "give it more time with --timeout, {twice} for instance; progress starts it anew"
-                ))
+                let twice = format_seconds(context.timeout * 2);
+                Self::new(Exit::Timeout, message)
+                    .with_hint(format!("raise --timeout, for example to {twice}; progress restarts the time"))
             }
             CallError::TotalTimedOut => Self::new(
                 Exit::Timeout,
-                match asked.total {
+                match context.total_timeout {
                     Some(total) => {
                         format!(
-                            "timed out: no answer within {} in all, so the call was cancelled",
-                            seconds(total)
+                            "timed out: no answer within {} in total, so the call was cancelled",
+                            format_seconds(total)
                         )
                     }
-                    None => "timed out: progress went on for too long, so the call was cancelled".into(),
+                    None => "timed out: no answer in spite of progress, so the call was cancelled".into(),
                 },
             )
-            .hint(
-                "--total sets the time in all, which is 10 minutes otherwise, or --timeout if that is longer",
+            .with_hint(
+                "--total sets the total time; the default is 10 minutes, or --timeout if that is longer",
             ),
-            CallError::Rpc(error) => Self::failed(format!("the server answered with {}", answer(error))),
-            CallError::Http(error) => Self::of_exchange(error),
+            CallError::Rpc(error) => {
+                Self::failed(format!("the server answered with {}", describe_rpc_error(error)))
+            }
+            CallError::Http(error) => Self::from_http_error(error),
             CallError::Closed(fault) => {
                 Self::new(Exit::Connection, format!("the connection ended before the answer came: {fault}"))
             }
@@ -150,88 +151,88 @@ impl Failure {
         }
     }
 
-    /// Of one exchange over HTTP
-    fn of_exchange(error: &HttpError) -> Self {
+    /// Creates a failure from an error of one HTTP exchange.
+    fn from_http_error(error: &HttpError) -> Self {
         match error {
             HttpError::Unreachable { .. }
             | HttpError::Lost { .. }
-            | HttpError::Unheard { .. }
+            | HttpError::GetStreamUnavailable { .. }
             | HttpError::SessionLost => Self::new(Exit::Connection, error.to_string()),
-            _ if is_locked(error) => Self::failed(error.to_string()).hint(TOKEN),
+            _ if is_unauthorized(error) => Self::failed(error.to_string()).with_hint(BEARER_HINT),
             _ => Self::failed(error.to_string()),
         }
     }
 
-    fn of_connection(closed: &Closed, asked: &Asked) -> Self {
-        let mut message = connection(closed);
+    fn from_closed(closed: &ConnectionClosed, context: &FailureContext) -> Self {
+        let mut message = describe_closed(closed);
         if let (Some(noise), false) = (&closed.noise, closed.was_ready) {
             let what = if closed.url.is_some() { "it sent" } else { "the first line on its stdout was" };
             let _ = write!(message, "; {what} {noise:?}");
         }
         let mut failure = Self::new(Exit::Connection, message);
-        if !asked.stderr_shown {
-            failure.last_words.clone_from(&closed.last_words);
+        if !context.is_stderr_shown {
+            failure.stderr_tail.clone_from(&closed.stderr_tail);
         }
         failure.hint = match &closed.fault {
-            Fault::LegacyServer { .. } => Some("leave --era and --protocol-version out, or say --era legacy".into()),
-            Fault::NoCommonVersion { .. } | Fault::Refused(_) => {
+            Fault::LegacyServer { .. } => Some("leave --era and --protocol-version out, or use --era legacy".into()),
+            Fault::NoCommonVersion { .. } | Fault::HandshakeRefused(_) => {
                 Some("leave --era and --protocol-version out, so that both sides can choose".into())
             }
             _ if closed.was_ready => None,
             Fault::HandshakeTimeout { .. } if closed.url.is_some() => Some(format!(
                 "is there an MCP server at this URL? If it is only slow, raise --connect-timeout (now {})",
-                seconds(asked.connect_timeout)
+                format_seconds(context.connect_timeout)
             )),
-            Fault::Http(error) if is_locked(error) => Some(TOKEN.into()),
+            Fault::Http(error) if is_unauthorized(error) => Some(BEARER_HINT.into()),
             _ if closed.url.is_some() => {
-                Some("is this the URL of an MCP server, its path included? --trace shows what it answers".into())
+                Some("is this the full URL of an MCP server, including its path? --trace shows its responses".into())
             }
-            _ if closed.noise.is_some() && !closed.any_message => Some(
+            _ if closed.noise.is_some() && !closed.received_message => Some(
                 "is this the right command, with the right arguments? A server on stdio writes nothing but messages \
                  to stdout"
                     .into(),
             ),
             Fault::HandshakeTimeout { .. } => Some(format!(
                 "does it speak MCP on stdin and stdout? If it is only slow to start, raise --connect-timeout (now {})",
-                seconds(asked.connect_timeout)
+                format_seconds(context.connect_timeout)
             )),
-            _ if closed.last_words.is_empty() && !asked.stderr_shown => {
-                Some("is this the right command for a server on stdio? --stderr show shows what it has to say".into())
+            _ if closed.stderr_tail.is_empty() && !context.is_stderr_shown => {
+                Some("is this the right command for a server on stdio? --stderr show prints its stderr".into())
             }
             _ => Some("is this the right command for a server on stdio?".into()),
         };
         failure
     }
 
-    /// Prints it and gives the code to exit with
+    /// Prints the failure on stderr and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        stop::hush();
+        stop::park_if_ending();
         let paint = Paint::for_stderr();
         let mut text = format!("{} {}\n", paint.bad("error:"), escape::indented(&self.message));
-        if !self.last_words.is_empty() {
-            text.push_str("  the server's last words on stderr:\n");
-            let skip = self.last_words.lines().count().saturating_sub(SHOWN);
-            for line in self.last_words.lines().skip(skip) {
+        if !self.stderr_tail.is_empty() {
+            text.push_str("  the last lines of the server's stderr:\n");
+            let skip = self.stderr_tail.lines().count().saturating_sub(MAX_STDERR_LINES);
+            for line in self.stderr_tail.lines().skip(skip) {
                 let _ = writeln!(text, "    | {}", escape::line(line));
             }
         }
         if let Some(hint) = &self.hint {
             let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::line(hint));
         }
-        // There is nobody left to tell when stderr is closed.
+        // A closed stderr cannot be reported anywhere.
         let _ = io::stderr().write_all(text.as_bytes());
         self.exit.into()
     }
 }
 
-/// What became of a connection, in a sentence
-fn connection(closed: &Closed) -> String {
+/// Describes in one sentence why a connection ended.
+fn describe_closed(closed: &ConnectionClosed) -> String {
     let server = match (&closed.program, &closed.url) {
         (Some(program), _) => format!("{program:?}"),
         (None, Some(url)) => url.clone(),
         (None, None) => "the server".to_owned(),
     };
-    let ended = closed.ended.map(|status| format!(" ({status})")).unwrap_or_default();
+    let ended = closed.exit_status.map(|status| format!(" ({status})")).unwrap_or_default();
     match &closed.fault {
         Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. } if closed.was_ready => {
             let cut = matches!(closed.fault, Fault::Truncated { .. });
@@ -241,50 +242,52 @@ fn connection(closed: &Closed) -> String {
         Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. } => {
             let what = if matches!(closed.fault, Fault::Truncated { .. }) {
                 "in the middle of a message, before it had agreed on a revision"
-            } else if closed.any_message {
+            } else if closed.received_message {
                 "without agreeing on a revision"
             } else {
-                "without a single message"
+                "without sending a message"
             };
-            let who = if closed.any_message {
-                "could not be connected to"
+            let outcome = if closed.received_message {
+                "did not complete the handshake"
             } else {
-                "is no MCP server, or not with these arguments"
+                "is not an MCP server, or not with these arguments"
             };
-            format!("{server} {who}: it ended{ended} {what}")
+            format!("{server} {outcome}: it ended{ended} {what}")
         }
-        Fault::HandshakeTimeout { method } if !closed.any_message => {
-            format!("{server} may be no MCP server: it said nothing to `{method}`")
+        Fault::HandshakeTimeout { method } if !closed.received_message => {
+            format!("{server} may not be an MCP server: it did not answer `{method}`")
         }
-        Fault::Refused(error) => format!("{server} refused to connect with {}", answer(error)),
+        Fault::HandshakeRefused(error) => {
+            format!("{server} refused the handshake with {}", describe_rpc_error(error))
+        }
         fault => format!("no connection to {server}: {fault}"),
     }
 }
 
-/// An error answer with its details, which is where peers put the versions that they speak
-fn answer(error: &RpcError) -> String {
+/// Describes an error response with its `data`, where peers put the revisions that they support.
+fn describe_rpc_error(error: &RpcError) -> String {
     let mut text = format!("an error: {error}");
     if let Some(data) = &error.data {
-        let short: String = data.as_str().chars().take(DETAILS).collect();
+        let short: String = data.as_str().chars().take(MAX_DETAIL_CHARS).collect();
         let more = if short.len() < data.as_str().len() { " …" } else { "" };
         let _ = write!(text, "; details: {short}{more}");
     }
     text
 }
 
-/// `0.5 s` rather than `500ms`, as it may be given to `--timeout`
-pub(crate) fn seconds(time: Duration) -> String {
+/// Formats a duration in seconds, as `--timeout` accepts it: `0.5s`, not `500ms`.
+pub(crate) fn format_seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
-/// Whether the server wants to know who asks
-fn is_locked(error: &HttpError) -> bool {
-    matches!(error, HttpError::Answer(answer) if answer.status == 401)
+/// Returns whether the server answered 401.
+fn is_unauthorized(error: &HttpError) -> bool {
+    matches!(error, HttpError::Response(answer) if answer.status == 401)
 }
 
-/// What to do where a server wants to know who asks
-const TOKEN: &str = "--bearer shows a token: env:NAME takes it from a variable, @PATH out of a file";
-/// Lines of stderr that are shown at most
-const SHOWN: usize = 20;
-/// Characters of an error's details that are shown at most
-const DETAILS: usize = 2_000;
+/// Hint for a 401 response.
+const BEARER_HINT: &str = "--bearer sends a token: env:NAME reads it from a variable, @PATH from a file";
+/// Maximum number of stderr lines shown.
+const MAX_STDERR_LINES: usize = 20;
+/// Maximum number of characters shown of an error's `data`.
+const MAX_DETAIL_CHARS: usize = 2_000;

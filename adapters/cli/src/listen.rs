@@ -1,4 +1,4 @@
-//! `listen`: tells what changes at a server, until that is enough
+//! The `listen` command: prints changes of lists and resources.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,42 +13,42 @@ use mcp_proto::{CallError, Change, RawJson};
 use serde_json::{Value, json};
 
 use crate::args;
+use crate::changes::ChangeEvent;
 use crate::escape;
-use crate::failure::Failure;
-use crate::news::Item;
+use crate::failure::CommandFailure;
 use crate::output::{print, print_json};
-use crate::session::{self, Session};
+use crate::session::{self, ClientSession};
 
-pub(crate) fn run(args: &args::Listen) -> Result<(), Failure> {
-    let mut session = Session::open(&args.target, None)?;
-    let outcome = Listener { args, session: &mut session, heard: 0 }.listen();
+pub(crate) fn run(args: &args::ListenArgs) -> Result<(), CommandFailure> {
+    let mut session = ClientSession::open(&args.target, None)?;
+    let outcome = ListenCommand { args, session: &mut session, change_count: 0 }.listen();
     session.close();
     outcome
 }
 
-struct Listener<'a> {
-    args: &'a args::Listen,
-    session: &'a mut Session,
-    /// How many changes were told
-    heard: u64,
+struct ListenCommand<'a> {
+    args: &'a args::ListenArgs,
+    session: &'a mut ClientSession,
+    /// Number of changes printed so far.
+    change_count: u64,
 }
 
-/// Why there is no more to be told
-enum End {
-    /// As many as were wanted
+/// Reason why listening ends.
+enum ListenEnd {
+    /// `--count` is reached.
     Count,
-    /// As long as was wanted
+    /// `--for` has elapsed.
     Time,
-    /// The person has closed the input
+    /// The input was closed at the terminal.
     Input,
-    /// The server has ended the subscription
+    /// The server ended the subscription gracefully.
     Graceful,
-    /// The server is gone, or says that it cannot go on
+    /// The connection is lost, or the server ended the subscription with an error.
     Lost(Error),
 }
 
-impl Listener<'_> {
-    fn listen(mut self) -> Result<(), Failure> {
+impl ListenCommand<'_> {
+    fn listen(mut self) -> Result<(), CommandFailure> {
         let wanted = SubscriptionFilter::new()
             .tools_list_changed(true)
             .prompts_list_changed(true)
@@ -61,97 +61,100 @@ impl Listener<'_> {
         let begun = Instant::now();
         let subscribed = self.session.client.subscribe(&wanted);
         let (subscription, honoured) = subscribed.map_err(|error| self.session.failure(&error))?;
-        let (tells, silent) = (parts(&honoured), missing(&wanted, &honoured));
-        if tells.is_empty() {
-            return Err(Failure::failed(format!("the server tells of none of this: {}", silent.join(", "))));
+        let (accepted, refused) = (filter_parts(&honoured), unhonoured_parts(&wanted, &honoured));
+        if accepted.is_empty() {
+            return Err(CommandFailure::failed(format!(
+                "the server does not report changes of any of these: {}",
+                refused.join(", ")
+            )));
         }
-        if !silent.is_empty() {
-            session::note(&format!("the server does not tell of {}", silent.join(", ")));
+        if !refused.is_empty() {
+            session::print_note(&format!("the server does not report changes of {}", refused.join(", ")));
         }
-        self.say(&format!("listening  {}", tells.join(", ")), || json!({ "listening": honoured }))?;
+        self.print_line(&format!("listening  {}", accepted.join(", ")), || json!({ "listening": honoured }))?;
 
         let until = self.args.time.map(|time| begun + time);
         let input = watch_input();
         let end = loop {
-            if let Some(end) = self.tell()? {
+            if let Some(end) = self.print_changes()? {
                 break end;
             }
             if input.load(Ordering::Relaxed) {
-                break End::Input;
+                break ListenEnd::Input;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                break End::Time;
+                break ListenEnd::Time;
             }
-            if let Err(error) = self.session.client.poll(left.unwrap_or(LOOK).min(LOOK)) {
-                // What came before the end is told before it.
-                match self.tell()? {
-                    None | Some(End::Lost(_)) => break End::Lost(error),
+            if let Err(error) = self.session.client.poll(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)) {
+                // Changes that arrived before the failure are printed before it.
+                match self.print_changes()? {
+                    None | Some(ListenEnd::Lost(_)) => break ListenEnd::Lost(error),
                     Some(end) => break end,
                 }
             }
         };
-        if matches!(end, End::Count | End::Time | End::Input) {
-            // Refused when it has ended in this very moment.
+        if matches!(end, ListenEnd::Count | ListenEnd::Time | ListenEnd::Input) {
+            // Fails if the subscription has ended meanwhile; that is harmless.
             let _ = self.session.client.unsubscribe(subscription);
         }
         self.finish(end)
     }
 
-    /// Tells what has come; why that is the end, if it is
-    fn tell(&mut self) -> Result<Option<End>, Failure> {
-        for item in self.session.news.take() {
+    /// Prints queued events. Returns the reason to end, if there is one.
+    fn print_changes(&mut self) -> Result<Option<ListenEnd>, CommandFailure> {
+        for item in self.session.changes.take() {
             match item {
-                Item::Changed(change) => {
-                    let line = format!("changed    {}", name(&change));
-                    self.say(&line, || match &change {
+                ChangeEvent::Changed(change) => {
+                    let line = format!("changed    {}", change_name(&change));
+                    self.print_line(&line, || match &change {
                         Change::Resource(uri) => json!({"changed": "resource", "uri": uri}),
-                        list => json!({"changed": name(list)}),
+                        list => json!({"changed": change_name(list)}),
                     })?;
-                    self.heard += 1;
-                    if self.args.count.is_some_and(|count| self.heard >= count) {
-                        return Ok(Some(End::Count));
+                    self.change_count += 1;
+                    if self.args.count.is_some_and(|count| self.change_count >= count) {
+                        return Ok(Some(ListenEnd::Count));
                     }
                 }
-                Item::Ended(None) => return Ok(Some(End::Graceful)),
-                Item::Ended(Some(error)) => return Ok(Some(End::Lost(Error::Call(error)))),
+                ChangeEvent::Ended(None) => return Ok(Some(ListenEnd::Graceful)),
+                ChangeEvent::Ended(Some(error)) => return Ok(Some(ListenEnd::Lost(Error::Call(error)))),
             }
         }
         Ok(None)
     }
 
-    fn finish(&self, end: End) -> Result<(), Failure> {
+    fn finish(&self, end: ListenEnd) -> Result<(), CommandFailure> {
         let (word, text) = match &end {
-            End::Count => ("count", "as many changes as were wanted"),
-            End::Time => ("time", "the time is over"),
-            End::Input => ("input", "the input has ended"),
-            End::Graceful => ("graceful", "the server has ended the subscription"),
-            End::Lost(_) => ("lost", "the subscription is lost"),
+            ListenEnd::Count => ("count", "the requested number of changes has arrived"),
+            ListenEnd::Time => ("time", "the time has elapsed"),
+            ListenEnd::Input => ("input", "the input has ended"),
+            ListenEnd::Graceful => ("graceful", "the server has ended the subscription"),
+            ListenEnd::Lost(_) => ("lost", "the subscription is lost"),
         };
-        self.say(&format!("ended      {text}"), || json!({ "ended": word }))?;
+        self.print_line(&format!("ended      {text}"), || json!({ "ended": word }))?;
         match end {
-            End::Lost(Error::Call(CallError::Rpc(error))) => {
-                Err(Failure::failed(format!("the subscription is lost: {error}")))
+            ListenEnd::Lost(Error::Call(CallError::Rpc(error))) => {
+                Err(CommandFailure::failed(format!("the subscription is lost: {error}")))
             }
-            End::Lost(error @ Error::Call(CallError::Http(_))) => {
-                Err(self.session.failure(&error).while_doing("the subscription is lost"))
+            ListenEnd::Lost(error @ Error::Call(CallError::Http(_))) => {
+                Err(self.session.failure(&error).with_context("the subscription is lost"))
             }
-            End::Lost(error) => Err(self.session.failure(&error)),
+            ListenEnd::Lost(error) => Err(self.session.failure(&error)),
             _ => Ok(()),
         }
     }
 
-    /// One line, for people or for programs
-    fn say(&self, text: &str, value: impl FnOnce() -> Value) -> Result<(), Failure> {
+    /// Prints one line: text, or JSON with `--json`.
+    fn print_line(&self, text: &str, value: impl FnOnce() -> Value) -> Result<(), CommandFailure> {
         if !self.args.json {
             return print(&format!("{}\n", escape::line(text)));
         }
-        let json = RawJson::encode(&value()).map_err(|error| Failure::failed(error.to_string()))?;
+        let json = RawJson::encode(&value()).map_err(|error| CommandFailure::failed(error.to_string()))?;
         print_json(&json)
     }
 }
 
-fn name(change: &Change) -> &str {
+fn change_name(change: &Change) -> &str {
     match change {
         Change::Tools => "tools",
         Change::Prompts => "prompts",
@@ -161,8 +164,8 @@ fn name(change: &Change) -> &str {
     }
 }
 
-/// What a filter is about
-fn parts(filter: &SubscriptionFilter) -> Vec<&str> {
+/// Lists the parts of a filter by name.
+fn filter_parts(filter: &SubscriptionFilter) -> Vec<&str> {
     let lists = [
         (filter.tools_list_changed, "tools"),
         (filter.prompts_list_changed, "prompts"),
@@ -172,24 +175,26 @@ fn parts(filter: &SubscriptionFilter) -> Vec<&str> {
     lists.chain(filter.resource_subscriptions.iter().flatten().map(|uri| &**uri)).collect()
 }
 
-/// What of it the server does not tell of
-fn missing<'a>(wanted: &'a SubscriptionFilter, honoured: &SubscriptionFilter) -> Vec<&'a str> {
-    let honoured = parts(honoured);
-    parts(wanted).into_iter().filter(|part| !honoured.contains(part)).collect()
+/// Returns the wanted parts that the server did not accept.
+fn unhonoured_parts<'a>(wanted: &'a SubscriptionFilter, honoured: &SubscriptionFilter) -> Vec<&'a str> {
+    let honoured = filter_parts(honoured);
+    filter_parts(wanted).into_iter().filter(|part| !honoured.contains(part)).collect()
 }
 
-/// Set when a person closes the input; what is no terminal may be closed from the beginning, and says nothing
+/// Returns a flag that is set when the input is closed at a terminal.
+///
+/// Input that is not a terminal may be closed from the start. It is ignored.
 fn watch_input() -> Arc<AtomicBool> {
     let ended = Arc::new(AtomicBool::new(false));
     if io::stdin().is_terminal() {
-        let told = Arc::clone(&ended);
+        let flag = Arc::clone(&ended);
         thread::spawn(move || {
             let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
-            told.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
         });
     }
     ended
 }
 
-/// How often it is looked whether the input has ended
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval at which the end of the input is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);

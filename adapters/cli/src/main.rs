@@ -1,6 +1,7 @@
-//! `mcp-probe`: looks at servers of the Model Context Protocol, and is one to look at
+//! `mcp-probe`: a command-line tool to inspect, check and serve the Model Context Protocol.
 //!
-//! An application on top of `mcp-blocking`, so it knows the protocol's words where the adapters do not.
+//! An application on top of `mcp-blocking`, `mcp-threads` and `mcp-smol`. It may use protocol terms that the adapters
+//! do not know.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +9,9 @@ extern crate alloc;
 
 mod answer;
 mod args;
-mod ask;
 mod bridge;
 mod call;
+mod changes;
 mod check;
 mod client;
 mod complete;
@@ -20,7 +21,6 @@ mod escape;
 mod failure;
 mod inspect;
 mod listen;
-mod news;
 mod ordered;
 mod output;
 mod paint;
@@ -28,6 +28,7 @@ mod ping;
 mod progress;
 mod prompt;
 mod read;
+mod request;
 mod schema;
 mod serve;
 mod session;
@@ -44,7 +45,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let command = Cli::parse_from(args::with_server(env::args_os())).command;
     if !matches!(command, Command::Serve(_) | Command::Bridge(_)) {
-        stop::ends_servers();
+        stop::end_servers_on_signal();
     }
     let outcome = match command {
         Command::Inspect(args) => inspect::run(&args),

@@ -1,35 +1,35 @@
-//! JSON objects with their members in the order in which they came
+//! JSON objects whose members keep their order.
 
 use core::fmt;
 
 use mcp_proto::RawJson;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// The members of an object; of other values none
+/// Returns the members of an object in their order. Other values have none.
 pub(crate) fn members(object: &RawJson) -> Vec<(String, RawJson)> {
-    object.parse::<Members>().map(|members| members.0).unwrap_or_default()
+    object.parse::<OrderedMembers>().map(|members| members.0).unwrap_or_default()
 }
 
-struct Members(Vec<(String, RawJson)>);
+struct OrderedMembers(Vec<(String, RawJson)>);
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for OrderedMembers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Gather;
-        impl<'de> Visitor<'de> for Gather {
-            type Value = Members;
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = OrderedMembers;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedMembers, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(OrderedMembers(members))
             }
         }
-        deserializer.deserialize_map(Gather)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }

@@ -1,43 +1,52 @@
-//! What goes to stdout
+//! Output on stdout.
 
 use std::io::{self, ErrorKind, Write};
 
 use mcp_proto::RawJson;
 
 use crate::escape;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::stop;
 
-/// Prints text as it is: what came from a peer has to be escaped already
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    stop::hush();
+/// Prints text unchanged. Text from a peer must be escaped already.
+///
+/// A closed pipe is not an error (`| head`).
+///
+/// # Errors
+///
+/// Fails if stdout cannot be written to.
+pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
+    stop::park_if_ending();
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever reads has seen enough (`| head`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!("cannot write to stdout: {error}"))),
+        Err(error) => Err(CommandFailure::failed(format!("cannot write to stdout: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-/// Prints one JSON value on a line; it stays the same value with what is risky on a terminal escaped
-pub(crate) fn print_json(value: &RawJson) -> Result<(), Failure> {
+/// Prints one JSON value on a line. Characters unsafe on a terminal are escaped, which keeps the value the same.
+///
+/// # Errors
+///
+/// See [`print()`].
+pub(crate) fn print_json(value: &RawJson) -> Result<(), CommandFailure> {
     print(&format!("{}\n", escape::lines(value.as_str())))
 }
 
-/// Adds a line of a label and a text, and further lines under the text
-pub(crate) fn row(out: &mut String, label: &impl core::fmt::Display, text: &str) {
+/// Appends a row of a label and a text. Further lines of the text are aligned below the first one.
+pub(crate) fn push_row(out: &mut String, label: &impl core::fmt::Display, text: &str) {
     let text = escape::lines(text);
     let mut lines = text.lines();
     out.push_str(&format!("{label} {}\n", lines.next().unwrap_or_default()));
     for line in lines {
-        out.push_str(&format!("{:LABEL$} {line}\n", ""));
+        out.push_str(&format!("{:LABEL_WIDTH$} {line}\n", ""));
     }
 }
 
-/// A label as wide as all others
-pub(crate) fn label(text: &str) -> String {
-    format!("{text:LABEL$}")
+/// Pads a label to the common width.
+pub(crate) fn pad_label(text: &str) -> String {
+    format!("{text:LABEL_WIDTH$}")
 }
 
-const LABEL: usize = 13;
+const LABEL_WIDTH: usize = 13;

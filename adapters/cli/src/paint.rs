@@ -1,25 +1,25 @@
-//! Colours, for those who want them
+//! Colours of the output.
 
 use core::fmt;
 use std::env;
 use std::io::{self, IsTerminal};
 
-/// Whether to colour, decided per output stream
+/// Whether one output stream is coloured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
-    on: bool,
+    is_enabled: bool,
 }
 
 impl Paint {
-    /// Without any
-    pub(crate) const PLAIN: Self = Self { on: false };
+    /// No colours.
+    pub(crate) const PLAIN: Self = Self { is_enabled: false };
 
-    /// For stdout: only when a person looks at it, and has not asked for plain text (<https://no-color.org>)
+    /// Returns the setting for stdout: colours on a terminal, unless disabled (<https://no-color.org>).
     pub(crate) fn for_stdout() -> Self {
         Self::new(io::stdout().is_terminal())
     }
 
-    /// For stderr
+    /// Returns the setting for stderr.
     pub(crate) fn for_stderr() -> Self {
         Self::new(io::stderr().is_terminal())
     }
@@ -27,39 +27,39 @@ impl Paint {
     fn new(terminal: bool) -> Self {
         let plain = env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { on: terminal && !plain && !dumb }
+        Self { is_enabled: terminal && !plain && !dumb }
     }
 
     pub(crate) const fn bold<T>(self, text: T) -> Painted<T> {
-        self.with("1", text)
+        self.wrap("1", text)
     }
 
     pub(crate) const fn dim<T>(self, text: T) -> Painted<T> {
-        self.with("2", text)
+        self.wrap("2", text)
     }
 
     pub(crate) const fn good<T>(self, text: T) -> Painted<T> {
-        self.with("32", text)
+        self.wrap("32", text)
     }
 
     pub(crate) const fn bad<T>(self, text: T) -> Painted<T> {
-        self.with("1;31", text)
+        self.wrap("1;31", text)
     }
 
     pub(crate) const fn note<T>(self, text: T) -> Painted<T> {
-        self.with("33", text)
+        self.wrap("33", text)
     }
 
     pub(crate) const fn name<T>(self, text: T) -> Painted<T> {
-        self.with("36", text)
+        self.wrap("36", text)
     }
 
-    const fn with<T>(self, code: &'static str, text: T) -> Painted<T> {
-        Painted { code: if self.on { code } else { "" }, text }
+    const fn wrap<T>(self, code: &'static str, text: T) -> Painted<T> {
+        Painted { code: if self.is_enabled { code } else { "" }, text }
     }
 }
 
-/// A text in a colour
+/// A text with a colour.
 pub(crate) struct Painted<T> {
     code: &'static str,
     text: T,

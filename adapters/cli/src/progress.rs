@@ -1,4 +1,4 @@
-//! Progress of a call, for people
+//! Readable progress of a call.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
@@ -8,74 +8,77 @@ use mcp_proto::Progress;
 use crate::escape;
 use crate::session;
 
-/// Progress on stderr: one line that changes on a terminal, otherwise a line for each report; where they come faster
-/// than anybody reads, the latest ones
-pub(crate) struct Ticker {
-    live: bool,
-    drawn: bool,
-    rate: Rate,
-    /// The latest report that was not shown
-    held: Option<Progress>,
+/// Shows progress on stderr: one line that is redrawn on a terminal, one line per report otherwise.
+///
+/// Above [`LINES_PER_SECOND`] only the latest report is kept.
+pub(crate) struct ProgressDisplay {
+    redraws: bool,
+    is_line_drawn: bool,
+    rate: LineRate,
+    /// Latest report that was not shown.
+    unshown: Option<Progress>,
 }
 
-/// Lines that may be shown now, which grow again with time
-struct Rate {
-    left: f64,
-    at: Instant,
+/// Token bucket that limits how often a line is shown.
+struct LineRate {
+    available: f64,
+    updated_at: Instant,
 }
 
-impl Rate {
+impl LineRate {
     fn new(now: Instant) -> Self {
-        Self { left: LINES, at: now }
+        Self { available: LINES_PER_SECOND, updated_at: now }
     }
 
-    fn take(&mut self, now: Instant) -> bool {
-        self.left = (self.left + now.duration_since(self.at).as_secs_f64() * LINES).min(LINES);
-        self.at = now;
-        let any = self.left >= 1.0;
+    fn try_take(&mut self, now: Instant) -> bool {
+        self.available = (self.available
+            + now.duration_since(self.updated_at).as_secs_f64() * LINES_PER_SECOND)
+            .min(LINES_PER_SECOND);
+        self.updated_at = now;
+        let any = self.available >= 1.0;
         if any {
-            self.left -= 1.0;
+            self.available -= 1.0;
         }
         any
     }
 }
 
-impl Ticker {
-    /// `alone` if nothing else goes to stderr meanwhile: a line that is drawn over does not go together with other lines
+impl ProgressDisplay {
+    /// Creates a display. `alone` states that nothing else goes to stderr meanwhile, so a line may be redrawn.
     pub(crate) fn new(alone: bool) -> Self {
         Self {
-            live: io::stderr().is_terminal() && alone,
-            drawn: false,
-            rate: Rate::new(Instant::now()),
-            held: None,
+            redraws: io::stderr().is_terminal() && alone,
+            is_line_drawn: false,
+            rate: LineRate::new(Instant::now()),
+            unshown: None,
         }
     }
 
     pub(crate) fn show(&mut self, progress: &Progress) {
-        if self.rate.take(Instant::now()) {
-            self.held = None;
+        if self.rate.try_take(Instant::now()) {
+            self.unshown = None;
             self.draw(progress);
         } else {
-            self.held = Some(progress.clone());
+            self.unshown = Some(progress.clone());
         }
     }
 
     fn draw(&mut self, progress: &Progress) {
         let line = progress_line(progress);
-        if self.live {
-            let short: String = line.chars().take(WIDTH).collect();
+        if self.redraws {
+            let short: String = line.chars().take(MAX_WIDTH).collect();
             let _ = write!(io::stderr(), "\r\x1b[2K{short}");
-            self.drawn = true;
+            self.is_line_drawn = true;
         } else {
-            session::say(&line);
+            session::print_stderr(&line);
         }
     }
 
     pub(crate) fn end(&mut self) {
-        if let Some(progress) = self.held.take().filter(|_| !self.live) {
+        if let Some(progress) = self.unshown.take().filter(|_| !self.redraws) {
             self.draw(&progress);
         }
-        if core::mem::take(&mut self.drawn) {
+        if core::mem::take(&mut self.is_line_drawn) {
             let _ = write!(io::stderr(), "\r\x1b[2K");
         }
     }
@@ -96,10 +99,10 @@ fn progress_line(progress: &Progress) -> String {
     line
 }
 
-/// Lines of progress in a second, and at once
-const LINES: f64 = 10.0;
-/// Characters that fit on any terminal
-const WIDTH: usize = 78;
+/// Lines per second, and size of a burst.
+const LINES_PER_SECOND: f64 = 10.0;
+/// Maximum width of the redrawn line, so that it fits on any terminal.
+const MAX_WIDTH: usize = 78;
 
 #[cfg(test)]
 mod tests {
@@ -108,21 +111,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_shown_at_a_rate() {
+    fn progress_lines_are_rate_limited() {
         let begun = Instant::now();
-        let mut rate = Rate::new(begun);
+        let mut rate = LineRate::new(begun);
         // A thousand reports in each of three seconds.
-        let shown = (0..3_000).filter(|n| rate.take(begun + Duration::from_millis(*n))).count();
+        let shown = (0..3_000).filter(|n| rate.try_take(begun + Duration::from_millis(*n))).count();
         assert!((38..=40).contains(&shown), "{shown}");
     }
 
     #[test]
-    fn progress_is_put_into_words() {
+    fn progress_line_shows_total_and_message() {
         let cases = [
             (Progress::new(1.5), "progress 1.5"),
-            (Progress::new(1.0).of(3.0), "progress 1/3 (33 %)"),
-            (Progress::new(5.0).of(4.0), "progress 5/4 (100 %)"),
-            (Progress::new(1.0).of(0.0).saying("x\r\u{202e}"), "progress 1/0 x\\r\\u202e"),
+            (Progress::new(1.0).with_total(3.0), "progress 1/3 (33 %)"),
+            (Progress::new(5.0).with_total(4.0), "progress 5/4 (100 %)"),
+            (Progress::new(1.0).with_total(0.0).with_message("x\r\u{202e}"), "progress 1/0 x\\r\\u202e"),
         ];
         for (progress, want) in cases {
             assert_eq!(progress_line(&progress), want);

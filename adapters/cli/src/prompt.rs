@@ -1,43 +1,44 @@
-//! `prompt`: a prompt, filled in
+//! The `prompt` command: gets a prompt with its arguments filled in.
 
 use mcp_proto::client::Kind;
-use mcp_proto::model::{GetPromptParams, GetPromptResult, Prompt, PromptArgument, Request, Role};
+use mcp_proto::model::{GetPromptParams, GetPromptResult, Prompt, PromptArgument, RequestParams, Role};
 
 use crate::args;
-use crate::ask::{self, Question};
 use crate::client::Client;
 use crate::content;
 use crate::escape;
-use crate::failure::Failure;
-use crate::output::{label, row};
+use crate::failure::CommandFailure;
+use crate::output::{pad_label, push_row};
 use crate::paint::Paint;
+use crate::request::{self, RequestCommand};
 
-pub(crate) fn run(args: &args::Prompt) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
     let mut params = GetPromptParams::new(&*args.name);
     if !args.args.is_empty() {
         params.arguments = Some(args.args.iter().cloned().collect());
     }
-    let question = Question::<GetPromptParams<'_>> {
-        of: "a prompt",
-        show: shown,
+    let command = RequestCommand::<GetPromptParams<'_>> {
+        noun: "a prompt",
+        show: format_result,
         hint: &|client| hint(client, &args.name),
     };
-    let start: ask::Start<'_> =
-        &|client, options, told| client.request(GetPromptParams::METHOD, &params, options, told);
-    ask::run(&args.asking, Some(&args.answering), start, &question).map(drop)
+    let start: request::StartRequest<'_> = &|client, options, on_progress| {
+        client.request(GetPromptParams::METHOD, &params, options, on_progress)
+    };
+    request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
 }
 
-/// Which prompts there are; what this one takes, if it is one of them
+/// Returns a hint: the prompts that exist, or the arguments of the one that was named.
 fn hint(client: &mut Client, name: &str) -> Option<String> {
-    if let Some(hint) = ask::alternatives(client, Kind::Prompt, "prompt", "name", name) {
+    if let Some(hint) = request::alternatives(client, Kind::Prompt, "prompt", "name", name) {
         return Some(hint);
     }
     let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;
-    Some(takes(&prompt))
+    Some(prompt_signature(&prompt))
 }
 
-/// `plan takes from, to, days?`
-pub(crate) fn takes(prompt: &Prompt) -> String {
+/// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.
+pub(crate) fn prompt_signature(prompt: &Prompt) -> String {
     let argument = |argument: &PromptArgument| {
         format!("{}{}", argument.name, if argument.required == Some(true) { "" } else { "?" })
     };
@@ -46,21 +47,21 @@ pub(crate) fn takes(prompt: &Prompt) -> String {
     format!("the prompt `{}` takes {arguments}", prompt.name)
 }
 
-/// Who says what; what is said cannot pass for another who
-fn shown(result: &GetPromptResult<'_>, paint: Paint) -> String {
+/// Formats each message with its role. Text cannot imitate the row of another role.
+fn format_result(result: &GetPromptResult<'_>, paint: Paint) -> String {
     let mut out = String::new();
     for line in result.description.iter().flat_map(|text| text.lines()) {
         out.push_str(&format!("{}\n", paint.dim(escape::line(line))));
     }
     for message in &result.messages {
-        let mut said = String::new();
-        content::block(&mut said, &message.content, Paint::PLAIN);
-        let who = match &message.role {
+        let mut rendered = String::new();
+        content::push_block(&mut rendered, &message.content, Paint::PLAIN);
+        let role = match &message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
             other => other.as_str(),
         };
-        row(&mut out, &paint.bold(label(&escape::line(who))), &said);
+        push_row(&mut out, &paint.bold(pad_label(&escape::line(role))), &rendered);
     }
     if result.messages.is_empty() {
         out.push_str(&format!("{}\n", paint.dim("(no messages)")));

@@ -1,30 +1,31 @@
-//! `read`: what a resource holds
+//! The `read` command: reads a resource.
 
 use mcp_proto::client::Kind;
-use mcp_proto::model::{ReadResourceParams, ReadResourceResult, Request, ResourceContents};
+use mcp_proto::model::{ReadResourceParams, ReadResourceResult, RequestParams, ResourceContents};
 
 use crate::args;
-use crate::ask::{self, Question};
 use crate::client::Client;
 use crate::content;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::paint::Paint;
+use crate::request::{self, RequestCommand};
 
-pub(crate) fn run(args: &args::Read) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::ReadArgs) -> Result<(), CommandFailure> {
     let params = ReadResourceParams::new(&*args.uri);
-    let question = Question::<ReadResourceParams<'_>> {
-        of: "reading a resource",
-        show: shown,
+    let command = RequestCommand::<ReadResourceParams<'_>> {
+        noun: "reading a resource",
+        show: format_result,
         hint: &|client| hint(client, &args.uri),
     };
-    let start: ask::Start<'_> =
-        &|client, options, told| client.request(ReadResourceParams::METHOD, &params, options, told);
-    ask::run(&args.asking, Some(&args.answering), start, &question).map(drop)
+    let start: request::StartRequest<'_> = &|client, options, on_progress| {
+        client.request(ReadResourceParams::METHOD, &params, options, on_progress)
+    };
+    request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
 }
 
-/// What there is to read, and the templates that make more of it
+/// Returns a hint: the resources and resource templates that exist.
 fn hint(client: &mut Client, uri: &str) -> Option<String> {
-    let hint = ask::alternatives(client, Kind::Resource, "resource", "uri", uri)?;
+    let hint = request::alternatives(client, Kind::Resource, "resource", "uri", uri)?;
     let templates = client.list(Kind::ResourceTemplate).unwrap_or_default();
     let templates: Vec<_> =
         templates.iter().filter_map(|entry| entry.member("uriTemplate")?.string()).take(20).collect();
@@ -34,13 +35,13 @@ fn hint(client: &mut Client, uri: &str) -> Option<String> {
     Some(format!("{hint}; and these templates: {}", templates.join(", ")))
 }
 
-/// A text alone is shown without more ado; what is none, or one of several, has a line about itself
-fn shown(result: &ReadResourceResult<'_>, paint: Paint) -> String {
+/// Formats the contents. A single text is shown alone; anything else has a line that names it.
+fn format_result(result: &ReadResourceResult<'_>, paint: Paint) -> String {
     let mut out = String::new();
     match &*result.contents {
         [] => out.push_str(&format!("{}\n", paint.dim("(nothing in it)"))),
-        [ResourceContents::Text(only)] => content::text(&mut out, &only.text),
-        several => several.iter().for_each(|contents| content::resource(&mut out, contents, paint)),
+        [ResourceContents::Text(only)] => content::push_text(&mut out, &only.text),
+        several => several.iter().for_each(|contents| content::push_resource(&mut out, contents, paint)),
     }
     out
 }
@@ -53,7 +54,7 @@ mod tests {
 
     // covers: RES-006, RES-020
     #[test]
-    fn contents_are_put_on_lines() {
+    fn resource_contents_are_formatted_by_type() {
         let cases = [
             (r#"{"contents":[{"uri":"a:b","text":"x\u202ey"}]}"#, "x\\u202ey\n"),
             (
@@ -68,7 +69,7 @@ mod tests {
         ];
         for (result, want) in cases {
             let result = RawJson::new(result).expect("JSON");
-            assert_eq!(shown(&result.parse().expect("a result"), Paint::PLAIN), want);
+            assert_eq!(format_result(&result.parse().expect("a result"), Paint::PLAIN), want);
         }
     }
 }

@@ -1,48 +1,48 @@
-//! JSON Schemas of tools, shortened to what a person wants to know before a call
+//! Short descriptions of the JSON Schemas of tools.
 
 use mcp_proto::RawJson;
 use serde_json::Value;
 
 use crate::ordered;
 
-/// One argument of a tool, or one member of what it returns
+/// An argument of a tool, or a member of its structured result.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Member {
-    /// `name`, or `name?` when it may be left out
+pub(crate) struct SchemaMember {
+    /// `name`, or `name?` if it is optional.
     pub(crate) name: String,
-    /// What it holds, in a few words
+    /// Short description of the type.
     pub(crate) kind: String,
-    /// What the schema says about it
+    /// Description or title from the schema.
     pub(crate) description: String,
 }
 
-/// The members of an object schema in the order of the schema, and theirs under them: `address`, `address.city`,
-/// `lines[].text`; empty when it says nothing about them
+/// Returns the members of an object schema in its order, each followed by its own members.
 ///
-/// A schema comes from a peer and may be anything: what is not understood is left out. The texts are not escaped.
-pub(crate) fn members(schema: &RawJson) -> Vec<Member> {
+/// Nested names are paths: `address`, `address.city`, `lines[].text`. A schema comes from a peer and may be anything;
+/// parts that are not understood are left out. The texts are not escaped.
+pub(crate) fn members(schema: &RawJson) -> Vec<SchemaMember> {
     let mut all = Vec::new();
-    gather(&mut all, schema, schema, "", NESTING);
-    if all.len() > MEMBERS {
-        all.truncate(MEMBERS);
-        all.push(Member { name: "…".into(), kind: "and more".into(), description: String::new() });
+    collect_members(&mut all, schema, schema, "", MAX_NESTING);
+    if all.len() > MAX_MEMBERS {
+        all.truncate(MAX_MEMBERS);
+        all.push(SchemaMember { name: "…".into(), kind: "and more".into(), description: String::new() });
     }
     all
 }
 
-fn gather(all: &mut Vec<Member>, root: &RawJson, schema: &RawJson, path: &str, nesting: u32) {
+fn collect_members(all: &mut Vec<SchemaMember>, root: &RawJson, schema: &RawJson, path: &str, nesting: u32) {
     let Some(properties) = schema.member("properties") else { return };
     let required: Vec<String> = schema.member("required").and_then(|r| r.parse().ok()).unwrap_or_default();
     for (name, schema) in ordered::members(&properties) {
-        if all.len() > MEMBERS {
+        if all.len() > MAX_MEMBERS {
             return;
         }
-        let schema = resolved(root, schema);
+        let schema = resolve_ref(root, schema);
         let value: Value = schema.parse().unwrap_or_default();
         let default = value.get("default").filter(|default| !default.is_object() && !default.is_array());
-        let kind = kind(root, &value, NESTING);
+        let kind = describe_type(root, &value, MAX_NESTING);
         let optional = if required.contains(&name) { "" } else { "?" };
-        all.push(Member {
+        all.push(SchemaMember {
             name: format!("{path}{name}{optional}"),
             kind: default.map_or_else(|| kind.clone(), |default| format!("{kind} = {default}")),
             description: [&value["description"], &value["title"]]
@@ -52,17 +52,23 @@ fn gather(all: &mut Vec<Member>, root: &RawJson, schema: &RawJson, path: &str, n
                 .to_owned(),
         });
         if nesting > 0 {
-            gather(all, root, &schema, &format!("{path}{name}."), nesting - 1);
+            collect_members(all, root, &schema, &format!("{path}{name}."), nesting - 1);
             if let Some(items) = schema.member("items") {
-                gather(all, root, &resolved(root, items), &format!("{path}{name}[]."), nesting - 1);
+                collect_members(
+                    all,
+                    root,
+                    &resolve_ref(root, items),
+                    &format!("{path}{name}[]."),
+                    nesting - 1,
+                );
             }
         }
     }
 }
 
-/// What a `$ref` within the schema leads to; the rest stays as it is
-fn resolved(root: &RawJson, mut schema: RawJson) -> RawJson {
-    for _ in 0..NESTING {
+/// Follows a `$ref` within the schema. Any other schema is returned unchanged.
+fn resolve_ref(root: &RawJson, mut schema: RawJson) -> RawJson {
+    for _ in 0..MAX_NESTING {
         let pointer = schema.member("$ref").and_then(|to| to.string());
         let Some(pointer) = pointer.as_deref().and_then(|to| to.strip_prefix('#')) else { break };
         let mut target = Some(root.clone());
@@ -75,15 +81,15 @@ fn resolved(root: &RawJson, mut schema: RawJson) -> RawJson {
     schema
 }
 
-/// What a schema allows, in a few words
-fn kind(root: &RawJson, schema: &Value, nesting: u32) -> String {
+/// Describes the type that a schema allows.
+fn describe_type(root: &RawJson, schema: &Value, nesting: u32) -> String {
     if nesting == 0 {
         return "…".into();
     }
     if schema.get("$ref").is_some() {
-        let target = RawJson::encode(schema).map(|raw| resolved(root, raw).parse().unwrap_or_default());
+        let target = RawJson::encode(schema).map(|raw| resolve_ref(root, raw).parse().unwrap_or_default());
         let target = target.ok().filter(|target: &Value| target.get("$ref").is_none());
-        return target.map_or_else(|| "any".into(), |target| kind(root, &target, nesting - 1));
+        return target.map_or_else(|| "any".into(), |target| describe_type(root, &target, nesting - 1));
     }
     let list = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
     if let Some(value) = schema.get("const") {
@@ -94,41 +100,45 @@ fn kind(root: &RawJson, schema: &Value, nesting: u32) -> String {
     }
     for word in ["anyOf", "oneOf"] {
         if let Some(Value::Array(schemas)) = schema.get(word) {
-            return schemas.iter().map(|s| kind(root, s, nesting - 1)).collect::<Vec<_>>().join(" | ");
+            return schemas
+                .iter()
+                .map(|s| describe_type(root, s, nesting - 1))
+                .collect::<Vec<_>>()
+                .join(" | ");
         }
     }
     match &schema["type"] {
         Value::String(name) if name == "array" => match schema.get("items") {
-            Some(items @ Value::Object(_)) => format!("array of {}", kind(root, items, nesting - 1)),
+            Some(items @ Value::Object(_)) => format!("array of {}", describe_type(root, items, nesting - 1)),
             _ => name.clone(),
         },
-        Value::String(name) => format!("{name}{}", bounds(schema)),
+        Value::String(name) => format!("{name}{}", describe_bounds(schema)),
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | "),
         _ if schema.get("properties").is_some() => "object".into(),
         _ => "any".into(),
     }
 }
 
-fn bounds(schema: &Value) -> String {
+fn describe_bounds(schema: &Value) -> String {
     match (schema.get("minimum"), schema.get("maximum")) {
-        (Some(least), Some(most)) => format!(" {least}..{most}"),
-        (Some(least), None) => format!(" ≥ {least}"),
-        (None, Some(most)) => format!(" ≤ {most}"),
+        (Some(minimum), Some(maximum)) => format!(" {minimum}..{maximum}"),
+        (Some(minimum), None) => format!(" ≥ {minimum}"),
+        (None, Some(maximum)) => format!(" ≤ {maximum}"),
         (None, None) => String::new(),
     }
 }
 
-/// How deep a schema is described
-const NESTING: u32 = 4;
-/// How many members are shown
-const MEMBERS: usize = 100;
+/// Maximum depth of a description.
+const MAX_NESTING: u32 = 4;
+/// Maximum number of members.
+const MAX_MEMBERS: usize = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_put_into_words() {
+    fn schema_members_have_short_type_descriptions() {
         let schema = r#"{"properties":{
             "z":{"type":"string","description":"last first"},
             "count":{"type":"integer","minimum":0,"maximum":9,"default":5},
@@ -158,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_members_are_shown_too() {
+    fn nested_schema_members_are_listed_with_paths() {
         let schema = r##"{"properties":{
             "home":{"$ref":"#/$defs/address"},
             "edits":{"type":"array","items":{"properties":{"old":{"type":"string"},"new":{"type":"string"}},"required":["old"]}},
@@ -174,12 +184,12 @@ mod tests {
         assert_eq!((kind_of("list?"), kind_of("list[].city?")), (Some("array of object"), Some("string")));
         assert_eq!((kind_of("odd?"), kind_of("loop?")), (Some("any"), Some("any")));
         assert_eq!((kind_of("next?"), kind_of("next.next?")), (Some("object"), Some("object")));
-        // A schema that contains itself ends.
-        assert!(shown.len() <= MEMBERS + 1, "{}", shown.len());
+        // A schema that refers to itself must not recurse forever.
+        assert!(shown.len() <= MAX_MEMBERS + 1, "{}", shown.len());
     }
 
     #[test]
-    fn what_is_no_schema_has_no_members() {
+    fn invalid_schema_has_no_members() {
         for text in ["{}", "[]", "true", r#"{"properties":[]}"#, r#"{"properties":5}"#] {
             assert_eq!(members(&RawJson::new(text).expect("JSON")), [], "{text}");
         }

@@ -1,4 +1,4 @@
-//! From the command line to a connection
+//! Client sessions: from the command line to a connection.
 
 use core::time::Duration;
 use std::env::{self, VarError};
@@ -7,177 +7,204 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_proto::client::{Config, Input, Kind, Log, SubscriptionKey};
+use mcp_proto::client::{Config, Input, Kind, LogMessage, SubscriptionKey};
 use mcp_proto::http::{self, HeadRecord};
 use mcp_proto::model::{InputResponse, LoggingLevel};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, Change, Diagnostic, Era, Limits, RawJson, RpcError, UseError, VersionSet};
-use mcp_std::child::{Ended, How, Patience, Program, Stderr};
-use mcp_std::client::{Opens, Options};
+use mcp_std::adapter::client::{Connector, Options};
+use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
 
-use crate::answer::{Answers, Unanswered};
-use crate::args::{self, Answering, NO_BEARER, StderrChoice, Target};
+use crate::answer::{InputResponder, UnansweredInputs};
+use crate::args::{self, AnswerArgs, BEARER_NEEDS_URL, StderrChoice, TargetArgs};
+use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
 use crate::escape;
-use crate::failure::{Asked, Failure};
-use crate::news::{Item, News};
+use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
 use crate::stop;
 use crate::trace;
 
-/// A connection to the server that the command line names
-pub(crate) struct Session {
+/// A connection to the server that the command line names.
+pub(crate) struct ClientSession {
     pub(crate) client: Client,
-    pub(crate) asked: Asked,
-    /// What the server asked for and did not get
-    pub(crate) unanswered: Unanswered,
-    /// What has changed at the server
-    pub(crate) news: News,
+    pub(crate) failure_context: FailureContext,
+    /// Input requests of the server that got no answer.
+    pub(crate) unanswered: UnansweredInputs,
+    /// Changes reported by the server.
+    pub(crate) changes: ReceivedChanges,
 }
 
-impl Session {
-    /// Starts the server and agrees with it on a revision; without `answering` nothing that it asks for is answered
-    pub(crate) fn open(target: &Target, answering: Option<&Answering>) -> Result<Self, Failure> {
-        let versions = target.revisions.set().map_err(Failure::usage)?;
-        let asked = Asked {
+impl ClientSession {
+    /// Starts or connects to the server and agrees on a revision. Without `answer_args`, input requests are refused.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command line is wrong, or if no connection is established.
+    pub(crate) fn open(
+        target: &TargetArgs,
+        answer_args: Option<&AnswerArgs>,
+    ) -> Result<Self, CommandFailure> {
+        let versions = target.revisions.version_set().map_err(CommandFailure::usage)?;
+        let failure_context = FailureContext {
             timeout: target.timeout,
             connect_timeout: target.connect_timeout,
-            total: None,
-            stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
+            total_timeout: None,
+            is_stderr_shown: matches!(target.stderr, StderrChoice::Show | StderrChoice::Inherit),
         };
-        let mut config = config(versions, target.timeout, target.connect_timeout, target.trace);
+        let mut config = client_config(versions, target.timeout, target.connect_timeout, target.trace);
         if target.url().is_some() {
-            // Silence is no reason to ask anything else over HTTP.
-            let mut limits = config.get_limits().clone();
+            // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
+            let mut limits = config.effective_limits().clone();
             (limits.probe_timeout, limits.init_timeout) = (target.connect_timeout, target.connect_timeout);
             config = config.limits(limits);
         }
         for member in &target.hide {
-            config = config.hide_in_tap(member);
+            config = config.redact_in_tap(member);
         }
-        let answers = answering.map(|answering| Answers::new(answering, &target.server)).transpose()?;
-        let mut unanswered = Unanswered::default();
-        if let Some(answers) = &answers {
-            config = config.capabilities(answers.capabilities());
-            unanswered = answers.unanswered();
+        let responder =
+            answer_args.map(|answer_args| InputResponder::new(answer_args, &target.server)).transpose()?;
+        let mut unanswered = UnansweredInputs::default();
+        if let Some(responder) = &responder {
+            config = config.capabilities(responder.capabilities());
+            unanswered = responder.unanswered();
         }
-        let news = News::default();
-        let notes = Notes {
+        let changes = ReceivedChanges::default();
+        let handler = SessionHandler {
             trace: target.trace,
-            remote: target.url().is_some(),
-            hides: !target.hide.is_empty(),
+            is_remote: target.url().is_some(),
+            hides_members: !target.hide.is_empty(),
             paint: Paint::for_stderr(),
-            noise: Few(NOISE),
-            level: target.log.clone(),
-            answers,
-            news: news.clone(),
+            noise_notes: LimitedNotes(MAX_NOISE_LINES),
+            log_level: target.log.clone(),
+            responder,
+            changes: changes.clone(),
         };
-        let way = Way {
+        let spec = ServerSpec {
             server: &target.server,
             bearer: target.bearer.as_deref(),
             stderr: target.stderr,
             env: &target.env,
-            heads: target.trace,
+            tap_heads: target.trace,
         };
-        let client = Client::open(target.runtime, &way, config, notes, PATIENCE)?;
-        let mut client = client.map_err(|error| Failure::of(&error, &asked))?;
+        let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
+        let mut client =
+            client.map_err(|error| CommandFailure::from_client_error(&error, &failure_context))?;
         if let Some(level) = &target.log {
             match client.set_log_level(level.clone()) {
                 Ok(()) => {}
-                Err(Error::Use(UseError::PeerLacks(_))) => note("the server does not log"),
-                Err(error) => return Err(Failure::of(&error, &asked)),
+                Err(Error::Use(UseError::MissingPeerCapability(_))) => {
+                    print_note("the server does not support logging")
+                }
+                Err(error) => return Err(CommandFailure::from_client_error(&error, &failure_context)),
             }
         }
-        Ok(Self { client, asked, unanswered, news })
+        Ok(Self { client, failure_context, unanswered, changes })
     }
 
-    /// Makes what went wrong a failure
-    pub(crate) fn failure(&self, error: &Error) -> Failure {
-        Failure::of(error, &self.asked)
+    /// Creates a failure from an error of the client.
+    pub(crate) fn failure(&self, error: &Error) -> CommandFailure {
+        CommandFailure::from_client_error(error, &self.failure_context)
     }
 
-    /// Ends the server; how it went is worth a word when it did not end by itself
+    /// Closes the connection and ends the server. Prints a note if the server did not end by itself.
     pub(crate) fn close(self) {
         match self.client.close() {
             Ok(Some(ended)) => {
-                if let Some(complaint) = complaint(&ended) {
-                    note(&complaint);
+                if let Some(complaint) = describe_abnormal_exit(&ended) {
+                    print_note(&complaint);
                 }
             }
             Ok(None) => {}
-            Err(error) => note(&error.to_string()),
+            Err(error) => print_note(&error.to_string()),
         }
     }
 }
 
-/// Where a server is, and how it is reached
-pub(crate) struct Way<'a> {
-    /// Its command, or its URL
+/// Address of a server and how to reach it.
+pub(crate) struct ServerSpec<'a> {
+    /// Command of the server, or its URL.
     pub(crate) server: &'a [OsString],
     pub(crate) bearer: Option<&'a str>,
     pub(crate) stderr: StderrChoice,
     pub(crate) env: &'a [String],
-    /// Heads of HTTP are kept
-    pub(crate) heads: bool,
+    /// Whether heads of HTTP messages are recorded.
+    pub(crate) tap_heads: bool,
 }
 
-impl Way<'_> {
-    /// Starts the server or connects to it; what is wrong with the command line is said first
-    pub(crate) fn connect<C>(&self, options: Options<C>) -> Result<Result<C, Error>, Failure>
+impl ServerSpec<'_> {
+    /// Starts the server or connects to it.
+    ///
+    /// # Errors
+    ///
+    /// The outer error reports a mistake on the command line, the inner one a failed connection.
+    pub(crate) fn connect<C>(&self, options: Options<C>) -> Result<Result<C, Error>, CommandFailure>
     where
-        C: for<'a> Opens<Opening<'a> = Result<C, Error>>,
+        C: for<'a> Connector<Opening<'a> = Result<C, Error>>,
     {
         self.open(options)
     }
 
-    /// The same for clients that open as futures
-    pub(crate) fn open<C: Opens>(&self, mut options: Options<C>) -> Result<C::Opening<'static>, Failure> {
+    /// Does the same as [`Self::connect()`], for clients that open as futures too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command line is wrong.
+    pub(crate) fn open<C: Connector>(
+        &self,
+        mut options: Options<C>,
+    ) -> Result<C::Opening<'static>, CommandFailure> {
         let Some(url) = args::url(self.server) else {
             if self.bearer.is_some() {
-                return Err(Failure::usage(NO_BEARER));
+                return Err(CommandFailure::usage(BEARER_NEEDS_URL));
             }
             return Ok(options.spawn(program(self.server, self.stderr, self.env)?));
         };
         let http = http::client::Config::new(url);
-        let shown = http::client::Url::shown(url);
+        let shown = http::client::Url::redacted(url);
         let mut http =
-            http.map_err(|why| Failure::usage(format!("{shown} cannot be connected to: {why}")))?;
+            http.map_err(|why| CommandFailure::usage(format!("cannot connect to {shown}: {why}")))?;
         if let Some(bearer) = self.bearer {
-            let credential = http::client::Credential::bearer(&token(bearer)?);
-            http = http.credential(credential.map_err(|why| Failure::usage(format!("--bearer: {why}")))?);
+            let credential = http::client::Credential::bearer(&read_bearer_token(bearer)?);
+            http =
+                http.credential(credential.map_err(|why| CommandFailure::usage(format!("--bearer: {why}")))?);
         }
-        if self.heads {
+        if self.tap_heads {
             options = options.tap_heads();
         }
         Ok(options.connect_http(http))
     }
 }
 
-/// The token that `--bearer` says, or says where to find; no message holds it (SEC-019)
-pub(crate) fn token(bearer: &str) -> Result<String, Failure> {
+/// Returns the token that `--bearer` contains or refers to. No error message contains it (SEC-019).
+///
+/// # Errors
+///
+/// Fails if the variable or the file cannot be read.
+pub(crate) fn read_bearer_token(bearer: &str) -> Result<String, CommandFailure> {
     let found = if let Some(name) = bearer.strip_prefix("env:") {
-        env::var(name).map_err(|error| format!("the variable {name}: {}", absent(&error)))
+        env::var(name).map_err(|error| format!("the variable {name}: {}", var_error_text(&error)))
     } else if let Some(path) = bearer.strip_prefix('@') {
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_TOKEN).read_to_string(&mut text));
+        let read = File::open(path).and_then(|file| file.take(MAX_TOKEN_BYTES).read_to_string(&mut text));
         read.map(|_| text).map_err(|error| format!("the file {path}: {error}"))
     } else {
         return Ok(bearer.to_owned());
     };
-    let token = found.map_err(|why| Failure::usage(format!("--bearer: {why}")))?;
+    let token = found.map_err(|why| CommandFailure::usage(format!("--bearer: {why}")))?;
     Ok(token.trim().to_owned())
 }
 
-/// Why a variable has no text; what it holds instead is not told
-const fn absent(error: &VarError) -> &'static str {
+/// Describes why a variable cannot be read, without its value.
+const fn var_error_text(error: &VarError) -> &'static str {
     match error {
-        VarError::NotPresent => "there is none of that name",
-        VarError::NotUnicode(_) => "it holds no text",
+        VarError::NotPresent => "it is not set",
+        VarError::NotUnicode(_) => "its value is not UTF-8",
     }
 }
 
-/// What a client of ours is
-pub(crate) fn config(
+/// Creates the configuration of a client.
+pub(crate) fn client_config(
     versions: VersionSet,
     timeout: Duration,
     connect_timeout: Duration,
@@ -185,8 +212,8 @@ pub(crate) fn config(
 ) -> Config {
     let mut limits = Limits::default();
     limits.call_timeout = timeout;
-    limits.call_total = limits.call_total.max(timeout);
-    // With both eras one wait may follow upon the other.
+    limits.call_total_timeout = limits.call_total_timeout.max(timeout);
+    // With both eras enabled, the handshake may follow a probe that timed out; together they take `connect_timeout`.
     let dual = !versions.era(Era::Legacy).is_empty() && !versions.era(Era::Modern).is_empty();
     limits.probe_timeout = limits.probe_timeout.min(connect_timeout / 2);
     limits.init_timeout = if dual { connect_timeout - limits.probe_timeout } else { connect_timeout };
@@ -197,52 +224,62 @@ pub(crate) fn config(
     Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).limits(limits)
 }
 
-/// How a server's end differs from an orderly one
-pub(crate) fn complaint(ended: &Ended) -> Option<String> {
-    let forced = match ended.how {
-        How::Exited if !ended.stragglers => return None,
-        How::Exited => "left processes behind, which were ended with a signal",
-        How::Terminated => "did not end when its input was closed; SIGTERM ended it",
-        How::Killed => "ended neither when its input was closed nor on SIGTERM; SIGKILL ended it",
+/// Describes how the end of a server differs from an orderly one, or returns `None`.
+pub(crate) fn describe_abnormal_exit(ended: &ShutdownReport) -> Option<String> {
+    let forced = match ended.stage {
+        ShutdownStage::Exited if !ended.had_stragglers => return None,
+        ShutdownStage::Exited => "left processes behind, which were ended with a signal",
+        ShutdownStage::Terminated => "did not end when its input was closed; SIGTERM ended it",
+        ShutdownStage::Killed => "ended neither when its input was closed nor on SIGTERM; SIGKILL ended it",
     };
     Some(format!("the server {forced}"))
 }
 
-/// Something to know, on stderr
-pub(crate) fn note(text: &str) {
-    stop::hush();
+/// Prints a note on stderr.
+pub(crate) fn print_note(text: &str) {
+    stop::park_if_ending();
     let paint = Paint::for_stderr();
-    say(&format!("{} {}", paint.note("note:"), escape::indented(text)));
+    print_stderr(&format!("{} {}", paint.note("note:"), escape::indented(text)));
 }
 
-/// Says what a program expects that speaks on stdin, when a person sits there
+/// Prints what a command that speaks on stdin expects, if stdin is a terminal.
 pub(crate) fn hint_at_terminal(command: &str) {
     if io::stdin().is_terminal() {
-        note(&format!(
-            "`mcp-probe {command}` is for MCP clients: it reads their messages from stdin, one JSON-RPC message a line, and \
+        print_note(&format!(
+            "`mcp-probe {command}` is for MCP clients: it reads their messages from stdin, one JSON-RPC message per line, and \
              answers on stdout. Ctrl-D ends it; `mcp-probe {command} --help` shows how clients start it"
         ));
     }
 }
 
-/// A line on stderr; when that is closed there is nobody to tell
-pub(crate) fn say(line: &str) {
+/// Prints a line on stderr. Errors are ignored, since they cannot be reported.
+pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// What to start
-pub(crate) fn program(server: &[OsString], stderr: StderrChoice, env: &[String]) -> Result<Program, Failure> {
-    let (program, args) = server.split_first().ok_or_else(|| Failure::usage("no server was named"))?;
+/// Returns the server program to start.
+///
+/// # Errors
+///
+/// Fails if no program is given.
+pub(crate) fn program(
+    server: &[OsString],
+    stderr: StderrChoice,
+    env: &[String],
+) -> Result<Program, CommandFailure> {
+    let (program, args) = server.split_first().ok_or_else(|| CommandFailure::usage("no server is given"))?;
     let stderr = match stderr {
         StderrChoice::Show => {
             let paint = Paint::for_stderr();
-            Stderr::lines(move |line| say(&format!("{} {}", paint.dim("server:"), escape::line(line))))
+            Stderr::lines(move |line| {
+                print_stderr(&format!("{} {}", paint.dim("server:"), escape::line(line)))
+            })
         }
         StderrChoice::Inherit => Stderr::Inherit,
         StderrChoice::Capture => Stderr::Capture,
         StderrChoice::Null => Stderr::Null,
     };
-    let mut program = Program::new(own(program)).args(args).stderr(stderr);
+    let mut program = Program::new(resolve_program(program)).args(args).stderr(stderr);
     for variable in env {
         program = match variable.split_once('=') {
             Some((name, value)) => program.env(name, value),
@@ -252,55 +289,53 @@ pub(crate) fn program(server: &[OsString], stderr: StderrChoice, env: &[String])
     Ok(program)
 }
 
-/// `mcp-probe` as a server means this very one, installed or not
-fn own(program: &OsStr) -> OsString {
+/// Replaces `mcp-probe` by the path of this executable, so that it need not be installed.
+fn resolve_program(program: &OsStr) -> OsString {
     let this = (program == "mcp-probe").then(env::current_exe);
     this.and_then(Result::ok).map_or_else(|| program.to_owned(), OsString::from)
 }
 
-/// Tells a person what the server does beside answering
-struct Notes {
+/// Prints events of a session on stderr and answers input requests.
+struct SessionHandler {
     trace: bool,
-    /// The server is reached over HTTP
-    remote: bool,
-    /// Members of messages are hidden
-    hides: bool,
+    /// Whether the server is reached over HTTP.
+    is_remote: bool,
+    /// Whether the trace hides members of messages.
+    hides_members: bool,
     paint: Paint,
-    noise: Few,
-    /// Which log messages are shown
-    level: Option<LoggingLevel>,
-    answers: Option<Answers>,
-    news: News,
+    noise_notes: LimitedNotes,
+    /// Lowest level of log messages that are shown.
+    log_level: Option<LoggingLevel>,
+    responder: Option<InputResponder>,
+    changes: ReceivedChanges,
 }
 
-impl ClientHandler for Notes {
+impl ClientHandler for SessionHandler {
     fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
-        Some(match &mut self.answers {
-            Some(answers) => answers.answer(input),
-            None => Err(RpcError::internal("nobody is here to answer")),
+        Some(match &mut self.responder {
+            Some(responder) => responder.answer(input),
+            None => Err(RpcError::internal("the client has no handler for this request")),
         })
     }
 
     fn changed(&mut self, change: &Change) {
-        self.news.add(Item::Changed(change.clone()));
+        self.changes.add(ChangeEvent::Changed(change.clone()));
     }
 
     fn subscription_ended(&mut self, _: SubscriptionKey, error: Option<&CallError>) {
-        self.news.add(Item::Ended(error.cloned()));
+        self.changes.add(ChangeEvent::Ended(error.cloned()));
     }
 
     fn elicitation_complete(&mut self, id: &str) {
-        note(&format!("the server says that the matter of the web page is done (`{id}`)"));
+        print_note(&format!("the server reports that the elicitation by web page is complete (`{id}`)"));
     }
 
-    fn log(&mut self, log: &Log) {
-        // Legacy servers send what they like; an unknown level is as serious as can be.
-        if self
-            .level
-            .as_ref()
-            .is_some_and(|least| log.level.severity() >= least.severity() || log.level.severity().is_none())
-        {
-            say(&log_line(log, self.paint));
+    fn log(&mut self, log: &LogMessage) {
+        // Legacy servers may send any level; an unknown one counts as the most severe.
+        if self.log_level.as_ref().is_some_and(|minimum| {
+            log.level.severity() >= minimum.severity() || log.level.severity().is_none()
+        }) {
+            print_stderr(&log_line(log, self.paint));
         }
     }
 
@@ -308,58 +343,60 @@ impl ClientHandler for Notes {
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
-                let what = if self.remote { "what the server sent" } else { "a line on the server's stdout" };
-                self.noise.note(&format!("{what} is no message: {}{more}", escape::line(line)));
+                let what =
+                    if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
+                self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
             }
-            // Whoever misses it has to know (XHDR-012).
-            Diagnostic::InvalidTool { .. } => self.noise.note(&diagnostic.to_string()),
-            other if self.trace => note(&format!("the server did something odd: {other}")),
+            // A tool that is left out must be reported (XHDR-012).
+            Diagnostic::InvalidTool { .. } => self.noise_notes.note(&diagnostic.to_string()),
+            other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
             _ => {}
         }
     }
 
-    fn unreadable(&mut self, kind: Kind, _: &RawJson, why: &str) {
-        self.noise.note(&format!("an entry of the server's {} cannot be read: {why}", kind.member()));
+    fn unreadable_entry(&mut self, kind: Kind, _: &RawJson, reason: &str) {
+        self.noise_notes
+            .note(&format!("an entry of the server's {} cannot be read: {reason}", kind.list_member()));
     }
 
     fn tap(&mut self, record: &TapRecord) {
-        say(&trace::line(record, self.paint));
+        print_stderr(&trace::format_record(record, self.paint));
     }
 
     fn head(&mut self, record: &HeadRecord) {
-        say(&trace::head(record, self.hides, self.paint));
+        print_stderr(&trace::format_head(record, self.hides_members, self.paint));
     }
 }
 
-/// `log: warning (disk) "almost full"`
-fn log_line(log: &Log, paint: Paint) -> String {
+/// Formats a log message: `log: warning (disk) "almost full"`.
+fn log_line(log: &LogMessage, paint: Paint) -> String {
     let logger = log.logger.as_ref().map(|logger| format!(" ({})", escape::line(logger))).unwrap_or_default();
-    // A text alone needs no quotes.
+    // A plain string needs no quotes.
     let data = log.data.string().unwrap_or_else(|| log.data.as_str().to_owned());
     format!("{} {}{logger} {}", paint.dim("log:"), escape::line(log.level.as_str()), escape::line(&data))
 }
 
-/// Only so many notes of a kind
-pub(crate) struct Few(pub(crate) u32);
+/// Notes of one kind, up to a maximum number.
+pub(crate) struct LimitedNotes(pub(crate) u32);
 
-impl Few {
+impl LimitedNotes {
     pub(crate) fn note(&mut self, text: &str) {
         if let Some(left) = self.0.checked_sub(1) {
-            note(text);
+            print_note(text);
             self.0 = left;
             if left == 0 {
-                note("more of that kind is not shown");
+                print_note("further notes of this kind are not shown");
             }
         }
     }
 }
 
-/// Bytes of a file with a token that are read
-const MAX_TOKEN: u64 = 64 << 10;
-/// Lines of noise that are shown
-const NOISE: u32 = 3;
-/// Enough for a server that ends as it should, short enough for a person who waits
-pub(crate) const PATIENCE: Patience = Patience {
+/// Maximum number of bytes read from a token file.
+const MAX_TOKEN_BYTES: u64 = 64 << 10;
+/// Maximum number of notes about noise.
+const MAX_NOISE_LINES: u32 = 3;
+/// Shutdown timeouts: long enough for an orderly server, short enough for a waiting user.
+pub(crate) const SHUTDOWN_TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
     exit: Duration::from_secs(2),
     terminate: Duration::from_secs(2),
     kill: Duration::from_secs(2),

@@ -1,14 +1,15 @@
-//! Being told to end, by `SIGTERM` or by Ctrl-C: servers answer what is in work, and nobody leaves servers behind that were
-//! started here
+//! Termination by `SIGTERM` or Ctrl-C.
+//!
+//! Servers answer running calls first. Server processes started by this program are ended with it.
 
 use core::time::Duration;
 
 use mcp_blocking::Handle;
 #[cfg(unix)]
-use mcp_std::child::end_all;
+use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
-pub(crate) use unix::{Word, ends_servers, hush, shuts_down};
+pub(crate) use unix::{StopSignal, end_servers_on_signal, park_if_ending, shut_down_on_signal};
 
 #[cfg(unix)]
 mod unix {
@@ -20,82 +21,87 @@ mod unix {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
-    use mcp_std::{Descriptors, Interest, Outlook, on_signal, on_terminate};
+    use mcp_std::adapter::poll::WaitRequest;
+    use mcp_std::io::{Descriptors, Interest};
+    use mcp_std::process::{on_signal, on_terminate};
 
-    use super::{GRACE, Handle, PATIENCE, end_all};
+    use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
 
-    /// This process ends, and the servers that it has started are being ended
-    static ENDING: AtomicBool = AtomicBool::new(false);
+    /// Set when this process is ending and its server processes are being ended.
+    static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-    /// For a client: has the servers that it has started end with it
-    pub(crate) fn ends_servers() {
-        // Without a thread for it everything else works.
+    /// Ends the server processes of this program when a signal ends it. For clients.
+    pub(crate) fn end_servers_on_signal() {
+        // Without the signal thread everything else still works.
         let _ = on_signal(|signal| {
-            ENDING.store(true, Ordering::SeqCst);
-            end_all(PATIENCE);
-            signal.end()
+            IS_ENDING.store(true, Ordering::SeqCst);
+            terminate_all(SERVER_END_TIMEOUT);
+            signal.terminate()
         });
     }
 
-    /// To be asked by who is about to say something: when the process ends, all there is to say comes of that
-    pub(crate) fn hush() {
-        while ENDING.load(Ordering::SeqCst) {
+    /// Parks the current thread if the process is ending. Call this before printing: later failures are only its
+    /// effect.
+    pub(crate) fn park_if_ending() {
+        while IS_ENDING.load(Ordering::SeqCst) {
             thread::park();
         }
     }
 
-    /// For a server: has it answer what is in work, and end
-    pub(crate) fn shuts_down(handle: Handle) {
-        let _ = on_terminate(move || handle.shutdown(GRACE));
+    /// Lets a server answer running calls and end when a signal arrives.
+    pub(crate) fn shut_down_on_signal(handle: Handle) {
+        let _ = on_terminate(move || handle.shutdown(GRACE_PERIOD));
     }
 
-    /// For a loop that ends by itself when it is told to
-    pub(crate) struct Word {
-        flags: Arc<Flags>,
-        /// Readable when it was told
-        told: UnixStream,
-        /// The loop has seen it
-        seen: Cell<bool>,
+    /// A termination request for an event loop that ends by itself.
+    pub(crate) struct StopSignal {
+        flags: Arc<StopFlags>,
+        /// Readable once a signal has arrived.
+        readable: UnixStream,
+        /// Whether the loop has seen the request.
+        is_seen: Cell<bool>,
     }
 
     #[derive(Default)]
-    struct Flags {
-        /// The loop turns; before and after that, the process ends at once
-        turns: AtomicBool,
-        told: AtomicBool,
+    struct StopFlags {
+        /// Whether the loop is running. Outside of it, a signal ends the process at once.
+        is_looping: AtomicBool,
+        is_requested: AtomicBool,
     }
 
-    impl Word {
+    impl StopSignal {
         pub(crate) fn new() -> io::Result<Self> {
-            let flags = Arc::<Flags>::default();
-            let (told, mut tells) = UnixStream::pair()?;
-            let theirs = flags.clone();
+            let flags = Arc::<StopFlags>::default();
+            let (receiver, mut sender) = UnixStream::pair()?;
+            let handler_flags = flags.clone();
             on_signal(move |signal| {
-                theirs.told.store(true, Ordering::SeqCst);
-                if !theirs.turns.load(Ordering::SeqCst) {
-                    ENDING.store(true, Ordering::SeqCst);
-                    end_all(PATIENCE);
-                    signal.end();
+                handler_flags.is_requested.store(true, Ordering::SeqCst);
+                if !handler_flags.is_looping.load(Ordering::SeqCst) {
+                    IS_ENDING.store(true, Ordering::SeqCst);
+                    terminate_all(SERVER_END_TIMEOUT);
+                    signal.terminate();
                 }
-                let _ = tells.write_all(&[0]);
+                let _ = sender.write_all(&[0]);
             })?;
-            Ok(Self { flags, told, seen: Cell::new(false) })
+            Ok(Self { flags, readable: receiver, is_seen: Cell::new(false) })
         }
 
-        /// Whether the loop turns, which [looks](Self::is_told) now and then, and once more when it is over
-        pub(crate) fn set_turns(&self, turns: bool) {
-            self.flags.turns.store(turns, Ordering::SeqCst);
+        /// Sets whether the loop is running.
+        ///
+        /// A running loop must check [`is_requested()`](Self::is_requested) regularly, and once more after its end.
+        pub(crate) fn set_looping(&self, is_looping: bool) {
+            self.flags.is_looping.store(is_looping, Ordering::SeqCst);
         }
 
-        pub(crate) fn is_told(&self) -> bool {
-            self.seen.set(self.flags.told.load(Ordering::SeqCst));
-            self.seen.get()
+        pub(crate) fn is_requested(&self) -> bool {
+            self.is_seen.set(self.flags.is_requested.load(Ordering::SeqCst));
+            self.is_seen.get()
         }
 
-        /// What ends the loop's wait, until the loop has seen why
-        pub(crate) fn outlook(&self) -> Outlook<'_> {
-            let read = Some(self.told.as_fd()).filter(|_| !self.seen.get());
-            Outlook::new(
+        /// Returns the wait request that ends the loop's wait until the loop has seen the signal.
+        pub(crate) fn wait_request(&self) -> WaitRequest<'_> {
+            let read = Some(self.readable.as_fd()).filter(|_| !self.is_seen.get());
+            WaitRequest::new(
                 Descriptors { read, ..Descriptors::default() },
                 Interest { read: read.is_some(), write: false },
                 None,
@@ -105,44 +111,44 @@ mod unix {
 }
 
 #[cfg(not(unix))]
-pub(crate) use other::{Word, ends_servers, hush, shuts_down};
+pub(crate) use other::{StopSignal, end_servers_on_signal, park_if_ending, shut_down_on_signal};
 
-/// Where nobody tells a process to end
+/// Platforms without signals.
 #[cfg(not(unix))]
 mod other {
     use std::io;
 
-    use mcp_std::Outlook;
+    use mcp_std::adapter::poll::WaitRequest;
 
     use super::Handle;
 
-    pub(crate) const fn ends_servers() {}
+    pub(crate) const fn end_servers_on_signal() {}
 
-    pub(crate) const fn hush() {}
+    pub(crate) const fn park_if_ending() {}
 
-    pub(crate) fn shuts_down(_: Handle) {}
+    pub(crate) fn shut_down_on_signal(_: Handle) {}
 
-    pub(crate) struct Word(());
+    pub(crate) struct StopSignal(());
 
-    impl Word {
+    impl StopSignal {
         #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
         pub(crate) const fn new() -> io::Result<Self> {
             Ok(Self(()))
         }
 
-        pub(crate) const fn set_turns(&self, _: bool) {}
+        pub(crate) const fn set_looping(&self, _: bool) {}
 
-        pub(crate) const fn is_told(&self) -> bool {
+        pub(crate) const fn is_requested(&self) -> bool {
             false
         }
 
-        pub(crate) fn outlook(&self) -> Outlook<'_> {
-            Outlook::blind(None)
+        pub(crate) fn wait_request(&self) -> WaitRequest<'_> {
+            WaitRequest::unpollable(None)
         }
     }
 }
 
-/// How long calls in work have: clients that end a server take stronger measures after two seconds
-pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// How long servers have that were started here, before `SIGKILL`
-pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
+/// Grace period of running calls. Clients use stronger means two seconds after asking a server to end.
+pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(1);
+/// Time that started server processes have before `SIGKILL`.
+pub(crate) const SERVER_END_TIMEOUT: Duration = Duration::from_millis(500);

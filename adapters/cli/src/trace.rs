@@ -1,4 +1,4 @@
-//! Messages on the wire, for people to read
+//! Readable rendering of messages on the wire.
 
 use mcp_proto::RawJson;
 use mcp_proto::http::HeadRecord;
@@ -9,28 +9,29 @@ use crate::escape;
 use crate::ordered;
 use crate::paint::Paint;
 
-/// One message on one line: when, which way, what
-pub(crate) fn line(record: &TapRecord, paint: Paint) -> String {
-    show(record, paint, &String::from_utf8_lossy(&record.bytes))
+/// Formats one message on one line: time, direction, text.
+pub(crate) fn format_record(record: &TapRecord, paint: Paint) -> String {
+    format_text(record, paint, &String::from_utf8_lossy(&record.bytes))
 }
 
-/// As [`line()`], with no more of the message than a person wants to see, and at most `width` characters of that
-pub(crate) fn short_line(record: &TapRecord, paint: Paint, width: usize) -> String {
+/// Formats a message as [`format_record()`] does, but abridged and cut to at most `width` characters.
+pub(crate) fn format_short_record(record: &TapRecord, paint: Paint, width: usize) -> String {
     let text = match RawJson::new(record.bytes.clone()) {
-        Ok(message) => brief(&message, true),
+        Ok(message) => abridge(&message, true),
         Err(_) => String::from_utf8_lossy(&record.bytes).into_owned(),
     };
-    show(record, paint, &cut(text, width))
+    format_text(record, paint, &truncate(text, width))
 }
 
-/// A head of HTTP on one line: when, which way, and its lines; `hides` says that members of messages are hidden, which
-/// a head repeats
-pub(crate) fn head(record: &HeadRecord, hides: bool, paint: Paint) -> String {
+/// Formats the head of an HTTP message on one line: time, direction and its lines.
+///
+/// `hides` states that members of messages are hidden. Header fields that repeat members are then hidden too.
+pub(crate) fn format_head(record: &HeadRecord, hides: bool, paint: Paint) -> String {
     let text = if hides { without_members(&record.text) } else { record.text.clone() };
-    line_of(record.at.as_micros(), record.direction, &text.replace('\n', " · "), paint)
+    format_line(record.at.as_micros(), record.direction, &text.replace('\n', " · "), paint)
 }
 
-/// The lines of a head with nothing in them that is a member of the message behind it, but for its method
+/// Replaces the values of header fields that repeat members of the message. `Mcp-Method` is kept.
 fn without_members(head: &str) -> String {
     let mut shown = Vec::new();
     for line in head.lines() {
@@ -43,12 +44,12 @@ fn without_members(head: &str) -> String {
     shown.join("\n")
 }
 
-fn show(record: &TapRecord, paint: Paint, text: &str) -> String {
-    line_of(record.at.as_micros(), record.direction, text, paint)
+fn format_text(record: &TapRecord, paint: Paint, text: &str) -> String {
+    format_line(record.at.as_micros(), record.direction, text, paint)
 }
 
-/// A line of text on one line: when, which way, what
-pub(crate) fn line_of(micros: u64, direction: Direction, text: &str, paint: Paint) -> String {
+/// Formats one text on one line: time, direction, text.
+pub(crate) fn format_line(micros: u64, direction: Direction, text: &str, paint: Paint) -> String {
     let time = paint.dim(format!("{:>4}.{:03}s", micros / 1_000_000, micros / 1_000 % 1_000));
     let text = escape::line(text);
     match direction {
@@ -57,10 +58,10 @@ pub(crate) fn line_of(micros: u64, direction: Direction, text: &str, paint: Pain
     }
 }
 
-/// A message without what every message has: `jsonrpc`, and what the protocol keeps in `_meta`
-fn brief(value: &RawJson, top: bool) -> String {
+/// Abridges a message: drops `jsonrpc` and the protocol's own keys of `_meta`.
+fn abridge(value: &RawJson, top: bool) -> String {
     if let Some(elements) = value.elements() {
-        let elements: Vec<_> = elements.iter().map(|element| brief(element, false)).collect();
+        let elements: Vec<_> = elements.iter().map(|element| abridge(element, false)).collect();
         return format!("[{}]", elements.join(","));
     }
     if !value.is_object() {
@@ -68,11 +69,11 @@ fn brief(value: &RawJson, top: bool) -> String {
     }
     let mut shown = Vec::new();
     for (name, value) in ordered::members(value) {
-        // The last of them ends with a sign for all that is left out.
+        // One "…" at the end stands for all members that are left out.
         let text = match name.as_str() {
             "jsonrpc" if top => continue,
             name if name.starts_with("io.modelcontextprotocol/") => "…".into(),
-            name => format!("\"{name}\":{}", brief(&value, false)),
+            name => format!("\"{name}\":{}", abridge(&value, false)),
         };
         if text != "…" || !shown.contains(&text) {
             shown.push(text);
@@ -81,7 +82,7 @@ fn brief(value: &RawJson, top: bool) -> String {
     format!("{{{}}}", shown.join(","))
 }
 
-fn cut(text: String, width: usize) -> String {
+fn truncate(text: String, width: usize) -> String {
     match text.char_indices().nth(width) {
         Some(_) => text.chars().take(width - 2).chain(" …".chars()).collect(),
         None => text,
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_shortened_to_what_differs() {
+    fn abridged_message_omits_common_members() {
         let cases = [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"b":[1,{"a":null}],"_meta":{"io.modelcontextprotocol/x":{"y":1},"io.modelcontextprotocol/z":2,"progressToken":1}}}"#,
@@ -103,13 +104,13 @@ mod tests {
             ("5", "5"),
         ];
         for (message, want) in cases {
-            assert_eq!(brief(&RawJson::new(message).expect("JSON"), true), want);
+            assert_eq!(abridge(&RawJson::new(message).expect("JSON"), true), want);
         }
     }
 
     // covers: SEC-019
     #[test]
-    fn what_is_hidden_in_messages_is_hidden_in_heads() {
+    fn hidden_members_are_hidden_in_http_heads() {
         let head = "POST /mcp\nMcp-Method: tools/call\nmcp-name: x\nMcp-Param-Password: hunter2\nA: b";
         let want =
             "POST /mcp\nMcp-Method: tools/call\nmcp-name: [redacted]\nMcp-Param-Password: [redacted]\nA: b";
@@ -117,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut() {
-        assert_eq!(cut("abcdef".into(), 6), "abcdef");
-        assert_eq!(cut("äbcdefg".into(), 6), "äbcd …");
+    fn text_beyond_width_is_truncated() {
+        assert_eq!(truncate("abcdef".into(), 6), "abcdef");
+        assert_eq!(truncate("äbcdefg".into(), 6), "äbcd …");
     }
 }

@@ -1,4 +1,4 @@
-//! Running a future on this thread
+//! An executor for one future on the current thread.
 
 use core::future::Future;
 #[cfg(unix)]
@@ -9,41 +9,42 @@ use core::pin::pin;
 use core::task::{Context, Poll};
 
 #[cfg(unix)]
-use mcp_std::run_here;
+use mcp_std::adapter::poll::block_on_poller;
 
-/// Runs a future on this thread until it is done, and waits for the servers and clients in it by one system call
+/// Runs a future on this thread to completion, and waits for its servers and clients with one system call.
 ///
-/// For programs that are one server or one client: `async_io::block_on` and `smol::block_on` do the same in five system
-/// calls for each wait, which cost more than most calls of a server do. What else the future waits for, such as timers
-/// and sockets of `async-io`, is looked at by the reactor's own thread and works as always. An executor can run inside;
-/// one that runs on several threads had better be left to the reactor, because what waits on a thread here goes on only
-/// when that thread has nothing else to do.
+/// Use this in programs that are one server or one client. `async_io::block_on` and `smol::block_on` need five system
+/// calls for each wait, which cost more than most calls of a server do. Other timers and sockets of `async-io` are
+/// handled by the reactor's own thread and work as usual.
+///
+/// An executor can run inside. For an executor with several threads, use the reactor instead: a wait on this thread
+/// continues only when this thread has nothing else to do.
 ///
 /// ```
 /// let four = mcp_smol::block_on(async { 2 + 2 });
 /// assert_eq!(four, 4);
 /// ```
 ///
-/// Where there is no `poll(2)`, it is `async_io::block_on`.
+/// On platforms without `poll(2)` this is `async_io::block_on`.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     #[cfg(unix)]
-    return by_one_call(future);
+    return block_on_current_thread(future);
     #[cfg(not(unix))]
     return async_io::block_on(future);
 }
 
 #[cfg(unix)]
-fn by_one_call<T>(future: impl Future<Output = T>) -> T {
+fn block_on_current_thread<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut output = None;
     let mut poll = |cx: &mut Context<'_>| future.as_mut().poll(cx).map(|done| output = Some(done));
-    if !run_here(&mut poll) {
+    if !block_on_poller(&mut poll) {
         park(&mut poll);
     }
-    output.expect("it was run until it had one")
+    output.expect("polling ends with an output")
 }
 
-/// Without a descriptor to be woken by, all waiting is left to the reactor's thread
+/// Waits with the reactor's thread. Used when there is no descriptor for waking this thread.
 #[cfg(unix)]
 #[inline]
 fn park(poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
@@ -51,10 +52,10 @@ fn park(poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) {
 }
 
 #[cfg(unix)]
-pub(crate) use mcp_std::{here, spot};
+pub(crate) use mcp_std::adapter::poll::{current_poller, current_poller_id};
 
-/// Everywhere is the same place
+/// Returns `None`: only the reactor waits here.
 #[cfg(not(unix))]
-pub(crate) const fn spot() -> Option<usize> {
+pub(crate) const fn current_poller_id() -> Option<usize> {
     None
 }

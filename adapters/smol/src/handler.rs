@@ -1,4 +1,4 @@
-//! What a server does with what it is asked
+//! The handler of a server's calls, as futures.
 
 #[cfg(feature = "http")]
 use alloc::sync::Arc;
@@ -12,25 +12,28 @@ use async_io::Timer;
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
-use mcp_proto::http::server::{Denial, Token};
+use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_std::serve::{self, Answered, Failure, Remote};
+use mcp_std::adapter::server as serve;
+use mcp_std::adapter::server::{Answered, HandlerFailure, RemoteCall};
 use mcp_std::{Panic, catch};
 
 use crate::testing;
 
-/// One call, in the hands of its handler
+/// Context of one call, passed to its handler.
 ///
-/// What it can do is what [`mcp_std::serve::Cx`] can, and [`sleep`](Self::sleep). A handler whose call is cancelled is
-/// dropped where it waits; one that works for long without waiting asks [`checkpoint`](serve::Cx::checkpoint) now and then,
+/// It dereferences to [`mcp_std::adapter::server::Cx`] and adds an asynchronous [`sleep`](Self::sleep). When a call is
+/// cancelled, the future of its handler is dropped. A handler that computes for a long time calls
+/// [`checkpoint`](serve::Cx::checkpoint) from time to time, or moves the work to a thread (`blocking::unblock`): while
+/// it computes, its server makes no progress.
 /// or hands its work to a thread (`blocking::unblock`): while it works, nothing else of its server moves.
 #[derive(Debug)]
-pub struct Cx<'a>(serve::Cx<'a, Remote>);
+pub struct Cx<'a>(serve::Cx<'a, RemoteCall>);
 
 impl Cx<'_> {
-    /// Lets `duration` pass
+    /// Waits for `duration`.
     ///
     /// # Errors
     ///
@@ -46,7 +49,7 @@ impl Cx<'_> {
 }
 
 impl<'a> Deref for Cx<'a> {
-    type Target = serve::Cx<'a, Remote>;
+    type Target = serve::Cx<'a, RemoteCall>;
 
     fn deref(&self) -> &Self::Target {
         &self.0
@@ -59,94 +62,94 @@ impl DerefMut for Cx<'_> {
     }
 }
 
-/// What a server does with what it is asked
+/// A server's handler, whose calls run concurrently.
 ///
-/// Every `async |cx: &mut Cx<'_>, call: &Call|` that gives a `Result<Answered, RpcError>` is one. Calls run at the same
-/// time, so a handler is shared: what it changes is in cells, locks or channels. If its futures can move to another
-/// thread, so can the server's.
+/// Every `async |cx: &mut Cx<'_>, call: &Call|` closure that returns `Result<Answered, RpcError>` implements it. A
+/// handler is shared by its running calls: keep mutable state in cells, locks or channels. The server's future is
+/// `Send` if the handler's futures are.
 ///
 /// ```
-/// use mcp_proto::{Diagnostic, RpcError, model::CallToolResult};
-/// use mcp_smol::{Answered, Call, Cx, Handler};
+/// use mcp_smol::mcp_proto::{Diagnostic, model::CallToolResult};
+/// use mcp_smol::{Answered, Call, Cx, Handler, RpcError};
 ///
 /// struct Clock;
 ///
 /// impl Handler for Clock {
 ///     async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-///         match &*call.tool()?.name {
+///         match &*call.tool_call()?.name {
 ///             "time" => cx.complete(&CallToolResult::text("noon")),
 ///             other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
 ///         }
 ///     }
 ///
 ///     fn diagnostic(&self, diagnostic: &Diagnostic) {
-///         eprintln!("odd: {diagnostic:?}");
+///         eprintln!("diagnostic: {diagnostic:?}");
 ///     }
 /// }
 /// ```
 #[allow(async_fn_in_trait, reason = "whether a server can move to another thread follows from its handler")]
 pub trait Handler {
-    /// Answers a request: with what [`Cx::complete`](serve::Cx::complete) returns, or with an error
+    /// Answers a request with the value of [`Cx::complete`](serve::Cx::complete), or with an error.
     ///
-    /// Dropped where it waits when the call is cancelled. A panic is caught and answered with an internal error; the
-    /// handler is used again afterwards, in whatever state the panic left it in.
+    /// The future is dropped when the call is cancelled. A panic is caught and answered with an internal error; the
+    /// handler is used again afterwards, in the state that the panic left.
     ///
     /// # Errors
     ///
-    /// What the client is told instead of a result. `?` on the results of [`Call`]'s and [`Cx`]'s methods gives the right
-    /// one.
+    /// The error that the client receives instead of a result. The errors of [`Call`]'s and [`Cx`]'s methods are
+    /// suitable: pass them on with `?`.
     async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError>;
 
-    /// Takes note of a notification that the engine does not handle itself
+    /// Receives a notification that the engine does not handle itself.
     fn notification(&self, notification: &Notification) {
         let _ = notification;
     }
 
-    /// Takes note of something odd that the client did
+    /// Receives a deviation of the client that was tolerated or ignored.
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         let _ = diagnostic;
     }
 
-    /// Takes note of a call that was answered with an internal error because this handler failed
-    fn failed(&self, call: &Call, failure: &Failure) {
+    /// Receives a call that was answered with an internal error because this handler failed.
+    fn failed(&self, call: &Call, failure: &HandlerFailure) {
         let _ = (call, failure);
     }
 
-    /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)
+    /// Receives a copy of each message received or sent ([`Limits::tap_records`](mcp_proto::Limits) enables this).
     fn tap(&self, record: &TapRecord) {
         let _ = record;
     }
 
-    /// Sees the head of a request or response, without its secrets (`HttpServer::tap_heads` turns this on)
+    /// Receives the head of each HTTP message, without secrets (`HttpServer::tap_heads` enables this).
     #[cfg(feature = "http")]
     fn head(&self, record: &HeadRecord) {
         let _ = record;
     }
 
-    /// Judges the token that a request came with: on whose behalf it is made, or why it is not let in
+    /// Verifies the bearer token of a request and returns its principal.
     ///
-    /// Asked for each request to an HTTP server that is [protected](mcp_proto::http::server::Config::protected). By
-    /// default no token is good. A token must have been issued for this very server (SEC-001).
+    /// It runs for each request to an HTTP server that is [protected](mcp_proto::http::server::Config::protected). The
+    /// default denies every token. A token must have been issued for this server (SEC-001).
     ///
     /// # Errors
     ///
-    /// What the client is told.
+    /// The denial that the client receives.
     #[cfg(feature = "http")]
-    fn token(&self, token: &Token) -> Result<String, Denial> {
+    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
         let _ = token;
         Err(Denial::InvalidToken)
     }
 
-    /// Tells `tell` the name and the input schema of each tool
+    /// Calls `visit` with the name and the input schema of each tool.
     ///
-    /// An HTTP server asks for that when it begins, and when a call has published that the tools have changed: arguments
-    /// that a schema has repeated in header fields (`x-mcp-header`) are held against these. By default nothing is told,
-    /// and nothing is compared.
-    fn tools(&self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        let _ = tell;
+    /// An HTTP server calls this when it starts, and after a call has published a change of the tools. It uses the
+    /// schemas to compare arguments with header fields (`x-mcp-header`). By default it visits no tool, and nothing is
+    /// compared.
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        let _ = visit;
     }
 
-    /// Sees every other event: sessions that were opened, requests of our own that ended
+    /// Receives every other event: opened sessions, completed outbound calls.
     fn event(&self, event: &Event) {
         let _ = event;
     }
@@ -158,34 +161,34 @@ impl<F: AsyncFn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>> Handler for F
     }
 }
 
-/// Has a handler answer a call, and reports what came of it; over where it waits when the call is cancelled
-pub(crate) async fn run<H: Handler>(handler: &H, mut remote: Remote) {
+/// Runs a handler on a call and reports the outcome. Returns early when the call is cancelled.
+pub(crate) async fn run_call<H: Handler>(handler: &H, mut remote: RemoteCall) {
     let running = remote.running().clone();
-    let verdict = {
+    let outcome = {
         let mut cx = Cx(serve::Cx::new(&mut remote, running.call()));
         let outcome = {
-            let mut outcome = pin!(caught(handler.call(&mut cx, running.call())));
+            let mut outcome = pin!(catch_panic(handler.call(&mut cx, running.call())));
             poll_fn(|cx| {
                 if running.is_cancelled() {
                     return Poll::Ready(None);
                 }
                 let outcome = outcome.as_mut().poll(cx);
                 if outcome.is_pending() {
-                    running.wake_when_cancelled(cx.waker());
+                    running.register_cancel_waker(cx.waker());
                 }
                 outcome.map(Some)
             })
             .await
         };
-        outcome.map(|outcome| cx.0.verdict(outcome))
+        outcome.map(|outcome| cx.0.into_outcome(outcome))
     };
-    if let Some(verdict) = verdict {
-        remote.end(verdict);
+    if let Some(outcome) = outcome {
+        remote.finish(outcome);
     }
 }
 
-/// What a future gives, or its panic
-pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
+/// Runs a future and returns its output or its panic.
+pub(crate) async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch(|| future.as_mut().poll(cx)) {
         Ok(poll) => poll.map(Ok),
@@ -194,13 +197,13 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
     .await
 }
 
-/// A handler for a loop, which believes to have it alone; calls are for [`run`]
+/// A shared handler in the form that one loop uses; calls go to [`run_call`] instead.
 #[cfg(feature = "http")]
 #[derive(Debug)]
-pub(crate) struct Shared<H>(pub(crate) Arc<H>);
+pub(crate) struct SharedHandler<H>(pub(crate) Arc<H>);
 
 #[cfg(feature = "http")]
-impl<H: Handler> serve::Handler for Shared<H> {
+impl<H: Handler> serve::Handler for SharedHandler<H> {
     fn call(&mut self, _: &mut serve::Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         Err(RpcError::method_not_found(call.method()))
     }
@@ -213,7 +216,7 @@ impl<H: Handler> serve::Handler for Shared<H> {
         self.0.diagnostic(diagnostic);
     }
 
-    fn failed(&mut self, call: &Call, failure: &Failure) {
+    fn failed(&mut self, call: &Call, failure: &HandlerFailure) {
         self.0.failed(call, failure);
     }
 
@@ -225,12 +228,12 @@ impl<H: Handler> serve::Handler for Shared<H> {
         self.0.head(record);
     }
 
-    fn token(&mut self, token: &Token) -> Result<String, Denial> {
-        self.0.token(token)
+    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
+        self.0.verify_token(token)
     }
 
-    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.0.tools(tell);
+    fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        self.0.for_each_tool(visit);
     }
 
     fn event(&mut self, event: &Event) {
@@ -238,9 +241,9 @@ impl<H: Handler> serve::Handler for Shared<H> {
     }
 }
 
-/// Has a handler see an event that is no call
-pub(crate) fn tell(handler: &impl Handler, event: &Event) {
-    // A panic ends what panicked and nothing else; the panic hook has said it.
+/// Passes an event other than a call to the handler.
+pub(crate) fn dispatch_event(handler: &impl Handler, event: &Event) {
+    // A panic ends only the callback. The panic hook has already reported it.
     let _ = match event {
         Event::Call(_) | Event::Cancelled { .. } => Ok(()),
         Event::Notification(notification) => catch(|| handler.notification(notification)),

@@ -1,4 +1,4 @@
-//! Serving HTTP: one future for all connections and their streams, or several side by side
+//! HTTP servers: one future for all connections and event streams, or several shards.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,33 +14,34 @@ use std::net::ToSocketAddrs;
 use std::thread;
 
 use mcp_proto::Instant;
-use mcp_proto::h1::Limits;
+use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::Config;
-use mcp_std::inbox::Inbox;
-use mcp_std::nudge::Nudge;
-use mcp_std::serve::{self, Handle, Remote};
+use mcp_std::adapter::server as serve;
+use mcp_std::adapter::server::{Handle, RemoteCall};
+use mcp_std::adapter::sync::CoalescingWaker;
+use mcp_std::adapter::sync::Inbox;
 use mcp_std::{Error, catch};
 
 use crate::block_on;
-use crate::handler::{Handler, Shared, run};
+use crate::future_set::FutureSet;
+use crate::handler::{Handler, SharedHandler, run_call};
 #[cfg(target_os = "linux")]
-use crate::io::Watch;
-use crate::running::Running;
-use crate::server::{MAX_RUNNING, TURNS};
-use crate::timer::Deadline;
+use crate::io::DescriptorWatch;
+use crate::server::{DEFAULT_MAX_RUNNING, MAX_TURNS};
+use crate::timer::DeadlineTimer;
 
-/// Serves HTTP at `address` for ever; see [`HttpServer`]
+/// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
 ///
 /// ```no_run
-/// use mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
+/// use mcp_smol::mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
 /// use mcp_smol::{Call, Cx, serve_http};
 ///
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-/// let server = serve_http("127.0.0.1:8080", config, http::server::Config::new(), async |cx: &mut Cx<'_>, call: &Call| {
-///     cx.complete(&CallToolResult::text(call.tool()?.name))
-/// });
-/// mcp_smol::block_on(server)?;
+/// let handler = async |cx: &mut Cx<'_>, call: &Call| {
+///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
+/// };
+/// mcp_smol::block_on(serve_http("127.0.0.1:8080", config, http::server::Config::new(), handler))?;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 ///
@@ -56,66 +57,67 @@ pub async fn serve_http(
     HttpServer::bind(address, config, http, handler)?.run().await
 }
 
-/// A server over HTTP in one future, or in [several](Self::shards): all connections, their streams, and the handlers
+/// An HTTP server in one future, or in [several shards](Self::shards): connections, event streams and handlers.
 ///
-/// Calls run at the same time, as on a [stream](crate::serve); a handler that works without waiting holds up everybody
-/// meanwhile. A connection costs no task, and an idle one little more than its buffers.
+/// Calls run concurrently, as on a [byte stream](crate::serve). A handler that computes without awaiting delays all
+/// clients of its shard. A connection costs no task, and an idle connection little more than its buffers.
 ///
-/// 64 connections are open at a time ([`max_connections`](Self::max_connections)), those included that carry a stream of
-/// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits; so
-/// does who comes when no descriptor is left.
+/// At most 64 connections are open at a time ([`max_connections`](Self::max_connections)), including event streams. At
+/// the limit, a new connection replaces a keep-alive connection that was idle for a second, or waits. The same happens
+/// when the process has no descriptor left.
 ///
-/// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
-/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the
-/// feature of that name (`HttpServer::tls`), or put a proxy in front.
+/// Every program that reaches the address can use the server. Listen at `127.0.0.1` or `[::1]` unless other machines
+/// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
+/// public networks use TLS (`HttpServer::tls`, feature `tls`) or a proxy.
 ///
-/// On Linux the reactor watches one descriptor for all of them. On other systems it is looked every ten milliseconds what
-/// there is, as long as anybody is connected or may be.
+/// On Linux the reactor watches one descriptor for all connections. On other systems the server checks its connections
+/// every 10 ms.
 pub struct HttpServer<H> {
-    inner: Inner<H>,
-    /// Begins the other shards
-    others: Option<Begin<H>>,
+    inner: InnerServer<H>,
+    /// Starts the shards other than the first.
+    spawn_shards: Option<SpawnShards<H>>,
 }
 
-type Begin<H> = Box<dyn FnOnce(&mut Inner<H>) -> Result<Shards, Error> + Send + Sync>;
+type SpawnShards<H> = Box<dyn FnOnce(&mut InnerServer<H>) -> Result<ShardThreads, Error> + Send + Sync>;
 
-/// The server or one shard of it, all but the futures of handlers
-type Inner<H> = serve::HttpServer<Shared<H>>;
+/// The server or one of its shards, without the futures of handlers.
+type InnerServer<H> = serve::HttpServer<SharedHandler<H>>;
 
 impl<H: Handler> HttpServer<H> {
-    /// Begins to listen; connections are accepted while it runs
+    /// Binds `address` and starts to listen; connections are accepted while the server runs.
     ///
-    /// `address` is one such as `127.0.0.1:8080`; with port 0 the system chooses one: [`address`](Self::address).
+    /// With port 0 the system chooses a port: see [`address`](Self::address).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the address cannot be had, there is no source of randomness, a tool's schema asks for header
-    /// fields that cannot be, [`Handler::tools`] panics, or the platform cannot wait for many sockets.
+    /// [`Error::Io`] if the address cannot be bound, if there is no source of randomness, if a tool's schema requests
+    /// invalid header fields, if [`Handler::for_each_tool`] panics, or if the platform cannot wait for many sockets.
     pub fn bind(
         address: impl ToSocketAddrs,
         config: Config,
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
-        let mut inner = Inner::bind(address, config, http, Shared(Arc::new(handler)))?;
-        inner.max_running(MAX_RUNNING);
-        Ok(Self { inner, others: None })
+        let mut inner = InnerServer::bind(address, config, http, SharedHandler(Arc::new(handler)))?;
+        inner.max_running(DEFAULT_MAX_RUNNING);
+        Ok(Self { inner, spawn_shards: None })
     }
 
-    /// On how many threads connections are served, each with clients and sessions of its own (default 1; at least 1)
+    /// Sets on how many threads connections are served (default 1, at least 1).
     ///
-    /// The first shard is the future of [`run`](Self::run). The others have threads of their own, which last as long as
-    /// that future, and poll the futures of their handlers there: those need not be `Send`, only the handler is shared.
-    /// No shard waits for another, so a handler that works without waiting holds up its own shard alone.
+    /// The first shard is the future of [`run`](Self::run). Each other shard has a thread that lasts as long as that
+    /// future and polls the futures of its handlers. Those futures need not be `Send`; only the handler is shared.
+    /// Shards do not wait for each other, so a handler that computes without awaiting delays its own shard only.
     ///
-    /// One serves tens of thousands of requests a second. More than the machine has cores are of no use. Connections are
-    /// shared out in turn; one whose client comes with a session of another shard goes there.
+    /// Each shard has clients and sessions of its own. One shard serves tens of thousands of requests per second; more
+    /// shards than cores are of no use. Connections are distributed in turn. A connection whose client names a session
+    /// of another shard moves there.
     ///
-    /// For handlers that cannot be shared, such as a [`Router`](crate::Router), there is
-    /// [`shards_with`](Self::shards_with).
+    /// Use [`shards_with`](Self::shards_with) for a handler that cannot be shared, for example a
+    /// [`Router`](crate::Router).
     ///
     /// ```no_run
-    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_smol::mcp_proto::{http, model::CallToolResult, server::Config};
     /// use mcp_smol::{Call, Cx, HttpServer};
     ///
     /// let handler = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
@@ -130,16 +132,16 @@ impl<H: Handler> HttpServer<H> {
         H: Send + Sync + 'static,
     {
         let shared = self.inner.handler().0.clone();
-        self.begin(shards, move || Shared(shared.clone()))
+        self.with_spawner(shards, move || SharedHandler(shared.clone()))
     }
 
-    /// As [`shards`](Self::shards), and each but the first has a handler of its own, which `make` makes in its thread
+    /// Sets the number of threads as [`shards`](Self::shards) does. `make` builds a handler on each thread but the
+    /// first.
     ///
-    /// A session stays with its shard, so what a handler remembers of one is where its next request comes. A panic of
-    /// `make` ends the server.
+    /// A session stays with its shard, so a handler sees all requests of a session. A panic of `make` ends the server.
     ///
     /// ```no_run
-    /// use mcp_proto::{RawJson, http, model::Tool};
+    /// use mcp_smol::mcp_proto::{RawJson, http, model::Tool};
     /// use mcp_smol::{Cx, HttpServer, Router};
     ///
     /// fn router() -> Router {
@@ -160,64 +162,66 @@ impl<H: Handler> HttpServer<H> {
     where
         H: 'static,
     {
-        self.begin(shards, move || Shared(Arc::new(make())))
+        self.with_spawner(shards, move || SharedHandler(Arc::new(make())))
     }
 
-    fn begin(mut self, shards: u8, make: impl Fn() -> Shared<H> + Send + Sync + 'static) -> Self
+    fn with_spawner(mut self, shards: u8, make: impl Fn() -> SharedHandler<H> + Send + Sync + 'static) -> Self
     where
         H: 'static,
     {
         let make = Arc::new(make);
-        self.others =
-            (shards > 1).then(|| -> Begin<H> { Box::new(move |first| spawn(first, shards, &make)) });
+        self.spawn_shards = (shards > 1)
+            .then(|| -> SpawnShards<H> { Box::new(move |first| spawn_shards(first, shards, &make)) });
         self
     }
 
-    /// Keeps each [shard](Self::shards) but the first on a core of its own, and gives it the connections whose packets come
-    /// in there, as long as that keeps shards even
+    /// Pins each [shard](Self::shards) except the first to a core.
     ///
-    /// For a machine that does little else, whose network card (or proxy on the same machine) works on several cores: what
-    /// comes in on a core is not carried to another one. The first shard is wherever it is run.
-    /// Threads that are started by handlers of a shard are kept there, too.
+    /// A pinned shard gets the connections whose packets arrive on its core, as long as the shards stay evenly loaded.
+    /// Use this on a machine that does little else and whose network card (or local proxy) uses several cores: data
+    /// then stays on the core on which it arrived. The first shard runs wherever its caller runs. Threads that the
+    /// handlers of a shard start inherit its core.
     ///
-    /// On Linux; elsewhere this changes nothing.
+    /// Linux only; elsewhere it has no effect.
     #[must_use]
     pub fn pin_shards(mut self) -> Self {
         self.inner.pin_shards();
         self
     }
 
-    /// How many connections may be open at a time, in all shards together (default 64; at least 1)
+    /// Sets how many connections may be open at a time, in all shards together (default 64, at least 1).
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.inner = self.inner.max_connections(connections);
         self
     }
 
-    /// How many calls run at a time in each shard (default 1,024; at least 1); more wait, within
-    /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits), and then further requests are
-    /// refused with 503
+    /// Sets how many calls run at a time in each shard (default 1,024, at least 1).
+    ///
+    /// More calls wait, up to [`Limits::max_waiting_requests`](mcp_proto::Limits) and
+    /// [`max_waiting_bytes`](mcp_proto::Limits). Further requests are refused with 503.
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
         self.inner.max_running(calls);
         self
     }
 
-    /// The bounds of connections, such as how slow a client may be; how long a body may be is said by
-    /// [`Limits::max_frame`](mcp_proto::Limits), whatever stands here
+    /// Sets the limits of each connection (timeouts, sizes of heads).
+    ///
+    /// The limit on bodies is always [`Limits::max_frame`](mcp_proto::Limits).
     #[must_use]
-    pub fn connection_limits(mut self, limits: Limits) -> Self {
+    pub fn connection_limits(mut self, limits: HttpLimits) -> Self {
         self.inner = self.inner.connection_limits(limits);
         self
     }
 
-    /// Speaks TLS to all clients; one that does not is let go
+    /// Serves TLS only. A connection without TLS is closed.
     ///
-    /// The handshake may take as long as the head of a request ([`connection_limits`](Self::connection_limits)). A
-    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB when it is idle.
+    /// The handshake has the same timeout as the head of a request ([`connection_limits`](Self::connection_limits)). A
+    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB more when idle.
     ///
     /// ```no_run
-    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_smol::mcp_proto::{http, model::CallToolResult, server::Config};
     /// use mcp_smol::{Call, Cx, HttpServer, tls::ServerTls};
     ///
     /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
@@ -234,172 +238,180 @@ impl<H: Handler> HttpServer<H> {
         self
     }
 
-    /// Has [`Handler::head`] see the heads of requests and responses
+    /// Enables [`Handler::head`].
     #[must_use]
     pub fn tap_heads(mut self) -> Self {
         self.inner = self.inner.tap_heads();
         self
     }
 
-    /// Where it listens
+    /// Returns the address at which the server listens.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.inner.address()
     }
 
-    /// What gives it commands while it runs: to shut down, or that something has changed, which all shards tell; its
-    /// [`with_engine`](Handle::with_engine) is about the first shard alone
+    /// Returns a handle for commands while the server runs.
+    ///
+    /// [`Handle::shutdown`] and [`Handle::publish`] act on all shards, [`Handle::with_engine`] on the first one.
     pub fn handle(&self) -> Handle {
         Handle::new(self.inner.commands())
     }
 
-    /// Serves until it is told to [shut down](Handle::shutdown): then nobody is accepted any more, and it ends when calls
-    /// in work are answered and written, in all shards
+    /// Serves until [`Handle::shutdown`] is called and all running calls are answered and written, in all shards.
     ///
-    /// If it is dropped, it is all over at once.
+    /// Dropping the future ends the server at once.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the system does not let it wait, or has no thread for a shard; what goes wrong with a connection
-    /// ends that one.
+    /// [`Error::Io`] if the system refuses to wait, or has no thread for a shard. An error of a connection ends that
+    /// connection only.
     pub async fn run(self) -> Result<(), Error> {
-        let Self { mut inner, others } = self;
-        let others = others.map_or_else(|| Ok(Shards::new()), |begin| begin(&mut inner))?;
-        let ran = serve(inner).await;
-        others.end(ran).await
+        let Self { mut inner, spawn_shards } = self;
+        let threads = spawn_shards.map_or_else(|| Ok(ShardThreads::new()), |spawn| spawn(&mut inner))?;
+        let result = serve_shard(inner).await;
+        threads.join(result).await
     }
 }
 
-/// Serves as one shard, or all alone
-async fn serve<H: Handler>(mut server: Inner<H>) -> Result<(), Error> {
-    let nudge = Nudge::new();
-    server.register(nudge.waker());
+/// Serves one shard, or the whole server if there is only one.
+async fn serve_shard<H: Handler>(mut server: InnerServer<H>) -> Result<(), Error> {
+    let coalescing_waker = CoalescingWaker::new();
+    server.register(coalescing_waker.waker());
     let handler = server.handler().0.clone();
-    let mut running = Running::new(nudge.waker());
-    let watch = Wait::new(&server)?;
-    let mut serving = Serving { server, watch, nudge, deadline: Deadline::new(), armed: false, due: None };
-    poll_fn(|cx| serving.poll(cx, &mut running, &|remote| run(&*handler, remote))).await
+    let mut running = FutureSet::new(coalescing_waker.waker());
+    let socket_watch = SocketWatch::new(&server)?;
+    let mut serve_loop = ServeLoop {
+        server,
+        socket_watch,
+        coalescing_waker,
+        timer: DeadlineTimer::new(),
+        is_armed: false,
+        next_deadline: None,
+    };
+    poll_fn(|cx| serve_loop.poll(cx, &mut running, &|remote| run_call(&*handler, remote))).await
 }
 
-/// A server or shard that is served, all but the futures of handlers
-struct Serving<H> {
-    server: Inner<H>,
-    watch: Wait,
-    /// What handlers, handles and other shards wake
-    nudge: Nudge,
-    deadline: Deadline,
-    /// The reactor was told to look for something, and has not found it
-    armed: bool,
-    /// When it is looked in any case
-    due: Option<Instant>,
+/// State of a running server or shard, without the futures of handlers.
+struct ServeLoop<H> {
+    server: InnerServer<H>,
+    socket_watch: SocketWatch,
+    /// Woken by handlers, handles and other shards.
+    coalescing_waker: CoalescingWaker,
+    timer: DeadlineTimer,
+    /// Whether the reactor watches `socket_watch` and has reported nothing yet.
+    is_armed: bool,
+    /// Next time at which I/O is polled in any case.
+    next_deadline: Option<Instant>,
 }
 
-impl<H: Handler> Serving<H> {
-    /// Does what can be done now; ready when everything is over
+impl<H: Handler> ServeLoop<H> {
+    /// Does the work that is possible now. Ready when the server has ended.
     fn poll<F: Future<Output = ()>>(
         &mut self,
         cx: &mut Context<'_>,
-        running: &mut Running<F>,
-        start: &impl Fn(Remote) -> F,
+        running: &mut FutureSet<F>,
+        start: &impl Fn(RemoteCall) -> F,
     ) -> Poll<Result<(), Error>> {
-        self.nudge.begin(cx.waker());
-        self.armed = self.armed && !self.watch.poll(cx)?;
-        for _ in 0..TURNS {
-            self.nudge.look();
-            let mut moved = running.turn();
-            if !self.armed || self.due.is_some_and(|at| at <= self.server.now()) {
-                // What can be had at once; that costs less than to wait for it.
-                self.server.look()?;
+        self.coalescing_waker.begin_poll(cx.waker());
+        self.is_armed = self.is_armed && !self.socket_watch.poll(cx)?;
+        for _ in 0..MAX_TURNS {
+            self.coalescing_waker.mark_polling();
+            let mut moved = running.poll_woken();
+            if !self.is_armed || self.next_deadline.is_some_and(|at| at <= self.server.now()) {
+                // Polling for readiness without waiting costs less than a wait.
+                self.server.poll_io()?;
             }
-            moved |=
-                self.server.go_on(&mut |calls| calls.for_each(|remote| running.start((), || start(remote))));
+            moved |= self
+                .server
+                .process_events(&mut |calls| calls.for_each(|remote| running.start((), || start(remote))));
             if self.server.is_over() {
                 return Poll::Ready(Ok(()));
             }
-            if !moved && !self.waits(cx)? && self.nudge.rest() {
+            if !moved && !self.arm(cx)? && self.coalescing_waker.try_sleep() {
                 return Poll::Pending;
             }
         }
-        // Others want to have their turn, too.
+        // Yield to the executor's other futures.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Has the future woken when there is something to do; whether there may be already
-    fn waits(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
-        self.due = self.server.arm()?;
+    /// Registers for the next wake-up. Returns whether there may already be work.
+    fn arm(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+        self.next_deadline = self.server.prepare_wait()?;
         let now = self.server.now();
-        let timeout = self.due.map(|at| at.saturating_duration_since(now));
-        self.armed = self.armed || !self.watch.poll(cx)?;
-        Ok(self.deadline.poll(cx, timeout) || !self.armed)
+        let timeout = self.next_deadline.map(|at| at.saturating_duration_since(now));
+        self.is_armed = self.is_armed || !self.socket_watch.poll(cx)?;
+        Ok(self.timer.poll(cx, timeout) || !self.is_armed)
     }
 }
 
-/// The shards that are not the first, each on a thread of its own; told to shut down when this is dropped
+/// The shards other than the first, each on its own thread; shut down when this is dropped.
 #[derive(Debug)]
-struct Shards {
+struct ShardThreads {
     handles: Vec<Handle>,
-    /// What each has ended with, if anything was wrong
-    ended: Inbox<Option<Arc<Error>>>,
+    /// The outcomes of shards that have ended: an error, or `None`.
+    results: Inbox<Option<Arc<Error>>>,
 }
 
-/// Begins all shards but the first
-fn spawn<H: Handler + 'static>(
-    first: &mut Inner<H>,
+/// Starts all shards but the first.
+fn spawn_shards<H: Handler + 'static>(
+    first: &mut InnerServer<H>,
     shards: u8,
-    make: &Arc<impl Fn() -> Shared<H> + Send + Sync + 'static>,
-) -> Result<Shards, Error> {
-    let mut all = Shards::new();
+    make: &Arc<impl Fn() -> SharedHandler<H> + Send + Sync + 'static>,
+) -> Result<ShardThreads, Error> {
+    let mut threads = ShardThreads::new();
     for shard in first.shards(usize::from(shards) - 1)? {
-        all.handles.push(Handle::new(shard.commands()));
-        let (first, ended) = (Handle::new(first.commands()), all.ended.sender());
+        threads.handles.push(Handle::new(shard.commands()));
+        let (first, results) = (Handle::new(first.commands()), threads.results.sender());
         let make = make.clone();
         let serving = move || {
-            let ran = catch(|| {
-                let other = shard.with(make())?;
-                other.stay();
-                block_on(serve(other))
+            let result = catch(|| {
+                let server = shard.with_handler(make())?;
+                server.pin_thread();
+                block_on(serve_shard(server))
             });
-            let ran = ran.unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
-            if ran.is_err() {
-                // Clients must not be sent to one that is not there.
+            let result = result.unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
+            if result.is_err() {
+                // Without this, connections would still be handed to a shard that is gone.
                 first.shutdown(Duration::ZERO);
             }
-            let _ = ended.send_due(ran.err().map(Arc::new));
+            let _ = results.send_unbounded(result.err().map(Arc::new));
         };
         thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
     }
-    Ok(all)
+    Ok(threads)
 }
 
-impl Shards {
+impl ShardThreads {
     #[inline]
     fn new() -> Self {
-        Self { handles: Vec::new(), ended: Inbox::new(usize::MAX) }
+        Self { handles: Vec::new(), results: Inbox::new(usize::MAX) }
     }
 
-    /// Waits for all of them, which were told to shut down along with the first one unless that failed
-    async fn end(self, mut ran: Result<(), Error>) -> Result<(), Error> {
-        if ran.is_err() {
+    /// Waits for all shards. They shut down along with the first one; if that failed, this shuts them down.
+    async fn join(self, mut result: Result<(), Error>) -> Result<(), Error> {
+        if result.is_err() {
             self.shut_down();
         }
         let (mut left, mut ended) = (self.handles.len(), VecDeque::new());
         poll_fn(|cx| {
-            self.ended.register(cx.waker());
-            self.ended.take(&mut ended);
+            self.results.register(cx.waker());
+            self.results.take(&mut ended);
             left -= ended.len();
             for error in ended.drain(..).flatten() {
-                if ran.is_ok() {
-                    ran = Arc::into_inner(error).map_or(Ok(()), Err);
+                if result.is_ok() {
+                    result = Arc::into_inner(error).map_or(Ok(()), Err);
                 }
             }
             if left == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        ran
+        result
     }
 
     #[inline]
@@ -408,42 +420,42 @@ impl Shards {
     }
 }
 
-impl Drop for Shards {
+impl Drop for ShardThreads {
     #[inline]
     fn drop(&mut self) {
         self.shut_down();
     }
 }
 
-/// How it is waited for all connections at once
+/// One descriptor that becomes readable when any connection is ready.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
-struct Wait(Watch);
+struct SocketWatch(DescriptorWatch);
 
 #[cfg(target_os = "linux")]
-impl Wait {
+impl SocketWatch {
     #[inline]
     fn new(server: &impl std::os::fd::AsFd) -> io::Result<Self> {
-        Watch::new(server.as_fd()).map(Self)
+        DescriptorWatch::new(server.as_fd()).map(Self)
     }
 
-    /// Whether there may be something already; otherwise the future is woken when there is
+    /// Returns whether a connection may be ready; otherwise the future is woken later.
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        match self.0.poll(cx, mcp_std::Interest::READ, false) {
+        match self.0.poll(cx, mcp_std::adapter::poll::Interest::READ, false) {
             Poll::Ready(outcome) => outcome.map(|()| true),
             Poll::Pending => Ok(false),
         }
     }
 }
 
-/// Nothing stands for all of them: they are asked again soon
+/// A timer: without such a descriptor the connections are checked periodically.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-struct Wait(async_io::Timer);
+struct SocketWatch(async_io::Timer);
 
 #[cfg(not(target_os = "linux"))]
-impl Wait {
+impl SocketWatch {
     fn new<T>(_: &T) -> io::Result<Self> {
         Ok(Self(async_io::Timer::never()))
     }

@@ -1,4 +1,4 @@
-//! Byte streams and the reactor
+//! Byte streams watched by the reactor.
 
 #[cfg(unix)]
 use alloc::boxed::Box;
@@ -17,166 +17,167 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use async_io::{Async, Timer};
 use futures_lite::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
-use mcp_std::Waits;
+use mcp_std::adapter::poll::Poller;
 #[cfg(unix)]
-use mcp_std::nudge::Answer;
-use mcp_std::{Duplex, Interest, Ready};
+use mcp_std::adapter::sync::FlagWaker;
+use mcp_std::io::{Duplex, Interest, Ready};
 
-/// A stream of descriptors, watched by the reactor
+/// A stream of descriptors that the reactor watches.
 ///
-/// What the reactor watches are duplicates, so the stream stays whole. Reads and writes are tried before they are waited
-/// for, except where it is known that there is nothing.
+/// The reactor watches duplicates, so the stream itself stays unchanged. Reads and writes are tried before they are
+/// waited for, unless the descriptor is known to be blocked.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) struct Watched<D> {
-    // The duplicates go first, or the peer would not see the end when the stream goes.
-    input: Side,
-    /// None where it is the same as for reading
-    output: Option<Side>,
+pub(crate) struct ReactorStream<D> {
+    // Dropped before `stream`: the peer sees the end only after all duplicates are closed.
+    input: WatchedFd,
+    /// `None` if one descriptor serves both directions.
+    output: Option<WatchedFd>,
     #[allow(dead_code, reason = "what server processes write to their stderr")]
-    aside: Option<Side>,
+    stderr: Option<WatchedFd>,
     pub(crate) stream: D,
 }
 
-/// One watched descriptor
+/// A watched descriptor and the state of its directions.
 #[cfg(unix)]
 #[derive(Debug)]
-struct Side {
-    watch: Watch,
-    read: Direction,
-    write: Direction,
+struct WatchedFd {
+    watch: DescriptorWatch,
+    read: DirectionState,
+    write: DirectionState,
 }
 
-/// A descriptor and the reactor
+/// Readiness of a descriptor.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) enum Watch {
-    Reactor(Box<Asked>),
-    /// Always ready, as regular files are; should it not be, it is asked again soon
-    Always(Option<Timer>),
+pub(crate) enum DescriptorWatch {
+    Reactor(Box<ReactorSource>),
+    /// A descriptor that is always ready (a regular file). If it is not, it is tried again after the timer.
+    AlwaysReady(Option<Timer>),
 }
 
-/// What the reactor is asked about a descriptor, or the [thread](crate::block_on()) that polls
+/// A descriptor known to the reactor, or to the poller of the current [`block_on`](crate::block_on()).
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReactorSource {
     source: Async<Arc<OwnedFd>>,
-    read: Question,
-    write: Question,
+    read: ReadinessRequest,
+    write: ReadinessRequest,
 }
 
-/// A question to the reactor
+/// A registration for readiness in one direction.
 ///
-/// That the reactor has woken somebody is what counts: it may take an event that it has told for an older one, and then
-/// says that there is none.
+/// `wake_flag` is authoritative, not the reactor's answer: the reactor may take a new event for an old one and report
+/// that there is none.
 #[cfg(unix)]
 #[derive(Debug)]
-struct Question {
-    answer: Arc<Answer>,
+struct ReadinessRequest {
+    wake_flag: Arc<FlagWaker>,
     waker: Waker,
-    /// It was asked, and the answer has not been seen
-    asked: bool,
-    /// The thread that was asked last, in place of the reactor, and the round of that time
-    thread: Option<(Arc<Waits>, usize)>,
+    /// Whether readiness was requested and has not been reported.
+    is_registered: bool,
+    /// The poller that watches in place of the reactor, and its generation at that time.
+    poller: Option<(Arc<Poller>, usize)>,
 }
 
 #[cfg(unix)]
-impl Question {
+impl ReadinessRequest {
     #[inline]
     fn new() -> Self {
-        let (answer, waker) = Answer::new();
-        Self { waker, answer, asked: false, thread: None }
+        let (wake_flag, waker) = FlagWaker::new();
+        Self { waker, wake_flag, is_registered: false, poller: None }
     }
 
-    /// Asks about `source`, unless that was done
+    /// Registers for readiness of `source`, unless that is pending.
     #[inline]
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         source: &Async<Arc<OwnedFd>>,
         interest: Interest,
-        here: Option<Arc<Waits>>,
+        current: Option<Arc<Poller>>,
     ) -> Poll<io::Result<()>> {
-        let mut given = self.answer.take(cx.waker());
-        if let Some((thread, round)) = &self.thread {
-            let left = thread.round() != *round;
-            if left || !here.as_ref().is_some_and(|here| Arc::ptr_eq(here, thread)) {
-                // Who polls now waits elsewhere, and that thread may have other things to do. What it has found it would
-                // find again.
-                thread.forget(source.get_ref(), interest);
-                (self.asked, given, self.thread) = (false, false, None);
+        let mut woken = self.wake_flag.take(cx.waker());
+        if let Some((poller, generation)) = &self.poller {
+            let is_outdated = poller.generation() != *generation;
+            if is_outdated || !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, poller)) {
+                // The task now waits on another thread, and the former one may be busy. The readiness that it may have
+                // found will be found again.
+                poller.deregister(source.get_ref(), interest);
+                (self.is_registered, woken, self.poller) = (false, false, None);
             }
-        } else if here.is_some() {
-            self.asked = false;
+        } else if current.is_some() {
+            self.is_registered = false;
         }
-        if self.asked && !given {
+        if self.is_registered && !woken {
             return Poll::Pending;
         }
-        self.asked = false;
-        if let Some(here) = here {
-            if given {
+        self.is_registered = false;
+        if let Some(current) = current {
+            if woken {
                 return Poll::Ready(Ok(()));
             }
-            let round = here.round();
-            here.ask(source.get_ref(), interest, &self.waker);
-            self.asked = true;
-            self.thread = Some((here, round));
+            let generation = current.generation();
+            current.register(source.get_ref(), interest, &self.waker);
+            self.is_registered = true;
+            self.poller = Some((current, generation));
             return Poll::Pending;
         }
         let mut cx = Context::from_waker(&self.waker);
         let answer =
             if interest.write { source.poll_writable(&mut cx) } else { source.poll_readable(&mut cx) };
-        self.asked = answer.is_pending();
+        self.is_registered = answer.is_pending();
         match answer {
-            Poll::Pending if given => Poll::Ready(Ok(())),
+            Poll::Pending if woken => Poll::Ready(Ok(())),
             answer => answer,
         }
     }
 }
 
-/// What is waited for is to be closed
+// The descriptor is about to be closed, so pollers must forget it.
 #[cfg(unix)]
-impl Drop for Asked {
+impl Drop for ReactorSource {
     #[inline]
     fn drop(&mut self) {
-        for (question, interest) in [(&self.read, Interest::READ), (&self.write, Interest::WRITE)] {
-            if let Some((thread, _)) = &question.thread {
-                thread.forget(self.source.get_ref(), interest);
+        for (request, interest) in [(&self.read, Interest::READ), (&self.write, Interest::WRITE)] {
+            if let Some((poller, _)) = &request.poller {
+                poller.deregister(self.source.get_ref(), interest);
             }
         }
     }
 }
 
 #[cfg(unix)]
-impl Watch {
-    /// Has the reactor watch a duplicate of `fd`
+impl DescriptorWatch {
+    /// Registers a duplicate of `fd` with the reactor.
     #[inline]
     pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         match Async::new_nonblocking(Arc::new(fd.try_clone_to_owned()?)) {
             Ok(source) => {
-                let (read, write) = (Question::new(), Question::new());
-                Ok(Self::Reactor(Box::new(Asked { source, read, write })))
+                let (read, write) = (ReadinessRequest::new(), ReadinessRequest::new());
+                Ok(Self::Reactor(Box::new(ReactorSource { source, read, write })))
             }
-            // What can always be read and written is refused, by one error or another.
-            Err(error) if mcp_std::is_exhausted(&error) => Err(error),
-            Err(_) => Ok(Self::Always(None)),
+            // Descriptors that are always ready are refused, with different errors on different systems.
+            Err(error) if mcp_std::io::is_resource_exhausted(&error) => Err(error),
+            Err(_) => Ok(Self::AlwaysReady(None)),
         }
     }
 
-    /// Whether it was found to be ready since the last [`poll`](Self::poll) or call of this
+    /// Returns whether readiness was found since the last call of this or [`poll`](Self::poll).
     #[inline]
-    pub(crate) fn take(&mut self, cx: &mut Context<'_>, interest: Interest, reactor: bool) -> bool {
+    pub(crate) fn take_ready(&mut self, cx: &mut Context<'_>, interest: Interest, reactor: bool) -> bool {
         match self {
-            Self::Reactor(watched) => {
-                let question = if interest.write { &watched.write } else { &watched.read };
-                question.answer.is_given() && self.poll(cx, interest, reactor).is_ready()
+            Self::Reactor(source) => {
+                let request = if interest.write { &source.write } else { &source.read };
+                request.wake_flag.is_woken() && self.poll(cx, interest, reactor).is_ready()
             }
-            Self::Always(_) => true,
+            Self::AlwaysReady(_) => true,
         }
     }
 
-    /// Ready when it was not ready before, and is to be tried now; `reactor` says that the [thread](crate::block_on()) is not
-    /// to be asked
+    /// Ready when an operation that blocked should be tried again.
+    ///
+    /// `reactor` forces the use of the reactor instead of the poller of [`block_on`](crate::block_on()).
     #[inline]
     pub(crate) fn poll(
         &mut self,
@@ -186,13 +187,13 @@ impl Watch {
     ) -> Poll<io::Result<()>> {
         match self {
             Self::Reactor(watched) => {
-                let Asked { source, read, write } = &mut **watched;
-                let question = if interest.write { write } else { read };
-                let here = if reactor { None } else { crate::block_on::here() };
-                question.poll(cx, source, interest, here)
+                let ReactorSource { source, read, write } = &mut **watched;
+                let request = if interest.write { write } else { read };
+                let current = if reactor { None } else { crate::block_on::current_poller() };
+                request.poll(cx, source, interest, current)
             }
-            Self::Always(timer) => {
-                let wait = timer.get_or_insert_with(|| Timer::after(RETRY));
+            Self::AlwaysReady(timer) => {
+                let wait = timer.get_or_insert_with(|| Timer::after(RETRY_INTERVAL));
                 ready!(Pin::new(wait).poll(cx));
                 *timer = None;
                 Poll::Ready(Ok(()))
@@ -201,36 +202,40 @@ impl Watch {
     }
 }
 
-/// What is known of one direction
+/// State of one direction.
 #[cfg(unix)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    /// It may be ready
-    Open,
-    /// The reactor was asked, or is to be asked, before the next try
-    Waits,
+enum DirectionState {
+    /// An operation may succeed.
+    MaybeReady,
+    /// The last operation blocked: wait for readiness before the next.
+    Blocked,
 }
 
 #[cfg(unix)]
-impl Side {
+impl WatchedFd {
     #[inline]
     fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { watch: Watch::new(fd)?, read: Direction::Open, write: Direction::Open })
+        Ok(Self {
+            watch: DescriptorWatch::new(fd)?,
+            read: DirectionState::MaybeReady,
+            write: DirectionState::MaybeReady,
+        })
     }
 
-    /// Ready when the descriptor is to be tried
+    /// Ready when an operation should be tried.
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
         let direction = if interest.write { &mut self.write } else { &mut self.read };
-        if *direction == Direction::Open {
+        if *direction == DirectionState::MaybeReady {
             return Poll::Ready(Ok(()));
         }
         ready!(self.watch.poll(cx, interest, false))?;
-        *direction = Direction::Open;
+        *direction = DirectionState::MaybeReady;
         Poll::Ready(Ok(()))
     }
 
-    /// Tries until it succeeds or has to be waited for
+    /// Tries an operation until it succeeds or blocks.
     fn attempt(
         &mut self,
         cx: &mut Context<'_>,
@@ -241,7 +246,8 @@ impl Side {
             ready!(self.poll(cx, interest))?;
             match attempt() {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    *(if interest.write { &mut self.write } else { &mut self.read }) = Direction::Waits;
+                    *(if interest.write { &mut self.write } else { &mut self.read }) =
+                        DirectionState::Blocked;
                 }
                 outcome => return Poll::Ready(outcome),
             }
@@ -250,38 +256,39 @@ impl Side {
 }
 
 #[cfg(unix)]
-impl<D: Duplex> Watched<D> {
-    /// Has the reactor watch `stream`, whose reads must not block
+impl<D: Duplex> ReactorStream<D> {
+    /// Watches `stream`, whose reads must not block.
     #[inline]
     pub(crate) fn new(stream: D) -> io::Result<Self> {
         let fds = stream.descriptors();
-        let unsupported = || io::Error::new(ErrorKind::Unsupported, "no descriptor to be watched");
+        let unsupported =
+            || io::Error::new(ErrorKind::Unsupported, "the stream has no file descriptor to wait for");
         let input = fds.read.ok_or_else(unsupported)?;
         let output = fds.write.filter(|fd| fd.as_raw_fd() != input.as_raw_fd());
-        let output = output.map(Side::new).transpose()?;
-        let aside = fds.aside.map(Side::new).transpose()?;
-        let input = Side::new(input)?;
-        Ok(Self { input, output, aside, stream })
+        let output = output.map(WatchedFd::new).transpose()?;
+        let stderr = fds.auxiliary.map(WatchedFd::new).transpose()?;
+        let input = WatchedFd::new(input)?;
+        Ok(Self { input, output, stderr, stream })
     }
 
-    /// Lets the stream do what it has to do besides, until there is nothing left but to wait
+    /// Reads the stderr of the process behind the stream until it blocks.
     #[allow(dead_code, reason = "for clients of server processes")]
-    pub(crate) fn poll_aside(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while let Some(aside) = &mut self.aside {
-            aside.read = Direction::Waits;
-            match aside.poll(cx, Interest::READ) {
+    pub(crate) fn poll_stderr(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while let Some(stderr) = &mut self.stderr {
+            stderr.read = DirectionState::Blocked;
+            match stderr.poll(cx, Interest::READ) {
                 Poll::Pending => break,
                 Poll::Ready(outcome) => outcome?,
             }
             self.stream.wait(Interest::default(), Some(Duration::ZERO))?;
-            if self.stream.descriptors().aside.is_none() {
-                self.aside = None;
+            if self.stream.descriptors().auxiliary.is_none() {
+                self.stderr = None;
             }
         }
         Ok(())
     }
 
-    /// Ends our direction
+    /// Closes the write direction.
     pub(crate) fn shutdown_write(&mut self) -> io::Result<()> {
         self.output = None;
         self.stream.shutdown_write()
@@ -289,20 +296,20 @@ impl<D: Duplex> Watched<D> {
 }
 
 #[cfg(unix)]
-impl<D: Duplex + Unpin> AsyncRead for Watched<D> {
+impl<D: Duplex + Unpin> AsyncRead for ReactorStream<D> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let Self { input, stream, .. } = self.get_mut();
         let outcome = input.attempt(cx, Interest::READ, || stream.read(buf));
         if matches!(outcome, Poll::Ready(Ok(n)) if n < buf.len() && n > 0) {
-            // That was all there was: it is waited for more without another try.
-            input.read = Direction::Waits;
+            // A short read emptied the descriptor: wait without another try.
+            input.read = DirectionState::Blocked;
         }
         outcome
     }
 }
 
 #[cfg(unix)]
-impl<D: Duplex + Unpin> AsyncWrite for Watched<D> {
+impl<D: Duplex + Unpin> AsyncWrite for ReactorStream<D> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Self { input, output, stream, .. } = self.get_mut();
         output.as_mut().unwrap_or(input).attempt(cx, Interest::WRITE, || stream.write(bytes))
@@ -317,30 +324,31 @@ impl<D: Duplex + Unpin> AsyncWrite for Watched<D> {
     }
 }
 
-/// A stream within one poll of a future, for what drives streams step by step: what is not ready would block, and wakes
-/// the future later
-pub(crate) struct Polled<'a, 'cx, S> {
+/// A stream during one poll of a future, as a [`Duplex`].
+///
+/// An operation that is not ready returns `WouldBlock` and wakes the future later.
+pub(crate) struct PollScopedStream<'a, 'cx, S> {
     pub(crate) stream: &'a mut S,
     pub(crate) cx: &'a mut Context<'cx>,
-    /// Something was read, or reading has ended
-    pub(crate) moved: bool,
-    /// The longest wait that was asked for
+    /// Whether bytes or the end of input were read.
+    pub(crate) made_progress: bool,
+    /// The timeout of the last [`wait`](Duplex::wait).
     pub(crate) timeout: Option<Duration>,
 }
 
-impl<'a, 'cx, S> Polled<'a, 'cx, S> {
+impl<'a, 'cx, S> PollScopedStream<'a, 'cx, S> {
     #[inline]
     pub(crate) fn new(stream: &'a mut S, cx: &'a mut Context<'cx>) -> Self {
-        Self { stream, cx, moved: false, timeout: None }
+        Self { stream, cx, made_progress: false, timeout: None }
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Polled<'_, '_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for PollScopedStream<'_, '_, S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match Pin::new(&mut *self.stream).poll_read(self.cx, buf) {
             Poll::Pending => Err(ErrorKind::WouldBlock.into()),
             Poll::Ready(outcome) => {
-                self.moved = true;
+                self.made_progress = true;
                 outcome
             }
         }
@@ -349,13 +357,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Polled<'_, '_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match Pin::new(&mut *self.stream).poll_write(self.cx, bytes) {
             Poll::Pending => Err(ErrorKind::WouldBlock.into()),
-            // Some say so instead of failing.
+            // Some writers return 0 instead of an error.
             Poll::Ready(Ok(0)) if !bytes.is_empty() => Err(ErrorKind::BrokenPipe.into()),
             Poll::Ready(outcome) => outcome,
         }
     }
 
-    /// Waits for nothing: what is wanted is tried, and `timeout` kept for the timer of the future
+    /// Returns at once: operations are tried, and `timeout` is kept for the future's timer.
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         self.timeout = timeout;
         Ok(Ready { readable: interest.read, writable: interest.write })
@@ -366,6 +374,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Polled<'_, '_, S> {
     }
 }
 
-/// Between two tries on a handle that cannot be watched and is not ready against expectation
+/// Time between two tries on a descriptor that cannot be watched.
 #[cfg(unix)]
-const RETRY: Duration = Duration::from_millis(1);
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,23 +1,140 @@
-//! Model Context Protocol servers and clients as plain futures, on smol or any other executor
+//! Model Context Protocol servers and clients as plain futures, on smol or any other executor.
 //!
-//! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate waits for them by
-//! [`async-io`](async_io), whose reactor runs under any executor. It spawns nothing: whoever awaits one of its futures
-//! drives it (only [shards](HttpServer::shards) beyond the first have threads of their own); [`block_on`](block_on()) is the cheapest way to await one. `mcp-blocking` has the same surface as plain calls,
-//! `mcp-threads` for many threads at once.
+//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate waits for
+//! them with [`async-io`](async_io), whose reactor runs under any executor. It spawns no task: the task that awaits one
+//! of its futures drives it, and [`block_on`](block_on()) is the cheapest way to await one. Only additional
+//! [shards](#http) of an HTTP server have threads of their own. `mcp-blocking` offers the same API as blocking calls,
+//! `mcp-threads` with a pool of workers. The crate page of `mcp-blocking` explains what all three have in common.
 //!
 //! # A server
+//!
+//! A [`Router`] dispatches calls to `async` closures by name. The schema of a tool's arguments comes from a Rust type
+//! (feature `schemars`):
+//!
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_smol::{Cx, Router, schemars};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add {
+//!     a: f64,
+//!     b: f64,
+//! }
+//!
+//! fn main() -> Result<(), mcp_smol::Error> {
+//!     let mut router = Router::new("calculator", "1.0.0");
+//!     router.tool("add", "Adds two numbers", async |_: &mut Cx<'_>, Add { a, b }: Add| a + b);
+//!     mcp_smol::block_on(router.serve_stdio())
+//! }
+//! ```
+//!
+//! # Running handlers
+//!
+//! Handlers run concurrently inside the server's future. What they hold need not be `Send`; if it is, the server's
+//! future is `Send`. A handler that computes for a long time without awaiting delays its server: move such work to a
+//! thread, for example with `blocking::unblock`. The future of a cancelled call is dropped.
+//!
+//! [`Handle`] sends commands to a running server from any thread: shut down, publish a change, use the engine.
+//!
+//! # A client
+//!
+//! ```no_run
+//! use mcp_smol::{Client, Program, Stderr};
+//!
+//! # mcp_smol::block_on(async {
+//! let client = Client::spawn(Program::new("my-server").arg("--stdio").stderr(Stderr::Capture)).await?;
+//! let (tools, result) = futures_lite::future::zip(
+//!     client.list_tools(),
+//!     client.call_tool("greet", &serde_json::json!({"name": "you"})),
+//! )
+//! .await;
+//! println!("{} {:?}", tools?.len(), result?.content[0].as_text());
+//! client.close().await?; // returns how the server process ended
+//! # Ok::<(), mcp_smol::Error>(())
+//! # })?;
+//! # Ok::<(), mcp_smol::Error>(())
+//! ```
+//!
+//! A [`Client`] is a handle that tasks share: of the tasks that await it, one drives the connection for all. Spawn
+//! [`Client::run`] to drive it between calls. Dropping the future of a call cancels the call at the server. An
+//! [`AsyncClientHandler`] answers the server's requests with futures, which the driving task polls.
+//!
+//! # HTTP
+//!
+//! [`HttpServer`] serves all connections in one future. [`HttpServer::shards`] adds threads, each with an engine of its
+//! own; [`HttpServer::shards_with`] builds a handler in each of them, because a [`Router`] cannot be shared.
+//!
+#![cfg_attr(all(feature = "http", feature = "schemars"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "http", feature = "schemars")), doc = "```ignore")]
+//! use core::time::Duration;
+//!
+//! use mcp_smol::mcp_proto::http::server::Config;
+//! use mcp_smol::{Cx, HttpServer, Router};
+//!
+//! let mut router = Router::new("clock", "1.0");
+//! router.tool("time", "Returns the time of day", async |_: &mut Cx<'_>, (): ()| "noon");
+//! let server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?;
+//! let handle = server.handle();
+//! // With the feature `signals`: mcp_smol::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
+//! # let _ = (handle, Duration::ZERO);
+//! mcp_smol::block_on(server.run())?;
+//! # Ok::<(), mcp_smol::Error>(())
+//! ```
+//!
+//! TLS works as in `mcp-blocking` (feature `tls`).
+//!
+//! # Input in the middle of a call
+//!
+//! `Cx::elicit_as`, `Cx::elicit_url`, `Cx::sample` and `Cx::list_roots` ask the client for input. They are not futures.
+//! While the answer is missing they return an error that the handler passes on with `?`. When the answer has arrived,
+//! the handler runs again from its beginning.
+//!
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_smol::mcp_proto::model::ElicitOutcome;
+//! use mcp_smol::{Cx, Router, RpcError, schemars};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Stay {
+//!     /// Name of the boat
+//!     boat: String,
+//!     nights: u8,
+//! }
+//!
+//! async fn book(cx: &mut Cx<'_>, (): ()) -> Result<String, RpcError> {
+//!     match cx.elicit_as::<Stay>("stay", "Which boat, and for how long?")? {
+//!         ElicitOutcome::Accepted(stay) => Ok(format!("{}: {} nights", stay.boat, stay.nights)),
+//!         ElicitOutcome::Declined | ElicitOutcome::Cancelled => Ok("not booked".to_owned()),
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), mcp_smol::Error> {
+//!     let mut router = Router::new("harbour", "1.0.0");
+//!     router.tool("book", "Books a berth", book);
+//!     mcp_smol::block_on(router.serve_stdio())
+//! }
+//! ```
+//!
+//! # Tests of a server
+//!
+//! `mcp_blocking::testing::pair` connects a client to a router in memory, on virtual time: see [`testing`].
+//!
+//! # A server without a router
+//!
+//! [`serve_stdio`], [`serve`] and `serve_http` take any `async` closure or [`Handler`] that answers all requests.
+//! [`serve`] works on any stream with `AsyncRead` and `AsyncWrite`.
 //!
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
-//! use mcp_proto::{Capabilities, Capability, RawJson, RpcError, server::Config};
-//! use mcp_smol::{Answered, Call, Cx, serve_stdio};
+//! use mcp_smol::mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+//! use mcp_smol::mcp_proto::{Capabilities, Capability, RawJson, server::Config};
+//! use mcp_smol::{Answered, Call, Cx, RpcError, serve_stdio};
 //!
 //! fn main() -> Result<(), mcp_smol::Error> {
 //!     let config = Config::new("greeter", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
 //!     let schema = RawJson::new(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
-//!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Says hello")]);
+//!     let tools = ListToolsResult::new(vec![Tool::new("greet", schema).description("Greets someone")]);
 //!
 //!     mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx<'_>, call: &Call| match call.method() {
 //!         "tools/list" => cx.complete(&tools),
@@ -31,113 +148,64 @@
 //!     struct Greet<'a> {
 //!         name: std::borrow::Cow<'a, str>,
 //!     }
-//!     let greet: Greet<'_> = call.tool()?.parse()?;
-//!     cx.sleep(Duration::from_millis(100)).await?; // others are answered meanwhile
+//!     let greet: Greet<'_> = call.tool_call()?.parse()?;
+//!     cx.sleep(Duration::from_millis(100)).await?; // other calls are answered meanwhile
 //!     cx.complete(&CallToolResult::text(format!("Hello, {}!", greet.name)))
 //! }
 //! ```
 //!
-//! [`serve`] does the same on anything with `AsyncRead` and `AsyncWrite`, [`serve_http`] and [`HttpServer`] for many clients
-//! over HTTP, on one thread or on [several](HttpServer::shards),
-//! [`Router`] is a server made of async closures, and [`Handler`] is for servers that want to know more than
-//! their calls. [`Server`] and [`HttpServer`] give a [`Handle`], which shuts them down, tells of changes and reaches the
-//! engine from any thread.
+//! # Guarantees
 //!
-//! ```no_run
-//! # #[cfg(feature = "http")] {
-//! use core::time::Duration;
-//! use mcp_proto::{http, model::Tool};
-//! use mcp_smol::{Cx, HttpServer, Router};
-//!
-//! let mut router = Router::new("clock", "1.0");
-//! let schema = mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap();
-//! router.tool_with(Tool::new("time", schema), async |_: &mut Cx<'_>, _: serde_json::Value| "noon");
-//! let (config, http) = (router.config()?, http::server::Config::new());
-//! let server = HttpServer::bind("127.0.0.1:8080", config, http, router)?;
-//! let handle = server.handle();
-//! // With the feature `signals`: mcp_smol::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
-//! # let _ = (handle, Duration::ZERO);
-//! mcp_smol::block_on(server.run())?;
-//! # }
-//! # Ok::<(), mcp_smol::Error>(())
-//! ```
-//!
-//! Handlers run at the same time, inside of the server's future: what they hold need not be `Send`, and if it is, the
-//! server's future is. A handler that works for long without waiting holds up its server; that is for a thread, such as
-//! `blocking::unblock` gives.
-//!
-//! # A client
-//!
-//! ```no_run
-//! use mcp_smol::{Client, Program, Stderr};
-//!
-//! # mcp_smol::block_on(async {
-//! let client = Client::spawn(Program::new("my-server").arg("--stdio").stderr(Stderr::Capture)).await?;
-//! let (tools, answer) = futures_lite::future::zip(
-//!     client.list_tools(),
-//!     client.call_tool("greet", &serde_json::json!({"name": "you"})),
-//! )
-//! .await;
-//! println!("{} {:?}", tools?.len(), answer?.content[0].as_text());
-//! client.close().await?; // and how the server ended
-//! # Ok::<(), mcp_smol::Error>(())
-//! # })?;
-//! # Ok::<(), mcp_smol::Error>(())
-//! ```
-//!
-//! A [`Client`] is a handle that tasks share: whoever awaits drives for all. [`Client::run`] is for the time between
-//! calls, and dropping the future of a call cancels it at the server. What a server asks in its turn (its user, a model) is
-//! answered by an [`AsyncClientHandler`], whose futures whoever drives polls, too.
-//!
-//! # What holds
-//!
-//! - Two ends with full pipes do not wait for each other: whoever writes goes on reading.
-//! - Deadlines pass by one timer, which is set anew only for an earlier one.
-//! - A future is polled when it was woken, and no other with it. So many run at a time as
-//!   [`max_running`](Server::max_running) says, more calls wait within [`Limits`](mcp_proto::Limits), and then reading
-//!   pauses. A server gives way to other futures of its executor now and then, however busy its handlers are.
-//! - The future of a call that is cancelled, or whose client is gone, is dropped at once. One that never ends costs its
-//!   place.
-//! - Requests that are read together are answered in one write, unless their handlers are slow.
-//! - A server that reads the end of its input answers what came before, as far as it can within
-//!   [`Limits::eof_grace`](mcp_proto::Limits), and returns. A client that left is noticed, and is no error.
-//! - A handler that panics answers with an internal error, and nothing else breaks.
-//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer does.
+//! - Two peers with full pipes never deadlock: a peer that writes continues to read.
+//! - One timer serves all deadlines of a connection or server. It is reset only for an earlier deadline.
+//! - A future is polled only after it was woken. At most [`max_running`](Server::max_running) handlers run at a time,
+//!   more calls wait within [`Limits`](mcp_proto::Limits), and then reading pauses. A busy server yields to the other
+//!   futures of its executor.
+//! - The future of a call is dropped as soon as the call is cancelled or its client disconnects. A future that never
+//!   completes occupies its slot.
+//! - The answers to requests that were read together are written together, unless a handler is slow.
+//! - At the end of its input a server answers the calls that came before, within
+//!   [`Limits::eof_grace_period`](mcp_proto::Limits), and returns. A client that disconnects is noticed, and is not an
+//!   error.
+//! - A handler that panics causes an internal error response. The server continues.
+//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Features
 //!
-//! | feature | default | what it turns on |
+//! | feature | default | effect |
 //! |---|---|---|
-//! | `base64` | yes | resources that are bytes |
-//! | `crypto` | yes | the feature of that name in `mcp-proto`: what handlers ask for in the modern era is sealed between two rounds |
-//! | `http` | yes | servers over HTTP; turns on `crypto` |
-//! | `schemars` | no | schemas of Rust types: `Router::tool` |
-//! | `signals` | no | `on_terminate`, which has a server shut down when the process is told to end (Unix) |
-//! | `tls` | no | HTTP over TLS, by `rustls`: `HttpServer::tls`, the module `tls` |
-//! | `validate` | no | arguments and results of tools checked against their schemas by [`Router`], unless it is told otherwise ([`Router::no_validator`]); the module `validate` |
+//! | `base64` | yes | binary resources |
+//! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
+//! | `http` | yes | servers and clients over HTTP; enables `crypto` |
+//! | `schemars` | no | JSON Schemas of Rust types: `Router::tool`, `Cx::elicit_as` |
+//! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
+//! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
+//! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
 //!
 //! # Platforms
 //!
 //! [`serve`] works wherever `async-io` does. Stdin and stdout are watched on Unix. Over HTTP, the reactor watches all
-//! connections at once on Linux; on other Unix systems the server looks after them every ten milliseconds.
+//! connections at once on Linux. On other Unix systems an HTTP server checks them every 10 ms, and HTTP clients are not
+//! supported yet.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-// What a server needs is generic, or `#[inline]`, or in mcp-std: so programs that only serve have none of this crate's objects
-// linked in. Those hold the client, too, and while the linker drops code that is not called, it keeps the tables for unwinding
-// it: 35 KB. One function that is called from outside and compiled here is enough to bring all of them back.
+// Code that servers use is generic, `#[inline]` or in mcp-std, so that programs without a client link no object file of
+// this crate. Those object files also contain the client. The linker drops unused code but keeps its unwinding tables:
+// 35 KB. One function that is compiled here and called from outside would bring them back.
 
 mod block_on;
 mod client;
+mod future_set;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod io;
 mod memory;
 mod router;
-mod running;
 mod server;
 #[cfg(unix)]
 mod stdio;
@@ -145,28 +213,37 @@ pub mod testing;
 mod timer;
 
 pub use block_on::block_on;
-pub use client::{AsyncClientHandler, Client, Connecting, Pending, Run, RunWith, asynchronous};
+pub use client::{AsyncClientHandler, Client, Connecting, PendingCall, Run, RunWith, async_handler};
 pub use handler::{Cx, Handler};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
-pub use mcp_proto::server::{Call, NoAnswer};
-pub use mcp_std::child::{Program, Stderr};
-pub use mcp_std::client::ClientHandler;
+pub use mcp_proto;
+pub use mcp_proto::router::Json;
+#[cfg(feature = "schemars")]
+pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::server::{Call, InputError};
+pub use mcp_proto::{Progress, RpcError};
+pub use mcp_std::adapter::client::ClientHandler;
+pub use mcp_std::adapter::server::{Answered, Handle, HandlerFailure};
 #[cfg(all(unix, feature = "signals"))]
-pub use mcp_std::on_terminate;
-pub use mcp_std::serve::{Answered, Failure, Handle};
+pub use mcp_std::process::on_terminate;
+pub use mcp_std::process::{Program, Stderr};
+#[cfg(feature = "validate")]
+pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
-#[cfg(feature = "validate")]
-pub use mcp_std::validate;
-pub use mcp_std::{BadResult, Closed, Error, SharedCache};
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
 pub use memory::{MemoryEnd, memory_pair};
-pub use router::{Later, Router};
+pub use router::{Router, RouterUpdates};
 #[cfg(unix)]
 pub use server::serve_stdio;
 pub use server::{Server, serve};
 #[cfg(unix)]
 pub use stdio::Stdio;
 
-/// A client that is about to connect: see [`Options`](mcp_std::client::Options)
-pub type Options = mcp_std::client::Options<Client>;
+/// Options of a [`Client`] before it connects.
+pub type Options = mcp_std::adapter::client::Options<Client>;
+
+#[cfg(all(doctest, unix, feature = "schemars"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! Two connected ends in memory
+//! A byte stream in memory.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -9,111 +9,111 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_lite::{AsyncRead, AsyncWrite};
 
-/// Makes two connected ends in memory, each direction holding at most `capacity` bytes (at least 1)
+/// Creates a byte stream in memory. Each direction holds at most `capacity` bytes (at least 1).
 ///
-/// For tests, and for a client and a server in one process. Either end may move to another thread.
+/// Use it in tests, and for a client and a server in one process. Either end may move to another thread.
 ///
 /// ```
-/// use mcp_proto::{client, server};
+/// use mcp_smol::mcp_proto::{self, client, server};
 /// use mcp_smol::{Call, Client, Cx, memory_pair, serve};
 ///
 /// # mcp_smol::block_on(async {
-/// let (near, far) = memory_pair(4096);
-/// let server = serve(server::Config::new("demo", "1.0"), far, async |_: &mut Cx<'_>, call: &Call| {
+/// let (client_end, server_end) = memory_pair(4096);
+/// let server = serve(server::Config::new("demo", "1.0"), server_end, async |_: &mut Cx<'_>, call: &Call| {
 ///     Err(mcp_proto::RpcError::method_not_found(call.method()))
 /// });
-/// let talk = async {
-///     let client = Client::options(client::Config::new("demo", "1.0")).connect(near).await?;
+/// let session = async {
+///     let client = Client::options(client::Config::new("demo", "1.0")).connect(client_end).await?;
 ///     client.ping().await?;
 ///     client.close().await
 /// };
-/// let (served, talked) = futures_lite::future::zip(server, talk).await;
-/// served.and(talked.map(|_| ()))
+/// let (served, closed) = futures_lite::future::zip(server, session).await;
+/// served.and(closed.map(|_| ()))
 /// # })?;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 #[must_use]
 pub fn memory_pair(capacity: usize) -> (MemoryEnd, MemoryEnd) {
-    let (one, other) = (Arc::<Mutex<Lane>>::default(), Arc::<Mutex<Lane>>::default());
+    let (first, second) = (Arc::<Mutex<PipeBuffer>>::default(), Arc::<Mutex<PipeBuffer>>::default());
     let capacity = capacity.max(1);
-    let near = MemoryEnd { inbound: one.clone(), outbound: other.clone(), capacity };
-    (near, MemoryEnd { inbound: other, outbound: one, capacity })
+    let end = MemoryEnd { inbound: first.clone(), outbound: second.clone(), capacity };
+    (end, MemoryEnd { inbound: second, outbound: first, capacity })
 }
 
-/// One end of a [`memory_pair`]
+/// One end of a [`memory_pair`].
 ///
-/// Closing it ends our direction, dropping it ends both.
+/// Closing it ends its write direction. Dropping it ends both directions.
 #[derive(Debug)]
 pub struct MemoryEnd {
-    inbound: Arc<Mutex<Lane>>,
-    outbound: Arc<Mutex<Lane>>,
+    inbound: Arc<Mutex<PipeBuffer>>,
+    outbound: Arc<Mutex<PipeBuffer>>,
     capacity: usize,
 }
 
-/// One direction
+/// One direction.
 #[derive(Debug, Default)]
-struct Lane {
+struct PipeBuffer {
     bytes: VecDeque<u8>,
-    /// Nothing more comes
-    ended: bool,
-    /// Nobody reads it any more
-    abandoned: bool,
+    /// The writer has closed the direction.
+    is_closed: bool,
+    /// The reader has been dropped.
+    is_abandoned: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-fn lock(lane: &Mutex<Lane>) -> MutexGuard<'_, Lane> {
-    lane.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(buffer: &Mutex<PipeBuffer>) -> MutexGuard<'_, PipeBuffer> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Without the lock
-fn wake(waker: Option<Waker>) {
+/// Wakes `waker`. Call it without holding the lock.
+fn wake_if_some(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }
 }
 
 impl MemoryEnd {
-    fn end(&self) {
-        let mut lane = lock(&self.outbound);
-        lane.ended = true;
-        let reader = lane.reader.take();
-        drop(lane);
-        wake(reader);
+    fn close_outbound(&self) {
+        let mut buffer = lock(&self.outbound);
+        buffer.is_closed = true;
+        let reader = buffer.reader.take();
+        drop(buffer);
+        wake_if_some(reader);
     }
 }
 
 impl AsyncRead for MemoryEnd {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut lane = lock(&self.inbound);
-        let n = io::Read::read(&mut lane.bytes, buf)?;
-        if n == 0 && !lane.ended && !buf.is_empty() {
-            lane.reader = Some(cx.waker().clone());
+        let mut buffer = lock(&self.inbound);
+        let n = io::Read::read(&mut buffer.bytes, buf)?;
+        if n == 0 && !buffer.is_closed && !buf.is_empty() {
+            buffer.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let writer = lane.writer.take();
-        drop(lane);
-        wake(writer);
+        let writer = buffer.writer.take();
+        drop(buffer);
+        wake_if_some(writer);
         Poll::Ready(Ok(n))
     }
 }
 
 impl AsyncWrite for MemoryEnd {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut lane = lock(&self.outbound);
-        if lane.abandoned || lane.ended {
+        let mut buffer = lock(&self.outbound);
+        if buffer.is_abandoned || buffer.is_closed {
             return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
         }
-        let room = self.capacity - lane.bytes.len();
+        let room = self.capacity - buffer.bytes.len();
         let (some, _) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
         if some.is_empty() && !bytes.is_empty() {
-            lane.writer = Some(cx.waker().clone());
+            buffer.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        lane.bytes.extend(some);
-        let reader = lane.reader.take();
-        drop(lane);
-        wake(reader);
+        buffer.bytes.extend(some);
+        let reader = buffer.reader.take();
+        drop(buffer);
+        wake_if_some(reader);
         Poll::Ready(Ok(some.len()))
     }
 
@@ -122,19 +122,19 @@ impl AsyncWrite for MemoryEnd {
     }
 
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.end();
+        self.close_outbound();
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for MemoryEnd {
     fn drop(&mut self) {
-        self.end();
-        let mut lane = lock(&self.inbound);
-        lane.abandoned = true;
-        let writer = lane.writer.take();
-        drop(lane);
-        wake(writer);
+        self.close_outbound();
+        let mut buffer = lock(&self.inbound);
+        buffer.is_abandoned = true;
+        let writer = buffer.writer.take();
+        drop(buffer);
+        wake_if_some(writer);
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_go_both_ways_within_bounds() {
+    fn memory_pair_transfers_both_ways_within_capacity() {
         for capacity in [0, 1, 3, 100] {
             let (mut near, mut far) = memory_pair(capacity);
             let sent: Vec<u8> = (0..=255).collect();
@@ -172,7 +172,7 @@ mod tests {
                     }
                     all.extend_from_slice(&buf[..n]);
                 }
-                // Our own direction is still there.
+                // The other direction is still open.
                 far.write_all(&all).await.unwrap();
                 drop(far);
             };
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_when_the_other_end_goes() {
+    fn memory_end_dropped_wakes_waiting_peer() {
         let (mut near, far) = memory_pair(1);
         let (mut writer, gone) = memory_pair(1);
         block_on(writer.write_all(b"x")).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_for_and_nothing_waits() {
+    fn memory_end_empty_read_or_write_never_waits() {
         let (mut near, mut far) = memory_pair(4);
         block_on(async {
             assert!(poll_once(near.read(&mut [0])).await.is_none());

@@ -1,4 +1,4 @@
-//! Serving what is registered by name: tools, resources, prompts and completions, each with a closure
+//! The router of this adapter: tools, resources, prompts and completions, each with a closure.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -12,36 +12,38 @@ use std::sync::Mutex;
 
 use futures_lite::{AsyncRead, AsyncWrite};
 #[cfg(feature = "http")]
-use mcp_proto::http::server::{Denial, Token};
+use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::router::{
-    self, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult,
-    PageCache, RegisterError, ResourceTarget, Route, SchemaValidator, Target,
+    self, CallTarget, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult,
+    IntoToolResult, PageCache, RegisterError, ResourceTarget, Route, SchemaValidator,
 };
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
-use mcp_std::client::{Actor, Rehearse};
-use mcp_std::serve::router::{
-    Current, HookGuard, Pending, Ran, complete, complete_read, complete_tool, lock, misrouted,
+use mcp_std::adapter::client::{TestPeer, TestServer};
+use mcp_std::adapter::server::router::{
+    ChangeQueue, HandlerResult, HookGuard, Snapshot, complete, complete_read, complete_tool, lock,
+    misrouted_error,
 };
-use mcp_std::serve::{Answered, Failure};
+use mcp_std::adapter::server::{Answered, HandlerFailure};
 use mcp_std::{Error, catch};
 use serde::de::DeserializeOwned;
 
-use crate::handler::{Cx, Handler, caught};
+use crate::handler::{Cx, Handler, catch_panic};
 
-type Run = Rc<dyn for<'a> Fn(&'a mut Cx<'_>, Target<'a>) -> Runs<'a, Ran>>;
-type Other = Rc<dyn for<'a> Fn(&'a mut Cx<'_>, &'a Call) -> Runs<'a, Result<Answered, RpcError>>>;
-/// A handler at work
-type Runs<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-/// Is told of a URI that is followed from now on, or no more
-type Interest = Rc<dyn Fn(&str, bool)>;
-/// Told what the author of a handler should know; the client is told less
-type Report = Rc<dyn Fn(&Call, &Failure)>;
-/// Says on whose behalf a request with a token is made
+type RouteFn = Rc<dyn for<'a> Fn(&'a mut Cx<'_>, CallTarget<'a>) -> HandlerFuture<'a, HandlerResult>>;
+type FallbackFn =
+    Rc<dyn for<'a> Fn(&'a mut Cx<'_>, &'a Call) -> HandlerFuture<'a, Result<Answered, RpcError>>>;
+/// Future of a running handler.
+type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// Callback for the first subscription and the end of the last subscription of a URI.
+type InterestFn = Rc<dyn Fn(&str, bool)>;
+/// Callback for failures of handlers, with details that the client does not get.
+type FailureFn = Rc<dyn Fn(&Call, &HandlerFailure)>;
+/// Callback that maps a bearer token to its principal.
 #[cfg(feature = "http")]
-type Judge = Rc<dyn Fn(&Token) -> Result<String, Denial>>;
-type Hooks = Rc<dyn Hook>;
+type AuthenticateFn = Rc<dyn Fn(&BearerToken) -> Result<String, Denial>>;
+type SharedHook = Rc<dyn Hook>;
 
 macro_rules! callback {
     ($closure:ident, |$($name:ident: $type:ty),*| $body:expr) => {
@@ -49,11 +51,11 @@ macro_rules! callback {
     };
 }
 
-/// Each call has a share in the closure, which may go while it runs
+// Each call shares ownership of the closure, which may be removed from the router while the call runs.
 macro_rules! handler {
     ($handler:ident, |$cx:ident, $target:ident| $body:block) => {{
         let shared = Rc::new($handler);
-        let run: Run = Rc::new(move |$cx, $target| {
+        let run: RouteFn = Rc::new(move |$cx, $target| {
             let shared = shared.clone();
             Box::pin(async move {
                 let $handler = &*shared;
@@ -64,27 +66,26 @@ macro_rules! handler {
     }};
 }
 
-macro_rules! other {
+macro_rules! fallback {
     ($handler:ident, |$cx:ident, $call:ident| $body:block) => {{
         let shared = Rc::new($handler);
-        let other: Other = Rc::new(move |$cx, $call| {
+        let fallback: FallbackFn = Rc::new(move |$cx, $call| {
             let shared = shared.clone();
             Box::pin(async move {
                 let $handler = &*shared;
                 $body
             })
         });
-        other
+        fallback
     }};
 }
 
 mcp_std::router! {
-    /// A server made of closures
+    /// A server made of `async` closures.
     ///
     #[cfg_attr(feature = "schemars", doc = "```no_run")]
     #[cfg_attr(not(feature = "schemars"), doc = "```ignore")]
-    /// use mcp_smol::Router;
-    /// use mcp_proto::router::schema::schemars;
+    /// use mcp_smol::{Router, schemars};
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Add { a: i64, b: i64 }
@@ -96,40 +97,43 @@ mcp_std::router! {
     /// }
     /// ```
     ///
-    /// The same for tools that are known only at run time, without a macro:
+    /// Tools that are known only at run time need no macro:
     ///
     /// ```
     /// # use mcp_smol::{Cx, Router};
-    /// # use mcp_proto::{RawJson, model::Tool};
+    /// # use mcp_smol::mcp_proto::{self, RawJson, model::Tool};
     /// # let found = [("greet", r#"{"type":"object","properties":{"who":{"type":"string"}}}"#)];
     /// let mut router = Router::new("dynamic", "1.0");
     /// for (name, schema) in found {
     ///     let tool = Tool::new(name, RawJson::new(schema)?).description("From the database");
-    ///     router.tool_with(tool, async move |_: &mut Cx<'_>, arguments: serde_json::Value| format!("{name}: {arguments}"));
+    ///     router.tool_with(tool, async move |_: &mut Cx<'_>, arguments: serde_json::Value| {
+    ///         format!("{name}: {arguments}")
+    ///     });
     /// }
     /// assert!(router.check().is_ok());
     /// # Ok::<(), mcp_proto::InvalidJson>(())
     /// ```
     ///
-    /// What cannot be registered (a bad name, a second tool of one name) is remembered: [`check`](Self::check) says it, and
-    /// serving fails with it. Handlers run at the same time, on one thread, and see the router as it was when their calls
-    /// came; what they change is in cells. Where there are several threads, each has a router of its own
-    /// (`HttpServer::shards_with`).
+    /// An entry that cannot be registered (an invalid name, a duplicate name) is recorded. [`check`](Self::check)
+    /// reports it, and serving fails with it.
+    ///
+    /// Handlers run concurrently on one thread. A call sees the router as it was when the call arrived. Keep mutable
+    /// state in cells. With several threads, each has a router of its own (`HttpServer::shards_with`).
     handlers: AsyncFn, callbacks: Fn, bounds: [], changes: [], pointer: Rc, async: [async], await: [.await]
 }
 
 impl Router {
-    /// Serves on this process' stdin and stdout; see [`serve_stdio`](crate::serve_stdio)
+    /// Serves on stdin and stdout of this process; see [`serve_stdio`](crate::serve_stdio).
     ///
     /// # Errors
     ///
-    /// [`Error::Register`] when something could not be registered; then as [`serve_stdio`](crate::serve_stdio).
+    /// [`Error::Register`] if an entry could not be registered; otherwise as [`serve_stdio`](crate::serve_stdio).
     #[cfg(unix)]
     pub async fn serve_stdio(self) -> Result<(), Error> {
         crate::serve_stdio(self.config()?, self).await
     }
 
-    /// Serves one client on any byte stream; see [`serve`](crate::serve)
+    /// Serves one client on any byte stream; see [`serve`](crate::serve).
     ///
     /// # Errors
     ///
@@ -138,11 +142,11 @@ impl Router {
         crate::serve(self.config()?, stream, self).await
     }
 
-    /// Serves HTTP at `address`, for ever; see [`HttpServer`](crate::HttpServer)
+    /// Serves HTTP at `address` until an error occurs; see [`HttpServer`](crate::HttpServer).
     ///
     /// # Errors
     ///
-    /// [`Error::Register`] when something could not be registered; then as [`serve_http`](crate::serve_http).
+    /// [`Error::Register`] if an entry could not be registered; otherwise as [`serve_http`](crate::serve_http).
     #[cfg(feature = "http")]
     pub async fn serve_http(
         self,
@@ -152,52 +156,59 @@ impl Router {
         crate::serve_http(address, self.config()?, http, self).await
     }
 
-    /// Makes the changes that were asked for, and tells of them; who calls this sees those that he asked for made
-    fn settle(&self, cx: &mut Cx<'_>) {
-        if self.later.0.is_empty() {
+    /// Applies the scheduled updates and publishes the changes. Updates that the caller scheduled are applied on
+    /// return.
+    fn apply_pending_updates(&self, cx: &mut Cx<'_>) {
+        if self.updates.0.is_empty() {
             return;
         }
-        // Calls that are under way have the router as it was.
-        let mut next = Self::of(self.parts.get(), self.later.0.clone());
-        let news = next.make(self.later.0.take(), cx.call());
-        self.parts.set(next.parts.get());
-        for change in news {
+        // Running calls keep the snapshot with which they started.
+        let mut next = Self::from_state(self.state.load(), self.updates.0.clone());
+        let changes = next.apply_updates(self.updates.0.take(), cx.call());
+        self.state.store(next.state.load());
+        for change in changes {
             cx.publish(&change);
         }
     }
 }
 
-/// For tests on virtual time: see [`testing`](crate::testing)
-impl Rehearse for Router {
-    fn rehearse(self) -> Result<(mcp_proto::server::Config, Box<dyn Actor>), Error> {
-        Ok((self.config()?, crate::testing::actor(self)))
+// Makes routers testable with `mcp_blocking::testing::pair`.
+impl TestServer for Router {
+    fn into_test_peer(self) -> Result<(mcp_proto::server::Config, Box<dyn TestPeer>), Error> {
+        Ok((self.config()?, crate::testing::test_peer(self)))
     }
 }
 
 impl Handler for Router {
     async fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        let parts = self.parts.get();
-        let outcome = caught(self.answer(&parts, cx, call)).await;
-        self.settle(cx);
+        let state = self.state.load();
+        let outcome = catch_panic(self.answer(&state, cx, call)).await;
+        self.apply_pending_updates(cx);
         outcome.unwrap_or_else(|panic| resume_unwind(Box::new(panic.message().to_owned())))
     }
 
-    fn failed(&self, call: &Call, failure: &Failure) {
-        self.parts.get().report(call, failure);
+    fn failed(&self, call: &Call, failure: &HandlerFailure) {
+        self.state.load().report_failure(call, failure);
     }
 
     #[cfg(feature = "http")]
-    fn token(&self, token: &Token) -> Result<String, Denial> {
-        self.parts.get().judge.as_ref().map_or(Err(Denial::InvalidToken), |judge| judge(token))
+    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
+        self.state
+            .load()
+            .authenticate
+            .as_ref()
+            .map_or(Err(Denial::InvalidToken), |authenticate| authenticate(token))
     }
 
-    fn tools(&self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.parts.get().core.tools().for_each(|tool| tell(&tool.name, &tool.input_schema));
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        self.state.load().core.tools().for_each(|tool| visit(&tool.name, &tool.input_schema));
     }
 
     fn event(&self, event: &Event) {
-        if let (Event::Interest { uri, wanted }, Some(interest)) = (event, &self.parts.get().interest) {
-            interest(uri, *wanted);
+        if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
+            (event, &self.state.load().on_interest)
+        {
+            interest(uri, *is_subscribed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Serving: one future that reads, runs handlers, and writes
+//! Servers on byte streams: one future that reads, runs handlers and writes.
 
 use alloc::sync::Arc;
 use core::future::poll_fn;
@@ -10,62 +10,68 @@ use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
-use mcp_std::drive::Drive;
-use mcp_std::nudge::Nudge;
-use mcp_std::serve::{Desk, Handle, Host, Remote};
-use mcp_std::{Error, HungUp, catch};
+use mcp_std::adapter::driver::PipeDriver;
+use mcp_std::adapter::server::{Dispatcher, Handle, RemoteCall, ServerLoop};
+use mcp_std::adapter::sync::CoalescingWaker;
+use mcp_std::io::HungUp;
+use mcp_std::{Error, catch};
 
-use crate::handler::{Handler, run, tell};
-use crate::io::Polled;
-use crate::running::Running;
-use crate::timer::Deadline;
+use crate::future_set::FutureSet;
+use crate::handler::{Handler, dispatch_event, run_call};
+use crate::io::PollScopedStream;
+use crate::timer::DeadlineTimer;
 
-/// Serves on this process' stdin and stdout until the input ends or the client is gone
+/// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works: those that are in work or
-/// wait when the end is read have [`Limits::eof_grace`](mcp_proto::Limits) (5 s) in all; what is not answered by then is
-/// cancelled. It is over earlier when nobody reads the output any more, and when the input has ended and nothing moves for
-/// that long: so many calls are in work and wait that the end cannot be read, or the output is not taken.
+/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
+/// cancelled.
 ///
-/// Pipes, sockets and terminals are watched by the reactor, files are read as they are. While it runs, stdout belongs to
-/// the stream: what else is printed there goes to stderr ([`Stdio::guarded`](mcp_std::Stdio::guarded)). There on Unix only.
+/// The server stops earlier in two cases. Nothing reads its output any more. Or the input has ended, and for the grace
+/// period too many calls run and wait for the end to be read, or the output is not taken.
+///
+/// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to
+/// the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
+/// Unix only.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when the handles cannot be had, or the stream breaks otherwise than by the client leaving;
-/// [`Error::Closed`] when the client sent too much garbage ([`Limits::max_faulty`](mcp_proto::Limits)).
+/// - [`Error::Io`] if stdin or stdout is not available, or if the stream breaks for another reason than the client
+///   disconnecting.
+/// - [`Error::Closed`] if the client sent too many faulty messages
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
 #[cfg(unix)]
 pub async fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     Server::stdio(config, handler)?.run().await
 }
 
-/// Serves one client on any byte stream until it ends its side or is gone
+/// Serves one client on any byte stream until the client closes its sending side or disconnects.
 ///
-/// One future does it all: it reads, writes, lets deadlines pass and polls the futures of handlers, those that were woken.
-/// It runs on any executor, and can move between threads if the handler's futures can. Dropping it drops the stream and
-/// what handlers are at.
+/// One future reads, writes, observes deadlines and polls the futures of handlers that were woken. It runs on any
+/// executor, and is `Send` if the handler's futures are. Dropping it drops the stream and the running handlers.
 ///
 /// ```
 /// use std::os::unix::net::UnixStream;
 ///
 /// use async_io::Async;
-/// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
+/// use mcp_smol::mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 /// use mcp_smol::{Call, Cx, serve};
 ///
-/// let (near, far) = Async::<UnixStream>::pair()?;
+/// let (server_end, client_end) = Async::<UnixStream>::pair()?;
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-/// let server = serve(config, near, async |cx: &mut Cx<'_>, call: &Call| {
-///     cx.complete(&CallToolResult::text(call.tool()?.name))
+/// let server = serve(config, server_end, async |cx: &mut Cx<'_>, call: &Call| {
+///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
 /// });
-/// # drop(far);
+/// # drop(client_end);
 /// mcp_smol::block_on(server)?;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when the stream breaks otherwise than by the client leaving; [`Error::Closed`] when the client sent too
-/// much garbage ([`Limits::max_faulty`](mcp_proto::Limits)).
+/// - [`Error::Io`] if the stream breaks for another reason than the client disconnecting.
+/// - [`Error::Closed`] if the client sent too many faulty messages
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     config: Config,
     stream: S,
@@ -74,7 +80,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     Server::new(config, stream, handler).run().await
 }
 
-/// A server on one byte stream, for who wants to tell it something while it runs
+/// A server on one byte stream, with a [`Handle`] for commands while it runs.
 #[derive(Debug)]
 pub struct Server<S, H> {
     stream: S,
@@ -83,36 +89,40 @@ pub struct Server<S, H> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
-    /// A server that has not begun to read
+    /// Creates a server that has not started to read.
     pub fn new(config: Config, stream: S, handler: H) -> Self {
-        Self { stream, handler, state: State::new(config, MAX_RUNNING) }
+        Self { stream, handler, state: State::new(config, DEFAULT_MAX_RUNNING) }
     }
 
-    /// How many calls run at a time (default 1,024; at least 1); more wait, within
-    /// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits), and then reading pauses
+    /// Sets how many calls run at a time (default 1,024, at least 1).
+    ///
+    /// More calls wait, up to [`Limits::max_waiting_requests`](mcp_proto::Limits) and
+    /// [`max_waiting_bytes`](mcp_proto::Limits). Beyond that, reading pauses.
     #[must_use]
     pub fn max_running(mut self, calls: usize) -> Self {
-        self.state.desk.limit(calls);
+        self.state.dispatcher.set_max_running(calls);
         self
     }
 
-    /// For commands to the server while it runs
+    /// Returns a handle for commands while the server runs.
     pub fn handle(&self) -> Handle {
-        Handle::new(self.state.desk.commands())
+        Handle::new(self.state.dispatcher.commands())
     }
 
-    /// Serves to the end
+    /// Serves until the stream ends.
     ///
     /// # Errors
     ///
     /// As [`serve`].
     pub async fn run(self) -> Result<(), Error> {
         let Self { mut stream, handler, mut state } = self;
-        let mut running = Running::new(state.nudge.waker());
-        state.desk.register(state.nudge.waker());
-        poll_fn(|cx| state.poll(cx, &mut stream, &handler, &mut running, &|remote| run(&handler, remote)))
-            .await?;
-        // Nobody is told any more.
+        let mut running = FutureSet::new(state.coalescing_waker.waker());
+        state.dispatcher.register(state.coalescing_waker.waker());
+        poll_fn(|cx| {
+            state.poll(cx, &mut stream, &handler, &mut running, &|remote| run_call(&handler, remote))
+        })
+        .await?;
+        // Handlers that still run are dropped: no answer can be sent any more.
         drop(running);
         state.finish(&mut stream).await
     }
@@ -120,109 +130,108 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: Handler> Server<S, H> {
 
 #[cfg(unix)]
 impl<H: Handler> Server<crate::Stdio, H> {
-    /// A server on this process' stdin and stdout, both of which it takes from the rest of the program: see
-    /// [`serve_stdio`]
+    /// Creates a server on stdin and stdout of this process, guarded from the rest of the program: see [`serve_stdio`].
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the handles cannot be had.
+    /// [`Error::Io`] if stdin or stdout is not available.
     pub fn stdio(config: Config, handler: H) -> Result<Self, Error> {
         let mut server = Self::new(config, crate::Stdio::guarded()?, handler);
-        server.state.drive.relax();
-        server.state.hung_up = crate::Stdio::hung_up;
+        server.state.drive.defer_buffer_release();
+        server.state.check_hung_up = crate::Stdio::hung_up;
         Ok(server)
     }
 }
 
-/// Everything but the stream and the handlers
+/// State of a server, without the stream and the handlers.
 #[derive(Debug)]
 struct State<S> {
     pipe: pipe::Server,
-    drive: Drive,
-    desk: Desk,
-    /// What handlers and handles wake
-    nudge: Nudge,
-    deadline: Deadline,
-    /// What was written may not have left
-    unflushed: bool,
-    /// When what is left is given up, once it was told to shut down
-    ends_at: Option<Instant>,
-    /// When the client, which has ended its direction, is given up unless something moves
-    gives_up: Option<Instant>,
-    /// When it is looked next whether it has left
-    next_look: Instant,
-    /// How that is found out
-    hung_up: fn(&mut S) -> HungUp,
-    /// Calls for which the clock is looked at, because handlers are slow
-    eager: u32,
+    drive: PipeDriver,
+    dispatcher: Dispatcher,
+    /// Woken by handlers and handles.
+    coalescing_waker: CoalescingWaker,
+    timer: DeadlineTimer,
+    /// Whether written bytes may still be in a buffer of the stream.
+    needs_flush: bool,
+    /// Time at which a shutdown aborts the remaining calls.
+    shutdown_deadline: Option<Instant>,
+    /// Time at which the server gives up a client that closed its sending side, unless there is progress before.
+    disconnect_deadline: Option<Instant>,
+    /// Next time at which the server checks whether the client has disconnected.
+    next_disconnect_check: Instant,
+    /// Checks which directions the client has closed.
+    check_hung_up: fn(&mut S) -> HungUp,
+    /// Number of calls for which answers are not delayed, because a handler was slow.
+    eager_calls: u32,
     fault: Option<Fault>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
-    fn new(config: Config, most: usize) -> Self {
-        let mut drive = Drive::new();
+    fn new(config: Config, max_running: usize) -> Self {
+        let mut drive = PipeDriver::new();
         let now = drive.tick();
-        // Without a source of randomness nothing can be kept between two rounds, and everything else works.
+        // Without a source of randomness only the sealing of state between two rounds fails.
         #[cfg(feature = "crypto")]
-        let config = config.seal_when_asked(|| Some((mcp_std::entropy::seed().ok()?, drive.anchor())));
+        let config = config.seal_lazily(|| Some((mcp_std::entropy::seed().ok()?, drive.anchor())));
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),
             drive,
-            desk: Desk::new(most),
-            nudge: Nudge::new(),
-            deadline: Deadline::new(),
-            unflushed: false,
-            ends_at: None,
-            gives_up: None,
-            next_look: Instant::ZERO,
-            hung_up: |_| HungUp::default(),
-            eager: 0,
+            dispatcher: Dispatcher::new(max_running),
+            coalescing_waker: CoalescingWaker::new(),
+            timer: DeadlineTimer::new(),
+            needs_flush: false,
+            shutdown_deadline: None,
+            disconnect_deadline: None,
+            next_disconnect_check: Instant::ZERO,
+            check_hung_up: |_| HungUp::default(),
+            eager_calls: 0,
             fault: None,
         }
     }
 
-    /// Does what can be done now; ready when everything is over
+    /// Does the work that is possible now. Ready when the server has ended.
     fn poll<H: Handler, F: Future<Output = ()>>(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut S,
         handler: &H,
-        running: &mut Running<F>,
-        start: &impl Fn(Remote) -> F,
+        running: &mut FutureSet<F>,
+        start: &impl Fn(RemoteCall) -> F,
     ) -> Poll<Result<(), Error>> {
-        self.nudge.begin(cx.waker());
-        for _ in 0..TURNS {
-            self.nudge.look();
-            // What woke it is input most of the time. Written is whatever came of it.
+        self.coalescing_waker.begin_poll(cx.waker());
+        for _ in 0..MAX_TURNS {
+            self.coalescing_waker.mark_polling();
+            // A wake-up is mostly caused by input, so reading comes first. Writing last sends all that resulted.
             let mut moved = self.read(cx, stream);
-            moved |= self.take_in(handler, running, start);
-            moved |= running.turn();
-            moved |= self.apply(handler);
-            self.show_tap(handler);
+            moved |= self.dispatch_events(handler, running, start);
+            moved |= running.poll_woken();
+            moved |= self.apply_commands(handler);
+            self.dispatch_tap(handler);
             moved |= self.write(cx, stream);
             if self.pipe.is_drained() {
                 return Poll::Ready(Ok(()));
             }
-            if !moved && self.nudge.rest() {
+            if !moved && self.coalescing_waker.try_sleep() {
                 return Poll::Pending;
             }
         }
-        // Others want to have their turn, too.
+        // Yield to the executor's other futures.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Hands what was read to the handlers; whether there was anything
-    fn take_in<H: Handler, F: Future<Output = ()>>(
+    /// Passes the events that were read to the dispatcher and the handler. Returns whether there were any.
+    fn dispatch_events<H: Handler, F: Future<Output = ()>>(
         &mut self,
         handler: &H,
-        running: &mut Running<F>,
-        start: &impl Fn(Remote) -> F,
+        running: &mut FutureSet<F>,
+        start: &impl Fn(RemoteCall) -> F,
     ) -> bool {
         let mut moved = false;
         loop {
             let now = self.drive.now();
-            // The end of calls is told even when no more of them are taken in.
+            // Cancellations are delivered even while no more calls are accepted.
             let congested = self.is_congested();
             let event =
                 if congested { self.pipe.engine().poll_event(now) } else { self.pipe.poll_event(now) };
@@ -231,131 +240,140 @@ impl<S: AsyncRead + AsyncWrite + Unpin> State<S> {
             match event {
                 Event::Closed { fault, .. } => self.fault = Some(fault),
                 event => {
-                    if let Some(event) = self.desk.take_in(event) {
-                        tell(handler, &event);
+                    if let Some(event) = self.dispatcher.accept_event(event) {
+                        dispatch_event(handler, &event);
                     }
                 }
             }
         }
         let mut started = 0_u32;
-        let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive, ends_at: &mut self.ends_at };
-        while let Some(remote) = self.desk.next_call(&mut host) {
+        let mut host = PipeHost {
+            pipe: &mut self.pipe,
+            drive: &mut self.drive,
+            shutdown_deadline: &mut self.shutdown_deadline,
+        };
+        while let Some(remote) = self.dispatcher.next_call(&mut host) {
             running.start((), || start(remote));
             moved = true;
             started += 1;
-            // What is answered waits for others only while handlers are fast.
-            self.eager = self.eager.saturating_sub(1);
-            if (self.eager > 0 || started % 8 == 0) && host.drive.since_tick() > GATHER {
-                self.eager = EAGER;
+            // Answers are collected into one write only while handlers are fast.
+            self.eager_calls = self.eager_calls.saturating_sub(1);
+            if (self.eager_calls > 0 || started % 8 == 0) && host.drive.since_tick() > COALESCE_WINDOW {
+                self.eager_calls = EAGER_CALLS;
                 break;
             }
         }
         if moved {
-            self.gives_up = None;
+            self.disconnect_deadline = None;
         }
         moved
     }
 
-    /// Does what handlers and handles have to say; whether there was anything
-    fn apply<H: Handler>(&mut self, handler: &H) -> bool {
-        let mut host = OnPipe { pipe: &mut self.pipe, drive: &mut self.drive, ends_at: &mut self.ends_at };
-        self.desk.apply(&mut host, &mut |call, failure| _ = catch(|| handler.failed(call, failure)))
+    /// Applies the messages of handlers and the commands of handles. Returns whether there were any.
+    fn apply_commands<H: Handler>(&mut self, handler: &H) -> bool {
+        let mut host = PipeHost {
+            pipe: &mut self.pipe,
+            drive: &mut self.drive,
+            shutdown_deadline: &mut self.shutdown_deadline,
+        };
+        self.dispatcher
+            .process_messages(&mut host, &mut |call, failure| _ = catch(|| handler.failed(call, failure)))
     }
 
-    fn show_tap<H: Handler>(&mut self, handler: &H) {
+    fn dispatch_tap<H: Handler>(&mut self, handler: &H) {
         while let Some(record) = self.pipe.engine().poll_tap() {
             let _ = catch(|| handler.tap(&record));
         }
     }
 
-    /// Whether so much waits for handlers that no more is taken in
+    /// Returns whether so many calls wait for handlers that reading pauses.
     fn is_congested(&mut self) -> bool {
-        self.desk.is_congested(self.pipe.engine().config().get_limits())
+        self.dispatcher.is_congested(self.pipe.engine().config().effective_limits())
     }
 
-    /// Writes what there is as far as it goes now; whether anything went
+    /// Writes output until the stream blocks. Returns whether bytes were written.
     fn write(&mut self, cx: &mut Context<'_>, stream: &mut S) -> bool {
-        let mut polled = Polled::new(stream, cx);
+        let mut polled = PollScopedStream::new(stream, cx);
         let moved = self.drive.write(&mut self.pipe, &mut polled);
-        self.unflushed |= moved;
+        self.needs_flush |= moved;
         if moved {
-            self.gives_up = None;
+            self.disconnect_deadline = None;
         }
-        if self.unflushed && !self.drive.is_cut_off() {
-            // What fails here fails the next write, too.
-            self.unflushed = Pin::new(stream).poll_flush(cx).is_pending();
+        if self.needs_flush && !self.drive.is_write_closed() {
+            // An error here occurs again at the next write.
+            self.needs_flush = Pin::new(stream).poll_flush(cx).is_pending();
         }
-        if self.drive.is_cut_off() && !self.pipe.is_drained() {
-            // Whom should we work for?
+        if self.drive.is_write_closed() && !self.pipe.is_drained() {
+            // No answer can reach the client any more.
             self.pipe.abort(self.drive.now(), &Fault::Eof);
             return true;
         }
         moved
     }
 
-    /// Reads what there is, and lets deadlines pass; whether anything came of it
+    /// Reads available input and handles deadlines. Returns whether anything happened.
     fn read(&mut self, cx: &mut Context<'_>, stream: &mut S) -> bool {
-        let reads = !self.is_congested();
-        // Who is not read from, or was to the end, could leave unnoticed.
-        let blind = !reads || !self.pipe.wants_input();
-        let look = blind.then_some(self.next_look);
-        let mut polled = Polled::new(stream, cx);
-        let until = self.ends_at.into_iter().chain(look).min();
-        self.drive.wait(&mut self.pipe, &mut polled, reads, until);
-        let (mut moved, timeout) = (polled.moved, polled.timeout);
-        moved |= self.deadline.poll(cx, timeout);
+        let can_read = !self.is_congested();
+        // While nothing is read, a disconnect would go unnoticed.
+        let is_blind = !can_read || !self.pipe.wants_input();
+        let next_check = is_blind.then_some(self.next_disconnect_check);
+        let mut polled = PollScopedStream::new(stream, cx);
+        let until = self.shutdown_deadline.into_iter().chain(next_check).min();
+        self.drive.wait(&mut self.pipe, &mut polled, can_read, until);
+        let (mut moved, timeout) = (polled.made_progress, polled.timeout);
+        moved |= self.timer.poll(cx, timeout);
         let now = self.drive.now();
-        if blind && now >= self.next_look {
-            self.next_look = now + LOOK;
+        if is_blind && now >= self.next_disconnect_check {
+            self.next_disconnect_check = now + DISCONNECT_CHECK_INTERVAL;
             moved = true;
-            self.look_for_client(stream);
+            self.check_client(stream);
         }
-        if self.ends_at.is_some_and(|at| at <= now) {
-            self.ends_at = None;
+        if self.shutdown_deadline.is_some_and(|at| at <= now) {
+            self.shutdown_deadline = None;
             moved = true;
-            // Those whose calls are given up are told so, as far as it goes now.
+            // The cancellations are written as far as possible without waiting.
             self.write(cx, stream);
             self.pipe.abort(now, &Fault::Closed);
         }
         moved
     }
 
-    /// Ends it all when the client is gone, or has ended its direction and nothing moves any more
-    fn look_for_client(&mut self, stream: &mut S) {
+    /// Ends the server if the client has disconnected, or has closed its sending side and nothing progresses any more.
+    fn check_client(&mut self, stream: &mut S) {
         let now = self.drive.now();
-        let hung_up = (self.hung_up)(stream);
-        if hung_up.input || self.drive.is_at_end() {
-            let grace = self.pipe.engine().config().get_limits().eof_grace;
-            // Calls in work after the end are the engine's matter, as long as it could read that.
+        let hung_up = (self.check_hung_up)(stream);
+        if hung_up.read_closed || self.drive.is_read_closed() {
+            let grace = self.pipe.engine().config().effective_limits().eof_grace_period;
+            // After the end of input the engine bounds the running calls, provided that it could read the end.
             let unread = self.is_congested() || self.pipe.is_stalled();
             let stuck = unread || !self.pipe.transmit().is_empty();
-            let until = *self.gives_up.get_or_insert(now + grace);
+            let until = *self.disconnect_deadline.get_or_insert(now + grace);
             if stuck && until <= now {
                 self.pipe.abort(now, &Fault::Eof);
             } else if !stuck {
-                self.gives_up = None;
+                self.disconnect_deadline = None;
             }
         }
-        if hung_up.output && !self.pipe.is_drained() {
+        if hung_up.write_closed && !self.pipe.is_drained() {
             self.pipe.abort(now, &Fault::Eof);
         }
     }
 
-    /// Says how it ended, once what was written has left
+    /// Flushes the stream and returns how the server ended.
     async fn finish(mut self, stream: &mut S) -> Result<(), Error> {
-        let grace = self.pipe.engine().config().get_limits().eof_grace;
-        let closed = if self.drive.is_cut_off() { Ok(()) } else { close(stream, grace).await };
+        let grace = self.pipe.engine().config().effective_limits().eof_grace_period;
+        let closed = if self.drive.is_write_closed() { Ok(()) } else { flush_and_close(stream, grace).await };
         match (self.drive.take_error(), self.fault.take(), closed) {
             (Some(error), ..) => Err(Error::Io(error)),
-            (None, Some(fault @ Fault::Garbage { .. }), _) => Err(Error::closed(fault)),
-            (None, _, Err(error)) if !mcp_std::is_peer_gone(&error) => Err(Error::Io(error)),
+            (None, Some(fault @ Fault::TooManyFaultyMessages { .. }), _) => Err(Error::closed(fault)),
+            (None, _, Err(error)) if !mcp_std::io::is_peer_gone(&error) => Err(Error::Io(error)),
             _ => Ok(()),
         }
     }
 }
 
-/// Has the rest leave that was written, and ends our direction
-async fn close<S: AsyncWrite + Unpin>(stream: &mut S, grace: Duration) -> std::io::Result<()> {
+/// Flushes and closes the write direction, at most for `grace`.
+async fn flush_and_close<S: AsyncWrite + Unpin>(stream: &mut S, grace: Duration) -> std::io::Result<()> {
     let mut timer = async_io::Timer::after(grace);
     poll_fn(|cx| match Pin::new(&mut *stream).poll_close(cx) {
         Poll::Pending => Pin::new(&mut timer).poll(cx).map(|_| Err(std::io::ErrorKind::TimedOut.into())),
@@ -364,14 +382,14 @@ async fn close<S: AsyncWrite + Unpin>(stream: &mut S, grace: Duration) -> std::i
     .await
 }
 
-/// A pipe's engine and its clock, for what is done between two turns
-struct OnPipe<'a> {
+/// The engine and clock of a pipe, as seen by the dispatcher.
+struct PipeHost<'a> {
     pipe: &'a mut pipe::Server,
-    drive: &'a mut Drive,
-    ends_at: &'a mut Option<Instant>,
+    drive: &'a mut PipeDriver,
+    shutdown_deadline: &'a mut Option<Instant>,
 }
 
-impl Host for OnPipe<'_> {
+impl ServerLoop for PipeHost<'_> {
     #[inline]
     fn engine(&mut self) -> &mut Engine {
         self.pipe.engine()
@@ -391,13 +409,13 @@ impl Host for OnPipe<'_> {
     fn shutdown(&mut self, grace: Duration) {
         let now = self.drive.tick();
         self.pipe.shutdown(now, grace);
-        *self.ends_at = Some(now + grace);
+        *self.shutdown_deadline = Some(now + grace);
     }
 
-    // No handler runs on the loop itself: nothing has to be kept moving for it.
+    // No handler runs on the loop itself, so the following operations have nothing to do.
 
     #[inline]
-    fn next_meanwhile(&mut self) -> Option<Event> {
+    fn poll_event_during_call(&mut self) -> Option<Event> {
         None
     }
 
@@ -413,13 +431,13 @@ impl Host for OnPipe<'_> {
     fn wait(&mut self, _: Instant) {}
 }
 
-/// Calls that run at a time, unless told otherwise
-pub(crate) const MAX_RUNNING: usize = 1024;
-/// Turns before other futures of the executor have theirs
-pub(crate) const TURNS: u32 = 16;
-/// How often it is looked whether the client is still there, while nothing is read from it
-const LOOK: Duration = Duration::from_millis(250);
-/// How long an answer waits for the handlers of other calls that were read along with it
-const GATHER: Duration = Duration::from_millis(10);
-/// For how many calls nothing waits after that was exceeded
-const EAGER: u32 = 64;
+/// Default number of calls that run at a time.
+pub(crate) const DEFAULT_MAX_RUNNING: usize = 1024;
+/// Iterations before the server yields to the executor.
+pub(crate) const MAX_TURNS: u32 = 16;
+/// Time between two checks for a disconnect while nothing is read.
+const DISCONNECT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// How long an answer may wait for the handlers of calls that were read together with it.
+const COALESCE_WINDOW: Duration = Duration::from_millis(10);
+/// Number of calls whose answers are not delayed after `COALESCE_WINDOW` was exceeded.
+const EAGER_CALLS: u32 = 64;

@@ -1,49 +1,50 @@
-//! This process' stdin and stdout, watched by the reactor
+//! Stdin and stdout of this process, watched by the reactor.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::io;
 
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_std::{Duplex, HungUp};
+use mcp_std::io::{Duplex, HungUp};
 
-use crate::io::Watched;
+use crate::io::ReactorStream;
 
-/// The standard input and output of this process, as one stream
+/// Stdin and stdout of this process, as one byte stream.
 ///
-/// Neither is set to non-blocking: whoever shares them notices nothing. See [`mcp_std::Stdio`].
+/// Neither is set to non-blocking, so processes that share them are not affected. See [`mcp_std::io::Stdio`].
 #[derive(Debug)]
-pub struct Stdio(Watched<mcp_std::Stdio>);
+pub struct Stdio(ReactorStream<mcp_std::io::Stdio>);
 
 impl Stdio {
-    /// Opens stdin and stdout as they are; whatever else prints to stdout prints into the stream
+    /// Opens stdin and stdout. Other output of this process to stdout goes into the stream.
     ///
     /// # Errors
     ///
-    /// When the handles cannot be duplicated, looked at or watched.
+    /// The I/O error if the descriptors cannot be duplicated, inspected or watched.
     #[inline]
     pub fn open() -> io::Result<Self> {
-        Self::watch(mcp_std::Stdio::open()?)
+        Self::from_std(mcp_std::io::Stdio::open()?)
     }
 
-    /// Opens stdin and stdout and takes both away from the rest of the program, until it is dropped: see
-    /// [`mcp_std::Stdio::guarded`]
+    /// Opens stdin and stdout, and withholds both from the rest of the program until this is dropped.
+    ///
+    /// See [`mcp_std::io::Stdio::guarded`].
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and when somebody else has taken them.
+    /// As [`open`](Self::open), and if they are already guarded.
     #[inline]
     pub fn guarded() -> io::Result<Self> {
-        Self::watch(mcp_std::Stdio::guarded()?)
+        Self::from_std(mcp_std::io::Stdio::guarded()?)
     }
 
     #[inline]
-    fn watch(mut stdio: mcp_std::Stdio) -> io::Result<Self> {
-        stdio.never_block()?;
-        Watched::new(stdio).map(Self)
+    fn from_std(mut stdio: mcp_std::io::Stdio) -> io::Result<Self> {
+        stdio.set_read_nonblocking()?;
+        ReactorStream::new(stdio).map(Self)
     }
 
-    /// Which directions the client has given up; what this fails with, reading and writing fail with too
+    /// Returns which directions the client has closed. Errors are left to the next read or write.
     #[inline]
     pub(crate) fn hung_up(&mut self) -> HungUp {
         self.0.stream.hung_up().unwrap_or_default()

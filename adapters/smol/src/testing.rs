@@ -1,17 +1,17 @@
-//! Servers under test, on virtual time
+//! Tests of servers on virtual time, a simulated clock that advances when nothing else is left to do.
 //!
-//! `mcp_blocking::testing::pair` makes a client of a [`Router`](crate::Router) in one thread, in memory, on virtual time: a
-//! program on smol has `mcp-blocking` among its dependencies for tests, and nothing else of it.
+//! `mcp_blocking::testing::pair` connects a client to a [`Router`](crate::Router) in memory and in one thread. A
+//! program on smol needs `mcp-blocking` as a dev-dependency only.
 //!
 //! ```
 //! use std::time::Duration;
-//! use mcp_proto::{RawJson, RpcError, model::Tool};
-//! use mcp_smol::{Cx, Router};
+//! use mcp_smol::mcp_proto::{RawJson, model::Tool};
+//! use mcp_smol::{Cx, Router, RpcError};
 //!
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), async |cx: &mut Cx<'_>, _: serde_json::Value| {
-//!     cx.sleep(Duration::from_secs(30)).await?; // over at once
+//!     cx.sleep(Duration::from_secs(30)).await?; // returns at once
 //!     Ok::<_, RpcError>("high")
 //! });
 //!
@@ -21,10 +21,10 @@
 //! # Ok::<(), mcp_smol::Error>(())
 //! ```
 //!
-//! Handlers run at the same time, as they do elsewhere, and those whose calls are cancelled are dropped where they wait.
-//! [`Cx::sleep`](crate::Cx::sleep) takes virtual time. Whatever else they wait for (timers and sockets of the runtime, other
-//! threads) takes real time: they are given a second of it when nothing else is left to do, and then virtual time goes on
-//! without them.
+//! Handlers run concurrently, and the future of a cancelled call is dropped, as in production.
+//! [`Cx::sleep`](crate::Cx::sleep) takes virtual time. Other waits of a handler (timers and sockets of the runtime,
+//! other threads) take real time. When nothing else is left to do, the test waits for them for up to one second; then
+//! virtual time advances without them.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -37,83 +37,91 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
-use std::time::Instant as Real;
+use std::time::Instant as StdInstant;
 
 use mcp_proto::Instant;
 use mcp_proto::server::Event;
+use mcp_std::adapter::client::TestPeer;
+use mcp_std::adapter::server::{Dispatcher, RemoteCall, ServerLoop};
 use mcp_std::catch;
-use mcp_std::client::Actor;
-use mcp_std::serve::{Desk, Host, Remote};
 
-use crate::handler::{Handler, run, tell};
-use crate::running::Running;
+use crate::future_set::FutureSet;
+use crate::handler::{Handler, dispatch_event, run_call};
 
-/// A handler for `mcp_blocking::testing::Server::of`
-pub fn actor(handler: impl Handler + 'static) -> Box<dyn Actor> {
+/// Wraps a handler for `mcp_blocking::testing::Server::from_peer`.
+pub fn test_peer(handler: impl Handler + 'static) -> Box<dyn TestPeer> {
     let handler = Arc::new(handler);
     let start = {
         let handler = handler.clone();
         move |remote| {
             let handler = handler.clone();
-            async move { run(&*handler, remote).await }
+            async move { run_call(&*handler, remote).await }
         }
     };
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    Box::new(Futures { handler, start, running: Running::new(&waker), beds: Arc::default(), given_up: false })
+    let waker = Waker::from(Arc::new(TestThreadWaker(thread::current())));
+    Box::new(AsyncTestPeer {
+        handler,
+        start,
+        running: FutureSet::new(&waker),
+        sleep_queue: Arc::default(),
+        grace_expired: false,
+    })
 }
 
-/// A handler and its futures
-struct Futures<H, S, F> {
+/// A handler and its running futures.
+struct AsyncTestPeer<H, S, F> {
     handler: Arc<H>,
     start: S,
-    running: Running<F>,
-    beds: Arc<Beds>,
-    /// Those that run now were given their time
-    given_up: bool,
+    running: FutureSet<F>,
+    sleep_queue: Arc<SleepQueue>,
+    /// Whether the running futures have used up `REAL_TIME_GRACE`.
+    grace_expired: bool,
 }
 
-impl<H: Handler, S: Fn(Remote) -> F, F: Future<Output = ()>> Actor for Futures<H, S, F> {
-    fn handle(&mut self, _: &mut dyn Host, desk: &mut Desk, event: Event) {
-        if let Some(event) = desk.take_in(event) {
-            tell(&*self.handler, &event);
+impl<H: Handler, S: Fn(RemoteCall) -> F, F: Future<Output = ()>> TestPeer for AsyncTestPeer<H, S, F> {
+    fn handle(&mut self, _: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: Event) {
+        if let Some(event) = dispatcher.accept_event(event) {
+            dispatch_event(&*self.handler, &event);
         }
     }
 
-    fn go_on(&mut self, host: &mut dyn Host, desk: &mut Desk) -> bool {
-        self.beds.lock().now = host.now();
-        let _here = Here::new(self.beds.clone());
+    fn advance(&mut self, host: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
+        self.sleep_queue.lock().now = host.now();
+        let _scope = SleepScope::enter(self.sleep_queue.clone());
         let mut moved = false;
-        while let Some(remote) = desk.next_call(host) {
+        while let Some(remote) = dispatcher.next_call(host) {
             self.running.start((), || (self.start)(remote));
             moved = true;
         }
-        moved |= self.running.turn();
+        moved |= self.running.poll_woken();
         let failed = &mut |call: &_, failure: &_| _ = catch(|| self.handler.failed(call, failure));
-        moved |= desk.apply(host, failed);
-        self.given_up &= !moved;
+        moved |= dispatcher.process_messages(host, failed);
+        self.grace_expired &= !moved;
         moved
     }
 
-    fn linger(&mut self) -> bool {
-        let until = Real::now() + PATIENCE;
-        let awake = |this: &Self| this.running.len() > this.beds.lock().asleep.len();
-        while !self.given_up && awake(self) && !self.running.is_woken() {
-            let left = until.saturating_duration_since(Real::now());
-            self.given_up = left.is_zero();
+    fn wait_real_time(&mut self) -> bool {
+        let until = StdInstant::now() + REAL_TIME_GRACE;
+        let awake = |this: &Self| this.running.len() > this.sleep_queue.lock().sleepers.len();
+        while !self.grace_expired && awake(self) && !self.running.is_woken() {
+            let left = until.saturating_duration_since(StdInstant::now());
+            self.grace_expired = left.is_zero();
             thread::park_timeout(left);
         }
         self.running.is_woken()
     }
 
-    fn due(&self) -> Option<Instant> {
-        self.beds.lock().asleep.keys().next().map(|(until, _)| *until)
+    fn next_deadline(&self) -> Option<Instant> {
+        self.sleep_queue.lock().sleepers.keys().next().map(|(until, _)| *until)
     }
 
     fn wake(&mut self, now: Instant) {
         loop {
-            let mut state = self.beds.lock();
+            let mut state = self.sleep_queue.lock();
             state.now = now;
-            let Some(first) = state.asleep.first_entry().filter(|first| first.key().0 <= now) else { return };
+            let Some(first) = state.sleepers.first_entry().filter(|first| first.key().0 <= now) else {
+                return;
+            };
             let waker = first.remove();
             drop(state);
             waker.wake();
@@ -121,89 +129,89 @@ impl<H: Handler, S: Fn(Remote) -> F, F: Future<Output = ()>> Actor for Futures<H
     }
 }
 
-/// Who sleeps on virtual time
+/// The handlers that sleep on virtual time.
 #[derive(Debug, Default)]
-struct Beds(Mutex<State>);
+struct SleepQueue(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     now: Instant,
-    /// By when they want to be woken
-    asleep: BTreeMap<(Instant, u64), Waker>,
-    last: u64,
+    /// Wakers by deadline and id.
+    sleepers: BTreeMap<(Instant, u64), Waker>,
+    last_id: u64,
 }
 
-impl Beds {
+impl SleepQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 std::thread_local! {
-    /// Those of the handlers that are polled
-    static HERE: RefCell<Option<Arc<Beds>>> = const { RefCell::new(None) };
+    /// The queue of the handlers that this thread is polling.
+    static CURRENT_SLEEP_QUEUE: RefCell<Option<Arc<SleepQueue>>> = const { RefCell::new(None) };
 }
 
-/// While it lives, handlers that are polled on this thread sleep here; then as before
-struct Here(Option<Arc<Beds>>);
+/// Sets the sleep queue of this thread; restores the previous one when dropped.
+struct SleepScope(Option<Arc<SleepQueue>>);
 
-impl Here {
-    fn new(beds: Arc<Beds>) -> Self {
-        Self(HERE.replace(Some(beds)))
+impl SleepScope {
+    fn enter(sleep_queue: Arc<SleepQueue>) -> Self {
+        Self(CURRENT_SLEEP_QUEUE.replace(Some(sleep_queue)))
     }
 }
 
-impl Drop for Here {
+impl Drop for SleepScope {
     fn drop(&mut self) {
-        HERE.set(self.0.take());
+        CURRENT_SLEEP_QUEUE.set(self.0.take());
     }
 }
 
-/// Sleeps on virtual time; none where time is real
+/// Returns a sleep on virtual time; `None` outside of tests.
 pub(crate) fn sleep(duration: Duration) -> Option<Sleep> {
-    let beds = HERE.with_borrow(Clone::clone)?;
-    let mut state = beds.lock();
-    state.last += 1;
-    let place = (state.now + duration, state.last);
+    let sleep_queue = CURRENT_SLEEP_QUEUE.with_borrow(Clone::clone)?;
+    let mut state = sleep_queue.lock();
+    state.last_id += 1;
+    let key = (state.now + duration, state.last_id);
     drop(state);
-    Some(Sleep { beds, place })
+    Some(Sleep { sleep_queue, key })
 }
 
-/// See [`sleep`]
+/// Future of [`sleep`].
 #[derive(Debug)]
 pub(crate) struct Sleep {
-    beds: Arc<Beds>,
-    place: (Instant, u64),
+    sleep_queue: Arc<SleepQueue>,
+    key: (Instant, u64),
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.beds.lock();
-        if self.place.0 <= state.now {
+        let mut state = self.sleep_queue.lock();
+        if self.key.0 <= state.now {
             return Poll::Ready(());
         }
-        state.asleep.insert(self.place, cx.waker().clone());
+        state.sleepers.insert(self.key, cx.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let left = self.beds.lock().asleep.remove(&self.place);
+        let left = self.sleep_queue.lock().sleepers.remove(&self.key);
         drop(left);
     }
 }
 
-/// Ends the thread's wait for what takes real time
-struct Unpark(Thread);
+/// Ends the thread's wait for events in real time.
+struct TestThreadWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for TestThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
-/// How long what takes real time is waited for
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for events in real time.
+const REAL_TIME_GRACE: Duration = Duration::from_secs(1);

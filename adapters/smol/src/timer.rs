@@ -1,4 +1,4 @@
-//! The one timer of a loop
+//! The timer of a loop.
 
 use core::pin::Pin;
 use core::task::Context;
@@ -7,37 +7,37 @@ use std::time::Instant;
 
 use async_io::Timer;
 
-/// Wakes its future by a deadline that changes often
+/// Wakes its future at a deadline that changes often.
 ///
-/// It is set anew only when the deadline comes earlier than what it is set to: setting it wakes the reactor, and firing
-/// in vain once in a while costs less.
+/// The timer is set anew only for an earlier deadline. Setting it wakes the reactor, which costs more than an
+/// occasional spurious wake-up.
 #[derive(Debug)]
-pub(crate) struct Deadline {
+pub(crate) struct DeadlineTimer {
     timer: Timer,
-    at: Option<Instant>,
+    armed_for: Option<Instant>,
 }
 
-impl Deadline {
+impl DeadlineTimer {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { timer: Timer::never(), at: None }
+        Self { timer: Timer::never(), armed_for: None }
     }
 
-    /// Has the future of `cx` woken in `timeout`, or before; true when that may have passed by now
+    /// Wakes the future of `cx` after `timeout` at the latest. Returns whether `timeout` may have passed already.
     #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, timeout: Option<Duration>) -> bool {
         let Some(at) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else { return false };
-        if self.at.is_none_or(|set| set > at + EXACT) {
+        if self.armed_for.is_none_or(|set| set > at + TOLERANCE) {
             self.timer.set_at(at);
-            self.at = Some(at);
+            self.armed_for = Some(at);
         }
         let fired = Pin::new(&mut self.timer).poll(cx).is_ready();
         if fired {
-            self.at = None;
+            self.armed_for = None;
         }
         fired
     }
 }
 
-/// How late it may be
-const EXACT: Duration = Duration::from_millis(1);
+/// Accepted delay of a deadline.
+const TOLERANCE: Duration = Duration::from_millis(1);

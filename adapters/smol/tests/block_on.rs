@@ -1,4 +1,4 @@
-//! `mcp_smol::block_on`: what wakes the thread that runs a future
+//! `mcp_smol::block_on`: what wakes the thread that runs a future.
 
 #![cfg(unix)]
 
@@ -18,12 +18,12 @@ use async_io::{Async, Timer};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, future};
 use mcp_proto::http::server::Config;
 use mcp_smol::{Client, HttpServer, Program, block_on};
-use support::{Tools, example, in_time, server};
+use support::{Tools, example, server_config, with_timeout};
 
 type Socket = Async<std::os::unix::net::UnixStream>;
 
 #[test]
-fn another_thread_wakes_it() {
+fn other_thread_wakes_block_on() {
     for pause in [0, 20] {
         let (done, wait) = (AtomicBool::new(false), Mutex::new(None::<Waker>));
         thread::scope(|scope| {
@@ -43,9 +43,9 @@ fn another_thread_wakes_it() {
 }
 
 #[test]
-fn what_the_reactor_watches_goes_on() {
+fn block_on_drives_reactor() {
     let (mut near, mut far) = Socket::pair().unwrap();
-    let (slept, heard) = block_on(future::zip(
+    let (slept, read) = block_on(future::zip(
         async {
             Timer::after(Duration::from_millis(5)).await;
             far.write_all(b"x").await
@@ -56,11 +56,11 @@ fn what_the_reactor_watches_goes_on() {
         },
     ));
     slept.unwrap();
-    assert_eq!(heard.unwrap(), *b"x");
+    assert_eq!(read.unwrap(), *b"x");
 }
 
 #[test]
-fn one_within_another_and_one_after_another() {
+fn block_on_nests_and_survives_panic() {
     let sum = block_on(async {
         let inner = block_on(async {
             Timer::after(Duration::from_millis(1)).await;
@@ -75,7 +75,7 @@ fn one_within_another_and_one_after_another() {
     block_on(async { Timer::after(Duration::from_millis(1)).await });
 }
 
-fn echo(client: &Client, n: u32) -> impl Future<Output = ()> {
+fn echo_call(client: &Client, n: u32) -> impl Future<Output = ()> {
     let text = n.to_string();
     async move {
         let result = client.call_tool("echo", &serde_json::json!({ "text": text })).await.unwrap();
@@ -83,13 +83,13 @@ fn echo(client: &Client, n: u32) -> impl Future<Output = ()> {
     }
 }
 
-fn process() -> Program {
+fn server_program() -> Program {
     Program::new(example("echo_smol"))
 }
 
-/// A server over HTTP in a thread of its own, until the client that `f` makes of its URL has done its work
-fn over_http<T>(f: impl FnOnce(&str) -> T) -> T {
-    let server = HttpServer::bind("127.0.0.1:0", server(), Config::new(), Tools::new().0).unwrap();
+/// Runs `f` with the URL of an HTTP server on a thread of its own.
+fn with_http_server<T>(f: impl FnOnce(&str) -> T) -> T {
+    let server = HttpServer::bind("127.0.0.1:0", server_config(), Config::new(), Tools::new().0).unwrap();
     let (handle, address) = (server.handle(), server.address().unwrap());
     let serving = thread::spawn(move || block_on(server.run()));
     let output = f(&format!("http://{address}/mcp"));
@@ -99,17 +99,21 @@ fn over_http<T>(f: impl FnOnce(&str) -> T) -> T {
 }
 
 #[test]
-fn clients_of_a_process_and_of_a_url() {
-    in_time(|| {
-        over_http(|url| {
+fn block_on_runs_clients_of_process_and_url() {
+    with_timeout(|| {
+        with_http_server(|url| {
             block_on(async {
                 let clients =
-                    [Client::spawn(process()).await.unwrap(), Client::connect_url(url).await.unwrap()];
+                    [Client::spawn(server_program()).await.unwrap(), Client::connect_url(url).await.unwrap()];
                 for client in clients {
                     for n in 0..100 {
-                        echo(&client, n).await;
+                        echo_call(&client, n).await;
                     }
-                    future::zip(echo(&client, 1), future::zip(echo(&client, 2), echo(&client, 3))).await;
+                    future::zip(
+                        echo_call(&client, 1),
+                        future::zip(echo_call(&client, 2), echo_call(&client, 3)),
+                    )
+                    .await;
                     client.close().await.unwrap();
                 }
             });
@@ -118,14 +122,14 @@ fn clients_of_a_process_and_of_a_url() {
 }
 
 #[test]
-fn a_client_and_a_server_on_one_thread() {
-    in_time(|| {
-        let server = HttpServer::bind("127.0.0.1:0", server(), Config::new(), Tools::new().0).unwrap();
+fn client_and_server_share_one_thread() {
+    with_timeout(|| {
+        let server = HttpServer::bind("127.0.0.1:0", server_config(), Config::new(), Tools::new().0).unwrap();
         let (handle, address) = (server.handle(), server.address().unwrap());
         let calls = async {
             let client = Client::connect_url(&format!("http://{address}/mcp")).await.unwrap();
             for n in 0..100 {
-                echo(&client, n).await;
+                echo_call(&client, n).await;
             }
             client.close().await.unwrap();
             handle.shutdown(Duration::from_secs(5));
@@ -135,19 +139,19 @@ fn a_client_and_a_server_on_one_thread() {
     });
 }
 
-/// What was waited for outside is waited for inside, while the outer one is blocked
+/// The inner `block_on` drives what the blocked outer one waits for.
 #[test]
-fn calls_that_block_within_another_future() {
-    in_time(|| {
-        over_http(|url| {
+fn nested_block_on_runs_calls() {
+    with_timeout(|| {
+        with_http_server(|url| {
             block_on(async {
                 let clients =
-                    [Client::spawn(process()).await.unwrap(), Client::connect_url(url).await.unwrap()];
+                    [Client::spawn(server_program()).await.unwrap(), Client::connect_url(url).await.unwrap()];
                 for client in clients {
                     for n in 0..2000 {
-                        block_on(echo(&client, n));
+                        block_on(echo_call(&client, n));
                     }
-                    echo(&client, 1).await;
+                    echo_call(&client, 1).await;
                     block_on(client.close()).unwrap();
                 }
             });
@@ -155,19 +159,23 @@ fn calls_that_block_within_another_future() {
     });
 }
 
-/// Nobody waits for a client between two calls, and each call may be waited for in another way, or in several
+/// Between two calls no task drives the client. Each call may be awaited by another executor, or by several in turn.
 #[test]
-fn a_client_goes_from_one_way_of_waiting_to_another() {
-    in_time(|| {
-        over_http(|url| {
+fn client_moves_between_executors() {
+    with_timeout(|| {
+        with_http_server(|url| {
             for spawned in [true, false] {
                 let client = async_io::block_on(async {
-                    if spawned { Client::spawn(process()).await } else { Client::connect_url(url).await }
+                    if spawned {
+                        Client::spawn(server_program()).await
+                    } else {
+                        Client::connect_url(url).await
+                    }
                 });
                 let client = client.unwrap();
                 for n in 0..200 {
-                    let mut call = Box::pin(echo(&client, n));
-                    // Asked here, and then left.
+                    let mut call = Box::pin(echo_call(&client, n));
+                    // The call is polled here once, and then elsewhere.
                     if n % 3 == 0 && block_on(future::poll_once(&mut call)).is_some() {
                         continue;
                     }
@@ -184,17 +192,17 @@ fn a_client_goes_from_one_way_of_waiting_to_another() {
 }
 
 #[test]
-fn a_client_of_two_threads() {
-    in_time(|| {
-        let client = block_on(Client::spawn(process())).unwrap();
+fn client_is_shared_by_threads() {
+    with_timeout(|| {
+        let client = block_on(Client::spawn(server_program())).unwrap();
         thread::scope(|scope| {
             for way in 0..3 {
                 let client = &client;
                 scope.spawn(move || {
                     for n in 0..200 {
                         match way {
-                            0 => async_io::block_on(echo(client, n)),
-                            _ => block_on(echo(client, n)),
+                            0 => async_io::block_on(echo_call(client, n)),
+                            _ => block_on(echo_call(client, n)),
                         }
                     }
                 });
@@ -204,39 +212,39 @@ fn a_client_of_two_threads() {
     });
 }
 
-/// The thread that waits for the server's output is another one than that which lets go of the client
+/// One thread waits for the output of the server, another one closes the client.
 #[test]
-fn a_client_that_is_dropped_elsewhere_ends_its_server() {
-    in_time(|| {
-        let client = block_on(Client::spawn(process())).unwrap();
-        let (asked, is_asked) = mpsc::channel();
+fn close_on_other_thread_ends_running_client() {
+    with_timeout(|| {
+        let client = block_on(Client::spawn(server_program())).unwrap();
+        let (polled, polls) = mpsc::channel();
         let idle = client.clone();
         let waiting = thread::spawn(move || {
             block_on(async {
                 let mut run = Box::pin(idle.run());
                 assert!(future::poll_once(&mut run).await.is_none());
-                asked.send(()).unwrap();
+                polled.send(()).unwrap();
                 run.await
             })
         });
-        is_asked.recv().unwrap();
+        polls.recv().unwrap();
         block_on(client.close()).unwrap();
         let _ = waiting.join().unwrap();
     });
 }
 
-/// A future that always wants to go on does not keep others from what they wait for
+/// A future that is always ready to run does not starve I/O.
 #[test]
-fn a_busy_future_lets_others_read() {
-    in_time(|| {
+fn busy_future_does_not_starve_io() {
+    with_timeout(|| {
         let busy = async {
             loop {
                 future::yield_now().await;
             }
         };
         let calls = async {
-            let client = Client::spawn(process()).await.unwrap();
-            echo(&client, 1).await;
+            let client = Client::spawn(server_program()).await.unwrap();
+            echo_call(&client, 1).await;
             client.close().await.unwrap();
         };
         block_on(future::or(calls, busy));
@@ -244,7 +252,7 @@ fn a_busy_future_lets_others_read() {
 }
 
 #[test]
-fn it_sleeps_while_there_is_nothing() {
+fn block_on_sleeps_without_work() {
     let mut polls = 0;
     let begin = Instant::now();
     block_on(future::or(
@@ -255,6 +263,6 @@ fn it_sleeps_while_there_is_nothing() {
         async { _ = Timer::after(Duration::from_millis(60)).await },
     ));
     assert!(begin.elapsed() >= Duration::from_millis(60));
-    // A signal may wake it besides.
+    // Signals may cause spurious wake-ups.
     assert!(polls < 10, "{polls}");
 }

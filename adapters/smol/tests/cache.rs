@@ -1,12 +1,11 @@
-//! Results that a client need not ask for again, by a client of futures
+//! Cached results of the client of `mcp-smol`.
 
 #![cfg(unix)]
 
 extern crate alloc;
 
-#[path = "support/adapter.rs"]
-mod adapter;
-#[path = "../../blocking/tests/shared/cache.rs"]
-mod shared;
-#[path = "../../blocking/tests/support/mod.rs"]
+#[path = "../../suites/cache.rs"]
+mod suite;
 mod support;
+
+use support::adapter;

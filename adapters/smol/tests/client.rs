@@ -1,4 +1,4 @@
-//! One client, many tasks
+//! A client of `mcp-smol` that many tasks share.
 
 #![cfg(unix)]
 
@@ -12,9 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Waker};
 use core::time::Duration;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use async_io::{Async, Timer, block_on};
@@ -22,159 +20,79 @@ use futures_lite::future::{or, poll_once, yield_now};
 use mcp_blocking::{Call, Cx, Handler, serve};
 use mcp_proto::client::{self, Input, InputId};
 use mcp_proto::model::{CallToolResult, ElicitResult, ElicitSchema, InputResponse, Map, SubscriptionFilter};
-use mcp_proto::server::CancelReason;
 use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Change, Era, Limits, Progress, RpcError, UseError,
-    VersionSet, server,
+    CallError, CallOptions, Capabilities, Capability, Change, Era, Limit, Limits, RpcError, UseError,
 };
-use mcp_smol::{Client, ClientHandler, Error, Program, Stderr};
-use mcp_std::Socket;
-use mcp_std::child::{How, Patience};
+use mcp_smol::{Client, ClientHandler, Error, Program};
+use mcp_std::io::Socket;
+use mcp_std::process::{ShutdownStage, ShutdownTimeouts};
 use serde_json::json;
+use support::{DEADLINE, ERAS, adapter, client_config, example, text, version_set, with_timeout};
 
-/// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
-const DEADLINE: Duration = Duration::from_secs(120);
-const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+#[path = "../../suites/client_support.rs"]
+mod client_support;
+mod support;
 
-/// Runs `f` on a thread and fails when it does not return in time
-fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tx, rx) = mpsc::channel();
-    let thread = thread::spawn(move || drop(tx.send(f())));
-    match rx.recv_timeout(DEADLINE) {
-        Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!(),
-        },
-    }
-}
+#[cfg(target_os = "linux")]
+use client_support::{child_pids, command_lines_with, is_running, odd_server_after};
+use client_support::{odd_server, server_config, short_timeouts, tool_handler};
 
-fn speaks(era: Era) -> client::Config {
-    client::Config::new("test", "1").versions(VersionSet::ALL.era(era))
-}
+type ServerThread = JoinHandle<Result<(), Error>>;
 
-fn config() -> server::Config {
-    server::Config::new("test", "1").capabilities(
-        Capabilities::new()
-            .with(Capability::Tools)
-            .with(Capability::ToolsListChanged)
-            .with(Capability::Logging),
-    )
-}
-
-type Serving = JoinHandle<Result<(), Error>>;
-
-/// A server in a thread, and what to connect to it by
-fn serving(handler: impl Handler + Send + 'static) -> (Async<UnixStream>, Serving) {
+/// Starts a server on a thread. Returns the client end of its stream.
+fn spawn_server(handler: impl Handler + Send + 'static) -> (Async<UnixStream>, ServerThread) {
     let (near, far) = UnixStream::pair().unwrap();
     let near = Socket::unix(near).unwrap();
-    (Async::new(far).unwrap(), thread::spawn(move || serve(config(), near, handler)))
+    (Async::new(far).unwrap(), thread::spawn(move || serve(server_config(), near, handler)))
 }
 
-async fn pair(era: Era, handler: impl Handler + Send + 'static) -> (Client, Serving) {
-    let (far, server) = serving(handler);
-    (Client::connect(speaks(era), far).await.expect("a connection"), server)
+async fn pair(era: Era, handler: impl Handler + Send + 'static) -> (Client, ServerThread) {
+    let (far, server) = spawn_server(handler);
+    (Client::connect(client_config(version_set(era)), far).await.expect("a connection"), server)
 }
 
-/// An executor with two threads: runs until all is done
-fn on_threads(tasks: Vec<BoxFuture>) {
+/// Runs each task on a thread of its own until all have ended.
+fn run_on_threads(tasks: Vec<BoxFuture>) {
     let threads: Vec<_> = tasks.into_iter().map(|task| thread::spawn(move || block_on(task))).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Tools that echo, count, and wait until they are cancelled
-fn tools(told: mpsc::Sender<String>) -> impl Handler + Send {
-    move |cx: &mut Cx<'_>, call: &Call| {
-        let tool = call.tool()?;
-        let arguments: serde_json::Value = tool.parse()?;
-        match &*tool.name {
-            "echo" => cx.complete(&CallToolResult::text(arguments["text"].as_str().unwrap_or_default())),
-            "count" => {
-                for step in 1..=5 {
-                    cx.progress(Progress::new(f64::from(step)))?;
-                }
-                cx.complete(&CallToolResult::text("counted"))
-            }
-            "endless" => {
-                let _ = told.send("begun".into());
-                let slept = cx.sleep(DEADLINE * 2);
-                let _ = told.send(match cx.cancel_reason() {
-                    Some(CancelReason::Client(reason)) => format!("cancelled {reason:?}"),
-                    other => format!("{other:?}"),
-                });
-                slept?;
-                cx.complete(&CallToolResult::text("never"))
-            }
-            "changes" => {
-                cx.publish(&Change::Tools);
-                cx.complete(&CallToolResult::text("changed"))
-            }
-            other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
-        }
-    }
-}
-
-fn text(result: &CallToolResult<'_>) -> String {
-    result.content[0].as_text().expect("text").to_owned()
-}
-
-/// An example program of mcp-blocking, built here if that was not done yet
-fn example(name: &str) -> PathBuf {
-    static BUILD: Mutex<()> = Mutex::new(());
-    let me = std::env::current_exe().expect("a path");
-    let profile = me.parent().and_then(|deps| deps.parent()).expect("target/profile/deps");
-    let path = profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    let _alone = BUILD.lock().unwrap();
-    if !path.exists() {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "-p", "mcp-smol", "-p", "mcp-blocking", "--examples"]);
-        build.env("CARGO_TARGET_DIR", profile.parent().expect("target"));
-        assert!(build.status().expect("cargo").success(), "the examples cannot be built");
-    }
-    path
-}
-
-fn odd(mode: &str) -> Program {
-    Program::new(example("odd_server")).arg(mode).stderr(Stderr::Capture)
-}
-
-fn hasty() -> mcp_smol::Options {
-    Client::options(client::Config::new("test", "1")).patience(Patience::each(Duration::from_millis(200)))
-}
-
-/// Polls many futures in one task, each when it was woken itself; what is woken is all that is polled
-struct Tasks {
+/// Polls many futures in one task, each only when its own waker is called.
+struct TaskSet {
     tasks: Vec<Option<BoxFuture>>,
     woken: mpsc::Receiver<usize>,
     wakers: Vec<Waker>,
 }
 
-struct Wakes(mpsc::Sender<usize>, usize);
+struct TaskWaker(mpsc::Sender<usize>, usize);
 
-impl Wake for Wakes {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         let _ = self.0.send(self.1);
     }
 }
 
-impl Tasks {
+impl TaskSet {
     fn new(tasks: Vec<BoxFuture>) -> Self {
         let (sender, woken) = mpsc::channel();
         for at in 0..tasks.len() {
             sender.send(at).unwrap();
         }
-        let wakers = (0..tasks.len()).map(|at| Waker::from(Arc::new(Wakes(sender.clone(), at)))).collect();
+        let wakers =
+            (0..tasks.len()).map(|at| Waker::from(Arc::new(TaskWaker(sender.clone(), at)))).collect();
         Self { tasks: tasks.into_iter().map(Some).collect(), woken, wakers }
     }
 
-    /// A wake-up that is lost leaves it waiting here
+    /// Runs until all futures have ended.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a wake-up is lost.
     fn run(mut self) {
         while self.tasks.iter().any(Option::is_some) {
-            let at = self.woken.recv_timeout(DEADLINE).expect("nobody is woken");
+            let at = self.woken.recv_timeout(DEADLINE).expect("a task is woken");
             if let Some(task) = &mut self.tasks[at] {
                 if task.as_mut().poll(&mut Context::from_waker(&self.wakers[at])).is_ready() {
                     self.tasks[at] = None;
@@ -184,9 +102,9 @@ impl Tasks {
     }
 }
 
-async fn echoes(client: Client, who: usize, times: usize) {
+async fn run_echoes(client: Client, caller: usize, times: usize) {
     for n in 0..times {
-        let word = format!("{who} {n}");
+        let word = format!("{caller} {n}");
         let result = client.call_tool("echo", &json!({"text": word})).await.unwrap();
         assert_eq!(text(&result), word);
     }
@@ -194,38 +112,40 @@ async fn echoes(client: Client, who: usize, times: usize) {
 
 // covers: BASE-033
 #[test]
-fn many_tasks_call_at_once_and_each_gets_its_own_answer() {
-    in_time(|| {
+fn concurrent_calls_get_their_own_results() {
+    with_timeout(|| {
         for era in ERAS {
-            let (client, server) = block_on(pair(era, tools(mpsc::channel().0)));
-            let all = || (0..64).map(|who| Box::pin(echoes(client.clone(), who, 20)) as BoxFuture).collect();
-            Tasks::new(all()).run();
-            // And on as many threads.
-            on_threads(all());
+            let (client, server) = block_on(pair(era, tool_handler(mpsc::channel().0)));
+            let all = || {
+                (0..64).map(|caller| Box::pin(run_echoes(client.clone(), caller, 20)) as BoxFuture).collect()
+            };
+            TaskSet::new(all()).run();
+            // The same with one thread per task.
+            run_on_threads(all());
             block_on(client.close()).unwrap();
             server.join().unwrap().unwrap();
         }
     });
 }
 
-/// Whoever drives may vanish at any moment: the others go on
+/// The leader may be dropped at any moment: another task takes over.
 #[test]
-fn those_who_drive_may_be_dropped() {
-    in_time(|| {
-        let (client, server) = block_on(pair(Era::Modern, tools(mpsc::channel().0)));
+fn dropped_leader_is_replaced() {
+    with_timeout(|| {
+        let (client, server) = block_on(pair(Era::Modern, tool_handler(mpsc::channel().0)));
         let stop = Arc::new(AtomicU32::new(0));
         let mut tasks: Vec<BoxFuture> = Vec::new();
-        for who in 0..4 {
+        for caller in 0..4 {
             let (client, stop) = (client.clone(), stop.clone());
             tasks.push(Box::pin(async move {
-                echoes(client, who, 300).await;
+                run_echoes(client, caller, 300).await;
                 stop.fetch_add(1, Ordering::SeqCst);
             }));
         }
         for _ in 0..4 {
             let (client, stop) = (client.clone(), stop.clone());
             tasks.push(Box::pin(async move {
-                // Polled a few times, and dropped: before it was sent, while it drives, with its answer there.
+                // Dropped after a few polls: before it is sent, as the leader, or with its response received.
                 for polls in (0..4).cycle() {
                     if stop.load(Ordering::SeqCst) == 4 {
                         return;
@@ -238,12 +158,12 @@ fn those_who_drive_may_be_dropped() {
                         }
                         yield_now().await;
                     }
-                    // No faster than the server can take it.
+                    // Waits for the server, which would otherwise fall behind.
                     client.ping().await.unwrap();
                 }
             }));
         }
-        on_threads(tasks);
+        run_on_threads(tasks);
         block_on(client.close()).unwrap();
         server.join().unwrap().unwrap();
     });
@@ -251,48 +171,48 @@ fn those_who_drive_may_be_dropped() {
 
 // covers: CANC-002, CANC-010
 #[test]
-fn a_call_whose_future_is_dropped_is_cancelled_at_the_server() {
-    in_time(|| {
+fn dropped_or_late_call_is_cancelled_at_server() {
+    with_timeout(|| {
         for era in ERAS {
             block_on(async {
-                let (sender, told) = mpsc::channel();
-                let (client, server) = pair(era, tools(sender)).await;
-                // By a time-out around it.
+                let (sender, events) = mpsc::channel();
+                let (client, server) = pair(era, tool_handler(sender)).await;
+                // Dropped by a timeout around it.
                 let arguments = json!({});
                 let late = or(async { Some(client.call_tool("endless", &arguments).await) }, async {
-                    while told.try_recv().is_err() {
+                    while events.try_recv().is_err() {
                         Timer::after(Duration::from_millis(1)).await;
                     }
                     None
                 });
                 assert!(late.await.is_none());
-                // The next one to drive tells the server.
+                // The next leader sends the cancellation.
                 let next = client.start_tool("echo", &json!({"text": "next"}), &CallOptions::new()).unwrap();
                 assert_eq!(
                     next.await.unwrap().parse::<CallToolResult<'_>>().unwrap().content[0].as_text(),
                     Some("next")
                 );
-                assert!(told.recv_timeout(DEADLINE).unwrap().starts_with("cancelled"));
+                assert!(events.recv_timeout(DEADLINE).unwrap().starts_with("cancelled"));
 
-                // While another task drives.
+                // Cancelled while another task is the leader.
                 let endless = client.start_tool("endless", &json!({}), &CallOptions::new()).unwrap();
                 let driving = thread::spawn({
                     let run = client.run();
                     move || block_on(run)
                 });
-                assert_eq!(told.recv_timeout(DEADLINE).unwrap(), "begun");
+                assert_eq!(events.recv_timeout(DEADLINE).unwrap(), "begun");
                 client.cancel(endless, Some("enough")).unwrap();
-                assert!(told.recv_timeout(DEADLINE).unwrap().contains("enough"));
+                assert!(events.recv_timeout(DEADLINE).unwrap().contains("enough"));
 
-                // One that was never sent is never heard of.
+                // A call that is dropped before it is sent never reaches the server.
                 drop(client.start_tool("endless", &json!({}), &CallOptions::new()).unwrap());
-                // One that takes too long.
+                // A call that times out.
                 let options = CallOptions::new().timeout(Duration::from_millis(50));
                 let error =
                     client.call_tool_with("endless", &json!({}), &options, &mut |_| {}).await.unwrap_err();
                 assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
-                while let Ok(news) = told.recv_timeout(DEADLINE) {
-                    if news.starts_with("cancelled") {
+                while let Ok(event) = events.recv_timeout(DEADLINE) {
+                    if event.starts_with("cancelled") {
                         break;
                     }
                 }
@@ -306,10 +226,10 @@ fn a_call_whose_future_is_dropped_is_cancelled_at_the_server() {
 
 // covers: PROG-001, PROG-006
 #[test]
-fn progress_is_told_where_the_call_is_awaited() {
-    in_time(|| {
+fn progress_reaches_awaiting_task() {
+    with_timeout(|| {
         block_on(async {
-            let (client, server) = pair(Era::Modern, tools(mpsc::channel().0)).await;
+            let (client, server) = pair(Era::Modern, tool_handler(mpsc::channel().0)).await;
             let mut seen = Vec::new();
             let result = client
                 .call_tool_with("count", &json!({}), &CallOptions::new(), &mut |progress| {
@@ -324,10 +244,10 @@ fn progress_is_told_where_the_call_is_awaited() {
     });
 }
 
-/// Leaves every question to somebody else
-struct Later(mpsc::Sender<InputId>);
+/// Leaves each input request open and sends its id to the test.
+struct DeferredInputHandler(mpsc::Sender<InputId>);
 
-impl ClientHandler for Later {
+impl ClientHandler for DeferredInputHandler {
     fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         self.0.send(input.id).unwrap();
         None
@@ -336,22 +256,24 @@ impl ClientHandler for Later {
 
 // covers: TIME-008
 #[test]
-fn a_user_who_takes_long_holds_nothing_up() {
-    in_time(|| {
+fn open_input_request_delays_nothing_else() {
+    with_timeout(|| {
         for era in ERAS {
             block_on(async {
-                let (far, server) = serving(|cx: &mut Cx<'_>, call: &Call| {
+                let (far, server) = spawn_server(|cx: &mut Cx<'_>, call: &Call| {
                     cx.elicit("sure", "Sure?", ElicitSchema::default())?;
-                    cx.complete(&CallToolResult::text(call.tool()?.name))
+                    cx.complete(&CallToolResult::text(call.tool_call()?.name))
                 });
-                let config = speaks(era).capabilities(Capabilities::new().with(Capability::ElicitationForm));
-                let (sender, asked) = mpsc::channel();
-                let client = Client::options(config).handler(Later(sender)).connect(far).await.unwrap();
+                let config = client_config(version_set(era))
+                    .capabilities(Capabilities::new().with(Capability::ElicitationForm));
+                let (sender, input_ids) = mpsc::channel();
+                let client =
+                    Client::options(config).handler(DeferredInputHandler(sender)).connect(far).await.unwrap();
                 let arguments = json!({});
                 let call = async { text(&client.call_tool("book", &arguments).await.unwrap()) };
                 let user = async {
                     let input = loop {
-                        match asked.try_recv() {
+                        match input_ids.try_recv() {
                             Ok(input) => break input,
                             Err(_) => Timer::after(Duration::from_millis(1)).await,
                         };
@@ -372,28 +294,28 @@ fn a_user_who_takes_long_holds_nothing_up() {
 
 // covers: SUB-001, RES-014
 #[test]
-fn changes_are_told_while_nobody_calls() {
-    struct Notes(mpsc::Sender<Change>);
-    impl ClientHandler for Notes {
+fn change_is_delivered_while_client_runs() {
+    struct ChangeRecorder(mpsc::Sender<Change>);
+    impl ClientHandler for ChangeRecorder {
         fn changed(&mut self, change: &Change) {
             let _ = self.0.send(change.clone());
         }
     }
-    in_time(|| {
+    with_timeout(|| {
         for era in ERAS {
-            let (client, server) = block_on(pair(era, tools(mpsc::channel().0)));
-            let (sender, told) = mpsc::channel();
-            client.set_handler(Notes(sender));
+            let (client, server) = block_on(pair(era, tool_handler(mpsc::channel().0)));
+            let (sender, events) = mpsc::channel();
+            client.set_handler(ChangeRecorder(sender));
             let filter = SubscriptionFilter::new().tools_list_changed(true);
             let (subscription, honoured) = block_on(client.subscribe(&filter)).unwrap();
             assert_eq!(honoured.tools_list_changed, Some(true));
             let run = client.run();
             let driving = thread::spawn(move || block_on(run));
             block_on(client.call_tool("changes", &json!({}))).unwrap();
-            assert_eq!(told.recv_timeout(DEADLINE).unwrap(), Change::Tools);
+            assert_eq!(events.recv_timeout(DEADLINE).unwrap(), Change::Tools);
             block_on(client.unsubscribe(subscription)).unwrap();
             assert!(matches!(block_on(client.unsubscribe(subscription)), Err(Error::Use(UseError::Stale))));
-            // The last handle: whoever runs it ends it.
+            // Dropping the last handle closes the client, and the task that runs it ends.
             drop(client);
             driving.join().unwrap().unwrap();
             server.join().unwrap().unwrap();
@@ -402,10 +324,10 @@ fn changes_are_told_while_nobody_calls() {
 }
 
 #[test]
-fn polling_tells_whether_anything_happened() {
-    in_time(|| {
+fn poll_returns_whether_anything_happened() {
+    with_timeout(|| {
         block_on(async {
-            let (client, server) = pair(Era::Modern, tools(mpsc::channel().0)).await;
+            let (client, server) = pair(Era::Modern, tool_handler(mpsc::channel().0)).await;
             assert!(!client.poll(Duration::from_millis(20)).await.unwrap());
             let call = client.start_tool("echo", &json!({"text": "x"}), &CallOptions::new()).unwrap();
             while !client.poll(DEADLINE).await.unwrap() {}
@@ -421,76 +343,58 @@ fn polling_tells_whether_anything_happened() {
 
 // covers: STDIO-023, STDIO-028, ERR-015
 #[test]
-fn all_who_wait_learn_how_the_server_died() {
-    in_time(|| {
-        let client = block_on(Client::spawn(odd("dies-mid-line"))).unwrap();
+fn server_exit_fails_all_waiting_calls() {
+    with_timeout(|| {
+        let client = block_on(Client::spawn(odd_server("dies-mid-line"))).unwrap();
         let calls = (0..16).map(|_| {
             let client = client.clone();
             Box::pin(async move {
                 let Err(Error::Closed(end)) = client.call_tool("any", &json!({})).await else {
                     panic!("no end")
                 };
-                assert_eq!(end.ended.unwrap().code(), Some(7), "{end:?}");
-                assert_eq!(end.last_words, "starting\nout of \u{1b}[2Jluck");
+                assert_eq!(end.exit_status.unwrap().code(), Some(7), "{end:?}");
+                assert_eq!(end.stderr_tail, "starting\nout of \u{1b}[2Jluck");
             }) as BoxFuture
         });
-        Tasks::new(calls.collect()).run();
-        // And those who come too late, at once.
+        TaskSet::new(calls.collect()).run();
+        // Later calls fail at once.
         let Err(Error::Closed(end)) = block_on(client.ping()) else { panic!("no end") };
-        assert_eq!(end.ended.unwrap().code(), Some(7));
+        assert_eq!(end.exit_status.unwrap().code(), Some(7));
         let ended = block_on(client.close()).unwrap().unwrap();
-        assert_eq!((ended.how, ended.status.unwrap().code()), (How::Exited, Some(7)));
+        assert_eq!((ended.stage, ended.status.unwrap().code()), (ShutdownStage::Exited, Some(7)));
     });
-}
-
-#[cfg(target_os = "linux")]
-fn runs(id: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-/// The processes that this one has started and that run, by their name
-#[cfg(target_os = "linux")]
-fn children(name: &str) -> Vec<u32> {
-    let me = std::process::id().to_string();
-    let all = std::fs::read_dir("/proc").unwrap();
-    let all = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let ours = all.filter(|id: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        stat.contains(&format!("({name})")) && stat.contains(&format!(" {me} ")) && !stat.contains(") Z ")
-    });
-    ours.collect()
 }
 
 // covers: LIFE-017, STDIO-020
 #[cfg(target_os = "linux")]
 #[test]
-fn the_last_handle_ends_the_server() {
-    in_time(|| {
+fn last_handle_ends_server_process() {
+    with_timeout(|| {
         for mode in ["ignores-eof", "banner"] {
-            let before = children("odd_server");
-            let client = block_on(hasty().spawn(odd(mode))).unwrap();
-            let id = children("odd_server").into_iter().find(|id| !before.contains(id)).unwrap();
+            let before = child_pids("odd_server");
+            let client = block_on(short_timeouts().spawn(odd_server(mode))).unwrap();
+            let id = child_pids("odd_server").into_iter().find(|id| !before.contains(id)).unwrap();
             let (other, call) = (client.clone(), client.start_tool("any", &json!({}), &CallOptions::new()));
             drop(client);
             assert_eq!(text(&block_on(other.call_tool("any", &json!({}))).unwrap()), "ok");
             drop(other);
-            assert!(runs(id), "a call under way holds it");
+            assert!(is_running(id), "a call under way holds it");
             drop(call);
-            // Nothing waits for that here; nor does anything drive it.
-            while runs(id) {
+            // The process ends in the background, although no task drives the client.
+            while is_running(id) {
                 thread::yield_now();
             }
         }
-        // A client that is not there yet.
-        let before = children("odd_server");
-        let mut connecting = pin!(hasty().spawn(odd("silent")));
+        // A connect that is dropped before it completes.
+        let before = child_pids("odd_server");
+        let mut connecting = pin!(short_timeouts().spawn(odd_server("silent")));
         assert!(block_on(poll_once(&mut connecting)).is_none());
-        let id = children("odd_server").into_iter().find(|id| !before.contains(id)).unwrap();
+        let id = child_pids("odd_server").into_iter().find(|id| !before.contains(id)).unwrap();
         block_on(or(async { drop(connecting.as_mut().await) }, async {
             Timer::after(Duration::from_millis(5)).await;
         }));
-        connecting.set(hasty().spawn(Program::new("no-such-program-anywhere")));
-        while runs(id) {
+        connecting.set(short_timeouts().spawn(Program::new("no-such-program-anywhere")));
+        while is_running(id) {
             thread::yield_now();
         }
         assert!(matches!(block_on(connecting), Err(Error::Spawn(_))));
@@ -499,30 +403,35 @@ fn the_last_handle_ends_the_server() {
 
 // covers: LIFE-017, LIFE-021, VER-021, STDIO-005, STDIO-007
 #[test]
-fn odd_servers() {
-    in_time(|| {
+fn client_tolerates_odd_servers() {
+    with_timeout(|| {
         block_on(async {
             for mode in ["floods-stderr", "banner", "exits-on-unknown", "ignores-eof"] {
-                let client = hasty().spawn(odd(mode)).await.unwrap_or_else(|error| panic!("{mode}: {error}"));
+                let client = short_timeouts()
+                    .spawn(odd_server(mode))
+                    .await
+                    .unwrap_or_else(|error| panic!("{mode}: {error}"));
                 assert_eq!(text(&client.call_tool("any", &json!({})).await.unwrap()), "ok", "{mode}");
                 let ended = client.close().await.unwrap().unwrap();
                 assert_eq!(
-                    ended.how,
-                    if mode == "ignores-eof" { How::Terminated } else { How::Exited },
+                    ended.stage,
+                    if mode == "ignores-eof" { ShutdownStage::Terminated } else { ShutdownStage::Exited },
                     "{mode}"
                 );
             }
-            let Err(Error::Closed(end)) = hasty().spawn(odd("exits-on-anything")).await else {
+            let Err(Error::Closed(end)) = short_timeouts().spawn(odd_server("exits-on-anything")).await
+            else {
                 panic!("opened")
             };
-            assert_eq!((end.was_ready, end.ended.unwrap().code()), (false, Some(4)));
-            assert_eq!(end.last_words, "cannot read the configuration");
+            assert_eq!((end.was_ready, end.exit_status.unwrap().code()), (false, Some(4)));
+            assert_eq!(end.stderr_tail, "cannot read the configuration");
             let mut limits = Limits::default();
             (limits.probe_timeout, limits.init_timeout) =
                 (Duration::from_millis(100), Duration::from_millis(300));
             let config = client::Config::new("test", "1").limits(limits);
-            let silent = Client::options(config).patience(Patience::each(Duration::from_millis(200)));
-            let error = silent.spawn(odd("silent")).await.unwrap_err();
+            let silent = Client::options(config)
+                .shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_millis(200)));
+            let error = silent.spawn(odd_server("silent")).await.unwrap_err();
             assert!(error.to_string().contains("did not answer"), "{error}");
         });
     });
@@ -530,31 +439,31 @@ fn odd_servers() {
 
 // covers: TIME-001, TIME-002
 #[test]
-fn a_server_that_never_reads_is_waited_for_no_longer_than_said() {
-    in_time(|| {
+fn call_to_server_that_never_reads_times_out() {
+    with_timeout(|| {
         block_on(async {
             let mut limits = Limits::default();
             limits.call_timeout = Duration::from_millis(100);
             let options = Client::options(client::Config::new("test", "1").limits(limits));
-            let options = options.patience(Patience::each(Duration::from_millis(200)));
-            let client = options.spawn(odd("never-reads")).await.unwrap();
+            let options = options.shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_millis(200)));
+            let client = options.spawn(odd_server("never-reads")).await.unwrap();
             let large = "x".repeat(10_000_000);
             let error = client.call_tool(&large, &json!({})).await.unwrap_err();
             assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
             let error = client.call_tool(&large, &json!({})).await.unwrap_err();
-            assert!(matches!(error, Error::Use(UseError::Full("outbox_mark"))), "{error:?}");
-            assert_eq!(client.close().await.unwrap().unwrap().how, How::Terminated);
+            assert!(matches!(error, Error::Use(UseError::Full(Limit::OutboxHighWater))), "{error:?}");
+            assert_eq!(client.close().await.unwrap().unwrap().stage, ShutdownStage::Terminated);
         });
     });
 }
 
 // covers: BASE-041
 #[test]
-fn full_pipes_both_ways() {
-    in_time(|| {
+fn large_messages_pass_in_both_directions() {
+    with_timeout(|| {
         let large = "0123456789".repeat(1_000_000);
         block_on(async {
-            let (client, server) = pair(Era::Modern, tools(mpsc::channel().0)).await;
+            let (client, server) = pair(Era::Modern, tool_handler(mpsc::channel().0)).await;
             let calls = [0; 3]
                 .map(|_| client.start_tool("echo", &json!({"text": large}), &CallOptions::new()).unwrap());
             for call in calls {
@@ -571,20 +480,20 @@ fn full_pipes_both_ways() {
 }
 
 #[test]
-fn futures_go_anywhere() {
-    fn anywhere<T: Send + Sync>() {}
-    fn moves(_: &impl Send) {}
-    anywhere::<Client>();
-    in_time(|| {
-        let (client, server) = block_on(pair(Era::Modern, tools(mpsc::channel().0)));
+fn futures_of_client_are_send() {
+    fn assert_send_sync<T: Send + Sync>() {}
+    fn assert_send(_: &impl Send) {}
+    assert_send_sync::<Client>();
+    with_timeout(|| {
+        let (client, server) = block_on(pair(Era::Modern, tool_handler(mpsc::channel().0)));
         let arguments = json!({});
-        moves(&client.call_tool("x", &arguments));
-        moves(&client.list_tools());
-        moves(&client.run());
-        moves(&client.poll(Duration::ZERO));
-        moves(&Client::spawn(Program::new("x")));
+        assert_send(&client.call_tool("x", &arguments));
+        assert_send(&client.list_tools());
+        assert_send(&client.run());
+        assert_send(&client.poll(Duration::ZERO));
+        assert_send(&Client::spawn(Program::new("x")));
         let close = client.close();
-        moves(&close);
+        assert_send(&close);
         block_on(close).unwrap();
         server.join().unwrap().unwrap();
     });
@@ -592,27 +501,29 @@ fn futures_go_anywhere() {
 
 #[cfg(all(feature = "http", target_os = "linux"))]
 #[test]
-fn a_server_over_http() {
-    in_time(|| {
+fn tasks_share_client_over_http() {
+    with_timeout(|| {
         let http = mcp_proto::http::server::Config::new();
-        let (told, address) = mpsc::channel();
+        let (events, address) = mpsc::channel();
         let (ends, ended) = mpsc::channel::<()>();
         let server = thread::spawn(move || {
-            let handler = tools(mpsc::channel().0);
-            let mut server = mcp_blocking::HttpServer::bind("127.0.0.1:0", config(), http, handler).unwrap();
-            told.send(server.address().unwrap()).unwrap();
+            let handler = tool_handler(mpsc::channel().0);
+            let mut server =
+                mcp_blocking::HttpServer::bind("127.0.0.1:0", server_config(), http, handler).unwrap();
+            events.send(server.address().unwrap()).unwrap();
             while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 assert!(server.poll(Duration::from_millis(20)).unwrap());
             }
         });
         let port = address.recv_timeout(DEADLINE).unwrap().port();
         for era in ERAS {
-            // By its name: that is looked up by a thread.
+            // The name is resolved on a thread of its own.
             let url = format!("http://localhost:{port}/mcp");
-            let client = block_on(Client::options(speaks(era)).connect_url(&url)).unwrap();
+            let client =
+                block_on(Client::options(client_config(version_set(era))).connect_url(&url)).unwrap();
             assert_eq!(client.peer().era(), era);
-            let all = (0..16).map(|who| Box::pin(echoes(client.clone(), who, 3)) as BoxFuture);
-            Tasks::new(all.collect()).run();
+            let all = (0..16).map(|caller| Box::pin(run_echoes(client.clone(), caller, 3)) as BoxFuture);
+            TaskSet::new(all.collect()).run();
             drop(client);
         }
         drop(ends);
@@ -620,40 +531,30 @@ fn a_server_over_http() {
     });
 }
 
-/// An odd server that a shell starts after `before`
-#[cfg(unix)]
-fn after(before: &str, mode: &str) -> Program {
-    let script = format!("{before} exec \"$0\" {mode}");
-    Program::new("sh").arg("-c").arg(script).arg(example("odd_server")).stderr(Stderr::Capture)
-}
-
 // covers: LIFE-017, STDIO-020
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_is_left_over_of_a_server() {
-    in_time(|| {
-        // One that ignores SIGTERM.
-        let client = block_on(hasty().spawn(after("trap '' TERM;", "ignores-eof"))).unwrap();
+fn close_leaves_no_process_of_server() {
+    with_timeout(|| {
+        // A server that ignores SIGTERM.
+        let client =
+            block_on(short_timeouts().spawn(odd_server_after("trap '' TERM;", "ignores-eof"))).unwrap();
         assert_eq!(text(&block_on(client.call_tool("any", &json!({}))).unwrap()), "ok");
         let ended = block_on(client.close()).unwrap().unwrap();
-        assert_eq!(ended.how, How::Killed, "{ended}");
-        // One that leaves another process of its group behind.
-        let client = block_on(hasty().spawn(after("sleep 86399.2 &", "banner"))).unwrap();
+        assert_eq!(ended.stage, ShutdownStage::Killed, "{ended}");
+        // A server that leaves a process of its group behind.
+        let client = block_on(short_timeouts().spawn(odd_server_after("sleep 86399.2 &", "banner"))).unwrap();
         assert_eq!(text(&block_on(client.call_tool("any", &json!({}))).unwrap()), "ok");
         let ended = block_on(client.close()).unwrap().unwrap();
-        assert!(ended.stragglers && ended.status.unwrap().success(), "{ended:?}");
-        let group = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            let line = std::fs::read_to_string(entry.ok()?.path().join("cmdline")).ok()?;
-            line.contains("86399.2").then_some(line)
-        });
-        assert_eq!(group.collect::<Vec<_>>(), Vec::<String>::new());
+        assert!(ended.had_stragglers && ended.status.unwrap().success(), "{ended:?}");
+        assert_eq!(command_lines_with("86399.2"), Vec::<String>::new());
     });
 }
 
-/// A stream that panics once it has been read from, or written to, so often
-struct Trap(Async<UnixStream>, u32, u32);
+/// A stream that panics at a given number of reads or writes.
+struct PanickingStream(Async<UnixStream>, u32, u32);
 
-impl futures_lite::io::AsyncRead for Trap {
+impl futures_lite::io::AsyncRead for PanickingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -664,7 +565,7 @@ impl futures_lite::io::AsyncRead for Trap {
     }
 }
 
-impl futures_lite::io::AsyncWrite for Trap {
+impl futures_lite::io::AsyncWrite for PanickingStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -685,11 +586,14 @@ impl futures_lite::io::AsyncWrite for Trap {
 
 // covers: ERR-015
 #[test]
-fn a_stream_that_panics_leaves_nobody_waiting() {
-    in_time(|| {
+fn panic_in_stream_fails_waiting_calls() {
+    with_timeout(|| {
         for (reads, writes) in (0..12).map(|n| (n, u32::MAX)).chain((0..12).map(|n| (u32::MAX, n))) {
-            let (far, server) = serving(tools(mpsc::channel().0));
-            match block_on(Client::connect(speaks(Era::Modern), Trap(far, reads, writes))) {
+            let (far, server) = spawn_server(tool_handler(mpsc::channel().0));
+            match block_on(Client::connect(
+                client_config(version_set(Era::Modern)),
+                PanickingStream(far, reads, writes),
+            )) {
                 Err(Error::Io(error)) => assert!(error.to_string().contains("on purpose"), "{error}"),
                 Err(error) => panic!("{error}"),
                 Ok(client) => {
@@ -699,7 +603,7 @@ fn a_stream_that_panics_leaves_nobody_waiting() {
                             while client.call_tool("echo", &json!({"text": "x"})).await.is_ok() {}
                         }) as BoxFuture
                     });
-                    Tasks::new(calls.collect()).run();
+                    TaskSet::new(calls.collect()).run();
                     assert!(client.check_open().is_err());
                     block_on(client.close()).unwrap();
                 }
@@ -711,26 +615,27 @@ fn a_stream_that_panics_leaves_nobody_waiting() {
 
 // covers: STDIO-023, ERR-015
 #[test]
-fn a_server_that_is_gone_as_soon_as_it_is_there() {
+fn server_that_disconnects_after_handshake_closes_client() {
     use std::io::{BufRead as _, BufReader, Write as _};
-    in_time(|| {
+    with_timeout(|| {
         for n in 0..100 {
             let (near, far) = UnixStream::pair().unwrap();
-            let (go, told) = mpsc::channel();
+            let (go, events) = mpsc::channel();
             let server = thread::spawn(move || {
                 let mut line = String::new();
                 BufReader::new(&near).read_line(&mut line).unwrap();
-                told.recv().unwrap();
+                events.recv().unwrap();
                 let id = &serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"];
                 let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
                 let answer = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
-                // Half of another line, now and then.
+                // Every other response is followed by half a line.
                 let end = if n % 2 == 0 { "\n" } else { "\n{\"jsonrpc\":" };
                 (&near).write_all(format!("{answer}{end}").as_bytes()).unwrap();
             });
             if n % 3 > 0 {
                 go.send(()).unwrap();
-                let connecting = Client::connect(speaks(Era::Legacy), Async::new(far).unwrap());
+                let connecting =
+                    Client::connect(client_config(version_set(Era::Legacy)), Async::new(far).unwrap());
                 let client = match block_on(connecting) {
                     Ok(client) => client,
                     Err(error) => {
@@ -741,8 +646,9 @@ fn a_server_that_is_gone_as_soon_as_it_is_there() {
                 assert!(block_on(client.ping()).unwrap_err().is_closed());
                 let _ = block_on(client.close());
             } else {
-                // All of it is there before it is looked for.
-                let mut connecting = pin!(Client::connect(speaks(Era::Legacy), Async::new(far).unwrap()));
+                // The response and the end of the stream arrive before the client polls again.
+                let mut connecting =
+                    pin!(Client::connect(client_config(version_set(Era::Legacy)), Async::new(far).unwrap()));
                 assert!(block_on(poll_once(&mut connecting)).is_none());
                 go.send(()).unwrap();
                 server.join().unwrap();

@@ -1,4 +1,4 @@
-//! A server of this package as a process: every kind of handle that it may be started with
+//! A server of `mcp-smol` as a process, with each kind of stdin and stdout.
 
 #![cfg(target_os = "linux")]
 
@@ -11,31 +11,31 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use support::{OPENING, call, example, ids, in_time};
+use support::{INITIALIZE, call_line, example, response_ids, with_timeout};
 
 fn echo(id: u32, text: &str) -> String {
-    call(id, "echo").replace("\"_meta\"", &format!("\"arguments\":{{\"text\":\"{text}\"}},\"_meta\""))
+    call_line(id, "echo").replace("\"_meta\"", &format!("\"arguments\":{{\"text\":\"{text}\"}},\"_meta\""))
 }
 
-fn temporary(name: &str) -> std::path::PathBuf {
+fn temporary_path(name: &str) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("mcp-smol-{}-{name}", std::process::id()))
 }
 
 // covers: STDIO-001, STDIO-020, STDIO-021
 #[test]
-fn pipes_files_and_nothing() {
-    in_time(|| {
-        let input = format!("{OPENING}{}{}", echo(1, "one"), echo(2, "two"));
+fn server_serves_pipes_files_sockets_and_null() {
+    with_timeout(|| {
+        let input = format!("{INITIALIZE}{}{}", echo(1, "one"), echo(2, "two"));
         // Pipes.
         let mut server =
             Command::new(example("echo_smol")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         server.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = server.wait_with_output().unwrap();
         assert!(output.status.success());
-        assert_eq!(ids(&String::from_utf8(output.stdout).unwrap()), [0, 1, 2]);
+        assert_eq!(response_ids(&String::from_utf8(output.stdout).unwrap()), [0, 1, 2]);
 
-        // Files, which the reactor refuses.
-        let (requests, answers) = (temporary("requests"), temporary("answers"));
+        // Files, which the reactor does not support.
+        let (requests, answers) = (temporary_path("requests"), temporary_path("answers"));
         std::fs::write(&requests, &input).unwrap();
         let status = Command::new(example("echo_smol"))
             .stdin(File::open(&requests).unwrap())
@@ -43,7 +43,7 @@ fn pipes_files_and_nothing() {
             .status()
             .unwrap();
         assert!(status.success());
-        assert_eq!(ids(&std::fs::read_to_string(&answers).unwrap()), [0, 1, 2]);
+        assert_eq!(response_ids(&std::fs::read_to_string(&answers).unwrap()), [0, 1, 2]);
         let _ = (std::fs::remove_file(requests), std::fs::remove_file(answers));
 
         // One socket for both directions.
@@ -55,10 +55,10 @@ fn pipes_files_and_nothing() {
         near.shutdown(std::net::Shutdown::Write).unwrap();
         let mut output = String::new();
         near.read_to_string(&mut output).unwrap();
-        assert_eq!(ids(&output), [0, 1, 2]);
+        assert_eq!(response_ids(&output), [0, 1, 2]);
         assert!(server.wait().unwrap().success());
 
-        // Nothing at all.
+        // The null device.
         let status =
             Command::new(example("echo_smol")).stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap();
         assert!(status.success());
@@ -67,8 +67,8 @@ fn pipes_files_and_nothing() {
 
 // covers: STDIO-021
 #[test]
-fn a_client_that_reads_no_more_is_no_error() {
-    in_time(|| {
+fn server_ends_without_error_when_stdout_closes() {
+    with_timeout(|| {
         let mut server = Command::new(example("echo_smol"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -77,9 +77,9 @@ fn a_client_that_reads_no_more_is_no_error() {
             .unwrap();
         let mut stdin = server.stdin.take().unwrap();
         drop(server.stdout.take());
-        // No signal ends it, and nobody is told. A process that another test is about to start may hold our end for a
-        // moment, and then the first answers do go out.
-        let _ = stdin.write_all(OPENING.as_bytes());
+        // No signal ends the server, and it reports nothing. A process that another test is starting may hold our end
+        // of the pipe for a moment: then the first responses are still written.
+        let _ = stdin.write_all(INITIALIZE.as_bytes());
         for n in 1.. {
             let _ = stdin.write_all(echo(n, "one").as_bytes());
             if server.try_wait().unwrap().is_some() {
@@ -95,18 +95,18 @@ fn a_client_that_reads_no_more_is_no_error() {
 }
 
 #[test]
-fn large_messages_through_real_pipes() {
-    in_time(|| {
+fn large_messages_pass_through_pipes() {
+    with_timeout(|| {
         let large = "0123456789".repeat(1_000_000);
         let mut server =
             Command::new(example("echo_smol")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = server.stdin.take().unwrap();
-        let input = format!("{OPENING}{}{}", echo(1, &large), echo(2, &large));
+        let input = format!("{INITIALIZE}{}{}", echo(1, &large), echo(2, &large));
         let writing = std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap());
         let mut output = String::new();
         server.stdout.take().unwrap().read_to_string(&mut output).unwrap();
         writing.join().unwrap();
-        assert_eq!(ids(&output), [0, 1, 2]);
+        assert_eq!(response_ids(&output), [0, 1, 2]);
         assert!(output.len() > 2 * large.len());
         assert!(server.wait().unwrap().success());
     });

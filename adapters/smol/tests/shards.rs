@@ -1,4 +1,4 @@
-//! Servers over HTTP in several shards
+//! HTTP servers of `mcp-smol` with several shards.
 
 #![cfg(unix)]
 
@@ -23,10 +23,10 @@ use mcp_proto::server::Config;
 use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError};
 use mcp_smol::{Answered, Call, Cx, Error, Handler, HttpServer, Router, block_on};
 
-#[path = "../../threads/tests/shared/shards.rs"]
-mod shared;
+#[path = "../../suites/shards.rs"]
+mod suite;
 
-use shared::{DEADLINE, Peer, Serving};
+use suite::{DEADLINE, RawHttpClient, ShardedServer};
 
 mod adapter {
     use alloc::sync::Arc;
@@ -37,79 +37,80 @@ mod adapter {
     use mcp_proto::model::CallToolResult;
     use mcp_smol::{Call, Cx};
 
-    use super::shared::cores;
-    use super::{Counting, Http, Serving, held, serve, serve_with};
+    use super::suite::allowed_cores;
+    use super::{CountingHandler, Http, ShardedServer, gated_handler, serve, serve_with};
 
-    /// Two shards, one of which is kept by whoever calls `waits`
-    pub(crate) fn behind(begun: Sender<()>, gate: Receiver<()>) -> Serving {
-        serve(held(begun, gate), |server| server.shards(2))
+    /// Starts two shards. A call of `waits` blocks its shard until the gate opens.
+    pub(crate) fn blocked_server(begun: Sender<()>, gate: Receiver<()>) -> ShardedServer {
+        serve(gated_handler(begun, gate), |server| server.shards(2))
     }
 
-    /// Two calls at a time, which end when it is `open`, and four that wait
-    pub(crate) fn gated(begun: Sender<()>, open: Arc<AtomicBool>) -> Serving {
+    /// Starts a server with two running and four waiting calls at most. Handlers end when `open` is set.
+    pub(crate) fn gated_server(begun: Sender<()>, open: Arc<AtomicBool>) -> ShardedServer {
         let wait = async move |cx: &mut Cx<'_>, call: &Call| {
             begun.send(()).unwrap();
             while !open.load(Ordering::SeqCst) {
                 cx.sleep(Duration::from_millis(5)).await?;
             }
-            cx.complete(&CallToolResult::text(call.tool()?.name))
+            cx.complete(&CallToolResult::text(call.tool_call()?.name))
         };
         serve(wait, |server| server.max_running(2))
     }
 
-    /// Two shards that stay on cores, which tell them; whether handlers run there
-    pub(crate) fn pinned() -> Vec<(Serving, bool)> {
-        let tell = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text(cores()));
-        vec![(serve(tell, |server| server.shards(2).pin_shards()), true)]
+    /// Starts a pair of pinned shards that report their cores. The flag tells that handlers run on the shards' threads.
+    pub(crate) fn pinned_servers() -> Vec<(ShardedServer, bool)> {
+        let sender = async |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text(allowed_cores()));
+        vec![(serve(sender, |server| server.shards(2).pin_shards()), true)]
     }
 
-    /// By the wait of this package, and by the reactor
-    pub(crate) fn servers(shards: u8, connections: usize) -> Vec<Serving> {
-        let more = |server: super::HttpServer<Counting>| server.shards(shards).max_connections(connections);
+    /// Starts servers that run by `mcp_smol::block_on` and by `async_io::block_on`.
+    pub(crate) fn small_servers(shards: u8, connections: usize) -> Vec<ShardedServer> {
+        let configure =
+            |server: super::HttpServer<CountingHandler>| server.shards(shards).max_connections(connections);
         vec![
-            serve(Counting::default(), more),
-            serve_with(Http::new(), Counting::default(), more, async_io::block_on),
+            serve(CountingHandler::default(), configure),
+            serve_with(Http::new(), CountingHandler::default(), configure, async_io::block_on),
         ]
     }
 }
 
-fn bind<H: Handler>(http: Http, handler: H) -> HttpServer<H> {
+fn bind_server<H: Handler>(http: Http, handler: H) -> HttpServer<H> {
     let capabilities = Capabilities::new()
         .with(Capability::Tools)
         .with(Capability::ToolsListChanged)
         .with(Capability::Resources)
         .with(Capability::ResourceSubscriptions);
     let mut limits = Limits::default();
-    limits.max_waiting = 4;
+    limits.max_waiting_requests = 4;
     let config = Config::new("test", "1").capabilities(capabilities).limits(limits);
     HttpServer::bind("127.0.0.1:0", config, http, handler).unwrap()
 }
 
 fn serve<H: Handler + Send + Sync + 'static>(
     handler: H,
-    more: impl FnOnce(HttpServer<H>) -> HttpServer<H>,
-) -> Serving {
-    serve_with(Http::new(), handler, more, block_on)
+    configure: impl FnOnce(HttpServer<H>) -> HttpServer<H>,
+) -> ShardedServer {
+    serve_with(Http::new(), handler, configure, block_on)
 }
 
-type Run = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+type ServeFuture = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
 fn serve_with<H: Handler + Send + Sync + 'static>(
     http: Http,
     handler: H,
-    more: impl FnOnce(HttpServer<H>) -> HttpServer<H>,
-    block_on: fn(Run) -> Result<(), Error>,
-) -> Serving {
-    let server = more(bind(http, handler));
+    configure: impl FnOnce(HttpServer<H>) -> HttpServer<H>,
+    block_on: fn(ServeFuture) -> Result<(), Error>,
+) -> ShardedServer {
+    let server = configure(bind_server(http, handler));
     let (address, handle) = (server.address().unwrap(), server.handle());
-    Serving::new(address, handle, thread::spawn(move || block_on(Box::pin(server.run()))))
+    ShardedServer::new(address, handle, thread::spawn(move || block_on(Box::pin(server.run()))))
 }
 
-/// Keeps its thread when it is called so, until the gate is opened
-fn held(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Handler + Send + Sync {
+/// Blocks its thread for the tool `waits` until the gate opens.
+fn gated_handler(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Handler + Send + Sync {
     let gate = Mutex::new(gate);
     async move |cx: &mut Cx<'_>, call: &Call| {
-        let name = call.tool()?.name;
+        let name = call.tool_call()?.name;
         if name == "waits" {
             begun.send(()).unwrap();
             let _ = gate.lock().unwrap().recv();
@@ -118,44 +119,44 @@ fn held(begun: mpsc::Sender<()>, gate: mpsc::Receiver<()>) -> impl Handler + Sen
     }
 }
 
-/// Answers with how many answered before
+/// Answers with the number of earlier calls.
 #[derive(Default)]
-struct Counting(AtomicUsize);
+struct CountingHandler(AtomicUsize);
 
-impl Handler for Counting {
+impl Handler for CountingHandler {
     async fn call(&self, cx: &mut Cx<'_>, _: &Call) -> Result<Answered, RpcError> {
-        // Nothing that can be sent: each call stays in its shard.
+        // Not `Send`: each call stays in its shard.
         let one = Rc::new(Cell::new(1));
         futures_lite::future::yield_now().await;
         cx.complete(&CallToolResult::text(self.0.fetch_add(one.get(), Ordering::Relaxed).to_string()))
     }
 }
 
-/// Says that it was dropped
-struct Told(mpsc::Sender<&'static str>);
+/// Reports that it is dropped.
+struct DropReporter(mpsc::Sender<&'static str>);
 
-impl Drop for Told {
+impl Drop for DropReporter {
     fn drop(&mut self) {
         let _ = self.0.send("dropped");
     }
 }
 
-/// Never answers
-fn endless(told: mpsc::Sender<&'static str>) -> impl Handler + Send + Sync {
+/// Never answers, and reports when it begins and when it is dropped.
+fn pending_handler(receiver: mpsc::Sender<&'static str>) -> impl Handler + Send + Sync {
     async move |_: &mut Cx<'_>, _: &Call| {
-        told.send("begun").unwrap();
-        let _dropped = Told(told.clone());
+        receiver.send("begun").unwrap();
+        let _dropped = DropReporter(receiver.clone());
         core::future::pending().await
     }
 }
 
-fn next(told: &mpsc::Receiver<&'static str>) -> &'static str {
-    told.recv_timeout(DEADLINE).unwrap()
+fn recv_event(receiver: &mpsc::Receiver<&'static str>) -> &'static str {
+    receiver.recv_timeout(DEADLINE).unwrap()
 }
 
 #[test]
-fn shards_do_not_wait_for_each_other() {
-    // Handlers that keep their threads until both are at it.
+fn shards_run_in_parallel() {
+    // Each handler blocks its thread until both have begun.
     let meet = Barrier::new(2);
     let server = serve(
         async move |cx: &mut Cx<'_>, _: &Call| {
@@ -164,17 +165,17 @@ fn shards_do_not_wait_for_each_other() {
         },
         |server| server.shards(2),
     );
-    let mut peers = [server.connect(), server.connect()];
+    let mut clients = [server.connect(), server.connect()];
     for _ in 0..20 {
-        peers.iter_mut().for_each(|peer| peer.begin("meet"));
-        peers.iter_mut().for_each(|peer| assert!(peer.answer().1.contains("met")));
+        clients.iter_mut().for_each(|client| client.send_call("meet"));
+        clients.iter_mut().for_each(|client| assert!(client.read_response().1.contains("met")));
     }
-    server.ends(DEADLINE);
+    server.shut_down(DEADLINE);
 }
 
-/// What one waits for can come from a handler in another shard
+/// A handler in one shard wakes a handler in another.
 #[test]
-fn calls_wake_calls_of_other_shards() {
+fn handler_wakes_handler_of_other_shard() {
     let waiting: Mutex<Vec<Waker>> = Mutex::default();
     let server = serve(
         async move |cx: &mut Cx<'_>, _: &Call| {
@@ -192,14 +193,14 @@ fn calls_wake_calls_of_other_shards() {
         },
         |server| server.shards(3),
     );
-    let mut peers: Vec<_> = (0..20).map(|_| server.connect()).collect();
-    peers.iter_mut().for_each(|peer| peer.begin("any"));
-    peers.iter_mut().for_each(|peer| assert!(peer.answer().1.contains("together")));
-    server.ends(DEADLINE);
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_call("any"));
+    clients.iter_mut().for_each(|client| assert!(client.read_response().1.contains("together")));
+    server.shut_down(DEADLINE);
 }
 
 #[test]
-fn told_to_stop_every_shard_answers_what_it_has() {
+fn shutdown_answers_running_calls_in_each_shard() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let (begun, begins) = mpsc::channel();
@@ -213,60 +214,60 @@ fn told_to_stop_every_shard_answers_what_it_has() {
         },
         |server| server.shards(2),
     );
-    let mut peers: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    peers.iter_mut().for_each(|peer| peer.begin("slow"));
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_call("slow"));
     (0..4).for_each(|_| begins.recv_timeout(DEADLINE).unwrap());
     server.handle.shutdown(DEADLINE);
     drop(open);
-    peers.iter_mut().for_each(|peer| assert!(peer.answer().1.contains("answered")));
-    server.ends(DEADLINE);
+    clients.iter_mut().for_each(|client| assert!(client.read_response().1.contains("answered")));
+    server.shut_down(DEADLINE);
 }
 
 #[test]
-fn what_never_ends_is_dropped_in_every_shard_when_its_time_is_over() {
-    let (news, told) = mpsc::channel();
-    let server = serve(endless(news), |server| server.shards(3));
-    let mut peers: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    peers.iter_mut().for_each(|peer| peer.begin("endless"));
-    (0..3).for_each(|_| assert_eq!(next(&told), "begun"));
-    // Who closes his connection has changed his mind, in whatever shard.
-    drop(peers.pop());
-    assert_eq!(next(&told), "dropped");
-    server.ends(Duration::from_millis(50));
-    (0..2).for_each(|_| assert_eq!(next(&told), "dropped"));
+fn endless_handlers_are_dropped_after_grace_period() {
+    let (sender, receiver) = mpsc::channel();
+    let server = serve(pending_handler(sender), |server| server.shards(3));
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_call("endless"));
+    (0..3).for_each(|_| assert_eq!(recv_event(&receiver), "begun"));
+    // Closing the connection cancels the call, in whichever shard it runs.
+    drop(clients.pop());
+    assert_eq!(recv_event(&receiver), "dropped");
+    server.shut_down(Duration::from_millis(50));
+    (0..2).for_each(|_| assert_eq!(recv_event(&receiver), "dropped"));
 }
 
 #[test]
-fn a_server_that_is_dropped_leaves_no_shard_behind() {
-    let (news, told) = mpsc::channel();
-    let server = bind(Http::new(), endless(news)).shards(2);
+fn dropped_server_ends_all_shards() {
+    let (sender, receiver) = mpsc::channel();
+    let server = bind_server(Http::new(), pending_handler(sender)).shards(2);
     let (address, handle) = (server.address().unwrap(), server.handle());
     let mut run = Box::pin(server.run());
-    let mut peers = [Peer::connect(address), Peer::connect(address)];
-    peers.iter_mut().for_each(|peer| peer.begin("endless"));
+    let mut clients = [RawHttpClient::connect(address), RawHttpClient::connect(address)];
+    clients.iter_mut().for_each(|client| client.send_call("endless"));
     let mut begun = 0;
     block_on(poll_fn(|cx| {
         assert!(run.as_mut().poll(cx).is_pending());
-        begun += told.try_iter().count();
+        begun += receiver.try_iter().count();
         cx.waker().wake_by_ref();
         if begun == 2 { Poll::Ready(()) } else { Poll::Pending }
     }));
     drop(run);
-    (0..2).for_each(|_| assert_eq!(next(&told), "dropped"));
-    for peer in &mut peers {
-        assert!(matches!(peer.0.read(&mut [0; 1]), Ok(0) | Err(_)), "let go");
+    (0..2).for_each(|_| assert_eq!(recv_event(&receiver), "dropped"));
+    for client in &mut clients {
+        assert!(matches!(client.0.read(&mut [0; 1]), Ok(0) | Err(_)), "the connection is closed");
     }
     assert!(handle.is_over());
 }
 
 #[test]
-fn so_many_calls_run_in_each_shard_and_the_others_wait() {
+fn max_running_applies_to_each_shard() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let (begun, begins) = mpsc::channel();
     let running = AtomicUsize::new(0);
     let handler = async move |cx: &mut Cx<'_>, _: &Call| {
-        assert!(running.fetch_add(1, Ordering::SeqCst) < 4, "more run than may");
+        assert!(running.fetch_add(1, Ordering::SeqCst) < 4, "more calls run than the limit");
         begun.send(()).unwrap();
         cx.sleep(Duration::from_millis(5)).await?;
         while gate.lock().unwrap().try_recv() == Err(mpsc::TryRecvError::Empty) {
@@ -276,16 +277,16 @@ fn so_many_calls_run_in_each_shard_and_the_others_wait() {
         cx.complete(&CallToolResult::text("answered"))
     };
     let server = serve(handler, |server| server.shards(2).max_running(2));
-    let mut peers: Vec<_> = (0..12).map(|_| server.connect()).collect();
-    peers.iter_mut().for_each(|peer| peer.begin("slow"));
+    let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_call("slow"));
     (0..4).for_each(|_| begins.recv_timeout(DEADLINE).unwrap());
     drop(open);
-    peers.iter_mut().for_each(|peer| assert!(peer.answer().1.contains("answered")));
-    server.ends(DEADLINE);
+    clients.iter_mut().for_each(|client| assert!(client.read_response().1.contains("answered")));
+    server.shut_down(DEADLINE);
 }
 
 #[test]
-fn a_crowd_is_told_to_come_again_by_every_shard_and_served_then() {
+fn calls_beyond_exchange_limit_get_503() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let (begun, begins) = mpsc::channel();
@@ -298,20 +299,20 @@ fn a_crowd_is_told_to_come_again_by_every_shard_and_served_then() {
     };
     let server = serve_with(Http::new().max_exchanges(2), handler, |server| server.shards(2), block_on);
     let mut first: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    first.iter_mut().for_each(|peer| peer.begin("slow"));
+    first.iter_mut().for_each(|client| client.send_call("slow"));
     (0..4).for_each(|_| begins.recv_timeout(DEADLINE).unwrap());
-    let mut more: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    for peer in &mut more {
-        peer.begin("slow");
-        assert!(peer.answer().0.starts_with("HTTP/1.1 503 "));
+    let mut configure: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut configure {
+        client.send_call("slow");
+        assert!(client.read_response().0.starts_with("HTTP/1.1 503 "));
     }
     drop(open);
-    first.iter_mut().for_each(|peer| assert!(peer.answer().1.contains("answered")));
-    more.iter_mut().for_each(|peer| assert_eq!(peer.call("slow"), "answered"));
-    server.ends(DEADLINE);
+    first.iter_mut().for_each(|client| assert!(client.read_response().1.contains("answered")));
+    configure.iter_mut().for_each(|client| assert_eq!(client.call("slow"), "answered"));
+    server.shut_down(DEADLINE);
 }
 
-/// A router, of which nothing can be shared or sent, that says how many were made before it
+/// Makes a router that is neither `Send` nor `Sync`, and that reports how many were made before it.
 fn numbered(made: &AtomicUsize) -> Router {
     let number = Rc::new(Cell::new(made.fetch_add(1, Ordering::SeqCst)));
     let mut router = Router::new("test", "1");
@@ -321,43 +322,43 @@ fn numbered(made: &AtomicUsize) -> Router {
     router
 }
 
-fn serve_numbered(shards: u8, make: impl Fn() -> Router + Send + Sync + 'static) -> Serving {
-    let (tell, told) = mpsc::channel();
+fn serve_numbered(shards: u8, make: impl Fn() -> Router + Send + Sync + 'static) -> ShardedServer {
+    let (sender, receiver) = mpsc::channel();
     let thread = thread::spawn(move || {
         let first = make();
         let server = HttpServer::bind("127.0.0.1:0", first.config().unwrap(), Http::new(), first).unwrap();
-        tell.send((server.address().unwrap(), server.handle())).unwrap();
+        sender.send((server.address().unwrap(), server.handle())).unwrap();
         block_on(server.shards_with(shards, make).run())
     });
-    let (address, handle) = told.recv_timeout(DEADLINE).unwrap();
-    Serving::new(address, handle, thread)
+    let (address, handle) = receiver.recv_timeout(DEADLINE).unwrap();
+    ShardedServer::new(address, handle, thread)
 }
 
 #[test]
-fn handlers_that_cannot_be_shared_are_made_in_each_shard() {
+fn handler_that_is_not_send_is_made_in_each_shard() {
     for shards in [0, 1, 3] {
         let made = Arc::<AtomicUsize>::default();
-        let theirs = made.clone();
-        let server = serve_numbered(shards, move || numbered(&theirs));
-        let mut peers: Vec<_> = (0..9).map(|_| server.connect()).collect();
-        let first: Vec<String> = peers.iter_mut().map(|peer| peer.call("which")).collect();
+        let counter = made.clone();
+        let server = serve_numbered(shards, move || numbered(&counter));
+        let mut clients: Vec<_> = (0..9).map(|_| server.connect()).collect();
+        let first: Vec<String> = clients.iter_mut().map(|client| client.call("which")).collect();
         let shards = usize::from(shards.max(1));
         assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), shards, "{first:?}");
-        // Connections stay where they are.
-        assert!(peers.iter_mut().map(|peer| peer.call("which")).eq(first));
-        server.ends(DEADLINE);
+        // A connection stays in its shard.
+        assert!(clients.iter_mut().map(|client| client.call("which")).eq(first));
+        server.shut_down(DEADLINE);
         assert_eq!(made.load(Ordering::SeqCst), shards);
     }
 }
 
 #[test]
-fn a_shard_whose_handler_cannot_be_made_ends_the_server_and_says_so() {
+fn panic_while_making_handler_ends_server() {
     let made = AtomicUsize::new(0);
     let server = serve_numbered(2, move || {
         let router = numbered(&made);
         assert!(made.load(Ordering::SeqCst) < 2, "no second one");
         router
     });
-    let error = server.fails();
+    let error = server.join_err();
     assert!(error.to_string().contains("a shard panicked"), "{error}");
 }

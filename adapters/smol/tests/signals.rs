@@ -1,43 +1,12 @@
-//! Servers of this package that the system tells to end
+//! Servers of `mcp-smol` that the system terminates by a signal.
+
 #![cfg(unix)]
 
-#[path = "../../threads/tests/shared/signals.rs"]
-mod shared;
+extern crate alloc;
 
-mod adapter {
-    use core::time::Duration;
+#[path = "../../suites/signals.rs"]
+mod suite;
+mod support;
 
-    use mcp_proto::RpcError;
-    use mcp_proto::http::server::Config as Http;
-    use mcp_proto::model::CallToolResult;
-    use mcp_proto::server::Config;
-    use mcp_smol::{Answered, Call, Cx, HttpServer, Server, block_on, on_terminate};
-
-    /// Takes its time, or never ends
-    async fn answer(cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        eprintln!("begun");
-        if call.tool()?.name == "endless" {
-            core::future::pending::<()>().await;
-        }
-        cx.sleep(Duration::from_millis(300)).await?;
-        cx.complete(&CallToolResult::text("answered"))
-    }
-
-    pub(crate) fn serve_http(config: Config, grace: Duration) {
-        let answer = async |cx: &mut Cx<'_>, call: &Call| answer(cx, call).await;
-        let server = HttpServer::bind("127.0.0.1:0", config, Http::new(), answer).unwrap().shards(2);
-        let handle = server.handle();
-        on_terminate(move || handle.shutdown(grace)).unwrap();
-        eprintln!("at {}", server.address().unwrap());
-        block_on(server.run()).unwrap();
-    }
-
-    /// By the reactor, as in any executor
-    pub(crate) fn serve_stdio(config: Config, grace: Duration) {
-        let answer = async |cx: &mut Cx<'_>, call: &Call| answer(cx, call).await;
-        let server = Server::stdio(config, answer).unwrap();
-        let handle = server.handle();
-        on_terminate(move || handle.shutdown(grace)).unwrap();
-        async_io::block_on(server.run()).unwrap();
-    }
-}
+use mcp_smol::on_terminate;
+use support::adapter;

@@ -1,12 +1,11 @@
-//! Calls whose results are read as types, by a client of futures
+//! Calls whose results are read as types, by the client of `mcp-smol`.
 
 #![cfg(unix)]
 
 extern crate alloc;
 
-#[path = "support/adapter.rs"]
-mod adapter;
-#[path = "../../blocking/tests/shared/typed.rs"]
-mod shared;
-#[path = "../../blocking/tests/support/mod.rs"]
+#[path = "../../suites/typed.rs"]
+mod suite;
 mod support;
+
+use support::adapter;

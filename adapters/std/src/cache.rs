@@ -1,23 +1,23 @@
-//! A cache of results for several clients
+//! A result cache for several clients.
 
 use alloc::sync::Arc;
 use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::Change;
-use mcp_proto::client::{Asker, Cache, Kind, Question, Ticket};
+use mcp_proto::client::{Cache, CacheKey, CacheScope, CacheTicket, Kind};
 use mcp_proto::{Instant, RawJson};
 
 use crate::Clock;
 
-/// A [`Cache`] with a clock of its own, for one client or several, on any threads
+/// A [`Cache`] with its own clock, shared by any number of clients on any threads.
 ///
-/// Cloning shares it.
+/// Clones share the cache.
 #[derive(Clone)]
-pub struct SharedCache(Arc<Shared>);
+pub struct SharedCache(Arc<SharedCacheInner>);
 
-struct Shared {
-    /// Clients count time from epochs of their own
+struct SharedCacheInner {
+    /// One clock for all clients, because each client counts time from an epoch of its own.
     clock: Clock,
     cache: Mutex<Cache>,
 }
@@ -29,54 +29,54 @@ impl Default for SharedCache {
 }
 
 impl SharedCache {
-    /// Shares an empty cache
+    /// Shares `cache`.
     #[must_use]
     pub fn new(cache: Cache) -> Self {
-        Self(Arc::new(Shared { clock: Clock::start(), cache: Mutex::new(cache) }))
+        Self(Arc::new(SharedCacheInner { clock: Clock::start(), cache: Mutex::new(cache) }))
     }
 
-    /// As [`Cache::get`], now
+    /// Calls [`Cache::get`] with the current time.
     #[must_use]
-    pub fn get(&self, asker: &Asker, question: &Question) -> Option<RawJson> {
+    pub fn get(&self, scope: &CacheScope, key: &CacheKey) -> Option<RawJson> {
         let (mut cache, now) = self.lock();
-        cache.get(now, asker, question)
+        cache.get(now, scope, key)
     }
 
-    /// As [`Cache::ticket`]
+    /// Calls [`Cache::ticket`].
     #[must_use]
-    pub fn ticket(&self, asker: &Asker, question: Question) -> Ticket {
-        self.lock().0.ticket(asker, question)
+    pub fn ticket(&self, scope: &CacheScope, key: CacheKey) -> CacheTicket {
+        self.lock().0.ticket(scope, key)
     }
 
-    /// As [`Cache::put`], now
-    pub fn put(&self, ticket: Ticket, result: &RawJson) {
+    /// Calls [`Cache::insert`] with the current time.
+    pub fn insert(&self, ticket: CacheTicket, result: &RawJson) {
         let (mut cache, now) = self.lock();
-        cache.put(now, ticket, result);
+        cache.insert(now, ticket, result);
     }
 
-    /// As [`Cache::notice`]
-    pub fn notice(&self, asker: &Asker, change: &Change) {
-        self.lock().0.notice(asker, change);
+    /// Calls [`Cache::handle_change`].
+    pub fn handle_change(&self, scope: &CacheScope, change: &Change) {
+        self.lock().0.handle_change(scope, change);
     }
 
-    /// As [`Cache::forget_list`]
-    pub fn forget_list(&self, asker: &Asker, kind: Kind) {
-        self.lock().0.forget_list(asker, kind);
+    /// Calls [`Cache::invalidate_list`].
+    pub fn invalidate_list(&self, scope: &CacheScope, kind: Kind) {
+        self.lock().0.invalidate_list(scope, kind);
     }
 
-    /// As [`Cache::forget`]
-    pub fn forget(&self, asker: &Asker) {
-        self.lock().0.forget(asker);
+    /// Calls [`Cache::invalidate_server`].
+    pub fn invalidate_server(&self, scope: &CacheScope) {
+        self.lock().0.invalidate_server(scope);
     }
 
-    /// As [`Cache::clear`]
+    /// Calls [`Cache::clear`].
     pub fn clear(&self) {
         self.lock().0.clear();
     }
 
-    /// Held for a look or an entry, never while something is waited for
+    /// Locks the cache for one operation; the lock is never held across a wait.
     fn lock(&self) -> (MutexGuard<'_, Cache>, Instant) {
-        // No method of the cache's leaves it half done.
+        // A poisoned lock is harmless: no method of the cache leaves it half changed.
         let cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
         (cache, self.0.clock.now())
     }

@@ -1,14 +1,14 @@
-//! Time for a core that has none
+//! The monotonic clock that gives the core its instants.
 
 use core::time::Duration;
 use std::time::{Instant as StdInstant, SystemTime};
 
 use mcp_proto::{Anchor, Instant};
 
-/// A monotonic clock whose epoch is the moment it was started
+/// A monotonic clock whose epoch is its start.
 ///
-/// Take one per engine, or share one (it is `Copy`): instants of two clocks mean nothing to each other.
-/// Whether it runs on while the machine sleeps is the operating system's choice (on Linux it stands still).
+/// Use one per engine, or share one (it is `Copy`). Instants of two clocks cannot be compared. Whether the clock
+/// advances while the machine sleeps depends on the operating system; on Linux it does not.
 ///
 /// ```
 /// let clock = mcp_std::Clock::start();
@@ -21,29 +21,29 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a clock; its first instant is zero
+    /// Starts a clock; its first instant is zero.
     #[must_use]
     pub fn start() -> Self {
         Self { epoch: StdInstant::now() }
     }
 
-    /// Microseconds since the start, as the core counts time
+    /// Returns the time since the start, in microseconds.
     #[must_use]
     pub fn now(&self) -> Instant {
-        // 2^64 µs are 584,000 years
+        // 2^64 µs are 584,000 years.
         Instant::from_micros(u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// How long to wait from now until `deadline`; zero when it has passed
+    /// Returns the time from now until `deadline`, or zero if it has passed.
     #[must_use]
     pub fn until(&self, deadline: Instant) -> Duration {
         deadline.saturating_duration_since(self.now())
     }
 
-    /// Ties this clock's epoch to Unix time, by the system clock of this moment
+    /// Returns the relation of this clock to Unix time, read from the system clock now.
     ///
-    /// A system clock set before 1970 counts as 1970. Later steps of the system clock do not change an
-    /// anchor; take a new one if they matter.
+    /// A system clock set before 1970 counts as 1970. An anchor does not follow later changes of the system clock; take
+    /// a new one if they matter.
     #[must_use]
     pub fn anchor(&self) -> Anchor {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_forward_from_zero() {
+    fn clock_runs_forward_from_zero() {
         let clock = Clock::start();
         let first = clock.now();
         assert!(first.as_micros() < 1_000_000);

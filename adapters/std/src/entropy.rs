@@ -1,16 +1,16 @@
-//! Secrets and nonces for a core that draws no randomness
+//! Secrets and nonces for the core, which draws no randomness itself.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Returns 32 bytes from the operating system's random generator: the one secret that an engine is built with
+/// Returns 32 bytes from the operating system's random generator, the secret that an engine is built with.
 ///
-/// One seed may serve many engines of a process, if each gets its own [`nonce`].
+/// One seed may serve many engines of a process if each gets its own [`nonce`].
 ///
 /// # Errors
 ///
-/// When the operating system has no generator, or refuses to be asked (a sandbox without the system call and
-/// without `/dev/urandom`). There is no fallback: a guessable secret would be worse than none.
+/// Any error of the operating system's generator, for example in a sandbox without the system call and without
+/// `/dev/urandom`. There is no fallback: a guessable secret would be worse than none.
 pub fn seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| {
@@ -19,12 +19,12 @@ pub fn seed() -> io::Result<[u8; 32]> {
     Ok(seed)
 }
 
-/// Returns a number that this process has not returned before: 0, 1, 2, …
+/// Returns a number that this process has not returned before: 0, 1, 2, and so on.
 ///
-/// Not random and not secret. It tells apart the engines that share a seed. A forked process repeats its
-/// parent's numbers, so it must draw a new seed.
+/// The number is neither random nor secret. It distinguishes engines that share a seed. A forked process repeats the
+/// numbers of its parent, so it must draw a new seed.
 pub fn nonce() -> u64 {
-    // A lock, because 64-bit atomics do not exist everywhere; this runs once per engine.
+    // A lock, because some targets have no 64-bit atomics; this runs once per engine.
     static NEXT: Mutex<u64> = Mutex::new(0);
     let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
     let nonce = *next;

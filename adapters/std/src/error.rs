@@ -1,4 +1,4 @@
-//! What goes wrong, said so that somebody can do something about it
+//! Errors of clients and servers.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -6,120 +6,120 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
-use crate::child::SpawnError;
+use crate::process::SpawnError;
 use mcp_proto::client::Violations;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterError;
 use mcp_proto::{CallError, Fault, UseError};
 
-/// Why a server or a client could not go on, or a call failed
+/// Reason why a server or a client cannot go on, or why a call failed.
 ///
-/// `Display` says what happened and, where there is something to do, what. Text that comes from the peer is escaped
-/// in it: it may be shown on a terminal.
+/// `Display` states what happened and, if possible, what to do. Text of the peer is escaped in it, so it can be shown
+/// on a terminal.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server process could not be started
+    /// The server process could not be started.
     Spawn(SpawnError),
-    /// The stream broke; a peer that leaves is not this, but the end, or [`Closed`](Self::Closed)
+    /// The stream broke. A peer that disconnects is not an error but the end, or [`Closed`](Self::Closed).
     Io(io::Error),
-    /// One call failed; others and the connection go on
+    /// One call failed; the connection and other calls go on.
     Call(CallError),
-    /// A call or command was refused before anything was sent: it cannot be made, or not now
+    /// A call or command was refused before anything was sent.
     Use(UseError),
-    /// The answer to a call is valid, but not what was asked for; the text says what is missing
-    Answer(String),
-    /// A tool answered with another structured result than it promises by its output schema (TOOL-016)
-    BadResult(Arc<BadResult>),
-    /// A URL that cannot be connected to; nothing was sent
+    /// The result of a call is valid but lacks what was requested; the text names what is missing.
+    UnexpectedResult(String),
+    /// A structured result does not match the output schema of its tool (TOOL-016).
+    OutputSchemaViolation(Arc<OutputSchemaViolation>),
+    /// A URL cannot be connected to; nothing was sent.
     Url {
-        /// The URL, without user name, password and query
+        /// The URL without user name, password and query.
         url: String,
-        /// What is wrong with it, and what to do
-        why: String,
+        /// What is wrong with the URL, and what to do.
+        reason: String,
     },
-    /// Something could not be registered at a router; nothing was served
+    /// An entry could not be registered in a router; nothing was served.
     Register(RegisterError),
-    /// The connection is over
-    Closed(Arc<Closed>),
+    /// The connection is over.
+    Closed(Arc<ConnectionClosed>),
 }
 
-/// A structured result that is not what its tool promises, and why
+/// A structured result that does not match the output schema of its tool.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
-pub struct BadResult {
-    /// The tool
+pub struct OutputSchemaViolation {
+    /// Name of the tool.
     pub tool: String,
-    /// All of its result, which is well-formed otherwise
+    /// The whole result, which is well-formed otherwise.
     pub result: CallToolResult<'static>,
-    /// What is wrong, and where
+    /// Violations of the schema, with their positions.
     pub violations: Violations,
 }
 
-impl BadResult {
-    /// Of which tool, which result, and what is wrong with it
+impl OutputSchemaViolation {
+    /// Creates the error for `result` of `tool`.
     #[must_use]
     pub fn new(tool: impl Into<String>, result: CallToolResult<'static>, violations: Violations) -> Self {
         Self { tool: tool.into(), result, violations }
     }
 }
 
-/// Without the result: whoever lets `main` return an [`Error`] would have the printing of all of its types in the program
-impl fmt::Debug for BadResult {
+/// Omits the result: otherwise a `main` that returns [`Error`] would link the formatting code of all its types.
+impl fmt::Debug for OutputSchemaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BadResult")
+        f.debug_struct("OutputSchemaViolation")
             .field("tool", &self.tool)
             .field("violations", &self.violations)
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for BadResult {
+impl fmt::Display for OutputSchemaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the structured result of the tool `{}` is not what its outputSchema promises: {}",
+            "the structured result of tool `{}` does not match its outputSchema: {}",
             self.tool, self.violations
         )
     }
 }
 
-/// The end of a connection, with what is known about it
+/// The end of a connection, with all that is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Closed {
-    /// Why it ended
+pub struct ConnectionClosed {
+    /// Reason of the end.
     pub fault: Fault,
-    /// Whether it was ready, so that calls could be made
+    /// Whether the connection was ready for calls.
     pub was_ready: bool,
-    /// The server's program, if it is a process that we started
+    /// Program of the server, if it is a process started by this client.
     pub program: Option<String>,
-    /// Where the server is, if it is spoken to over HTTP
+    /// URL of the server, if the connection is over HTTP.
     pub url: Option<String>,
-    /// How the server process ended, if it is known that it has
-    pub ended: Option<ExitStatus>,
-    /// The end of what it wrote to stderr; empty unless that was captured
-    /// ([`Stderr::Capture`](crate::child::Stderr::Capture))
-    pub last_words: String,
-    /// The first line on the stream that was no message at all, cut to [`Limits::max_noise`](mcp_proto::Limits)
+    /// Exit status of the server process, if it is known.
+    pub exit_status: Option<ExitStatus>,
+    /// End of the server's stderr; empty unless it was captured
+    /// ([`Stderr::Capture`](crate::process::Stderr::Capture)).
+    pub stderr_tail: String,
+    /// First line of the stream that was no message, cut to [`Limits::max_noise_bytes`](mcp_proto::Limits).
     pub noise: Option<String>,
-    /// Whether any message came, however odd
-    pub any_message: bool,
+    /// Whether any message was received, even an invalid one.
+    pub received_message: bool,
 }
 
 impl Error {
-    /// The end of a connection about which nothing else is known
+    /// Creates the error for a connection about which only `fault` is known.
     pub fn closed(fault: Fault) -> Self {
-        Self::Closed(Arc::new(Closed::unknown(fault)))
+        Self::Closed(Arc::new(ConnectionClosed::unknown(fault)))
     }
 
-    /// A URL that cannot be connected to
+    /// Creates the error for a URL that cannot be connected to.
     #[cfg(feature = "http")]
-    pub fn url(url: &str, why: &dyn fmt::Display) -> Self {
-        Self::Url { url: mcp_proto::http::client::Url::shown(url), why: alloc::format!("{why}") }
+    pub fn url(url: &str, reason: &dyn fmt::Display) -> Self {
+        Self::Url { url: mcp_proto::http::client::Url::redacted(url), reason: alloc::format!("{reason}") }
     }
 
-    /// Whether the connection is over: a new one is needed to go on
+    /// Returns whether the connection is over, so that a new one is needed.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_) | Self::Io(_) | Self::Spawn(_))
@@ -136,31 +136,28 @@ impl fmt::Display for Error {
             }
             Self::Call(error) => write!(Escaped(f), "{error}"),
             Self::Use(error) => write!(Escaped(f), "{error}"),
-            Self::Answer(text) => write!(Escaped(f), "{text}"),
-            Self::BadResult(bad) => write!(Escaped(f), "{bad}"),
-            Self::Url { url, why } => write!(Escaped(f), "cannot connect to {url:?}: {why}"),
+            Self::UnexpectedResult(text) => write!(Escaped(f), "{text}"),
+            Self::OutputSchemaViolation(violation) => write!(Escaped(f), "{violation}"),
+            Self::Url { url, reason } => write!(Escaped(f), "cannot connect to {url:?}: {reason}"),
             Self::Register(error) => write!(Escaped(f), "{error}"),
             Self::Closed(closed) => closed.fmt(f),
         }
     }
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for ConnectionClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = Escaped(f);
         let name = self.program.as_ref().or(self.url.as_ref());
         let server = name.map_or_else(|| "the server".into(), |name| format!("the server {name:?}"));
-        let only_noise = !self.was_ready && !self.any_message && self.noise.is_some();
-        let is_stranger = only_noise || self.fault == Fault::Echo;
-        if is_stranger {
-            write!(f, "this is no MCP server: {} ", self.program.as_deref().unwrap_or("the peer"))?;
-            let said = if only_noise {
-                "said nothing but lines that are no messages"
-            } else {
-                "sends back what it is sent"
-            };
-            f.write_str(said)?;
-        } else if let (true, Some(status)) = (self.is_end(), self.ended) {
+        let only_noise = !self.was_ready && !self.received_message && self.noise.is_some();
+        let is_not_mcp = only_noise || self.fault == Fault::Echo;
+        if is_not_mcp {
+            write!(f, "this is not an MCP server: {} ", self.program.as_deref().unwrap_or("the peer"))?;
+            let behaviour =
+                if only_noise { "sent only lines that are not messages" } else { "echoes its input" };
+            f.write_str(behaviour)?;
+        } else if let (true, Some(status)) = (self.is_ended_by_peer(), self.exit_status) {
             let when = match (self.was_ready, &self.fault) {
                 (false, Fault::Truncated { .. }) => {
                     " in the middle of a message, before the connection was ready"
@@ -170,7 +167,7 @@ impl fmt::Display for Closed {
                 (true, _) => "",
             };
             write!(f, "{server} ended{when} ({status})")?;
-        } else if let (true, false) = (self.is_end(), self.was_ready) {
+        } else if let (true, false) = (self.is_ended_by_peer(), self.was_ready) {
             write!(f, "{server} closed the connection before it was ready")?;
             if matches!(self.fault, Fault::Truncated { .. }) {
                 f.write_str(", in the middle of a message")?;
@@ -181,25 +178,25 @@ impl fmt::Display for Closed {
         if let (Some(noise), false) = (&self.noise, self.was_ready) {
             write!(f, "; its first line was {noise:?}")?;
         }
-        if let (true, Some(status)) = (is_stranger, self.ended) {
+        if let (true, Some(status)) = (is_not_mcp, self.exit_status) {
             write!(f, "; it ended ({status})")?;
         }
         match &self.fault {
-            _ if is_stranger => f.write_str("; is this the right command, with the right arguments?")?,
+            _ if is_not_mcp => f.write_str("; is this the right command, with the right arguments?")?,
             Fault::HandshakeTimeout { .. } => f.write_str(
                 "; does it speak MCP on stdin and stdout? If it is only slow to start, raise `Limits::init_timeout`",
             )?,
-            _ if self.is_end() && !self.was_ready => {
+            _ if self.is_ended_by_peer() && !self.was_ready => {
                 f.write_str("; is this the right command for an MCP server on stdin and stdout?")?;
             }
             Fault::Eof | Fault::Truncated { .. } => f.write_str("; start it again to go on")?,
             _ => {}
         }
-        if !self.last_words.is_empty() {
-            // The only line breaks that stand here as such are ours.
-            f.0.write_str("\nits last words on stderr:")?;
-            let skip = self.last_words.lines().count().saturating_sub(SHOWN);
-            for line in self.last_words.lines().skip(skip) {
+        if !self.stderr_tail.is_empty() {
+            // Line breaks of the peer are escaped; only those written here start a line.
+            f.0.write_str("\nits last lines on stderr:")?;
+            let skip = self.stderr_tail.lines().count().saturating_sub(MAX_STDERR_LINES);
+            for line in self.stderr_tail.lines().skip(skip) {
                 f.0.write_str("\n    ")?;
                 f.write_str(line)?;
             }
@@ -208,23 +205,23 @@ impl fmt::Display for Closed {
     }
 }
 
-impl Closed {
-    /// An end about which nothing else is known
+impl ConnectionClosed {
+    /// Creates a value about which only `fault` is known.
     pub(crate) const fn unknown(fault: Fault) -> Self {
         Self {
             fault,
             was_ready: true,
             program: None,
             url: None,
-            ended: None,
-            last_words: String::new(),
+            exit_status: None,
+            stderr_tail: String::new(),
             noise: None,
-            any_message: true,
+            received_message: true,
         }
     }
 
-    /// Whether the peer ended the connection, rather than an answer of its
-    pub const fn is_end(&self) -> bool {
+    /// Returns whether the peer ended the connection.
+    pub const fn is_ended_by_peer(&self) -> bool {
         matches!(self.fault, Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. })
     }
 }
@@ -233,12 +230,12 @@ impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Spawn(error) => error.source(),
-            // Their text is in ours.
+            // `Display` already contains these sources.
             Self::Io(_)
             | Self::Call(_)
             | Self::Use(_)
-            | Self::Answer(_)
-            | Self::BadResult(_)
+            | Self::UnexpectedResult(_)
+            | Self::OutputSchemaViolation(_)
             | Self::Url { .. }
             | Self::Register(_)
             | Self::Closed(_) => None,
@@ -264,7 +261,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Writes text so that nothing in it begins a line, moves the cursor or turns the direction of reading
+/// Escapes control characters and characters that change the text direction.
 struct Escaped<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl Write for Escaped<'_, '_> {
@@ -280,10 +277,10 @@ impl Write for Escaped<'_, '_> {
     }
 }
 
-/// Characters that change the direction of what follows
+/// Characters that change the text direction.
 const BIDI: [char; 12] = [
     '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
     '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
 ];
-/// Lines of stderr that `Display` shows at most
-const SHOWN: usize = 20;
+/// Lines of stderr that `Display` shows at most.
+const MAX_STDERR_LINES: usize = 20;

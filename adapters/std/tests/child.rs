@@ -1,4 +1,4 @@
-//! Server processes that behave, and those that do not; afterwards nobody of their group is left
+//! Server processes that behave well or badly; afterwards no process of their group is left.
 
 #![cfg(target_os = "linux")]
 
@@ -14,136 +14,148 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use mcp_std::child::{Child, How, Life, Patience, Program, SpawnErrorKind, Stderr, Step, end_all};
-use mcp_std::{Clock, Duplex, Interest, is_peer_gone};
-use support::{assert_no_group, eventually, group, in_time, pump, read_until};
+use mcp_std::Clock;
+use mcp_std::io::{Duplex, Interest, is_peer_gone};
+use mcp_std::process::{
+    Child, ProcessStatus, Program, ShutdownStage, ShutdownStep, ShutdownTimeouts, SpawnErrorKind, Stderr,
+    terminate_all,
+};
+use support::{assert_no_group, eventually, group_members, pump, read_until, with_deadline};
 
-/// A misbehaving server; only tests use a shell
+/// Describes a misbehaving server; only tests use a shell.
 fn sh(script: &str) -> Program {
     Program::new("sh").args(["-c", script]).stderr(Stderr::Capture)
 }
 
-/// Short steps, so that the stubborn ones do not take the tests' time
-fn patience() -> Patience {
-    Patience { stragglers: Duration::from_millis(50), ..Patience::each(Duration::from_millis(100)) }
+/// Short timeouts, so that stubborn servers do not slow the tests down.
+fn short_timeouts() -> ShutdownTimeouts {
+    ShutdownTimeouts {
+        stragglers: Duration::from_millis(50),
+        ..ShutdownTimeouts::uniform(Duration::from_millis(100))
+    }
 }
 
-fn line(bytes: &[u8]) -> bool {
+fn ends_with_newline(bytes: &[u8]) -> bool {
     bytes.ends_with(b"\n")
 }
 
 #[test]
-fn obedient() {
-    in_time(|| {
+fn obedient_server_exits_when_stdin_closes() {
+    with_deadline(|| {
         let mut child = sh("cat").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
         assert_eq!(io.write(b"hello\n").unwrap(), 6);
-        assert_eq!(read_until(&mut io, line), b"hello\n");
-        assert_eq!(child.life(), Life::Running);
+        assert_eq!(read_until(&mut io, ends_with_newline), b"hello\n");
+        assert_eq!(child.status(), ProcessStatus::Running);
         let started = Instant::now();
-        let ended = child.shutdown(Some(io), Patience::default());
-        assert!(started.elapsed() < Duration::from_secs(4), "waited for nothing");
-        assert_eq!((ended.how, ended.stragglers), (How::Exited, false));
-        assert!(ended.status.unwrap().success());
+        let report = child.shutdown(Some(io), ShutdownTimeouts::default());
+        assert!(started.elapsed() < Duration::from_secs(4), "waited although the server had exited");
+        assert_eq!((report.stage, report.had_stragglers), (ShutdownStage::Exited, false));
+        assert!(report.status.unwrap().success());
         assert_no_group(id);
     });
 }
 
 #[test]
-fn finishes_writing_after_the_end_of_input() {
-    in_time(|| {
+fn server_may_finish_writing_after_the_end_of_input() {
+    with_deadline(|| {
         let path = std::env::temp_dir().join(format!("mcp-std-finish-{}", std::process::id()));
-        // 1 MB to stdout and to stderr, both more than a pipe holds, and then proof of having come to the end
+        // 1 MB each to stdout and stderr, more than a pipe holds, and then a proof of having finished.
         let script = "cat; head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo end > \"$PROOF\"";
         let child = sh(script).env("PROOF", &path).spawn().unwrap();
-        let ended = child.shutdown(None, Patience::default());
-        assert_eq!(ended.how, How::Exited);
+        let report = child.shutdown(None, ShutdownTimeouts::default());
+        assert_eq!(report.stage, ShutdownStage::Exited);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "end\n");
         std::fs::remove_file(path).unwrap();
     });
 }
 
 #[test]
-fn ignores_the_end_of_input() {
-    in_time(|| {
+fn server_that_ignores_the_end_of_input_is_terminated() {
+    with_deadline(|| {
         let child = sh("sleep 1000").spawn().unwrap();
         let id = child.id();
-        let ended = child.shutdown(None, patience());
-        assert_eq!(ended.how, How::Terminated);
+        let report = child.shutdown(None, short_timeouts());
+        assert_eq!(report.stage, ShutdownStage::Terminated);
         assert_no_group(id);
     });
 }
 
 #[test]
-fn ignores_sigterm() {
-    in_time(|| {
+fn server_that_ignores_sigterm_is_killed() {
+    with_deadline(|| {
         let mut child = sh("trap '' TERM; echo ready; while :; do sleep 1000; done").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
-        read_until(&mut io, line);
-        let ended = child.shutdown(Some(io), patience());
-        assert_eq!(ended.how, How::Killed);
-        assert_eq!(ended.to_string(), "had to be killed (signal: 9 (SIGKILL))");
+        read_until(&mut io, ends_with_newline);
+        let report = child.shutdown(Some(io), short_timeouts());
+        assert_eq!(report.stage, ShutdownStage::Killed);
+        assert_eq!(report.to_string(), "had to be killed (signal: 9 (SIGKILL))");
         assert_no_group(id);
     });
 }
 
 #[test]
-fn leaves_a_grandchild_behind() {
-    in_time(|| {
+fn stubborn_grandchild_is_signalled_after_the_server_exits() {
+    with_deadline(|| {
         let mut child = sh("(trap '' TERM; echo ready; sleep 1000) & read x; exit 3").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
-        read_until(&mut io, line);
-        let ended = child.shutdown(Some(io), patience());
-        assert_eq!((ended.how, ended.stragglers), (How::Exited, true));
-        assert_eq!(ended.status.unwrap().code(), Some(3));
+        read_until(&mut io, ends_with_newline);
+        let report = child.shutdown(Some(io), short_timeouts());
+        assert_eq!((report.stage, report.had_stragglers), (ShutdownStage::Exited, true));
+        assert_eq!(report.status.unwrap().code(), Some(3));
         assert_no_group(id);
     });
 }
 
 #[test]
-fn died_long_before_its_grandchild() {
-    in_time(|| {
+fn dropping_an_exited_server_kills_its_grandchild() {
+    with_deadline(|| {
         let mut child = sh("sleep 1000 & echo ready; exit 0").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
-        read_until(&mut io, line);
-        assert!(matches!(child.wait_ended(support::DEADLINE), Life::Ended(Some(status)) if status.success()));
-        // Looked at, not reaped: the number stays ours.
-        assert!(group(id).contains(&id));
+        read_until(&mut io, ends_with_newline);
+        assert!(
+            matches!(child.wait_timeout(support::DEADLINE), ProcessStatus::Exited(Some(status)) if status.success())
+        );
+        // The exit was seen without reaping: the process id stays in use.
+        assert!(group_members(id).contains(&id));
         drop(child);
         assert_no_group(id);
     });
 }
 
 #[test]
-fn grandchild_that_finishes_in_time_is_left_alone() {
-    in_time(|| {
+fn grandchild_that_finishes_in_time_is_not_signalled() {
+    with_deadline(|| {
         let script = "exec 3<&0; (cat <&3 >/dev/null; sleep 0.1; echo done >&2) & echo ready; exit 0";
         let mut child = sh(script).spawn().unwrap();
         let mut io = child.take_io().unwrap();
-        read_until(&mut io, line);
-        let ended = child.shutdown(
+        read_until(&mut io, ends_with_newline);
+        let report = child.shutdown(
             Some(io),
-            Patience { stragglers: Duration::from_secs(60), ..Patience::each(support::DEADLINE) },
+            ShutdownTimeouts {
+                stragglers: Duration::from_secs(60),
+                ..ShutdownTimeouts::uniform(support::DEADLINE)
+            },
         );
-        assert_eq!((ended.how, ended.stragglers), (How::Exited, false));
-        assert_eq!(ended.last_words, "done");
+        assert_eq!((report.stage, report.had_stragglers), (ShutdownStage::Exited, false));
+        assert_eq!(report.stderr_tail, "done");
     });
 }
 
 #[test]
-fn dropped_without_a_word() {
-    in_time(|| {
+fn dropping_a_child_kills_its_group() {
+    with_deadline(|| {
         let mut child = sh("trap '' TERM; sleep 1000 & echo ready; sleep 1000").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
-        read_until(&mut io, line);
+        read_until(&mut io, ends_with_newline);
         drop(child);
-        // At once: the drop itself reaps the server.
-        assert!(!group(id).contains(&id));
+        // Immediately: the drop itself reaps the server.
+        assert!(!group_members(id).contains(&id));
         assert_no_group(id);
         assert_eq!(read_until(&mut io, |_| false), b"");
         assert!(is_peer_gone(&io.write(b"x").unwrap_err()));
@@ -151,37 +163,37 @@ fn dropped_without_a_word() {
 }
 
 #[test]
-fn floods_stderr() {
-    in_time(|| {
+fn stderr_flood_does_not_block_stdout() {
+    with_deadline(|| {
         let script = "yes 0123456789 | head -c 5000000 >&2; echo last words >&2; echo done; cat";
         let mut child = sh(script).spawn().unwrap();
         let mut io = child.take_io().unwrap();
         // Waiting for stdout alone is enough.
-        assert_eq!(read_until(&mut io, line), b"done\n");
-        let words = child.last_words();
+        assert_eq!(read_until(&mut io, ends_with_newline), b"done\n");
+        let words = child.stderr_tail();
         assert!(words.len() <= 8 * 1024 && words.ends_with("last words"), "{words}");
-        assert_eq!(child.shutdown(Some(io), Patience::default()).how, How::Exited);
+        assert_eq!(child.shutdown(Some(io), ShutdownTimeouts::default()).stage, ShutdownStage::Exited);
     });
 }
 
 #[test]
-fn floods_stderr_for_ever() {
-    in_time(|| {
+fn endless_stderr_flood_does_not_extend_a_timeout() {
+    with_deadline(|| {
         let mut child = sh("trap '' TERM; yes >&2").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
         let started = Instant::now();
-        // A timeout is a timeout, flood or not.
+        // The timeout holds despite the flood.
         assert!(io.wait(Interest::READ, Some(Duration::from_millis(50))).unwrap().is_empty());
         assert!(started.elapsed() >= Duration::from_millis(50));
-        assert!(child.shutdown(Some(io), patience()).how >= How::Terminated);
+        assert!(child.shutdown(Some(io), short_timeouts()).stage >= ShutdownStage::Terminated);
         assert_no_group(id);
     });
 }
 
 #[test]
-fn is_woken_whatever_comes_on_stderr() {
-    in_time(|| {
+fn waker_ends_a_wait_despite_stderr_output() {
+    with_deadline(|| {
         for script in ["cat", "yes flood >&2"] {
             let mut child = sh(script).spawn().unwrap();
             let mut io = child.take_io().unwrap();
@@ -197,101 +209,104 @@ fn is_woken_whatever_comes_on_stderr() {
                 assert!(io.wait(Interest::READ, None).unwrap().is_empty());
                 other.join().unwrap();
             }
-            child.shutdown(Some(io), patience());
+            child.shutdown(Some(io), short_timeouts());
         }
     });
 }
 
 #[test]
-fn another_loop_reads_stderr_along() {
-    in_time(|| {
+fn external_loop_can_drain_stderr() {
+    with_deadline(|| {
         let mut child = sh("echo oops >&2; exec 2>&-; cat").spawn().unwrap();
         let mut io = child.take_io().unwrap();
         assert!(io.descriptors().read.is_some() && io.descriptors().write.is_some());
-        // Until its end was seen; readable or not, this does not wait.
-        while io.descriptors().aside.is_some() {
+        // Repeat until the end of stderr was seen; readable or not, this does not wait.
+        while io.descriptors().auxiliary.is_some() {
             assert!(io.wait(Interest::default(), Some(Duration::ZERO)).unwrap().is_empty());
         }
-        assert_eq!(child.last_words(), "oops");
+        assert_eq!(child.stderr_tail(), "oops");
         io.shutdown_write().unwrap();
         assert!(io.descriptors().write.is_none());
-        child.shutdown(Some(io), patience());
+        child.shutdown(Some(io), short_timeouts());
     });
 }
 
 #[test]
-fn dies_in_the_middle_of_a_line() {
-    in_time(|| {
+fn killed_server_leaves_its_partial_line_and_status() {
+    with_deadline(|| {
         let mut child = sh("printf '{\"half'; echo 'cannot go on' >&2; kill -9 $$").spawn().unwrap();
         let mut io = child.take_io().unwrap();
         assert_eq!(read_until(&mut io, |_| false), b"{\"half");
-        let Life::Ended(Some(status)) = child.wait_ended(support::DEADLINE) else { panic!("not ended") };
+        let ProcessStatus::Exited(Some(status)) = child.wait_timeout(support::DEADLINE) else {
+            panic!("the server is still running")
+        };
         assert_eq!(status.to_string(), "signal: 9 (SIGKILL)");
-        assert_eq!(child.last_words(), "cannot go on");
-        let ended = child.shutdown(Some(io), Patience::default());
-        assert_eq!((ended.how, ended.status), (How::Exited, Some(status)));
+        assert_eq!(child.stderr_tail(), "cannot go on");
+        let report = child.shutdown(Some(io), ShutdownTimeouts::default());
+        assert_eq!((report.stage, report.status), (ShutdownStage::Exited, Some(status)));
     });
 }
 
 #[test]
-fn step_by_step() {
-    in_time(|| {
+fn shutdown_can_be_polled_step_by_step() {
+    with_deadline(|| {
         let clock = Clock::start();
         let mut child = sh("echo ready; while read x; do :; done; echo late; sleep 1000").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
-        assert_eq!(read_until(&mut io, line), b"ready\n");
-        let begun = clock.now();
-        let mut shutdown = child.begin_shutdown(Some(io), Patience::each(Duration::from_secs(1000)), begun);
-        // What a server says after the end of its input can still be read.
-        assert_eq!(read_until(shutdown.io_mut().unwrap(), line), b"late\n");
+        assert_eq!(read_until(&mut io, ends_with_newline), b"ready\n");
+        let started_at = clock.now();
+        let mut shutdown =
+            child.begin_shutdown(Some(io), ShutdownTimeouts::uniform(Duration::from_secs(1000)), started_at);
+        // Output of a server after the end of its input can still be read.
+        assert_eq!(read_until(shutdown.io_mut().unwrap(), ends_with_newline), b"late\n");
         let now = clock.now();
-        let Step::Wait(until) = shutdown.poll(now) else { panic!("done too early") };
+        let ShutdownStep::Wait(until) = shutdown.poll(now) else { panic!("done too early") };
         assert!(until > now && until <= now + Duration::from_millis(32));
         // Time is an argument: a thousand seconds pass at once.
-        let later = begun + Duration::from_secs(1000);
-        let mut ended = None;
+        let later = started_at + Duration::from_secs(1000);
+        let mut report = None;
         eventually("terminated", || match shutdown.poll(later) {
-            Step::Done(done) => {
-                ended = Some(done);
+            ShutdownStep::Done(done) => {
+                report = Some(done);
                 true
             }
-            Step::Wait(_) => false,
+            ShutdownStep::Wait(_) => false,
         });
-        let ended = ended.unwrap();
-        assert_eq!(ended.how, How::Terminated);
-        assert_eq!(shutdown.poll(later), Step::Done(ended));
+        let report = report.unwrap();
+        assert_eq!(report.stage, ShutdownStage::Terminated);
+        assert_eq!(shutdown.poll(later), ShutdownStep::Done(report));
         assert_no_group(id);
     });
 }
 
 #[test]
-fn abandoned_shutdown_kills() {
-    in_time(|| {
+fn dropping_a_shutdown_kills_the_group() {
+    with_deadline(|| {
         let mut child = sh("echo ready; sleep 1000").spawn().unwrap();
         let id = child.id();
         let mut io = child.take_io().unwrap();
-        read_until(&mut io, line);
-        drop(child.begin_shutdown(Some(io), Patience::default(), Clock::start().now()));
+        read_until(&mut io, ends_with_newline);
+        drop(child.begin_shutdown(Some(io), ShutdownTimeouts::default(), Clock::start().now()));
         assert_no_group(id);
     });
 }
 
 #[test]
-fn ten_megabytes_both_ways() {
-    in_time(|| {
+fn child_io_carries_ten_megabytes_both_ways() {
+    with_deadline(|| {
         let mut child = sh("cat").spawn().unwrap();
         let mut io = child.take_io().unwrap();
         assert_eq!(pump(&mut io, 10_000_000), 10_000_000);
         assert_eq!(io.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert!(io.wait(Interest::WRITE, None).unwrap().writable);
-        assert_eq!(child.shutdown(Some(io), Patience::default()).how, How::Exited);
+        assert_eq!(child.shutdown(Some(io), ShutdownTimeouts::default()).stage, ShutdownStage::Exited);
     });
 }
 
 #[test]
-fn never_reads() {
-    in_time(|| {
+fn write_to_a_server_that_never_reads_would_block() {
+    with_deadline(|| {
         let mut child = sh("sleep 1000").spawn().unwrap();
         let mut io = child.take_io().unwrap();
         let mut total = 0;
@@ -304,7 +319,7 @@ fn never_reads() {
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
         assert!(total > 0);
         assert!(io.wait(Interest::BOTH, Some(Duration::from_millis(5))).unwrap().is_empty());
-        assert!(child.shutdown(Some(io), Patience::NONE).how >= How::Terminated);
+        assert!(child.shutdown(Some(io), ShutdownTimeouts::IMMEDIATE).stage >= ShutdownStage::Terminated);
     });
 }
 
@@ -315,8 +330,8 @@ fn output(mut child: Child) -> String {
 }
 
 #[test]
-fn environment_and_directory() {
-    in_time(|| {
+fn server_gets_its_environment_and_directory() {
+    with_deadline(|| {
         let names = |program: Program| -> Vec<String> {
             let env = output(program.spawn().unwrap());
             env.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect()
@@ -324,9 +339,10 @@ fn environment_and_directory() {
         let by_default = names(Program::new("env"));
         assert!(by_default.iter().any(|name| name == "PATH"));
         assert!(!by_default.iter().any(|name| name.starts_with("CARGO")), "{by_default:?}");
-        // Cargo sets plenty for a test; run by hand there may be none.
-        let mut ours = std::env::vars().filter(|(_, value)| !value.is_empty() && !value.starts_with("()"));
-        let secret = ours.find(|(name, _)| !by_default.contains(name)).map(|(name, _)| name);
+        // Cargo sets many variables for a test; there may be none if the test runs without cargo.
+        let mut variables =
+            std::env::vars().filter(|(_, value)| !value.is_empty() && !value.starts_with("()"));
+        let secret = variables.find(|(name, _)| !by_default.contains(name)).map(|(name, _)| name);
         let named = names(Program::new("env").inherit_env(&secret).env("MINE", "1"));
         assert!(secret.is_none_or(|secret| named.contains(&secret)));
         assert!(named.iter().any(|name| name == "MINE"));
@@ -336,8 +352,8 @@ fn environment_and_directory() {
 }
 
 #[test]
-fn arguments_are_not_a_shell() {
-    in_time(|| {
+fn arguments_are_passed_without_a_shell() {
+    with_deadline(|| {
         let seen = Arc::new(Mutex::new(String::new()));
         let shown = Arc::clone(&seen);
         let program = Program::new("printf").args(["%s|", "$HOME", "a b", "`id`\u{1b}", ";"]).before_spawn(
@@ -354,15 +370,15 @@ fn arguments_are_not_a_shell() {
 }
 
 #[test]
-fn stderr_handed_over() {
-    in_time(|| {
+fn stderr_goes_to_a_given_handle() {
+    with_deadline(|| {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let program = sh("echo one >&2").stderr(Stderr::handle(writer));
         // More than once: a server may be started again.
         for _ in 0..2 {
             let child = program.spawn().unwrap();
             assert!(child.captured_stderr().is_none());
-            assert_eq!(child.shutdown(None, Patience::default()).last_words, "");
+            assert_eq!(child.shutdown(None, ShutdownTimeouts::default()).stderr_tail, "");
         }
         drop(program);
         let mut all = String::new();
@@ -372,8 +388,8 @@ fn stderr_handed_over() {
 }
 
 #[test]
-fn bare_pipes_for_other_loops() {
-    in_time(|| {
+fn bare_pipes_can_be_taken() {
+    with_deadline(|| {
         let mut child = sh("cat; echo end >&2").spawn().unwrap();
         let (stdin, mut stdout) = child.take_pipes().unwrap();
         assert_eq!(child.take_io().unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -382,12 +398,12 @@ fn bare_pipes_for_other_loops() {
         let mut all = String::new();
         stdout.read_to_string(&mut all).unwrap();
         assert_eq!(all, "hi");
-        assert_eq!(child.shutdown(None, Patience::default()).last_words, "end");
+        assert_eq!(child.shutdown(None, ShutdownTimeouts::default()).stderr_tail, "end");
     });
 }
 
 #[test]
-fn cannot_be_spawned() {
+fn spawn_error_names_kind_and_remedy() {
     let dir = std::env::temp_dir().join(format!("mcp-std-spawn-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let file = |name: &str, text: &str, mode: u32| {
@@ -429,10 +445,10 @@ fn cannot_be_spawned() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Not a test: a process that ends as one that is told to, and leaves all that it has started where it is
+/// Helper process of the next test: starts servers, calls `terminate_all`, and exits without dropping them.
 #[test]
-#[ignore = "it is started by the next one"]
-fn leaves() {
+#[ignore = "helper process of the next test"]
+fn helper_exits_without_dropping() {
     let mut children: Vec<Child> = [
         "echo on >&2; exec sleep 1000",
         "trap '' TERM; echo on >&2; while :; do sleep 1000; done",
@@ -443,35 +459,35 @@ fn leaves() {
     for child in &mut children {
         eventually("it runs", || {
             child.captured_stderr().unwrap().drain();
-            !child.last_words().is_empty()
+            !child.stderr_tail().is_empty()
         });
         println!("started {}", child.id());
     }
-    // One that is over, and one whose end nobody has looked at.
-    sh("exit 0").spawn().unwrap().shutdown(None, patience());
+    // One that was shut down, and one whose exit was not collected.
+    sh("exit 0").spawn().unwrap().shutdown(None, short_timeouts());
     children.push(sh("exit 0").spawn().unwrap());
-    end_all(Duration::from_millis(200));
+    terminate_all(Duration::from_millis(200));
     let refused = sh("exit 0").spawn().unwrap_err();
-    assert!(refused.to_string().contains("about to end"), "{refused}");
-    // Nothing is dropped.
+    assert!(refused.to_string().contains("terminate_all"), "{refused}");
+    // Exits without drops.
     std::process::exit(0);
 }
 
 #[test]
-fn who_is_told_to_end_leaves_nobody_behind() {
-    in_time(|| {
-        let begun = Instant::now();
-        let ended = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["leaves", "--exact", "--ignored", "--nocapture"])
+fn terminate_all_leaves_no_process_behind() {
+    with_deadline(|| {
+        let started_at = Instant::now();
+        let report = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["helper_exits_without_dropping", "--exact", "--ignored", "--nocapture"])
             .output()
             .unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(60), "waited for those who do not end");
-        let said = String::from_utf8(ended.stdout).unwrap();
-        let started: Vec<u32> = said
+        assert!(started_at.elapsed() < Duration::from_secs(60), "waited for servers that do not exit");
+        let output = String::from_utf8(report.stdout).unwrap();
+        let started: Vec<u32> = output
             .lines()
             .filter_map(|line| line.rsplit_once("started ").map(|(_, id)| id.parse().unwrap()))
             .collect();
-        assert!(ended.status.success() && started.len() == 3, "{said}");
+        assert!(report.status.success() && started.len() == 3, "{output}");
         started.into_iter().for_each(assert_no_group);
     });
 }

@@ -1,4 +1,4 @@
-//! This process' own stdin and stdout: the program starts itself as the helper whose handles are tried
+//! Stdin and stdout of this process: the program starts itself as the helper process that uses them.
 
 mod support;
 
@@ -8,7 +8,7 @@ fn main() {
         Some("helper-echo") => unix::helper_echo(),
         Some("helper-guarded") => unix::helper_guarded(),
         Some("helper-end") => unix::helper_end(),
-        // What test runners pass on is not for us, but for `--list` there is nothing to list.
+        // Arguments of test runners are ignored; `--list` prints nothing.
         Some("--list") => {}
         _ => unix::all(),
     }
@@ -24,36 +24,36 @@ mod unix {
     use std::os::unix::net::UnixStream;
     use std::process::Command;
 
-    use mcp_std::child::{Child, How, Patience, Program, Stderr};
-    use mcp_std::{Duplex, Interest, Socket, Stdio, guard_stdout};
+    use mcp_std::io::{Duplex, Interest, Socket, Stdio, guard_stdout};
+    use mcp_std::process::{Child, Program, ShutdownStage, ShutdownTimeouts, Stderr};
 
-    use crate::support::{in_time, pump, read_until};
+    use crate::support::{pump, read_until, with_deadline};
 
     pub(crate) fn all() {
         for (name, test) in [
             ("pipes_both_ways", pipes_both_ways as fn()),
             ("socket_both_ways", socket_both_ways),
-            ("file_to_file", file_to_file),
-            ("prints_go_to_stderr", prints_go_to_stderr),
-            ("end_reaches_the_peer", end_reaches_the_peer),
+            ("file_to_file_echo", file_to_file_echo),
+            ("stray_prints_go_to_stderr", stray_prints_go_to_stderr),
+            ("end_of_stream_reaches_the_peer", end_of_stream_reaches_the_peer),
         ] {
-            in_time(test);
+            with_deadline(test);
             println!("{name} ... ok");
         }
     }
 
-    fn myself(mode: &str) -> Program {
+    fn current_exe(mode: &str) -> Program {
         Program::new(std::env::current_exe().unwrap()).arg(mode).stderr(Stderr::Capture)
     }
 
     fn pipes_both_ways() {
-        let mut child = myself("helper-echo").spawn().unwrap();
+        let mut child = current_exe("helper-echo").spawn().unwrap();
         let mut io = child.take_io().unwrap();
         assert_eq!(pump(&mut io, 10_000_000), 10_000_000);
-        assert_eq!(child.shutdown(Some(io), Patience::default()).how, How::Exited);
+        assert_eq!(child.shutdown(Some(io), ShutdownTimeouts::default()).stage, ShutdownStage::Exited);
     }
 
-    /// As Node starts servers: one socket for each handle
+    /// Uses one socket for both handles, as Node does for its servers.
     fn socket_both_ways() {
         let (near, far) = UnixStream::pair().unwrap();
         let far: std::os::fd::OwnedFd = far.into();
@@ -67,7 +67,7 @@ mod unix {
         assert!(child.wait().unwrap().success());
     }
 
-    fn file_to_file() {
+    fn file_to_file_echo() {
         let dir = std::env::temp_dir().join(format!("mcp-std-own-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let text = "0123456789\n".repeat(100_000);
@@ -83,34 +83,34 @@ mod unix {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    fn said(mut child: Child) -> (String, String) {
+    fn captured_output(mut child: Child) -> (String, String) {
         let mut io = child.take_io().unwrap();
         io.write(b"for the stream alone\n").unwrap();
         io.shutdown_write().unwrap();
         let out = read_until(&mut io, |_| false);
-        let ended = child.shutdown(Some(io), Patience::default());
-        assert!(ended.status.unwrap().success(), "{}", ended.last_words);
-        (String::from_utf8(out).unwrap(), ended.last_words)
+        let report = child.shutdown(Some(io), ShutdownTimeouts::default());
+        assert!(report.status.unwrap().success(), "{}", report.stderr_tail);
+        (String::from_utf8(out).unwrap(), report.stderr_tail)
     }
 
-    fn prints_go_to_stderr() {
-        let (out, err) = said(myself("helper-guarded").spawn().unwrap());
+    fn stray_prints_go_to_stderr() {
+        let (out, err) = captured_output(current_exe("helper-guarded").spawn().unwrap());
         assert_eq!(out, "before\nframe\nfor the stream alone\nafter\n");
         assert_eq!(err, "stray\nby a child\nunfinished");
     }
 
-    fn end_reaches_the_peer() {
-        for how in ["open", "guarded"] {
-            let mut child = myself("helper-end").arg(how).spawn().unwrap();
+    fn end_of_stream_reaches_the_peer() {
+        for mode in ["open", "guarded"] {
+            let mut child = current_exe("helper-end").arg(mode).spawn().unwrap();
             let mut io = child.take_io().unwrap();
-            // The end comes while the helper lives: it waits for the end of its own input.
+            // The end arrives while the helper is alive: it waits for the end of its own input.
             assert_eq!(read_until(&mut io, |_| false), b"frame\n");
-            assert_eq!(child.life(), mcp_std::child::Life::Running);
-            assert_eq!(child.shutdown(Some(io), Patience::default()).how, How::Exited);
+            assert_eq!(child.status(), mcp_std::process::ProcessStatus::Running);
+            assert_eq!(child.shutdown(Some(io), ShutdownTimeouts::default()).stage, ShutdownStage::Exited);
         }
     }
 
-    /// Sends everything back, never holding more than 1 MB
+    /// Echoes its input, and buffers at most 1 MB.
     pub(crate) fn helper_echo() {
         let mut io = Stdio::open().unwrap();
         let (mut held, mut buf, mut ended) = (Vec::new(), [0; 10_000], false);
@@ -139,7 +139,7 @@ mod unix {
             let mut io = Stdio::guarded().unwrap();
             assert_eq!(guard_stdout().unwrap_err().kind(), ErrorKind::AlreadyExists);
             println!("stray");
-            // Starting a process with our stdin and stdout neither eats the stream nor writes into it.
+            // A process that inherits stdin and stdout neither reads from the stream nor writes to it.
             assert!(Command::new("sh").args(["-c", "cat; echo by a child"]).status().unwrap().success());
             print!("unfinished");
             io.write(b"frame\n").unwrap();

@@ -1,4 +1,4 @@
-//! Byte streams: two ends with full pipes never hang, ends and failures come out as documented
+//! Byte streams: two ends with full pipes never deadlock, and ends and errors are reported as documented.
 
 mod support;
 
@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Instant;
 
 #[cfg(unix)]
-use mcp_std::is_peer_gone;
-use mcp_std::{Duplex, Interest, Threaded, memory_pair};
-use support::{in_time, pump, read_until};
+use mcp_std::io::is_peer_gone;
+use mcp_std::io::{Duplex, Interest, Threaded, memory_pair};
+use support::{pump, read_until, with_deadline};
 
 const MB10: usize = 10_000_000;
 
-/// Both ends write 10 MB at once, each on its own thread
+/// Writes 10 MB from both ends at once, each on its own thread.
 fn both_ways(mut near: impl Duplex + Send + 'static, mut far: impl Duplex + Send + 'static) {
-    in_time(move || {
+    with_deadline(move || {
         let other = thread::spawn(move || {
             let received = pump(&mut far, MB10);
             far.flush(support::DEADLINE).unwrap();
@@ -29,14 +29,14 @@ fn both_ways(mut near: impl Duplex + Send + 'static, mut far: impl Duplex + Send
 }
 
 #[test]
-fn memory_both_ways() {
+fn memory_pair_carries_bytes_both_ways() {
     let (near, far) = memory_pair(1000);
     both_ways(near, far);
 }
 
 #[test]
-fn memory_wakes_the_other_side() {
-    in_time(|| {
+fn memory_write_wakes_the_other_end() {
+    with_deadline(|| {
         let (mut near, mut far) = memory_pair(10);
         let echo = thread::spawn(move || {
             assert!(far.wait(Interest::READ, None).unwrap().readable);
@@ -51,7 +51,7 @@ fn memory_wakes_the_other_side() {
 }
 
 #[test]
-fn waits_honour_their_timeout() {
+fn wait_ends_at_its_timeout() {
     let (mut near, _far) = memory_pair(10);
     let started = Instant::now();
     assert!(near.wait(Interest::READ, Some(Duration::from_millis(30))).unwrap().is_empty());
@@ -70,7 +70,7 @@ mod threaded {
     use super::*;
 
     #[test]
-    fn both_ways_over_pipes() {
+    fn threaded_pipes_carry_bytes_both_ways() {
         let ((r1, w1), (r2, w2)) = (pipe(), pipe());
         both_ways(
             Threaded::with_capacity(1000, r1, w2).unwrap(),
@@ -79,8 +79,8 @@ mod threaded {
     }
 
     #[test]
-    fn flush_waits_for_a_slow_peer_and_not_longer() {
-        in_time(|| {
+    fn flush_waits_for_a_slow_peer_until_its_timeout() {
+        with_deadline(|| {
             let ((r1, _w1), (mut r2, w2)) = (pipe(), pipe());
             let mut io = Threaded::with_capacity(1 << 20, r1, w2).unwrap();
             let total = 1 << 19;
@@ -98,8 +98,8 @@ mod threaded {
     }
 
     #[test]
-    fn a_peer_that_left_is_reported() {
-        in_time(|| {
+    fn disconnected_peer_is_reported() {
+        with_deadline(|| {
             let ((r1, w1), (r2, w2)) = (pipe(), pipe());
             let mut io = Threaded::new(r1, w2).unwrap();
             drop((w1, r2));
@@ -113,24 +113,25 @@ mod threaded {
 }
 
 #[test]
-fn threaded_over_any_reader() {
-    struct Broken;
-    impl Read for Broken {
+fn threaded_reports_a_broken_reader_and_a_panicking_writer() {
+    struct BrokenReader;
+    impl Read for BrokenReader {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("torn"))
         }
     }
-    struct Panics;
-    impl Write for Panics {
+    struct PanickingWriter;
+    impl Write for PanickingWriter {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            panic!("a writer of the application's own")
+            panic!("panicking writer of the application")
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
-    in_time(|| {
-        let mut io = Threaded::new(Cursor::new(b"data".to_vec()).chain(Broken), Panics).unwrap();
+    with_deadline(|| {
+        let mut io =
+            Threaded::new(Cursor::new(b"data".to_vec()).chain(BrokenReader), PanickingWriter).unwrap();
         let mut buf = [0; 10];
         io.wait(Interest::READ, None).unwrap();
         assert_eq!(io.read(&mut buf).unwrap(), 4);
@@ -142,14 +143,14 @@ fn threaded_over_any_reader() {
     });
 }
 
-/// What a buffered writer has taken and cannot pass on yet is not given to it again
+/// Checks that bytes which a buffered writer has accepted but cannot pass on yet are not written to it again.
 #[test]
-fn nothing_is_written_twice() {
-    struct Buffered {
+fn accepted_bytes_are_not_written_twice() {
+    struct BufferedWriter {
         written: std::sync::mpsc::Sender<Vec<u8>>,
         full: u32,
     }
-    impl Write for Buffered {
+    impl Write for BufferedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.written.send(bytes.to_vec()).map_err(io::Error::other)?;
             Ok(bytes.len())
@@ -159,15 +160,15 @@ fn nothing_is_written_twice() {
             if self.full == 0 { Ok(()) } else { Err(ErrorKind::WouldBlock.into()) }
         }
     }
-    in_time(|| {
-        let (written, told) = std::sync::mpsc::channel();
-        let mut io = Threaded::new(io::empty(), Buffered { written, full: 0 }).unwrap();
+    with_deadline(|| {
+        let (written, received) = std::sync::mpsc::channel();
+        let mut io = Threaded::new(io::empty(), BufferedWriter { written, full: 0 }).unwrap();
         for bytes in [b"one", b"two"] {
             io.write(bytes).unwrap();
             io.flush(support::DEADLINE).unwrap();
         }
         drop(io);
-        assert_eq!(told.iter().collect::<Vec<_>>().concat(), b"onetwo");
+        assert_eq!(received.iter().collect::<Vec<_>>().concat(), b"onetwo");
     });
 }
 
@@ -177,16 +178,16 @@ mod sockets {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use mcp_std::Socket;
+    use mcp_std::io::Socket;
 
     #[test]
-    fn unix_both_ways() {
+    fn unix_socket_carries_bytes_both_ways() {
         let (near, far) = UnixStream::pair().unwrap();
         both_ways(Socket::unix(near).unwrap(), Socket::unix(far).unwrap());
     }
 
     #[test]
-    fn tcp_both_ways() {
+    fn tcp_socket_carries_bytes_both_ways() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let far = listener.accept().unwrap().0;
@@ -194,7 +195,7 @@ mod sockets {
     }
 
     #[test]
-    fn what_a_peer_left_behind_is_read_first() {
+    fn bytes_of_a_disconnected_peer_are_readable() {
         let (near, mut far) = UnixStream::pair().unwrap();
         let mut near = Socket::unix(near).unwrap();
         assert!(near.wait(Interest::READ, Some(Duration::ZERO)).unwrap().is_empty());
@@ -216,14 +217,14 @@ mod inherited {
     use rustix::fs::OFlags;
 
     use super::*;
-    use mcp_std::Stdio;
+    use mcp_std::io::Stdio;
 
     fn is_blocking(fd: impl AsFd) -> bool {
         !rustix::fs::fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK)
     }
 
     #[test]
-    fn pipes_both_ways_stay_blocking() {
+    fn inherited_pipes_stay_blocking() {
         let ((r1, w1), (r2, w2)) = (pipe(), pipe());
         let shared = [r1.try_clone().unwrap(), w2.try_clone().unwrap()];
         let near = Stdio::from_fds(r1.into(), w2.into()).unwrap();
@@ -234,14 +235,14 @@ mod inherited {
     }
 
     #[test]
-    fn sockets_both_ways_stay_blocking() {
+    fn inherited_sockets_stay_blocking() {
         let (near, far) = UnixStream::pair().unwrap();
         let shared = near.try_clone().unwrap();
         let end = |stream: &UnixStream| {
             Stdio::from_fds(stream.try_clone().unwrap().into(), stream.try_clone().unwrap().into()).unwrap()
         };
         let (mut a, mut b) = (end(&near), end(&far));
-        in_time(move || {
+        with_deadline(move || {
             let write = |io: &mut Stdio| {
                 let mut total = 0;
                 loop {
@@ -266,10 +267,10 @@ mod inherited {
         assert!(is_blocking(&shared));
     }
 
-    /// A device is neither pipe nor socket nor file: small pieces, as on a terminal
+    /// A device is no pipe, socket or file: it is written in small chunks, like a terminal.
     #[test]
     #[cfg(target_os = "linux")]
-    fn pieces_where_nothing_better_is_there() {
+    fn device_is_written_in_chunks() {
         let null = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
         let mut io = Stdio::from_fds(null.try_clone().unwrap().into(), null.into()).unwrap();
         let big = vec![0; 10_000];
@@ -280,7 +281,7 @@ mod inherited {
     }
 
     #[test]
-    fn files_as_both_ends() {
+    fn stdio_works_with_files() {
         let dir = std::env::temp_dir().join(format!("mcp-std-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let (input, output) = (dir.join("in"), dir.join("out"));
@@ -288,9 +289,9 @@ mod inherited {
         std::fs::write(&input, &text).unwrap();
         let fds: [OwnedFd; 2] =
             [std::fs::File::open(&input).unwrap().into(), std::fs::File::create(&output).unwrap().into()];
-        let [from, to] = fds;
-        let mut io = Stdio::from_fds(from, to).unwrap();
-        // With a timeout and without one: files are always ready.
+        let [input_fd, output_fd] = fds;
+        let mut io = Stdio::from_fds(input_fd, output_fd).unwrap();
+        // With and without a timeout: files are always ready.
         assert!(io.wait(Interest::READ, Some(Duration::from_secs(9))).unwrap().readable);
         let all = read_until(&mut io, |_| false);
         assert_eq!(all, text.as_bytes());
@@ -303,20 +304,20 @@ mod inherited {
     }
 
     #[test]
-    fn one_that_somebody_made_non_blocking() {
+    fn stdio_handles_a_handle_made_non_blocking() {
         let ((r1, _w1), (_r2, w2)) = (pipe(), pipe());
         let other = r1.try_clone().unwrap();
         let mut io = Stdio::from_fds(r1.into(), w2.into()).unwrap();
-        // Blocking: the wait is left to `read`.
+        // The handle is blocking: the wait is left to `read`.
         assert!(io.wait(Interest::READ, None).unwrap().readable);
         rustix::io::ioctl_fionbio(&other, true).unwrap();
         assert_eq!(io.read(&mut [0; 4]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        // From now on the wait waits.
+        // From now on `wait` waits.
         assert!(io.wait(Interest::READ, Some(Duration::from_millis(5))).unwrap().is_empty());
     }
 
     #[test]
-    fn a_reader_that_left_is_no_panic() {
+    fn write_after_the_reader_left_is_an_error() {
         let ((r1, _w1), (r2, w2)) = (pipe(), pipe());
         let mut io = Stdio::from_fds(r1.into(), w2.into()).unwrap();
         drop(r2);

@@ -1,4 +1,4 @@
-//! Ending a wait from elsewhere: once for however many wakes, before the wait or during it, and never for nothing
+//! Wakers of streams: any number of wakes ends exactly one wait, before it or during it.
 
 mod support;
 
@@ -8,12 +8,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use mcp_std::{Duplex, Interest, memory_pair};
-use support::in_time;
+use mcp_std::io::{Duplex, Interest, memory_pair};
+use support::with_deadline;
 
-/// Nobody writes to `io` here
-fn is_woken(mut io: impl Duplex + Send + 'static) {
-    in_time(move || {
+/// Checks the waker of `io`, to which no peer writes.
+fn check_waker(mut io: impl Duplex + Send + 'static) {
+    with_deadline(move || {
         assert_eq!(io.wait(Interest::default(), None).unwrap_err().kind(), ErrorKind::InvalidInput);
         let waker = io.waker().unwrap();
 
@@ -26,16 +26,16 @@ fn is_woken(mut io: impl Duplex + Send + 'static) {
             assert!(started.elapsed() >= Duration::from_millis(20), "woken for nothing");
         }
 
-        // During one, most likely.
+        // During a wait, most likely.
         let (began, begins) = mpsc::channel();
         let clone = io.waker().unwrap();
         let other = thread::spawn(move || {
-            for turn in 0..100 {
+            for round in 0..100 {
                 let Ok(()) = begins.recv() else { return };
-                if turn % 10 == 0 {
+                if round % 10 == 0 {
                     thread::sleep(Duration::from_millis(2));
                 }
-                if turn % 2 == 0 { &waker } else { &clone }.wake_by_ref();
+                if round % 2 == 0 { &waker } else { &clone }.wake_by_ref();
             }
         });
         for _ in 0..100 {
@@ -45,7 +45,7 @@ fn is_woken(mut io: impl Duplex + Send + 'static) {
         other.join().unwrap();
         assert!(io.wait(Interest::READ, Some(Duration::from_millis(5))).unwrap().is_empty());
 
-        // What else is there to be found is found besides.
+        // A wait that is woken still reports readiness.
         io.waker().unwrap().wake();
         assert!(io.wait(Interest::WRITE, None).unwrap().writable);
         // The same through a pointer.
@@ -53,7 +53,7 @@ fn is_woken(mut io: impl Duplex + Send + 'static) {
         pointer.waker().unwrap().wake();
         assert!(pointer.wait(Interest::READ, None).unwrap().is_empty());
 
-        // A waker may be the last to go.
+        // A waker may outlive the stream.
         let waker = io.waker().unwrap();
         drop(io);
         waker.wake();
@@ -61,19 +61,19 @@ fn is_woken(mut io: impl Duplex + Send + 'static) {
 }
 
 #[test]
-fn memory() {
+fn memory_end_is_woken() {
     let (near, mut far) = memory_pair(10);
     let (other, _kept) = memory_pair(10);
-    sees_what_came_before_the_wake(other);
-    is_woken(near);
-    // It was its own end that was woken.
+    check_no_wake_is_lost(other);
+    check_waker(near);
+    // Only the other end was woken.
     far.waker().unwrap();
     assert!(far.wait(Interest::default(), Some(Duration::ZERO)).unwrap().is_empty());
 }
 
-/// No wake is lost, however it meets the waits
-fn sees_what_came_before_the_wake(mut io: impl Duplex + Send + 'static) {
-    in_time(move || {
+/// Checks that no wake is lost, however it coincides with the waits.
+fn check_no_wake_is_lost(mut io: impl Duplex + Send + 'static) {
+    with_deadline(move || {
         let waker = io.waker().unwrap();
         let (posted, inbox) = mpsc::channel();
         let other = thread::spawn(move || {
@@ -95,23 +95,23 @@ fn sees_what_came_before_the_wake(mut io: impl Duplex + Send + 'static) {
 }
 
 #[test]
-fn streams_that_know_no_waker_say_so() {
-    struct Plain;
-    impl Duplex for Plain {
+fn stream_without_waker_returns_unsupported() {
+    struct NoWakerStream;
+    impl Duplex for NoWakerStream {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
             Ok(0)
         }
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
             Ok(0)
         }
-        fn wait(&mut self, _: Interest, _: Option<Duration>) -> std::io::Result<mcp_std::Ready> {
-            Ok(mcp_std::Ready::default())
+        fn wait(&mut self, _: Interest, _: Option<Duration>) -> std::io::Result<mcp_std::io::Ready> {
+            Ok(mcp_std::adapter::poll::Ready::default())
         }
         fn shutdown_write(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
-    assert_eq!(Plain.waker().unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(NoWakerStream.waker().unwrap_err().kind(), ErrorKind::Unsupported);
 }
 
 #[cfg(unix)]
@@ -125,7 +125,7 @@ mod unix {
     use rustix::fs::OFlags;
 
     use super::*;
-    use mcp_std::{Ready, Socket, Stdio, Threaded};
+    use mcp_std::io::{Ready, Socket, Stdio, Threaded};
 
     fn pipe() -> (File, File) {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
@@ -133,31 +133,31 @@ mod unix {
     }
 
     #[test]
-    fn threaded() {
+    fn threaded_stream_is_woken() {
         let ((r1, _w1), (_r2, w2)) = (pipe(), pipe());
-        is_woken(Threaded::new(r1, w2).unwrap());
+        check_waker(Threaded::new(r1, w2).unwrap());
     }
 
     #[test]
-    fn sockets() {
+    fn socket_is_woken() {
         let (near, far) = UnixStream::pair().unwrap();
-        is_woken(Socket::unix(near).unwrap());
+        check_waker(Socket::unix(near).unwrap());
         let (near, _far) = UnixStream::pair().unwrap();
-        sees_what_came_before_the_wake(Socket::unix(near).unwrap());
+        check_no_wake_is_lost(Socket::unix(near).unwrap());
         drop(far);
     }
 
     #[test]
-    fn pipes() {
+    fn stdio_over_pipes_is_woken() {
         let ((r1, _w1), (_r2, w2)) = (pipe(), pipe());
         let mut io = Stdio::from_fds(r1.into(), w2.into()).unwrap();
         assert!(io.wait(Interest::READ, None).unwrap().readable, "left to `read`");
-        is_woken(io);
+        check_waker(io);
     }
 
     #[test]
-    fn the_end_in_writing_is_no_reason_not_to_be_woken() {
-        in_time(|| {
+    fn stdio_is_woken_after_shutdown_write() {
+        with_deadline(|| {
             let ((r1, _w1), (_r2, w2)) = (pipe(), pipe());
             let mut io = Stdio::from_fds(r1.into(), w2.into()).unwrap();
             io.shutdown_write().unwrap();
@@ -166,16 +166,16 @@ mod unix {
         });
     }
 
-    /// The wait is left to `read` as long as nobody can wake it
+    /// Checks that the wait is left to `read` while no waker exists.
     #[test]
-    fn a_read_waits_while_nobody_holds_a_waker() {
-        in_time(|| {
+    fn wait_is_left_to_read_while_no_waker_exists() {
+        with_deadline(|| {
             let ((r1, mut w1), (_r2, w2)) = (pipe(), pipe());
             let mut io = Stdio::from_fds(r1.into(), w2.into()).unwrap();
             let left_to_read = Ready { readable: true, writable: false };
             let waker = io.waker().unwrap();
             let other = thread::spawn(move || waker.wake());
-            // Used and gone, seen or not: this wake is not lost.
+            // The waker is dropped after its use, before or during the wait; its wake is not lost.
             assert!(io.wait(Interest::READ, None).unwrap().is_empty());
             other.join().unwrap();
             assert_eq!(io.wait(Interest::READ, None).unwrap(), left_to_read);
@@ -194,14 +194,14 @@ mod unix {
         io.read(&mut [0; 4]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Bytes and the end are read without a wait, and whoever shares the handle sees no difference
-    fn read_first(input: OwnedFd, mut peer: impl Write + Send + 'static) {
+    /// Checks that bytes and the end are read without a wait, and that the shared handle stays blocking.
+    fn check_read_before_wait(input: OwnedFd, mut peer: impl Write + Send + 'static) {
         let shared = input.try_clone().unwrap();
         let (_r, w) = pipe();
         let mut io = Stdio::from_fds(input, w.into()).unwrap();
-        in_time(move || {
-            io.never_block().unwrap();
-            io.never_block().unwrap();
+        with_deadline(move || {
+            io.set_read_nonblocking().unwrap();
+            io.set_read_nonblocking().unwrap();
             assert!(would_block(&mut io));
             assert!(io.wait(Interest::READ, Some(Duration::from_millis(5))).unwrap().is_empty());
             peer.write_all(b"hello").unwrap();
@@ -217,21 +217,21 @@ mod unix {
     }
 
     #[test]
-    fn pipes_are_read_first() {
+    fn pipe_can_be_read_before_a_wait() {
         let (r, w) = pipe();
-        read_first(r.into(), w);
+        check_read_before_wait(r.into(), w);
     }
 
     #[test]
-    fn sockets_are_read_first() {
+    fn socket_can_be_read_before_a_wait() {
         let (near, far) = UnixStream::pair().unwrap();
-        read_first(near.into(), far);
+        check_read_before_wait(near.into(), far);
     }
 
-    /// A new description of a pipe with a name would not tell its end
+    /// Named pipes are not opened again, as a new description would not report their end.
     #[test]
     #[cfg(target_os = "linux")]
-    fn named_pipes_are_read_first() {
+    fn named_pipe_can_be_read_before_a_wait() {
         let path = std::env::temp_dir().join(format!("mcp-std-fifo-{}", std::process::id()));
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let open = |flags| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
@@ -244,8 +244,8 @@ mod unix {
         writer.write_all(b"x").unwrap();
         drop(writer);
         let mut io = Stdio::from_fds(reader, w.into()).unwrap();
-        in_time(move || {
-            io.never_block().unwrap();
+        with_deadline(move || {
+            io.set_read_nonblocking().unwrap();
             assert_eq!(io.read(&mut [0; 4]).unwrap(), 1);
             assert!(io.wait(Interest::READ, Some(support::DEADLINE)).unwrap().readable);
             assert_eq!(io.read(&mut [0; 4]).unwrap(), 0);
@@ -253,22 +253,22 @@ mod unix {
     }
 
     #[test]
-    fn files_are_read_first() {
+    fn file_can_be_read_before_a_wait() {
         let (_r, w) = pipe();
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
         let mut io = Stdio::from_fds(file.into(), w.into()).unwrap();
-        io.never_block().unwrap();
+        io.set_read_nonblocking().unwrap();
         assert_eq!(io.read(&mut [0; 4]).unwrap(), 4);
     }
 
-    /// What a reactor finds is what `wait` finds
+    /// Checks that a reactor finds the same readiness as `wait`.
     #[test]
-    fn descriptors() {
+    fn descriptors_report_the_readiness_of_wait() {
         let ((r1, mut w1), (mut r2, w2)) = (pipe(), pipe());
         let mut io = Stdio::from_fds(r1.into(), w2.into()).unwrap();
         let found = |io: &dyn Duplex| {
             let all = io.descriptors();
-            assert!(all.aside.is_none());
+            assert!(all.auxiliary.is_none());
             let mut entries = vec![PollFd::from_borrowed_fd(all.read.unwrap(), PollFlags::IN)];
             entries.extend(all.write.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
             poll(&mut entries, Some(&Timespec::default())).unwrap();

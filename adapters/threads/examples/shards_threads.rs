@@ -1,18 +1,18 @@
-//! A server in several shards, on whose threads the handlers run: `echo {text}`, at `http://127.0.0.1:PORT/mcp`
+//! An HTTP server with shards, whose handlers run on the shards' threads: `echo {text}` at `http://127.0.0.1:PORT/mcp`.
 //!
-//! Arguments: the port (8080), the number of shards (1), and `pinned` if they are to stay on their cores.
+//! Arguments: the port (default 8080), the number of shards (default 1), and `pinned` to pin shards to cores.
 
 extern crate alloc;
 
 use alloc::borrow::Cow;
 
-use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
-use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server::Config};
-use mcp_threads::{Call, Cx, Error, HttpServer};
+use mcp_threads::mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+use mcp_threads::mcp_proto::{Capabilities, Capability, RawJson, http, server::Config};
+use mcp_threads::{Call, Cx, Error, HttpServer, RpcError};
 
 #[derive(serde::Deserialize)]
 struct Echo<'a> {
-    /// Borrowed from the message, unless something in it is escaped
+    /// Borrowed from the message, unless it contains escapes.
     #[serde(borrow)]
     text: Cow<'a, str>,
 }
@@ -21,11 +21,11 @@ fn main() -> Result<(), Error> {
     let port = std::env::args().nth(1).unwrap_or_else(|| "8080".into());
     let config = Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
     let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
-    let schema = RawJson::new(schema).expect("a constant");
+    let schema = RawJson::new(schema).expect("a valid constant");
     let tools = ListToolsResult::new(vec![Tool::new("echo", schema).description("Answers with the text")]);
     let handler = move |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/call" => {
-            let Echo { text } = call.tool()?.parse()?;
+            let Echo { text } = call.tool_call()?.parse()?;
             cx.complete(&CallToolResult::text(text))
         }
         "tools/list" => cx.complete(&tools),

@@ -1,4 +1,4 @@
-//! What a server does with what it is asked, on many threads at once
+//! The handler of a server's calls, for several threads.
 
 #[cfg(feature = "http")]
 use alloc::string::String;
@@ -7,29 +7,30 @@ use alloc::sync::Arc;
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 #[cfg(feature = "http")]
-use mcp_proto::http::server::{Denial, Token};
+use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_std::serve::{self, Answered, Cx, Failure};
+use mcp_std::adapter::server as serve;
+use mcp_std::adapter::server::{Answered, Cx, HandlerFailure};
 
-/// What a server does with what it is asked
+/// A server's handler, which may run on several threads at a time.
 ///
-/// Every `Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>` that is `Send` and `Sync` is one. Calls are answered on the
-/// server's workers, several at a time; the other methods run on the thread that turns the loop, which waits for them,
-/// while calls are answered elsewhere.
+/// Every `Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>` that is `Send` and `Sync` implements it.
+/// [`call`](Self::call) runs on the server's workers, several calls at a time. The other methods run on the loop's
+/// thread, possibly while calls run, and must be fast.
 ///
 /// ```
 /// use core::sync::atomic::{AtomicU64, Ordering};
-/// use mcp_proto::{RpcError, model::CallToolResult};
-/// use mcp_threads::{Answered, Call, Cx, Handler};
+/// use mcp_threads::mcp_proto::model::CallToolResult;
+/// use mcp_threads::{Answered, Call, Cx, Handler, RpcError};
 ///
 /// #[derive(Default)]
 /// struct Counter(AtomicU64);
 ///
 /// impl Handler for Counter {
 ///     fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-///         match &*call.tool()?.name {
+///         match &*call.tool_call()?.name {
 ///             "count" => cx.complete(&CallToolResult::text(self.0.fetch_add(1, Ordering::Relaxed).to_string())),
 ///             other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
 ///         }
@@ -37,61 +38,61 @@ use mcp_std::serve::{self, Answered, Cx, Failure};
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// Answers a request: with what [`Cx::complete`] returns, or with an error
+    /// Answers a request with the value of [`Cx::complete`], or with an error.
     ///
     /// A panic is caught and answered with an internal error; the handler is used again afterwards.
     ///
     /// # Errors
     ///
-    /// What the client is told instead of a result. `?` on the results of [`Call`]'s and [`Cx`]'s methods gives the right
-    /// one.
+    /// The error that the client receives instead of a result. The errors of [`Call`]'s and [`Cx`]'s methods are
+    /// suitable: pass them on with `?`.
     fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError>;
 
-    /// Takes note of a notification that the engine does not handle itself
+    /// Receives a notification that the engine does not handle itself.
     fn notification(&self, notification: &Notification) {
         let _ = notification;
     }
 
-    /// Takes note of something odd that the client did
+    /// Receives a deviation of the client that was tolerated or ignored.
     fn diagnostic(&self, diagnostic: &Diagnostic) {
         let _ = diagnostic;
     }
 
-    /// Takes note of a call that was answered with an internal error because this handler failed
-    fn failed(&self, call: &Call, failure: &Failure) {
+    /// Receives a call that was answered with an internal error because this handler failed.
+    fn failed(&self, call: &Call, failure: &HandlerFailure) {
         let _ = (call, failure);
     }
 
-    /// Sees a message that was received or sent ([`Limits::tap_records`](mcp_proto::Limits) turns this on)
+    /// Receives a copy of each message received or sent ([`Limits::tap_records`](mcp_proto::Limits) enables this).
     fn tap(&self, record: &TapRecord) {
         let _ = record;
     }
 
-    /// Sees the head of a request or response, without its secrets (`HttpServer::tap_heads` turns this on)
+    /// Receives the head of each HTTP message, without secrets (`HttpServer::tap_heads` enables this).
     #[cfg(feature = "http")]
     fn head(&self, record: &HeadRecord) {
         let _ = record;
     }
 
-    /// Judges the token that a request came with: see [`serve::Handler::token`]
+    /// Verifies the bearer token of a request and returns its principal: see [`serve::Handler::verify_token`].
     ///
-    /// It runs on the loop's thread: whoever has to ask somebody else keeps what was said, or answers from what is known.
+    /// It runs on the loop's thread. If verification needs another service, cache its answers or verify locally.
     ///
     /// # Errors
     ///
-    /// What the client is told.
+    /// The denial that the client receives.
     #[cfg(feature = "http")]
-    fn token(&self, token: &Token) -> Result<String, Denial> {
+    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
         let _ = token;
         Err(Denial::InvalidToken)
     }
 
-    /// Tells `tell` the name and the input schema of each tool: see [`serve::Handler::tools`]
-    fn tools(&self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        let _ = tell;
+    /// Calls `visit` with the name and the input schema of each tool: see [`serve::Handler::for_each_tool`].
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        let _ = visit;
     }
 
-    /// Sees every other event: sessions that were opened, requests of our own that ended
+    /// Receives every other event: opened sessions, completed outbound calls.
     fn event(&self, event: &Event) {
         let _ = event;
     }
@@ -106,17 +107,17 @@ where
     }
 }
 
-/// A handler for a loop, which believes to have it alone
+/// A shared handler in the form that one loop uses.
 #[derive(Debug)]
-pub(crate) struct Shared<H>(pub(crate) Arc<H>);
+pub(crate) struct SharedHandler<H>(pub(crate) Arc<H>);
 
-impl<H> Clone for Shared<H> {
+impl<H> Clone for SharedHandler<H> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<H: Handler> serve::Handler for Shared<H> {
+impl<H: Handler> serve::Handler for SharedHandler<H> {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         self.0.call(cx, call)
     }
@@ -129,7 +130,7 @@ impl<H: Handler> serve::Handler for Shared<H> {
         self.0.diagnostic(diagnostic);
     }
 
-    fn failed(&mut self, call: &Call, failure: &Failure) {
+    fn failed(&mut self, call: &Call, failure: &HandlerFailure) {
         self.0.failed(call, failure);
     }
 
@@ -143,12 +144,12 @@ impl<H: Handler> serve::Handler for Shared<H> {
     }
 
     #[cfg(feature = "http")]
-    fn token(&mut self, token: &Token) -> Result<String, Denial> {
-        self.0.token(token)
+    fn verify_token(&mut self, token: &BearerToken) -> Result<String, Denial> {
+        self.0.verify_token(token)
     }
 
-    fn tools(&mut self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.0.tools(tell);
+    fn for_each_tool(&mut self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        self.0.for_each_tool(visit);
     }
 
     fn event(&mut self, event: &Event) {

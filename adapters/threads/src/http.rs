@@ -1,4 +1,4 @@
-//! Serving HTTP, with handlers that run on workers
+//! HTTP servers whose handlers run on workers.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -9,26 +9,27 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::thread::{self, JoinHandle};
 
-use mcp_proto::h1::Limits;
+use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{Change, Instant};
 use mcp_std::Error;
-use mcp_std::serve::{self, Handle, Remote};
+use mcp_std::adapter::server as serve;
+use mcp_std::adapter::server::{Handle, RemoteCall};
 
-use crate::handler::{Handler, Shared};
-use crate::pool::Pool;
-use crate::server::{pool, workers};
+use crate::handler::{Handler, SharedHandler};
+use crate::server::{default_workers, worker_pool};
+use crate::worker_pool::WorkerPool;
 
-/// Serves HTTP at `address` for ever; see [`HttpServer`]
+/// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
 ///
 /// ```no_run
-/// use mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
+/// use mcp_threads::mcp_proto::{Capabilities, Capability, http, model::CallToolResult, server::Config};
 /// use mcp_threads::{Call, Cx, serve_http};
 ///
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
 /// serve_http("127.0.0.1:8080", config, http::server::Config::new(), |cx: &mut Cx<'_>, call: &Call| {
-///     cx.complete(&CallToolResult::text(call.tool()?.name))
+///     cx.complete(&CallToolResult::text(call.tool_call()?.name))
 /// })?;
 /// # Ok::<(), mcp_threads::Error>(())
 /// ```
@@ -45,115 +46,124 @@ pub fn serve_http(
     HttpServer::bind(address, config, http, handler)?.run()
 }
 
-/// A server over HTTP: one thread for all connections, or [several](Self::shards), and handlers on [workers](Self::workers)
+/// An HTTP server on one thread or [several](Self::shards), with handlers on [workers](Self::workers).
 ///
-/// A handler holds up nobody: not other handlers, as long as there are workers, and not the connections. One that never
-/// returns keeps its worker, and is left behind when the server ends.
+/// A handler delays neither other handlers (while a worker is free) nor connections. A handler that never returns
+/// occupies its worker, and is left behind when the server ends.
 ///
-/// 64 connections are open at a time ([`max_connections`](Self::max_connections)), those included that carry a stream of
-/// events. Who comes then gets the place of a connection that is kept alive and was not used for a second, or waits; so
-/// does who comes when no descriptor is left.
-/// Requests beyond [`http::server::Config::max_exchanges`](http::Config::max_exchanges) are refused with 503 and told
-/// when to come again, and so are those that come while as many calls wait for workers as
-/// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits) let.
+/// At most 64 connections are open at a time ([`max_connections`](Self::max_connections)), including event streams. At
+/// the limit, a new connection replaces a keep-alive connection that was idle for a second, or waits. The same happens
+/// when the process has no descriptor left.
 ///
-/// Whoever can reach the address can use the server. Listen at `127.0.0.1` or `[::1]` unless it is meant for others
-/// (HTTP-006); what is let in besides is in [`http::server::Config`](http::Config). For the open network there is TLS with the
-/// feature of that name (`HttpServer::tls`), or put a proxy in front.
+/// Requests beyond [`http::server::Config::max_exchanges`](http::Config::max_exchanges) are refused with 503 and
+/// `Retry-After`. So are requests that arrive while [`Limits::max_waiting_requests`](mcp_proto::Limits) calls or
+/// [`max_waiting_bytes`](mcp_proto::Limits) bytes wait for workers.
+///
+/// Every program that reaches the address can use the server. Listen at `127.0.0.1` or `[::1]` unless other machines
+/// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
+/// public networks use TLS (`HttpServer::tls`, feature `tls`) or a proxy.
 #[derive(Debug)]
 pub struct HttpServer<H> {
-    inner: serve::HttpServer<Shared<H>>,
+    inner: serve::HttpServer<SharedHandler<H>>,
     workers: usize,
     shards: u8,
-    started: bool,
-    others: Shards,
+    is_started: bool,
+    shard_threads: ShardThreads,
 }
 
-/// Those that are not the first, each on a thread of its own; told to shut down when this is dropped
+/// The shards other than the first, each on its own thread; shut down when this is dropped.
 #[derive(Debug, Default)]
-struct Shards(Vec<(Handle, JoinHandle<Result<(), Error>>)>);
+struct ShardThreads(Vec<(Handle, JoinHandle<Result<(), Error>>)>);
 
 impl<H: Handler> HttpServer<H> {
-    /// Begins to listen; connections are accepted while the loop runs
+    /// Binds `address` and starts to listen; connections are accepted while the loop runs.
     ///
-    /// `address` is one such as `127.0.0.1:8080`; with port 0 the system chooses one: [`address`](Self::address).
+    /// With port 0 the system chooses a port: see [`address`](Self::address).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the address cannot be had, there is no source of randomness, a tool's schema asks for header
-    /// fields that cannot be, [`Handler::tools`] panics, or the platform cannot wait for many sockets.
+    /// [`Error::Io`] if the address cannot be bound, if there is no source of randomness, if a tool's schema requests
+    /// invalid header fields, if [`Handler::for_each_tool`] panics, or if the platform cannot wait for many sockets.
     pub fn bind(
         address: impl ToSocketAddrs,
         config: Config,
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
-        let inner = serve::HttpServer::bind(address, config, http, Shared(Arc::new(handler)))?;
-        Ok(Self { inner, workers: workers(), shards: 1, started: false, others: Shards::default() })
+        let inner = serve::HttpServer::bind(address, config, http, SharedHandler(Arc::new(handler)))?;
+        Ok(Self {
+            inner,
+            workers: default_workers(),
+            shards: 1,
+            is_started: false,
+            shard_threads: ShardThreads::default(),
+        })
     }
 
-    /// How many handlers run at a time; see [`Server::workers`](crate::Server::workers)
+    /// Sets how many handlers run at a time; see [`Server::workers`](crate::Server::workers).
     ///
-    /// With 0 handlers run on the threads of the shards: while one runs, no connection of its shard moves, except inside
-    /// of [`Cx::progress`](crate::Cx::progress), [`checkpoint`](crate::Cx::checkpoint) and [`sleep`](crate::Cx::sleep).
+    /// With 0, handlers run on the threads of the shards. While such a handler runs, its shard serves no connection,
+    /// except inside [`Cx::progress`](crate::Cx::progress), [`checkpoint`](crate::Cx::checkpoint) and
+    /// [`sleep`](crate::Cx::sleep).
     ///
-    /// To be said before it runs, and before anybody has a [`Handle`].
+    /// Takes effect only before the server runs and before [`handle`](Self::handle) is called.
     #[must_use]
     pub const fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// On how many threads connections are served, each with clients and sessions of its own (default 1; at least 1)
+    /// Sets on how many threads connections are served (default 1, at least 1).
     ///
-    /// One serves tens of thousands of requests a second. More than the machine has cores are of no use. Connections are
-    /// shared out in turn; one whose client comes with a session of another shard goes there.
+    /// Each shard has clients and sessions of its own. One shard serves tens of thousands of requests per second; more
+    /// shards than cores are of no use. Connections are distributed in turn. A connection whose client names a session
+    /// of another shard moves there.
     ///
-    /// To be said before it runs, and before anybody has a [`Handle`].
+    /// Takes effect only before the server runs and before [`handle`](Self::handle) is called.
     #[must_use]
     pub const fn shards(mut self, shards: u8) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Keeps each [shard](Self::shards) but the first on a core of its own, and gives it the connections whose packets come
-    /// in there, as long as that keeps shards even
+    /// Pins each [shard](Self::shards) except the first to a core.
     ///
-    /// For a machine that does little else, whose network card (or proxy on the same machine) works on several cores: what
-    /// comes in on a core is not carried to another one. The first shard is wherever it is run.
-    /// [Workers](Self::workers) are not kept anywhere.
+    /// A pinned shard gets the connections whose packets arrive on its core, as long as the shards stay evenly loaded.
+    /// Use this on a machine that does little else and whose network card (or local proxy) uses several cores: data
+    /// then stays on the core on which it arrived. The first shard runs wherever its caller runs.
+    /// [Workers](Self::workers) are not pinned.
     ///
-    /// To be said before it runs, and before anybody has a [`Handle`].
-    ///
-    /// On Linux; elsewhere this changes nothing.
+    /// Takes effect only before the server runs and before [`handle`](Self::handle) is called. Linux only; elsewhere it
+    /// has no effect.
     #[must_use]
     pub fn pin_shards(mut self) -> Self {
         self.inner.pin_shards();
         self
     }
 
-    /// How many connections may be open at a time, in all shards together (default 64; at least 1)
+    /// Sets how many connections may be open at a time, in all shards together (default 64, at least 1).
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.inner = self.inner.max_connections(connections);
         self
     }
 
-    /// The bounds of connections, such as how slow a client may be; how long a body may be is said by
-    /// [`Limits::max_frame`](mcp_proto::Limits), whatever stands here
+    /// Sets the limits of each connection (timeouts, sizes of heads).
+    ///
+    /// The limit on bodies is always [`Limits::max_frame`](mcp_proto::Limits).
     #[must_use]
-    pub fn connection_limits(mut self, limits: Limits) -> Self {
+    pub fn connection_limits(mut self, limits: HttpLimits) -> Self {
         self.inner = self.inner.connection_limits(limits);
         self
     }
 
-    /// Speaks TLS to all clients; one that does not is let go
+    /// Serves TLS only. A connection without TLS is closed.
     ///
-    /// The handshake may take as long as the head of a request ([`connection_limits`](Self::connection_limits)). A
-    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB when it is idle.
+    /// The handshake has the same timeout as the head of a request ([`connection_limits`](Self::connection_limits)). A
+    /// connection holds up to 32 KiB more in each direction while it moves data, and about 8 KiB more when idle.
     ///
     /// ```no_run
-    /// use mcp_proto::{http, model::CallToolResult, server::Config};
+    /// use mcp_threads::mcp_proto::{http, model::CallToolResult, server::Config};
     /// use mcp_threads::{Call, Cx, HttpServer, tls::ServerTls};
     ///
     /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
@@ -169,156 +179,156 @@ impl<H: Handler> HttpServer<H> {
         self
     }
 
-    /// Has [`Handler::head`] see the heads of requests and responses
+    /// Enables [`Handler::head`].
     #[must_use]
     pub fn tap_heads(mut self) -> Self {
         self.inner = self.inner.tap_heads();
         self
     }
 
-    /// Where it listens
+    /// Returns the address at which the server listens.
     ///
     /// # Errors
     ///
-    /// What the operating system says; when it was told to shut down.
+    /// The error of the operating system, or an error after shutdown.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.inner.address()
     }
 
-    /// Connections that are open
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.inner.connections()
     }
 
-    /// What gives it commands from other threads: to shut down, or that something has changed, which all shards tell; its
-    /// [`with_engine`](Handle::with_engine) is about the first shard alone
+    /// Returns a handle for commands from other threads.
+    ///
+    /// [`Handle::shutdown`] and [`Handle::publish`] act on all shards, [`Handle::with_engine`] on the first one.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the system has no descriptor or thread left.
+    /// [`Error::Io`] if the system has no descriptor or thread left.
     pub fn handle(&mut self) -> Result<Handle, Error> {
-        self.start()?;
+        self.start_shards()?;
         self.inner.handle()
     }
 
-    /// Serves until it is [shut down](Handle::shutdown)
+    /// Serves until [`Handle::shutdown`] is called.
     ///
     /// # Errors
     ///
     /// As [`poll`](Self::poll).
     pub fn run(mut self) -> Result<(), Error> {
-        self.start()?;
-        let ran = self.inner.run();
-        self.others.end(ran)
+        self.start_shards()?;
+        let result = self.inner.run();
+        self.shard_threads.join(result)
     }
 
-    /// Waits for something to do, at most for `timeout`, and does it; false when everything is over
+    /// Waits for work, at most for `timeout`, and does it. Returns `false` when the server has ended.
     ///
-    /// This turns the loop of the first shard; the others have threads of their own.
+    /// This runs the loop of the first shard. The other shards have their own threads.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the system does not let it wait; what goes wrong with a connection ends that one.
+    /// [`Error::Io`] if the system refuses to wait. An error of a connection ends that connection only.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
-        self.start()?;
+        self.start_shards()?;
         match self.inner.poll(timeout) {
             Ok(true) => Ok(true),
-            over => core::mem::take(&mut self.others).end(over.map(drop)).map(|()| false),
+            ended => core::mem::take(&mut self.shard_threads).join(ended.map(drop)).map(|()| false),
         }
     }
 
-    /// Accepts nobody any more; ends when calls in work are answered and written, or after `grace`
+    /// Stops accepting connections. The server ends when all running calls are answered and written, or after `grace`.
     ///
-    /// To be followed by [`poll`](Self::poll) until that says that it is over. From other threads:
-    /// [`Handle::shutdown`].
+    /// Call [`poll`](Self::poll) afterwards until it returns `false`. From other threads use [`Handle::shutdown`].
     pub fn shutdown(&mut self, grace: Duration) {
         self.inner.shutdown(grace);
     }
 
-    /// The server itself, or its first shard; what its commands write goes out with the next [`poll`](Self::poll)
+    /// Returns the server (of the first shard). Output of its commands is sent with the next [`poll`](Self::poll).
     pub fn server(&mut self) -> &mut http::Server {
         self.inner.server()
     }
 
-    /// The engine of the server, or of its first shard
+    /// Returns the engine of the server (of the first shard).
     pub fn engine(&mut self) -> &mut Engine {
         self.inner.engine()
     }
 
-    /// Tells everybody who wants to know that something has changed; how many that are in the first shard
+    /// Announces a change to all subscribers. Returns the number of subscribers in the first shard.
     pub fn publish(&mut self, change: &Change) -> usize {
         self.inner.publish(change)
     }
 
-    /// The time, for the engine's commands
+    /// Returns the current time, for commands of the engine.
     pub fn now(&mut self) -> Instant {
         self.inner.now()
     }
 
-    /// The handler
+    /// Returns the handler.
     pub fn handler(&mut self) -> &H {
         &self.inner.handler().0
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        if core::mem::replace(&mut self.started, true) {
+    fn start_shards(&mut self) -> Result<(), Error> {
+        if core::mem::replace(&mut self.is_started, true) {
             return Ok(());
         }
         let handler = self.inner.handler().clone();
-        let pool =
-            (self.workers > 0).then(|| Arc::new(pool(self.workers, self.inner.cores().clone(), &handler)));
-        let mut others = Vec::new();
+        let pool = (self.workers > 0)
+            .then(|| Arc::new(worker_pool(self.workers, self.inner.cores().clone(), &handler)));
+        let mut shards = Vec::new();
         if self.shards > 1 {
-            others = self.inner.shards(usize::from(self.shards) - 1)?;
+            shards = self.inner.shards(usize::from(self.shards) - 1)?;
         }
         if let Some(pool) = &pool {
-            hand_out(&mut self.inner, self.workers, pool)?;
+            use_workers(&mut self.inner, self.workers, pool)?;
         }
-        for shard in others {
-            let mut other = shard.with(handler.clone())?;
+        for shard in shards {
+            let mut server = shard.with_handler(handler.clone())?;
             if let Some(pool) = &pool {
-                hand_out(&mut other, self.workers, pool)?;
+                use_workers(&mut server, self.workers, pool)?;
             }
-            let (first, handle) = (self.inner.handle()?, other.handle()?);
+            let (first, handle) = (self.inner.handle()?, server.handle()?);
             let serving = move || {
-                other.stay();
-                let ran = other.run();
-                if ran.is_err() {
-                    // Clients must not be sent to one that is not there.
+                server.pin_thread();
+                let result = server.run();
+                if result.is_err() {
+                    // Without this, connections would still be handed to a shard that is gone.
                     first.shutdown(Duration::ZERO);
                 }
-                ran
+                result
             };
             let thread = thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
-            self.others.0.push((handle, thread));
+            self.shard_threads.0.push((handle, thread));
         }
         Ok(())
     }
 }
 
-/// Has handlers run on workers
-fn hand_out<H: Handler>(
-    server: &mut serve::HttpServer<Shared<H>>,
+/// Runs the handlers of a shard on the worker pool.
+fn use_workers<H: Handler>(
+    server: &mut serve::HttpServer<SharedHandler<H>>,
     workers: usize,
-    pool: &Arc<Pool<Remote>>,
+    pool: &Arc<WorkerPool<RemoteCall>>,
 ) -> Result<(), Error> {
     let (pool, mut calls) = (pool.clone(), VecDeque::new());
-    server.away(workers, move |work| {
-        calls.extend(work);
-        pool.give(&mut calls);
+    server.run_remotely(workers, move |new_calls| {
+        calls.extend(new_calls);
+        pool.submit(&mut calls);
     })
 }
 
-impl Shards {
-    /// Waits for all of them, which were told to shut down along with the first one unless that failed
-    fn end(mut self, ran: Result<(), Error>) -> Result<(), Error> {
-        if ran.is_err() {
+impl ShardThreads {
+    /// Waits for all threads. They shut down along with the first shard; if that failed, this shuts them down.
+    fn join(mut self, result: Result<(), Error>) -> Result<(), Error> {
+        if result.is_err() {
             self.shut_down();
         }
-        core::mem::take(&mut self.0).into_iter().fold(ran, |ran, (_, thread)| {
+        core::mem::take(&mut self.0).into_iter().fold(result, |result, (_, thread)| {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
-            ran.and(ended)
+            result.and(ended)
         })
     }
 
@@ -327,7 +337,7 @@ impl Shards {
     }
 }
 
-impl Drop for Shards {
+impl Drop for ShardThreads {
     fn drop(&mut self) {
         self.shut_down();
     }

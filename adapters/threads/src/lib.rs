@@ -1,14 +1,137 @@
-//! Model Context Protocol servers and clients on threads: any thread calls, and none waits for another's answer
+//! Model Context Protocol servers and clients on threads: handlers on a pool of workers, calls from any thread.
 //!
-//! The protocol is [`mcp_proto`]'s, processes and byte streams are [`mcp_std`]'s; this crate has threads of its own move
-//! the bytes between them. `mcp-blocking` has the same surface with no thread at all, `mcp-smol` has it as futures.
+//! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. The threads of this
+//! crate move the bytes between them. `mcp-blocking` offers the same API on one thread, `mcp-smol` with futures. The
+//! crate page of `mcp-blocking` explains what all three have in common.
 //!
 //! # A server
 //!
+//! A [`Router`] dispatches calls to closures by name. The schema of a tool's arguments comes from a Rust type (feature
+//! `schemars`):
+//!
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use mcp_threads::{Progress, Router, RpcError, schemars};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Count {
+//!     to: u32,
+//! }
+//!
+//! fn main() -> Result<(), mcp_threads::Error> {
+//!     let mut router = Router::new("counter", "1.0.0");
+//!     router.tool("count", "Counts for a while", |cx, Count { to }: Count| {
+//!         for n in 0..to {
+//!             cx.sleep(Duration::from_millis(100))?; // fails if the call was cancelled
+//!             cx.progress(Progress::new(f64::from(n)))?;
+//!         }
+//!         Ok::<_, RpcError>(to)
+//!     });
+//!     router.serve_stdio()
+//! }
+//! ```
+//!
+//! # Running handlers
+//!
+//! One thread reads and writes. Handlers run on [workers](Server::workers), several at a time, so closures are `Fn`,
+//! `Send` and `Sync`. A handler may block: it delays neither other handlers nor reading and writing. A handler that
+//! never returns occupies its worker until the process ends; call [`Cx::checkpoint`], [`Cx::sleep`] or [`Cx::progress`]
+//! with `?` to stop when the call was cancelled.
+//!
+//! [`Handle`] sends commands to a running server from any thread: shut down, publish a change, use the engine.
+//!
+//! # A client
+//!
+//! A [`Client`] is a handle that any thread may call and clone. Each call waits for its own answer only. Callbacks of
+//! the [`ClientHandler`] run in order on a thread of their own, so they may wait for a user.
+//!
 //! ```no_run
-//! use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
-//! use mcp_proto::{Capabilities, Capability, RawJson, RpcError, server::Config};
-//! use mcp_threads::{Call, Cx, serve_stdio};
+//! use mcp_threads::{Client, Program};
+//!
+//! let client = Client::spawn(Program::new("my-server").arg("--stdio"))?;
+//! std::thread::scope(|scope| {
+//!     for n in 0..8 {
+//!         let client = &client;
+//!         scope.spawn(move || client.call_tool("count", &serde_json::json!({ "to": n })));
+//!     }
+//! });
+//! client.close()?;
+//! # Ok::<(), mcp_threads::Error>(())
+//! ```
+//!
+//! # HTTP
+//!
+//! [`Router::serve_http`](Router) serves HTTP with one thread for all connections. `HttpServer` offers more: several
+//! threads (*shards*) with independent engines, limits of connections, and a [`Handle`].
+//!
+#![cfg_attr(all(feature = "http", feature = "schemars"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "http", feature = "schemars")), doc = "```ignore")]
+//! use core::time::Duration;
+//!
+//! use mcp_threads::mcp_proto::http::server::Config;
+//! use mcp_threads::{HttpServer, Router};
+//!
+//! let mut router = Router::new("clock", "1.0");
+//! router.tool("time", "Returns the time of day", |_, (): ()| "noon");
+//! let mut server = HttpServer::bind("127.0.0.1:8080", router.config()?, Config::new(), router)?.shards(2);
+//! let handle = server.handle()?;
+//! // With the feature `signals`: mcp_threads::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
+//! # let _ = (handle, Duration::ZERO);
+//! server.run()?;
+//! # Ok::<(), mcp_threads::Error>(())
+//! ```
+//!
+//! `HttpServer::pin_shards` keeps each shard on one core. TLS works as in `mcp-blocking` (feature `tls`).
+//!
+//! # Input in the middle of a call
+//!
+//! [`Cx::elicit_as`](Cx::elicit), [`Cx::elicit_url`], [`Cx::sample`] and [`Cx::list_roots`] ask the client for input.
+//! While the answer is missing they return an error that the handler passes on with `?`. When the answer has arrived,
+//! the handler runs again from its beginning. The worker is free in the meantime.
+//!
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use mcp_threads::mcp_proto::model::ElicitOutcome;
+//! use mcp_threads::{Cx, Router, RpcError, schemars};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Stay {
+//!     /// Name of the boat
+//!     boat: String,
+//!     nights: u8,
+//! }
+//!
+//! fn book(cx: &mut Cx<'_>, (): ()) -> Result<String, RpcError> {
+//!     match cx.elicit_as::<Stay>("stay", "Which boat, and for how long?")? {
+//!         ElicitOutcome::Accepted(stay) => Ok(format!("{}: {} nights", stay.boat, stay.nights)),
+//!         ElicitOutcome::Declined | ElicitOutcome::Cancelled => Ok("not booked".to_owned()),
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), mcp_threads::Error> {
+//!     let mut router = Router::new("harbour", "1.0.0");
+//!     router.tool("book", "Books a berth", book);
+//!     router.serve_stdio()
+//! }
+//! ```
+//!
+//! A client answers in its [`ClientHandler`], as shown on the crate page of `mcp-blocking`.
+//!
+//! # Tests of a server
+//!
+//! `mcp_blocking::testing::pair` connects a client to a router in memory, on virtual time: see [`testing`].
+//!
+//! # A server without a router
+//!
+//! [`serve_stdio`], [`serve`] and `serve_http` take any closure or [`Handler`] that answers all requests. [`Server`]
+//! sets the number of workers and gives access to the loop.
+//!
+//! ```no_run
+//! use mcp_threads::mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
+//! use mcp_threads::mcp_proto::{Capabilities, Capability, RawJson, server::Config};
+//! use mcp_threads::{Call, Cx, RpcError, serve_stdio};
 //!
 //! fn main() -> Result<(), mcp_threads::Error> {
 //!     let config = Config::new("files", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
@@ -18,9 +141,9 @@
 //!     serve_stdio(config, move |cx: &mut Cx<'_>, call: &Call| match call.method() {
 //!         "tools/list" => cx.complete(&tools),
 //!         "tools/call" => {
-//!             // On a worker: others are answered meanwhile.
+//!             // On a worker: other calls are answered meanwhile.
 //!             for _ in 0..10 {
-//!                 cx.sleep(std::time::Duration::from_millis(100))?; // an error when nobody waits any more
+//!                 cx.sleep(std::time::Duration::from_millis(100))?;
 //!             }
 //!             cx.complete(&CallToolResult::text("10"))
 //!         }
@@ -29,52 +152,26 @@
 //! }
 //! ```
 //!
-//! One thread reads and writes; handlers run on [workers](Server::workers), several at a time, so they are `Fn`, `Send`
-//! and `Sync`. [`Router`] is a server made of closures, [`serve`] does the same on any stream, [`Server`] says how many
-//! workers there are and lets you hold the loop, and a [`Handle`] gives it commands from any thread. [`Handler`] is for
-//! servers that want to know more than their calls.
+//! # Guarantees
 //!
-//! # Over HTTP
-//!
-//! [`serve_http`] and [`HttpServer`] serve the same handlers to many clients at once, on one thread or on
-//! [several](HttpServer::shards).
-//!
-//! ```no_run
-//! # #[cfg(feature = "http")] {
-//! use core::time::Duration;
-//! use mcp_proto::{http, model::Tool};
-//! use mcp_threads::{HttpServer, Router};
-//!
-//! let mut router = Router::new("clock", "1.0");
-//! let schema = mcp_proto::RawJson::new(r#"{"type":"object"}"#).unwrap();
-//! router.tool_with(Tool::new("time", schema), |_, _: serde_json::Value| "noon");
-//! let (config, http) = (router.config()?, http::server::Config::new());
-//! let mut server = HttpServer::bind("127.0.0.1:8080", config, http, router)?.shards(2);
-//! let handle = server.handle()?;
-//! // With the feature `signals`: mcp_threads::on_terminate(move || handle.shutdown(Duration::from_secs(5)))?;
-//! # let _ = (handle, Duration::ZERO);
-//! server.run()?;
-//! # }
-//! # Ok::<(), mcp_threads::Error>(())
-//! ```
-//!
-//! # What holds
-//!
-//! - A handler holds up no other, and none holds up reading and writing. One that never returns costs its worker; when
-//!   the server ends, it is left behind.
-//! - No more handlers run than there are workers, and no more calls wait than
-//!   [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits) let: beyond that, reading
-//!   pauses.
-//! - Answers leave in the order in which they are ready, and are written together where several are.
-//! - A call that was cancelled is told so ([`Cx::checkpoint`], [`Cx::sleep`], [`Cx::progress`]), or is not begun.
-//! - A handler that panics answers with an internal error, and its worker goes on.
-//! - A server that reads the end of its input, or is [told to](Handle::shutdown), answers what came before within its
-//!   time of grace, and returns.
+//! - A handler delays no other handler (while a worker is free), and never delays reading and writing. When the server
+//!   ends, a handler that has not returned is left behind.
+//! - At most as many handlers run as there are workers. At most
+//!   [`Limits::max_waiting_requests`](mcp_proto::Limits) calls and [`max_waiting_bytes`](mcp_proto::Limits) bytes wait;
+//!   beyond that, reading pauses.
+//! - Answers are sent in the order in which they become ready. Several ready answers are written together.
+//! - A cancelled call is not started, or its handler learns of it from [`Cx::checkpoint`], [`Cx::sleep`] and
+//!   [`Cx::progress`].
+//! - A handler that panics causes an internal error response. Its worker continues.
+//! - At the end of its input, or after [`Handle::shutdown`], a server answers the calls that came before within the
+//!   grace period, and returns.
+//! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
 //! # Features
 //!
-//! Those of `mcp-blocking`: `base64`, `crypto`, `http`, `schemars`, `signals`, `tls`, `validate`.
+//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `schemars`, `signals`, `tls`, `validate`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -83,28 +180,38 @@ mod client;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
-mod pool;
 mod router;
 mod server;
 pub mod testing;
+mod worker_pool;
 
-pub use client::{Client, Pending};
+pub use client::{Client, PendingCall};
 pub use handler::Handler;
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
-pub use mcp_proto::server::{Call, NoAnswer};
-pub use mcp_std::child::{Program, Stderr};
-pub use mcp_std::client::ClientHandler;
+pub use mcp_proto;
+pub use mcp_proto::router::Json;
+#[cfg(feature = "schemars")]
+pub use mcp_proto::router::schema::{Typed, schemars};
+pub use mcp_proto::server::{Call, InputError};
+pub use mcp_proto::{Progress, RpcError};
+pub use mcp_std::adapter::client::ClientHandler;
+pub use mcp_std::adapter::server::{Answered, Cx, Handle, HandlerFailure};
+pub use mcp_std::io::{MemoryEnd, memory_pair};
 #[cfg(all(unix, feature = "signals"))]
-pub use mcp_std::on_terminate;
-pub use mcp_std::serve::{Answered, Cx, Failure, Handle};
+pub use mcp_std::process::on_terminate;
+pub use mcp_std::process::{Program, Stderr};
+#[cfg(feature = "validate")]
+pub use mcp_std::schema;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
-#[cfg(feature = "validate")]
-pub use mcp_std::validate;
-pub use mcp_std::{BadResult, Closed, Error, MemoryEnd, SharedCache, memory_pair};
-pub use router::{Later, Router};
+pub use mcp_std::{ConnectionClosed, Error, OutputSchemaViolation, SharedCache};
+pub use router::{Router, RouterUpdates};
 pub use server::{Server, serve, serve_stdio};
 
-/// A client that is about to connect: see [`Options`](mcp_std::client::Options)
-pub type Options = mcp_std::client::Options<Client>;
+/// Options of a [`Client`] before it connects.
+pub type Options = mcp_std::adapter::client::Options<Client>;
+
+#[cfg(all(doctest, feature = "schemars"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! Serving what is registered by name: tools, resources, prompts and completions, each with a closure
+//! The router of this adapter: tools, resources, prompts and completions, each with a closure.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,34 +10,36 @@ use std::panic::{catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 #[cfg(feature = "http")]
-use mcp_proto::http::server::{Denial, Token};
+use mcp_proto::http::server::{BearerToken, Denial};
 use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::router::{
-    self, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult,
-    PageCache, RegisterError, ResourceTarget, Route, SchemaValidator, Target,
+    self, CallTarget, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult,
+    IntoToolResult, PageCache, RegisterError, ResourceTarget, Route, SchemaValidator,
 };
 use mcp_proto::server::{Call, Event};
 use mcp_proto::{Capability, RawJson, RpcError};
-use mcp_std::client::{Actor, Rehearse};
-use mcp_std::serve::router::{
-    Current, HookGuard, Pending, Ran, complete, complete_read, complete_tool, lock, misrouted,
+use mcp_std::adapter::client::{TestPeer, TestServer};
+use mcp_std::adapter::server::router::{
+    ChangeQueue, HandlerResult, HookGuard, Snapshot, complete, complete_read, complete_tool, lock,
+    misrouted_error,
 };
-use mcp_std::serve::{Answered, Cx, Failure};
-use mcp_std::{Duplex, Error, catch};
+use mcp_std::adapter::server::{Answered, Cx, HandlerFailure};
+use mcp_std::io::Duplex;
+use mcp_std::{Error, catch};
 use serde::de::DeserializeOwned;
 
 use crate::handler::Handler;
 
-type Run = Arc<dyn Fn(&mut Cx<'_>, Target<'_>) -> Ran + Send + Sync>;
-type Other = Arc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError> + Send + Sync>;
-/// Is told of a URI that is followed from now on, or no more
-type Interest = Arc<dyn Fn(&str, bool) + Send + Sync>;
-/// Told what the author of a handler should know; the client is told less
-type Report = Arc<dyn Fn(&Call, &Failure) + Send + Sync>;
-/// Says on whose behalf a request with a token is made
+type RouteFn = Arc<dyn Fn(&mut Cx<'_>, CallTarget<'_>) -> HandlerResult + Send + Sync>;
+type FallbackFn = Arc<dyn Fn(&mut Cx<'_>, &Call) -> Result<Answered, RpcError> + Send + Sync>;
+/// Callback for the first subscription and the end of the last subscription of a URI.
+type InterestFn = Arc<dyn Fn(&str, bool) + Send + Sync>;
+/// Callback for failures of handlers, with details that the client does not get.
+type FailureFn = Arc<dyn Fn(&Call, &HandlerFailure) + Send + Sync>;
+/// Callback that maps a bearer token to its principal.
 #[cfg(feature = "http")]
-type Judge = Arc<dyn Fn(&Token) -> Result<String, Denial> + Send + Sync>;
-type Hooks = Arc<dyn Hook + Send + Sync>;
+type AuthenticateFn = Arc<dyn Fn(&BearerToken) -> Result<String, Denial> + Send + Sync>;
+type SharedHook = Arc<dyn Hook + Send + Sync>;
 
 macro_rules! callback {
     ($closure:ident, |$($name:ident: $type:ty),*| $body:expr) => {
@@ -47,23 +49,22 @@ macro_rules! callback {
 
 macro_rules! handler {
     ($handler:ident, |$cx:ident, $target:ident| $body:block) => {
-        callback!($handler, |$cx: &mut Cx<'_>, $target: Target<'_>| $body)
+        callback!($handler, |$cx: &mut Cx<'_>, $target: CallTarget<'_>| $body)
     };
 }
 
-macro_rules! other {
+macro_rules! fallback {
     ($handler:ident, |$cx:ident, $call:ident| $body:block) => {
         callback!($handler, |$cx: &mut Cx<'_>, $call: &Call| $body)
     };
 }
 
 mcp_std::router! {
-    /// A server made of closures
+    /// A server made of closures.
     ///
     #[cfg_attr(feature = "schemars", doc = "```no_run")]
     #[cfg_attr(not(feature = "schemars"), doc = "```ignore")]
-    /// use mcp_threads::Router;
-    /// use mcp_proto::router::schema::schemars;
+    /// use mcp_threads::{Router, schemars};
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Add { a: i64, b: i64 }
@@ -75,11 +76,11 @@ mcp_std::router! {
     /// }
     /// ```
     ///
-    /// The same for tools that are known only at run time, without a macro:
+    /// Tools that are known only at run time need no macro:
     ///
     /// ```
     /// # use mcp_threads::Router;
-    /// # use mcp_proto::{RawJson, model::Tool};
+    /// # use mcp_threads::mcp_proto::{self, RawJson, model::Tool};
     /// # let found = [("greet", r#"{"type":"object","properties":{"who":{"type":"string"}}}"#)];
     /// let mut router = Router::new("dynamic", "1.0");
     /// for (name, schema) in found {
@@ -90,23 +91,24 @@ mcp_std::router! {
     /// # Ok::<(), mcp_proto::InvalidJson>(())
     /// ```
     ///
-    /// What cannot be registered (a bad name, a second tool of one name) is remembered: [`check`](Self::check) says it, and
-    /// serving fails with it. Handlers run on the server's workers, several at a
-    /// time, and see the router as it was when their calls came.
+    /// An entry that cannot be registered (an invalid name, a duplicate name) is recorded. [`check`](Self::check)
+    /// reports it, and serving fails with it.
+    ///
+    /// Handlers run on the server's workers, several at a time. A call sees the router as it was when the call arrived.
     handlers: Fn, callbacks: Fn, bounds: [+ Send + Sync], changes: [+ Send], pointer: Arc, async: [], await: []
 }
 
 impl Router {
-    /// Serves on this process' stdin and stdout; see [`serve_stdio`](crate::serve_stdio)
+    /// Serves on stdin and stdout of this process; see [`serve_stdio`](crate::serve_stdio).
     ///
     /// # Errors
     ///
-    /// [`Error::Register`] when something could not be registered; then as [`serve_stdio`](crate::serve_stdio).
+    /// [`Error::Register`] if an entry could not be registered; otherwise as [`serve_stdio`](crate::serve_stdio).
     pub fn serve_stdio(self) -> Result<(), Error> {
         crate::serve_stdio(self.config()?, self)
     }
 
-    /// Serves one client on any byte stream; see [`serve`](crate::serve)
+    /// Serves one client on any byte stream; see [`serve`](crate::serve).
     ///
     /// # Errors
     ///
@@ -115,11 +117,11 @@ impl Router {
         crate::serve(self.config()?, stream, self)
     }
 
-    /// Serves HTTP at `address`, for ever; see [`HttpServer`](crate::HttpServer)
+    /// Serves HTTP at `address` until an error occurs; see [`HttpServer`](crate::HttpServer).
     ///
     /// # Errors
     ///
-    /// [`Error::Register`] when something could not be registered; then as [`serve_http`](crate::serve_http).
+    /// [`Error::Register`] if an entry could not be registered; otherwise as [`serve_http`](crate::serve_http).
     #[cfg(feature = "http")]
     pub fn serve_http(
         self,
@@ -129,53 +131,60 @@ impl Router {
         crate::serve_http(address, self.config()?, http, self)
     }
 
-    /// Makes the changes that were asked for, and tells of them; who calls this sees those that he asked for made
-    fn settle(&self, cx: &mut Cx<'_>) {
-        if self.later.0.is_empty() {
+    /// Applies the scheduled updates and publishes the changes. Updates that the caller scheduled are applied on
+    /// return.
+    fn apply_pending_updates(&self, cx: &mut Cx<'_>) {
+        if self.updates.0.is_empty() {
             return;
         }
-        // One after the other. Calls that are under way, and those that come meanwhile, have the router as it was.
-        let _turn = lock(&self.changing);
-        let mut next = Self::of(self.parts.get(), self.later.0.clone());
-        let news = next.make(self.later.0.take(), cx.call());
-        self.parts.set(next.parts.get());
-        for change in news {
+        // One thread at a time. Other calls keep the snapshot with which they started.
+        let _guard = lock(&self.update_lock);
+        let mut next = Self::from_state(self.state.load(), self.updates.0.clone());
+        let changes = next.apply_updates(self.updates.0.take(), cx.call());
+        self.state.store(next.state.load());
+        for change in changes {
             cx.publish(&change);
         }
     }
 }
 
-/// For tests on virtual time: see [`testing`](crate::testing)
-impl Rehearse for Router {
-    fn rehearse(self) -> Result<(mcp_proto::server::Config, Box<dyn Actor>), Error> {
-        Ok((self.config()?, crate::testing::actor(self)))
+// Makes routers testable with `mcp_blocking::testing::pair`.
+impl TestServer for Router {
+    fn into_test_peer(self) -> Result<(mcp_proto::server::Config, Box<dyn TestPeer>), Error> {
+        Ok((self.config()?, crate::testing::test_peer(self)))
     }
 }
 
 impl Handler for Router {
     fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        let parts = self.parts.get();
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&parts, cx, call)));
-        self.settle(cx);
+        let state = self.state.load();
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&state, cx, call)));
+        self.apply_pending_updates(cx);
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn failed(&self, call: &Call, failure: &Failure) {
-        self.parts.get().report(call, failure);
+    fn failed(&self, call: &Call, failure: &HandlerFailure) {
+        self.state.load().report_failure(call, failure);
     }
 
     #[cfg(feature = "http")]
-    fn token(&self, token: &Token) -> Result<String, Denial> {
-        self.parts.get().judge.as_ref().map_or(Err(Denial::InvalidToken), |judge| judge(token))
+    fn verify_token(&self, token: &BearerToken) -> Result<String, Denial> {
+        self.state
+            .load()
+            .authenticate
+            .as_ref()
+            .map_or(Err(Denial::InvalidToken), |authenticate| authenticate(token))
     }
 
-    fn tools(&self, tell: &mut dyn FnMut(&str, &RawJson)) {
-        self.parts.get().core.tools().for_each(|tool| tell(&tool.name, &tool.input_schema));
+    fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson)) {
+        self.state.load().core.tools().for_each(|tool| visit(&tool.name, &tool.input_schema));
     }
 
     fn event(&self, event: &Event) {
-        if let (Event::Interest { uri, wanted }, Some(interest)) = (event, &self.parts.get().interest) {
-            interest(uri, *wanted);
+        if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
+            (event, &self.state.load().on_interest)
+        {
+            interest(uri, *is_subscribed);
         }
     }
 }

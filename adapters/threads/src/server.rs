@@ -1,4 +1,4 @@
-//! Serving byte streams, with handlers that run on workers
+//! Servers on byte streams, whose handlers run on workers.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -7,202 +7,216 @@ use std::thread;
 
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{ChannelId, Instant};
-use mcp_std::serve::{self, Handle, Remote};
-use mcp_std::{Cores, Duplex, Error, Stdio};
+use mcp_std::Error;
+use mcp_std::adapter::server as serve;
+use mcp_std::adapter::server::Cores;
+use mcp_std::adapter::server::{Handle, RemoteCall};
+use mcp_std::io::{Duplex, Stdio};
 
-use crate::handler::{Handler, Shared};
-use crate::pool::Pool;
+use crate::handler::{Handler, SharedHandler};
+use crate::worker_pool::WorkerPool;
 
-/// Serves on this process' stdin and stdout until the input ends or the client is gone
+/// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works: those that are in work or
-/// wait when the end is read have [`Limits::eof_grace`](mcp_proto::Limits) (5 s) in all; what is not answered by then is
-/// cancelled. The end is read when no more than [`Limits::max_waiting`](mcp_proto::Limits) calls wait for a worker.
-/// It is over earlier when nobody reads the output any more, and when the input has ended and nothing moves for that
-/// long: so many calls wait that the end cannot be read, and none is finished, or the output is not taken.
+/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
+/// cancelled. The end is read once no more than [`Limits::max_waiting_requests`](mcp_proto::Limits) calls wait for a
+/// worker.
 ///
-/// While it runs, stdout belongs to the stream: what else is printed there goes to stderr (on Unix; see
-/// [`Stdio::guarded`](mcp_std::Stdio::guarded)).
+/// The server stops earlier in two cases. Nothing reads its output any more. Or the input has ended, and for the grace
+/// period no call finishes while too many wait for the end to be read, or the output is not taken.
+///
+/// While the server runs, stdout belongs to the stream. Other output of the process to stdout goes to stderr (on Unix;
+/// see [`Stdio::guarded`](mcp_std::io::Stdio::guarded)).
 ///
 /// # Errors
 ///
-/// [`Error::Io`] when the handles cannot be had, or the stream breaks otherwise than by the client leaving;
-/// [`Error::Closed`] when the client sent too much garbage ([`Limits::max_faulty`](mcp_proto::Limits)).
+/// - [`Error::Io`] if stdin or stdout is not available, or if the stream breaks for another reason than the client
+///   disconnecting.
+/// - [`Error::Closed`] if the client sent too many faulty messages
+///   ([`Limits::max_faulty_messages`](mcp_proto::Limits)).
 pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
     Server::stdio(config, handler)?.run()
 }
 
-/// Serves one client on any byte stream until it ends its side or is gone
+/// Serves one client on any byte stream until the client closes its sending side or disconnects.
 ///
 /// ```
-/// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
+/// use mcp_threads::mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 /// use mcp_threads::{Call, Cx, serve};
 ///
-/// let (near, far) = mcp_threads::memory_pair(4096);
+/// let (server_end, client_end) = mcp_threads::memory_pair(4096);
 /// let server = std::thread::spawn(move || {
 ///     let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-///     serve(config, near, |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name)))
+///     let handler = |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool_call()?.name));
+///     serve(config, server_end, handler)
 /// });
-/// # drop(far);
+/// # drop(client_end);
 /// server.join().unwrap()?;
 /// # Ok::<(), mcp_threads::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// As [`serve_stdio`]; [`Error::Io`] also for a stream that cannot be waited for and woken: see [`Duplex::waker`].
+/// As [`serve_stdio`]; [`Error::Io`] also if the stream has no [waker](Duplex::waker).
 pub fn serve<D: Duplex>(config: Config, stream: D, handler: impl Handler) -> Result<(), Error> {
     Server::new(config, stream, handler).run()
 }
 
-/// A server on one byte stream, for who wants to say how many workers there are, or to hold the loop
+/// A server on one byte stream, with control over the workers and the loop.
 ///
-/// The loop is turned by the thread that is in [`run`](Self::run) or [`poll`](Self::poll): it reads and writes, and never
-/// waits for a handler. Handlers run on [workers](Self::workers). One that never returns keeps its worker, and nothing
-/// else: not other calls, and not the end of the server, which leaves it behind. Its thread goes on until the process
-/// ends, or the handler does; whoever does not want that asks [`Cx::checkpoint`](crate::Cx::checkpoint) now and then,
-/// which says so when nobody waits for the answer.
+/// The thread in [`run`](Self::run) or [`poll`](Self::poll) runs the loop: it reads and writes, and never waits for a
+/// handler. Handlers run on [workers](Self::workers).
+///
+/// A handler that never returns occupies its worker, but delays neither other calls nor the end of the server. Its
+/// thread continues until the process ends or the handler returns. To avoid that, a long handler calls
+/// [`Cx::checkpoint`](crate::Cx::checkpoint) from time to time, which fails once the answer is no longer wanted.
 ///
 /// ```
 /// use core::time::Duration;
-/// use mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
+/// use mcp_threads::mcp_proto::{Capabilities, Capability, model::CallToolResult, server::Config};
 /// use mcp_threads::{Call, Cx, Server};
 ///
-/// let (near, _far) = mcp_threads::memory_pair(4096);
+/// let (server_end, _client_end) = mcp_threads::memory_pair(4096);
 /// let config = Config::new("demo", "1.0").capabilities(Capabilities::new().with(Capability::Tools));
-/// let answer = |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool()?.name));
-/// let mut server = Server::new(config, near, answer).workers(2);
+/// let answer = |cx: &mut Cx<'_>, call: &Call| cx.complete(&CallToolResult::text(call.tool_call()?.name));
+/// let mut server = Server::new(config, server_end, answer).workers(2);
 /// let handle = server.handle()?;
 /// let server = std::thread::spawn(move || server.run());
-/// // … from any thread:
+/// // From any thread:
 /// handle.shutdown(Duration::from_secs(5));
 /// server.join().unwrap()?;
 /// # Ok::<(), mcp_threads::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Server<D, H> {
-    inner: serve::Server<D, Shared<H>>,
+    inner: serve::Server<D, SharedHandler<H>>,
     workers: usize,
-    started: bool,
+    is_started: bool,
 }
 
 impl<H: Handler> Server<Stdio, H> {
-    /// A server on this process' stdin and stdout: see [`serve_stdio`]
+    /// Creates a server on stdin and stdout of this process: see [`serve_stdio`].
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the handles cannot be had.
+    /// [`Error::Io`] if stdin or stdout is not available.
     pub fn stdio(config: Config, handler: H) -> Result<Self, Error> {
         let mut server = Self::new(config, Stdio::guarded()?, handler);
-        server.inner.relax();
+        server.inner.defer_buffer_release();
         Ok(server)
     }
 }
 
 impl<D: Duplex, H: Handler> Server<D, H> {
-    /// A server that has not begun to read
+    /// Creates a server that has not started to read.
     pub fn new(config: Config, stream: D, handler: H) -> Self {
-        let inner = serve::Server::new(config, stream, Shared(Arc::new(handler)));
-        Self { inner, workers: workers(), started: false }
+        let inner = serve::Server::new(config, stream, SharedHandler(Arc::new(handler)));
+        Self { inner, workers: default_workers(), is_started: false }
     }
 
-    /// How many handlers run at a time, each on a thread of its own (default: as many as the machine runs threads at a
-    /// time, but at least 4 and at most 64)
+    /// Sets how many handlers run at a time, each on a thread of its own.
     ///
-    /// Threads are started when they are needed. With 0 handlers run on the thread that turns the loop, one at a time:
-    /// the least work per call, for handlers that are always fast. While one runs, nothing else moves then, except inside
-    /// of [`Cx::progress`](crate::Cx::progress), [`checkpoint`](crate::Cx::checkpoint) and [`sleep`](crate::Cx::sleep).
+    /// The default is the available parallelism of the machine, but at least 4 and at most 64. Threads are started when
+    /// they are needed.
     ///
-    /// To be said before it runs, and before anybody has a [`Handle`].
+    /// With 0, handlers run on the loop's thread, one at a time. This costs the least per call, and suits handlers that
+    /// are always fast. While such a handler runs, nothing else makes progress, except inside
+    /// [`Cx::progress`](crate::Cx::progress), [`checkpoint`](crate::Cx::checkpoint) and [`sleep`](crate::Cx::sleep).
+    ///
+    /// Takes effect only before the server runs and before [`handle`](Self::handle) is called.
     #[must_use]
     pub const fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// What gives it commands from other threads
+    /// Returns a handle for commands from other threads.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when waiting for the stream cannot be ended from elsewhere: see [`Duplex::waker`].
+    /// [`Error::Io`] if the stream has no [waker](Duplex::waker).
     pub fn handle(&mut self) -> Result<Handle, Error> {
-        self.start()?;
+        self.start_workers()?;
         self.inner.handle()
     }
 
-    /// Serves to the end
+    /// Serves until the stream ends.
     ///
     /// # Errors
     ///
     /// As [`serve()`].
     pub fn run(mut self) -> Result<(), Error> {
-        self.start()?;
+        self.start_workers()?;
         self.inner.run()
     }
 
-    /// Waits for something to do, at most for `timeout`, and does it; false when everything is over
+    /// Waits for work, at most for `timeout`, and does it. Returns `false` when the server has ended.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run); it is over then, too.
+    /// As [`run`](Self::run). The server has ended then, too.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
-        self.start()?;
+        self.start_workers()?;
         self.inner.poll(timeout)
     }
 
-    /// Takes no more requests; ends when those in work are answered and written, or after `grace`
+    /// Stops accepting requests. The server ends when all running calls are answered and written, or after `grace`.
     ///
-    /// To be followed by [`poll`](Self::poll) until that says that it is over. From other threads:
-    /// [`Handle::shutdown`].
+    /// Call [`poll`](Self::poll) afterwards until it returns `false`. From other threads use [`Handle::shutdown`].
     pub fn shutdown(&mut self, grace: Duration) {
         self.inner.shutdown(grace);
     }
 
-    /// The engine, for commands such as a notification; what they write goes out with the next [`poll`](Self::poll)
+    /// Returns the engine, for example to send a notification. Output is sent with the next [`poll`](Self::poll).
     pub const fn engine(&mut self) -> &mut Engine {
         self.inner.engine()
     }
 
-    /// The channel that the stream is, for the engine's commands
+    /// Returns the channel of the stream, for commands of the engine.
     pub const fn channel(&self) -> ChannelId {
         self.inner.channel()
     }
 
-    /// The time, for the engine's commands
+    /// Returns the current time, for commands of the engine.
     pub fn now(&mut self) -> Instant {
         self.inner.now()
     }
 
-    /// The handler
+    /// Returns the handler.
     pub fn handler(&mut self) -> &H {
         &self.inner.handler().0
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        if core::mem::replace(&mut self.started, true) || self.workers == 0 {
+    fn start_workers(&mut self) -> Result<(), Error> {
+        if core::mem::replace(&mut self.is_started, true) || self.workers == 0 {
             return Ok(());
         }
-        let pool = pool(self.workers, Cores::default(), self.inner.handler());
+        let pool = worker_pool(self.workers, Cores::default(), self.inner.handler());
         let mut calls = VecDeque::new();
-        self.inner.away(self.workers, move |work| {
-            calls.extend(work);
-            pool.give(&mut calls);
+        self.inner.run_remotely(self.workers, move |new_calls| {
+            calls.extend(new_calls);
+            pool.submit(&mut calls);
         })
     }
 }
 
-/// Workers for a handler, on any of these cores
-pub(crate) fn pool<H: Handler>(workers: usize, cores: Cores, handler: &Shared<H>) -> Pool<Remote> {
+/// Creates the workers of a handler, which may run on any of these cores.
+pub(crate) fn worker_pool<H: Handler>(
+    workers: usize,
+    cores: Cores,
+    handler: &SharedHandler<H>,
+) -> WorkerPool<RemoteCall> {
     let handler = handler.clone();
-    Pool::new(workers, cores, move |remote: Remote| {
-        // It may have waited for this thread longer than somebody waits for it.
+    WorkerPool::new(workers, cores, move |remote: RemoteCall| {
+        // The call may have been cancelled while it waited for this thread.
         if !remote.is_cancelled() {
             remote.run(|cx, call| handler.0.call(cx, call));
         }
     })
 }
 
-/// How many workers there are unless it is said
-pub(crate) fn workers() -> usize {
+/// Returns the default number of workers.
+pub(crate) fn default_workers() -> usize {
     thread::available_parallelism().map_or(4, usize::from).clamp(4, 64)
 }

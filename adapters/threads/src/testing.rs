@@ -1,18 +1,18 @@
-//! Servers under test, on virtual time
+//! Tests of servers on virtual time, a simulated clock that advances when nothing else is left to do.
 //!
-//! `mcp_blocking::testing::pair` makes a client of a [`Router`](crate::Router) in one thread, in memory, on virtual time: a
-//! program on threads has `mcp-blocking` among its dependencies for tests, and nothing else of it.
+//! `mcp_blocking::testing::pair` connects a client to a [`Router`](crate::Router) in memory and in one thread. A
+//! program on threads needs `mcp-blocking` as a dev-dependency only.
 //!
 //! ```
 //! use std::time::Duration;
-//! use mcp_proto::{RawJson, model::Tool};
-//! use mcp_threads::Router;
+//! use mcp_threads::mcp_proto::{RawJson, model::Tool};
+//! use mcp_threads::{Router, RpcError};
 //!
 //! let mut router = Router::new("harbour", "1.0");
 //! let schema = RawJson::new(r#"{"type":"object"}"#).unwrap();
 //! router.tool_with(Tool::new("tide", schema), |cx, _: serde_json::Value| {
 //!     cx.sleep(Duration::from_secs(30))?; // returns at once
-//!     Ok::<_, mcp_proto::RpcError>("high")
+//!     Ok::<_, RpcError>("high")
 //! });
 //!
 //! let mut client = mcp_blocking::testing::pair(router)?;
@@ -21,17 +21,17 @@
 //! # Ok::<(), mcp_threads::Error>(())
 //! ```
 //!
-//! Handlers run one after another there, as with no workers.
+//! In tests, handlers run one after another, as with [`workers(0)`](crate::Server::workers).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use mcp_std::client::{Actor, OnTheSpot};
+use mcp_std::adapter::client::{Inline, TestPeer};
 
 use crate::Handler;
-use crate::handler::Shared;
+use crate::handler::SharedHandler;
 
-/// A handler for `mcp_blocking::testing::Server::of`
-pub fn actor(handler: impl Handler) -> Box<dyn Actor> {
-    Box::new(OnTheSpot(Shared(Arc::new(handler))))
+/// Wraps a handler for `mcp_blocking::testing::Server::from_peer`.
+pub fn test_peer(handler: impl Handler) -> Box<dyn TestPeer> {
+    Box::new(Inline(SharedHandler(Arc::new(handler))))
 }

@@ -1,10 +1,9 @@
-//! Results that a client need not ask for again, by a client that many threads share
+//! Cached results of the client of `mcp-threads`.
 
 extern crate alloc;
 
-#[path = "support/adapter.rs"]
-mod adapter;
-#[path = "../../blocking/tests/shared/cache.rs"]
-mod shared;
-#[path = "../../blocking/tests/support/mod.rs"]
+#[path = "../../suites/cache.rs"]
+mod suite;
 mod support;
+
+use support::adapter;

@@ -1,149 +1,61 @@
-//! One client, many threads
+//! A client of `mcp-threads` that many threads share.
 
 extern crate alloc;
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Barrier, Mutex, Once, mpsc};
+use std::sync::{Barrier, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use mcp_blocking::{Call, Cx, Handler, serve};
 use mcp_proto::client::{self, Input};
 use mcp_proto::model::{CallToolResult, ElicitResult, ElicitSchema, InputResponse, Map, SubscriptionFilter};
-use mcp_proto::server::CancelReason;
 use mcp_proto::{
-    CallError, CallOptions, Capabilities, Capability, Change, Era, Limits, Progress, RpcError, UseError,
-    VersionSet, server,
+    CallError, CallOptions, Capabilities, Capability, Change, Era, Limit, Limits, Progress, RpcError,
+    UseError,
 };
-use mcp_std::child::{How, Patience};
-use mcp_threads::{Client, ClientHandler, Error, Program, Stderr};
+use mcp_std::process::{ShutdownStage, ShutdownTimeouts};
+use mcp_threads::{Client, ClientHandler, Error, Program};
 use serde_json::json;
+use support::{DEADLINE, ERAS, adapter, client_config, text, version_set, with_timeout};
 
-/// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
-const DEADLINE: Duration = Duration::from_secs(120);
-const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+#[path = "../../suites/client_support.rs"]
+mod client_support;
+mod support;
 
-/// Runs `f` on a thread and fails when it does not return in time
-fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tx, rx) = mpsc::channel();
-    let thread = thread::spawn(move || drop(tx.send(f())));
-    match rx.recv_timeout(DEADLINE) {
-        Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!(),
-        },
-    }
+#[cfg(target_os = "linux")]
+use client_support::{child_pids, command_lines_with, is_running, odd_server_after};
+use client_support::{odd_server, server_config, short_timeouts, tool_handler};
+
+type ServerThread = JoinHandle<Result<(), Error>>;
+
+/// Starts a server on a thread. Returns the client end of its stream.
+fn spawn_server(handler: impl Handler + Send + 'static) -> (mcp_std::io::MemoryEnd, ServerThread) {
+    let (near, far) = mcp_std::io::memory_pair(1 << 12);
+    (far, thread::spawn(move || serve(server_config(), near, handler)))
 }
 
-fn speaks(era: Era) -> client::Config {
-    client::Config::new("test", "1").versions(VersionSet::ALL.era(era))
-}
-
-fn config() -> server::Config {
-    server::Config::new("test", "1").capabilities(
-        Capabilities::new()
-            .with(Capability::Tools)
-            .with(Capability::ToolsListChanged)
-            .with(Capability::Logging),
-    )
-}
-
-type Serving = JoinHandle<Result<(), Error>>;
-
-/// A server in a thread, and what to connect to it by
-fn serving(handler: impl Handler + Send + 'static) -> (mcp_std::MemoryEnd, Serving) {
-    let (near, far) = mcp_std::memory_pair(1 << 12);
-    (far, thread::spawn(move || serve(config(), near, handler)))
-}
-
-fn pair(era: Era, handler: impl Handler + Send + 'static) -> (Client, Serving) {
-    let (far, server) = serving(handler);
-    (Client::connect(speaks(era), far).expect("a connection"), server)
-}
-
-/// Tools that echo, count, and wait until they are cancelled
-fn tools(told: mpsc::Sender<String>) -> impl Handler + Send {
-    move |cx: &mut Cx<'_>, call: &Call| {
-        let tool = call.tool()?;
-        let arguments: serde_json::Value = tool.parse()?;
-        match &*tool.name {
-            "echo" => cx.complete(&CallToolResult::text(arguments["text"].as_str().unwrap_or_default())),
-            "count" => {
-                for step in 1..=5 {
-                    cx.progress(Progress::new(f64::from(step)))?;
-                }
-                cx.complete(&CallToolResult::text("counted"))
-            }
-            "endless" => {
-                let _ = told.send("begun".into());
-                let slept = cx.sleep(DEADLINE * 2);
-                let _ = told.send(match cx.cancel_reason() {
-                    Some(CancelReason::Client(reason)) => format!("cancelled {reason:?}"),
-                    other => format!("{other:?}"),
-                });
-                slept?;
-                cx.complete(&CallToolResult::text("never"))
-            }
-            "changes" => {
-                cx.publish(&Change::Tools);
-                cx.complete(&CallToolResult::text("changed"))
-            }
-            other => Err(RpcError::invalid_params(format!("unknown tool: {other}"))),
-        }
-    }
-}
-
-fn text(result: &CallToolResult<'_>) -> String {
-    result.content[0].as_text().expect("text").to_owned()
-}
-
-/// An example program of mcp-blocking, built here if that was not done yet
-fn example(name: &str) -> PathBuf {
-    static BUILD: Once = Once::new();
-    let me = std::env::current_exe().expect("a path");
-    let profile = me.parent().and_then(|deps| deps.parent()).expect("target/profile/deps");
-    let path = profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    BUILD.call_once(|| {
-        if path.exists() {
-            return;
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "-p", "mcp-blocking", "--examples"]);
-        build.env("CARGO_TARGET_DIR", profile.parent().expect("target"));
-        assert!(build.status().expect("cargo").success(), "the examples cannot be built");
-    });
-    path
-}
-
-fn odd(mode: &str) -> Program {
-    Program::new(example("odd_server")).arg(mode).stderr(Stderr::Capture)
-}
-
-fn hasty() -> mcp_threads::Options {
-    Client::options(client::Config::new("test", "1")).patience(Patience::each(Duration::from_millis(200)))
+fn pair(era: Era, handler: impl Handler + Send + 'static) -> (Client, ServerThread) {
+    let (far, server) = spawn_server(handler);
+    (Client::connect(client_config(version_set(era)), far).expect("a connection"), server)
 }
 
 // covers: BASE-033
 #[test]
-fn many_threads_call_at_once_and_each_gets_its_own_answer() {
-    in_time(|| {
+fn concurrent_calls_get_their_own_results() {
+    with_timeout(|| {
         for era in ERAS {
-            let (client, server) = pair(era, tools(mpsc::channel().0));
+            let (client, server) = pair(era, tool_handler(mpsc::channel().0));
             let barrier = Arc::new(Barrier::new(64));
             let threads: Vec<_> = (0..64)
-                .map(|who| {
+                .map(|caller| {
                     let (client, barrier) = (client.clone(), barrier.clone());
                     thread::spawn(move || {
                         barrier.wait();
                         for n in 0..20 {
-                            let word = format!("{who} {n}");
+                            let word = format!("{caller} {n}");
                             let result = client.call_tool("echo", &json!({"text": word})).unwrap();
                             assert_eq!(text(&result), word);
                         }
@@ -159,28 +71,28 @@ fn many_threads_call_at_once_and_each_gets_its_own_answer() {
 
 // covers: CANC-002, CANC-010
 #[test]
-fn a_call_that_is_dropped_or_takes_too_long_is_cancelled_at_the_server() {
-    in_time(|| {
+fn dropped_or_late_call_is_cancelled_at_server() {
+    with_timeout(|| {
         for era in ERAS {
-            let (sender, told) = mpsc::channel();
-            let (client, server) = pair(era, tools(sender));
+            let (sender, events) = mpsc::channel();
+            let (client, server) = pair(era, tool_handler(sender));
             let mut call = client.start_tool("endless", &json!({}), &CallOptions::new()).unwrap();
-            assert_eq!(told.recv_timeout(DEADLINE).unwrap(), "begun");
+            assert_eq!(events.recv_timeout(DEADLINE).unwrap(), "begun");
             assert!(client.wait_timeout(&mut call, Duration::from_millis(5)).unwrap().is_none());
             assert!(call.key().is_some());
             drop(call);
-            assert!(told.recv_timeout(DEADLINE).unwrap().starts_with("cancelled"));
+            assert!(events.recv_timeout(DEADLINE).unwrap().starts_with("cancelled"));
 
             let call = client.start_tool("endless", &json!({}), &CallOptions::new()).unwrap();
-            assert_eq!(told.recv_timeout(DEADLINE).unwrap(), "begun");
+            assert_eq!(events.recv_timeout(DEADLINE).unwrap(), "begun");
             client.cancel(call, Some("enough")).unwrap();
-            assert!(told.recv_timeout(DEADLINE).unwrap().contains("enough"));
+            assert!(events.recv_timeout(DEADLINE).unwrap().contains("enough"));
 
             let options = CallOptions::new().timeout(Duration::from_millis(50));
             let error = client.call_tool_with("endless", &json!({}), &options, &mut |_| {}).unwrap_err();
             assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
-            assert_eq!(told.recv_timeout(DEADLINE).unwrap(), "begun");
-            assert!(told.recv_timeout(DEADLINE).unwrap().starts_with("cancelled"));
+            assert_eq!(events.recv_timeout(DEADLINE).unwrap(), "begun");
+            assert!(events.recv_timeout(DEADLINE).unwrap().starts_with("cancelled"));
             assert_eq!(text(&client.call_tool("echo", &json!({"text": "next"})).unwrap()), "next");
             client.close().unwrap();
             server.join().unwrap().unwrap();
@@ -190,17 +102,17 @@ fn a_call_that_is_dropped_or_takes_too_long_is_cancelled_at_the_server() {
 
 // covers: PROG-001, PROG-006
 #[test]
-fn progress_is_told_on_the_thread_that_waits_or_to_the_handler() {
-    struct Notes(mpsc::Sender<f64>);
-    impl ClientHandler for Notes {
+fn progress_reaches_waiting_thread_or_handler() {
+    struct ProgressRecorder(mpsc::Sender<f64>);
+    impl ClientHandler for ProgressRecorder {
         fn progress(&mut self, _: mcp_proto::CallKey, progress: &Progress) {
             let _ = self.0.send(progress.progress);
         }
     }
-    in_time(|| {
-        let (client, server) = pair(Era::Modern, tools(mpsc::channel().0));
-        let (sender, told) = mpsc::channel();
-        client.set_handler(Notes(sender));
+    with_timeout(|| {
+        let (client, server) = pair(Era::Modern, tool_handler(mpsc::channel().0));
+        let (sender, events) = mpsc::channel();
+        client.set_handler(ProgressRecorder(sender));
         let me = thread::current().id();
         let mut seen = Vec::new();
         let result = client.call_tool_with("count", &json!({}), &CallOptions::new(), &mut |progress| {
@@ -209,53 +121,57 @@ fn progress_is_told_on_the_thread_that_waits_or_to_the_handler() {
         });
         assert_eq!(text(&result.unwrap()), "counted");
         assert!(seen.is_sorted() && seen.last() == Some(&5.0), "{seen:?}");
-        assert!(told.try_recv().is_err());
+        assert!(events.try_recv().is_err());
         let call = client.start_tool("count", &json!({}), &CallOptions::new().with_progress()).unwrap();
         client.wait(call).unwrap();
-        while told.recv_timeout(DEADLINE).unwrap() < 5.0 {}
+        while events.recv_timeout(DEADLINE).unwrap() < 5.0 {}
         client.close().unwrap();
         server.join().unwrap().unwrap();
     });
 }
 
-/// Takes its time with every form, until it is told to go on
-struct Slow {
-    asked: mpsc::Sender<()>,
-    go_on: mpsc::Receiver<()>,
+/// Blocks in each input callback until it is released.
+struct GatedInputHandler {
+    started: mpsc::Sender<()>,
+    release: mpsc::Receiver<()>,
 }
 
-impl ClientHandler for Slow {
+impl ClientHandler for GatedInputHandler {
     fn input(&mut self, _: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
-        self.asked.send(()).unwrap();
-        self.go_on.recv_timeout(DEADLINE).unwrap();
+        self.started.send(()).unwrap();
+        self.release.recv_timeout(DEADLINE).unwrap();
         Some(Ok(ElicitResult::accept(Map::new()).into()))
     }
 }
 
 // covers: TIME-008
 #[test]
-fn a_user_who_takes_long_holds_nothing_else_up() {
-    in_time(|| {
+fn blocked_input_callback_delays_nothing_else() {
+    with_timeout(|| {
         for era in ERAS {
-            let (near, far) = mcp_std::memory_pair(1 << 12);
+            let (near, far) = mcp_std::io::memory_pair(1 << 12);
             let asks = |cx: &mut Cx<'_>, call: &Call| {
                 cx.elicit("sure", "Sure?", ElicitSchema::default())?;
-                cx.complete(&CallToolResult::text(call.tool()?.name))
+                cx.complete(&CallToolResult::text(call.tool_call()?.name))
             };
-            let server = thread::spawn(move || serve(config(), near, asks));
-            let config = speaks(era).capabilities(Capabilities::new().with(Capability::ElicitationForm));
-            let (asked, is_asked) = mpsc::channel();
-            let (go, go_on) = mpsc::channel();
-            let client = Client::options(config).handler(Slow { asked, go_on }).connect(far).unwrap();
+            let server = thread::spawn(move || serve(server_config(), near, asks));
+            let config = client_config(version_set(era))
+                .capabilities(Capabilities::new().with(Capability::ElicitationForm));
+            let (started, starts) = mpsc::channel();
+            let (release, released) = mpsc::channel();
+            let client = Client::options(config)
+                .handler(GatedInputHandler { started, release: released })
+                .connect(far)
+                .unwrap();
             let caller = client.clone();
             let call =
                 thread::spawn(move || caller.call_tool("book", &json!({})).map(|result| text(&result)));
-            is_asked.recv_timeout(DEADLINE).unwrap();
-            // The handler sits there; a legacy server's pings are answered, and ours by it.
+            starts.recv_timeout(DEADLINE).unwrap();
+            // The callback blocks only its own thread: the client still pings a modern server.
             if era == Era::Modern {
                 client.ping().unwrap();
             }
-            go.send(()).unwrap();
+            release.send(()).unwrap();
             assert_eq!(call.join().unwrap().unwrap(), "book");
             client.close().unwrap();
             server.join().unwrap().unwrap();
@@ -263,56 +179,56 @@ fn a_user_who_takes_long_holds_nothing_else_up() {
     });
 }
 
-/// Is stuck in its first callback
-struct Stuck {
-    begun: mpsc::Sender<()>,
-    go_on: mpsc::Receiver<()>,
-    heard: Arc<Mutex<u32>>,
+/// Blocks in its first callback until it is released.
+struct GatedLogHandler {
+    started: mpsc::Sender<()>,
+    release: mpsc::Receiver<()>,
+    log_count: Arc<Mutex<u32>>,
 }
 
-impl ClientHandler for Stuck {
-    fn log(&mut self, _: &client::Log) {
-        *self.heard.lock().unwrap() += 1;
-        let _ = self.begun.send(());
-        let _ = self.go_on.recv_timeout(DEADLINE);
+impl ClientHandler for GatedLogHandler {
+    fn log(&mut self, _: &client::LogMessage) {
+        *self.log_count.lock().unwrap() += 1;
+        let _ = self.started.send(());
+        let _ = self.release.recv_timeout(DEADLINE);
     }
 }
 
 #[test]
-fn with_more_to_tell_than_may_wait_nothing_more_is_read() {
-    in_time(|| {
-        let (near, far) = mcp_std::memory_pair(1 << 8);
-        let said = Arc::new(AtomicBool::new(false));
-        let all_said = said.clone();
+fn full_callback_queue_pauses_reading() {
+    with_timeout(|| {
+        let (near, far) = mcp_std::io::memory_pair(1 << 8);
+        let has_logged = Arc::new(AtomicBool::new(false));
+        let logged = has_logged.clone();
         let server = thread::spawn(move || {
-            serve(config(), near, move |cx: &mut Cx<'_>, call: &Call| {
+            serve(server_config(), near, move |cx: &mut Cx<'_>, call: &Call| {
                 for n in 0..200 {
                     cx.log(&mcp_proto::model::LoggingLevel::Error, None, &n)
                         .map_err(|_| RpcError::internal("no log"))?;
                     cx.checkpoint()?;
                 }
-                all_said.store(true, Ordering::SeqCst);
-                cx.complete(&CallToolResult::text(call.tool()?.name))
+                logged.store(true, Ordering::SeqCst);
+                cx.complete(&CallToolResult::text(call.tool_call()?.name))
             })
         });
         let mut limits = Limits::default();
-        limits.max_waiting = 4;
-        let config = speaks(Era::Legacy).limits(limits);
+        limits.max_waiting_requests = 4;
+        let config = client_config(version_set(Era::Legacy)).limits(limits);
         let (begun, has_begun) = mpsc::channel();
-        let (go, go_on) = mpsc::channel();
-        let heard = Arc::new(Mutex::new(0));
-        let handler = Stuck { begun, go_on, heard: heard.clone() };
+        let (release, released) = mpsc::channel();
+        let log_count = Arc::new(Mutex::new(0));
+        let handler = GatedLogHandler { started: begun, release: released, log_count: log_count.clone() };
         let client = Client::options(config).handler(handler).connect(far).unwrap();
         let options = CallOptions::new().timeout(Duration::from_millis(300));
-        // What takes too long still ends, although nothing is read.
+        // The call still times out, although nothing is read.
         let error = client.call_tool_with("logs", &json!({}), &options, &mut |_| {}).unwrap_err();
         assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
         has_begun.recv_timeout(DEADLINE).unwrap();
-        assert_eq!(*heard.lock().unwrap(), 1);
-        drop(go);
-        // It goes on where it stopped.
+        assert_eq!(*log_count.lock().unwrap(), 1);
+        drop(release);
+        // Reading resumes where it stopped.
         assert_eq!(text(&client.call_tool("then", &json!({})).unwrap()), "then");
-        assert!(said.load(Ordering::SeqCst));
+        assert!(has_logged.load(Ordering::SeqCst));
         client.close().unwrap();
         server.join().unwrap().unwrap();
     });
@@ -320,23 +236,23 @@ fn with_more_to_tell_than_may_wait_nothing_more_is_read() {
 
 // covers: SUB-001, RES-014
 #[test]
-fn changes_are_told_without_anybody_asking() {
-    struct Notes(mpsc::Sender<Change>);
-    impl ClientHandler for Notes {
+fn change_is_delivered_without_a_call() {
+    struct ChangeRecorder(mpsc::Sender<Change>);
+    impl ClientHandler for ChangeRecorder {
         fn changed(&mut self, change: &Change) {
             let _ = self.0.send(change.clone());
         }
     }
-    in_time(|| {
+    with_timeout(|| {
         for era in ERAS {
-            let (client, server) = pair(era, tools(mpsc::channel().0));
-            let (sender, told) = mpsc::channel();
-            client.set_handler(Notes(sender));
+            let (client, server) = pair(era, tool_handler(mpsc::channel().0));
+            let (sender, events) = mpsc::channel();
+            client.set_handler(ChangeRecorder(sender));
             let filter = SubscriptionFilter::new().tools_list_changed(true);
             let (subscription, honoured) = client.subscribe(&filter).unwrap();
             assert_eq!(honoured.tools_list_changed, Some(true));
             client.call_tool("changes", &json!({})).unwrap();
-            assert_eq!(told.recv_timeout(DEADLINE).unwrap(), Change::Tools);
+            assert_eq!(events.recv_timeout(DEADLINE).unwrap(), Change::Tools);
             client.unsubscribe(subscription).unwrap();
             assert!(matches!(client.unsubscribe(subscription), Err(Error::Use(UseError::Stale))));
             client.close().unwrap();
@@ -347,9 +263,9 @@ fn changes_are_told_without_anybody_asking() {
 
 // covers: STDIO-023, STDIO-028, ERR-015
 #[test]
-fn all_who_wait_learn_how_the_server_died() {
-    in_time(|| {
-        let client = Client::spawn(odd("dies-mid-line")).unwrap();
+fn server_exit_fails_all_waiting_calls() {
+    with_timeout(|| {
+        let client = Client::spawn(odd_server("dies-mid-line")).unwrap();
         let calls: Vec<_> = (0..16)
             .map(|_| {
                 let client = client.clone();
@@ -358,137 +274,121 @@ fn all_who_wait_learn_how_the_server_died() {
             .collect();
         for call in calls {
             let Err(Error::Closed(end)) = call.join().unwrap() else { panic!("no end") };
-            assert_eq!(end.ended.unwrap().code(), Some(7), "{end:?}");
-            assert_eq!(end.last_words, "starting\nout of \u{1b}[2Jluck");
+            assert_eq!(end.exit_status.unwrap().code(), Some(7), "{end:?}");
+            assert_eq!(end.stderr_tail, "starting\nout of \u{1b}[2Jluck");
         }
-        // And those who come too late, at once.
+        // Later calls fail at once.
         let Err(Error::Closed(end)) = client.ping() else { panic!("no end") };
-        assert_eq!(end.ended.unwrap().code(), Some(7));
+        assert_eq!(end.exit_status.unwrap().code(), Some(7));
         let ended = client.close().unwrap().unwrap();
-        assert_eq!((ended.how, ended.status.unwrap().code()), (How::Exited, Some(7)));
+        assert_eq!((ended.stage, ended.status.unwrap().code()), (ShutdownStage::Exited, Some(7)));
     });
-}
-
-#[cfg(target_os = "linux")]
-fn runs(id: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 // covers: LIFE-017, STDIO-020
 #[cfg(target_os = "linux")]
 #[test]
-fn the_last_handle_ends_the_server() {
-    in_time(|| {
+fn last_handle_ends_server_process() {
+    with_timeout(|| {
         for mode in ["ignores-eof", "banner"] {
-            let client = hasty().spawn(odd(mode)).unwrap();
-            let id = client.verdict().map(|_| child_of_ours("odd_server"));
+            let client = short_timeouts().spawn(odd_server(mode)).unwrap();
+            let id = client.known_era().map(|_| child_pids("odd_server").into_iter().max().expect("a child"));
             let id = id.expect("a server");
             let (other, call) = (client.clone(), client.start_tool("any", &json!({}), &CallOptions::new()));
             drop(client);
             assert_eq!(text(&other.call_tool("any", &json!({})).unwrap()), "ok");
             drop(other);
-            assert!(runs(id), "a call under way holds it");
+            assert!(is_running(id), "a call under way holds it");
             drop(call);
-            assert!(!runs(id));
+            assert!(!is_running(id));
         }
     });
 }
 
-/// The process that this one has started last, by its name
-#[cfg(target_os = "linux")]
-fn child_of_ours(name: &str) -> u32 {
-    let me = std::process::id().to_string();
-    let all = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let ours = all.filter(|id: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        stat.contains(&format!("({name})")) && stat.contains(&format!(" {me} ")) && !stat.contains(") Z ")
-    });
-    ours.max().expect("a child")
-}
-
 // covers: TIME-001, TIME-002
 #[test]
-fn a_server_that_never_reads_is_waited_for_no_longer_than_said() {
-    in_time(|| {
+fn call_to_server_that_never_reads_times_out() {
+    with_timeout(|| {
         let mut limits = Limits::default();
         limits.call_timeout = Duration::from_millis(100);
         let options = Client::options(client::Config::new("test", "1").limits(limits));
-        let client =
-            options.patience(Patience::each(Duration::from_millis(200))).spawn(odd("never-reads")).unwrap();
+        let client = options
+            .shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_millis(200)))
+            .spawn(odd_server("never-reads"))
+            .unwrap();
         let large = "x".repeat(10_000_000);
         let error = client.call_tool(&large, &json!({})).unwrap_err();
         assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
         let error = client.call_tool(&large, &json!({})).unwrap_err();
-        assert!(matches!(error, Error::Use(UseError::Full("outbox_mark"))), "{error:?}");
-        assert_eq!(client.close().unwrap().unwrap().how, How::Terminated);
+        assert!(matches!(error, Error::Use(UseError::Full(Limit::OutboxHighWater))), "{error:?}");
+        assert_eq!(client.close().unwrap().unwrap().stage, ShutdownStage::Terminated);
     });
 }
 
 // covers: STDIO-005
 #[test]
-fn odd_servers() {
-    in_time(|| {
-        let client = Client::spawn(odd("floods-stderr")).unwrap();
+fn client_tolerates_odd_servers() {
+    with_timeout(|| {
+        let client = Client::spawn(odd_server("floods-stderr")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         assert!(client.close().unwrap().unwrap().status.unwrap().success());
         let error = Client::spawn(Program::new("no-such-program-anywhere")).unwrap_err();
         assert!(matches!(error, Error::Spawn(_)), "{error:?}");
-        let client = hasty().spawn(odd("ignores-eof")).unwrap();
+        let client = short_timeouts().spawn(odd_server("ignores-eof")).unwrap();
         let begun = Instant::now();
-        assert_eq!(client.close().unwrap().unwrap().how, How::Terminated);
+        assert_eq!(client.close().unwrap().unwrap().stage, ShutdownStage::Terminated);
         assert!(begun.elapsed() < DEADLINE);
     });
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_sent() {
-    in_time(|| {
-        let (client, server) = pair(Era::Modern, tools(mpsc::channel().0));
+fn invalid_call_is_refused_before_sending() {
+    with_timeout(|| {
+        let (client, server) = pair(Era::Modern, tool_handler(mpsc::channel().0));
         let error = client.call_tool("echo", &[1, 2]).unwrap_err();
         assert!(matches!(error, Error::Use(UseError::Encode(_))), "{error:?}");
         let error = client.request("resources/list", &json!({}), &CallOptions::new()).unwrap_err();
-        assert!(matches!(error, Error::Use(UseError::PeerLacks(_))), "{error:?}");
+        assert!(matches!(error, Error::Use(UseError::MissingPeerCapability(_))), "{error:?}");
         client.close().unwrap();
         server.join().unwrap().unwrap();
     });
 }
 
 #[test]
-fn handles_go_anywhere() {
-    fn anywhere<T: Send + Sync>() {}
-    anywhere::<Client>();
-    anywhere::<mcp_threads::Pending>();
+fn client_and_pending_call_are_send_and_sync() {
+    fn assert_send_sync<T: Send + Sync>() {}
+    assert_send_sync::<Client>();
+    assert_send_sync::<mcp_threads::PendingCall>();
 }
 
 #[cfg(all(feature = "http", target_os = "linux"))]
 #[test]
-fn a_server_over_http() {
-    in_time(|| {
+fn threads_share_client_over_http() {
+    with_timeout(|| {
         let http = mcp_proto::http::server::Config::new();
-        let (told, address) = mpsc::channel();
+        let (events, address) = mpsc::channel();
         let (ends, ended) = mpsc::channel::<()>();
         let server = thread::spawn(move || {
-            let handler = tools(mpsc::channel().0);
-            let mut server = mcp_blocking::HttpServer::bind("127.0.0.1:0", config(), http, handler).unwrap();
-            told.send(server.address().unwrap()).unwrap();
+            let handler = tool_handler(mpsc::channel().0);
+            let mut server =
+                mcp_blocking::HttpServer::bind("127.0.0.1:0", server_config(), http, handler).unwrap();
+            events.send(server.address().unwrap()).unwrap();
             while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 assert!(server.poll(Duration::from_millis(20)).unwrap());
             }
         });
         let port = address.recv_timeout(DEADLINE).unwrap().port();
         for era in ERAS {
-            // By its name: that is looked up by a thread.
+            // The name is resolved on a thread of its own.
             let url = format!("http://localhost:{port}/mcp");
-            let client = Client::options(speaks(era)).connect_url(&url).unwrap();
+            let client = Client::options(client_config(version_set(era))).connect_url(&url).unwrap();
             assert_eq!(client.peer().era(), era);
             thread::scope(|scope| {
-                for who in 0..16 {
+                for caller in 0..16 {
                     let client = &client;
                     scope.spawn(move || {
                         for n in 0..3 {
-                            let word = format!("{who} {n}");
+                            let word = format!("{caller} {n}");
                             let result = client.call_tool("echo", &json!({"text": word})).unwrap();
                             assert_eq!(text(&result), word);
                         }
@@ -502,40 +402,29 @@ fn a_server_over_http() {
     });
 }
 
-/// An odd server that a shell starts after `before`
-#[cfg(unix)]
-fn after(before: &str, mode: &str) -> Program {
-    let script = format!("{before} exec \"$0\" {mode}");
-    Program::new("sh").arg("-c").arg(script).arg(example("odd_server")).stderr(Stderr::Capture)
-}
-
 // covers: LIFE-017, STDIO-020
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_is_left_over_of_a_server() {
-    in_time(|| {
-        // One that ignores SIGTERM.
-        let client = hasty().spawn(after("trap '' TERM;", "ignores-eof")).unwrap();
+fn close_leaves_no_process_of_server() {
+    with_timeout(|| {
+        // A server that ignores SIGTERM.
+        let client = short_timeouts().spawn(odd_server_after("trap '' TERM;", "ignores-eof")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         let ended = client.close().unwrap().unwrap();
-        assert_eq!(ended.how, How::Killed, "{ended}");
-        // One that leaves another process of its group behind.
-        let client = hasty().spawn(after("sleep 86399.1 &", "banner")).unwrap();
+        assert_eq!(ended.stage, ShutdownStage::Killed, "{ended}");
+        // A server that leaves a process of its group behind.
+        let client = short_timeouts().spawn(odd_server_after("sleep 86399.1 &", "banner")).unwrap();
         assert_eq!(text(&client.call_tool("any", &json!({})).unwrap()), "ok");
         let ended = client.close().unwrap().unwrap();
-        assert!(ended.stragglers && ended.status.unwrap().success(), "{ended:?}");
-        let group = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            let line = std::fs::read_to_string(entry.ok()?.path().join("cmdline")).ok()?;
-            line.contains("86399.1").then_some(line)
-        });
-        assert_eq!(group.collect::<Vec<_>>(), Vec::<String>::new());
+        assert!(ended.had_stragglers && ended.status.unwrap().success(), "{ended:?}");
+        assert_eq!(command_lines_with("86399.1"), Vec::<String>::new());
     });
 }
 
-/// A stream that panics once it was waited for so often
-struct Trap(mcp_std::MemoryEnd, u32);
+/// A stream that panics at a given number of waits.
+struct PanickingStream(mcp_std::io::MemoryEnd, u32);
 
-impl mcp_std::Duplex for Trap {
+impl mcp_std::io::Duplex for PanickingStream {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         self.0.read(buf)
     }
@@ -546,9 +435,9 @@ impl mcp_std::Duplex for Trap {
 
     fn wait(
         &mut self,
-        interest: mcp_std::Interest,
+        interest: mcp_std::io::Interest,
         timeout: Option<Duration>,
-    ) -> std::io::Result<mcp_std::Ready> {
+    ) -> std::io::Result<mcp_std::io::Ready> {
         self.1 = self.1.checked_sub(1).expect("on purpose");
         self.0.wait(interest, timeout)
     }
@@ -557,7 +446,7 @@ impl mcp_std::Duplex for Trap {
         self.0.waker()
     }
 
-    fn hung_up(&mut self) -> std::io::Result<mcp_std::HungUp> {
+    fn hung_up(&mut self) -> std::io::Result<mcp_std::io::HungUp> {
         self.0.hung_up()
     }
 
@@ -572,17 +461,19 @@ impl mcp_std::Duplex for Trap {
 
 // covers: ERR-015
 #[test]
-fn a_stream_that_panics_leaves_nobody_waiting() {
-    in_time(|| {
+fn panic_in_stream_fails_waiting_calls() {
+    with_timeout(|| {
         for waits in 8..16 {
-            let (far, server) = serving(tools(mpsc::channel().0));
-            let client = Client::connect(speaks(Era::Modern), Trap(far, waits)).unwrap();
+            let (far, server) = spawn_server(tool_handler(mpsc::channel().0));
+            let client =
+                Client::connect(client_config(version_set(Era::Modern)), PanickingStream(far, waits))
+                    .unwrap();
             thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(|| while client.call_tool("echo", &json!({"text": "x"})).is_ok() {});
                 }
             });
-            // A moment after those are told who wait.
+            // The client closes a moment after its waiting calls have failed.
             while client.check_open().is_ok() {
                 thread::yield_now();
             }

@@ -1,46 +1,25 @@
-//! A blocking client and a server of this package, in two threads, in both eras
+//! A blocking client and a server of `mcp-threads`, in two threads, in both eras.
 
 extern crate alloc;
 
-use mcp_proto::RpcError;
-use mcp_proto::server::Notification;
-use mcp_threads::{Answered, Call, Cx, Failure, Handler};
-
-#[path = "../../blocking/tests/shared/pair.rs"]
-mod shared;
-#[path = "../../blocking/tests/support/mod.rs"]
+#[path = "../../suites/pair.rs"]
+mod suite;
 mod support;
 
-use support::Tools;
+use std::thread::{self, JoinHandle};
 
-impl Handler for Tools {
-    fn call(&self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
-        self.answer(cx, call)
-    }
+use mcp_blocking::{Client, Error};
+use mcp_proto::Era;
+use support::{Tools, adapter, client_config, server_config, version_set};
 
-    fn notification(&self, notification: &Notification) {
-        self.hear(notification);
-    }
+/// Repetitions of ten bytes in a large message. Three of them together are no more than a client queues.
+const LARGE_REPEATS: usize = 300_000;
 
-    fn failed(&self, _: &Call, failure: &Failure) {
-        self.note(failure);
-    }
-}
-
-mod adapter {
-    use std::thread::{self, JoinHandle};
-
-    use mcp_blocking::{Client, Error};
-    use mcp_proto::Era;
-
-    use crate::support::{Tools, only, server, speaks};
-
-    /// A client and a server of one era, on a stream that holds `capacity` bytes each way
-    pub(crate) fn pair(era: Era, capacity: usize, tools: Tools) -> (Client, JoinHandle<Result<(), Error>>) {
-        let (near, far) = mcp_std::memory_pair(capacity);
-        let server = thread::spawn(move || mcp_threads::serve(server(), near, tools));
-        let client = Client::connect(speaks(only(era)), far).expect("a connection");
-        assert_eq!(client.peer().era(), era);
-        (client, server)
-    }
+/// Connects a client to a server over a stream that holds `capacity` bytes in each direction.
+fn pair(era: Era, capacity: usize, tools: Tools) -> (Client, JoinHandle<Result<(), Error>>) {
+    let (near, far) = mcp_std::io::memory_pair(capacity);
+    let server = thread::spawn(move || mcp_threads::serve(server_config(), near, tools));
+    let client = Client::connect(client_config(version_set(era)), far).expect("a connection");
+    assert_eq!(client.peer().era(), era);
+    (client, server)
 }

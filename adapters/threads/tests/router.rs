@@ -1,4 +1,6 @@
-//! A router whose handlers run side by side
+//! The router of `mcp-threads`, whose handlers run in parallel.
+
+extern crate alloc;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
@@ -8,19 +10,18 @@ use std::thread;
 use mcp_blocking::Client;
 use mcp_proto::router::Kind;
 use mcp_proto::{CallOptions, client};
-use mcp_threads::{self as adapter, Cx, Router};
+use mcp_threads::{Cx, Router};
 use serde_json::json;
+use support::{DEADLINE, adapter};
 
-#[path = "../../blocking/tests/shared/router.rs"]
-mod shared;
-
-/// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
-const DEADLINE: Duration = Duration::from_secs(120);
+#[path = "../../suites/router.rs"]
+mod suite;
+mod support;
 
 // covers: TOOL-019
 #[test]
-fn a_change_waits_for_no_handler_and_is_seen_by_whoever_asked_for_it() {
-    let (near, far) = mcp_std::memory_pair(4096);
+fn update_applies_while_removed_tool_still_runs() {
+    let (near, far) = mcp_std::io::memory_pair(4096);
     let (open, gate) = mpsc::channel::<()>();
     let (begun, begins) = mpsc::channel();
     let server = thread::spawn(move || {
@@ -28,12 +29,12 @@ fn a_change_waits_for_no_handler_and_is_seen_by_whoever_asked_for_it() {
         let gate = std::sync::Mutex::new(gate);
         router.tool("slow", "Waits", move |_: &mut Cx<'_>, ()| {
             begun.send(()).unwrap();
-            gate.lock().unwrap().recv_timeout(DEADLINE).map_err(|_| "hangs")?;
+            gate.lock().unwrap().recv_timeout(DEADLINE).map_err(|_| "the gate stays closed")?;
             Ok::<_, &str>("slow, and there")
         });
-        let later = router.later();
+        let updates = router.updates();
         router.tool("replace", "Takes `slow` away, and itself", move |_: &mut Cx<'_>, ()| {
-            later.change(|router| {
+            updates.schedule(|router| {
                 router.core().remove(Kind::Tool, "slow");
                 router.core().remove(Kind::Tool, "replace");
                 router.tool("new", "Is there now", |_: &mut Cx<'_>, ()| "new");
@@ -51,7 +52,7 @@ fn a_change_waits_for_no_handler_and_is_seen_by_whoever_asked_for_it() {
         Err(error) => error.to_string(),
     };
     assert_eq!(call("replace"), "replaced");
-    // `slow` runs all the time, and is not there any more.
+    // The handler of `slow` still runs, although the tool is removed.
     assert_eq!(call("new"), "new");
     assert!(call("slow").contains("unknown tool") && call("replace").contains("unknown tool"));
     let tools: Vec<_> = client.list_tools().unwrap().into_iter().map(|tool| tool.name).collect();
@@ -63,20 +64,20 @@ fn a_change_waits_for_no_handler_and_is_seen_by_whoever_asked_for_it() {
 }
 
 #[test]
-fn changes_of_many_handlers_at_once_are_all_made() {
-    let (near, far) = mcp_std::memory_pair(1 << 16);
+fn concurrent_updates_are_all_applied() {
+    let (near, far) = mcp_std::io::memory_pair(1 << 16);
     let server = thread::spawn(move || {
         let mut router = Router::new("changes", "1");
-        let later = router.later();
+        let updates = router.updates();
         let next = AtomicUsize::new(0);
         router.tool("add", "Adds a tool", move |_: &mut Cx<'_>, ()| {
             let name = format!("tool-{}", next.fetch_add(1, Ordering::Relaxed));
-            let said = name.clone();
-            later.change(move |router| {
+            let added = name.clone();
+            updates.schedule(move |router| {
                 let answer = name.clone();
                 router.tool(&name, "", move |_: &mut Cx<'_>, ()| answer.clone());
             });
-            said
+            added
         });
         router.serve(near)
     });

@@ -1,59 +1,59 @@
-//! Echo on the official Rust SDK, in two ways: as its README shows, and as well as it allows.
+//! Echo servers on the official Rust SDK in two forms: as in its README, and as fast as it allows.
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{ServerHandler, tool, tool_handler, tool_router};
 
-/// Arguments of `echo`
+/// Arguments of `echo`.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-pub struct Words {
+pub struct EchoArguments {
     text: String,
 }
 
-impl Words {
-    /// What they say
+impl EchoArguments {
+    /// Returns the text.
     #[must_use]
     pub fn text(self) -> String {
         self.text
     }
 }
 
-/// As the README shows: this macro builds the router anew for every request
+/// Server of the README: this macro builds the router for every request.
 #[derive(Clone)]
-pub struct Readme;
+pub struct ReadmeServer;
 
 #[tool_router(server_handler)]
-impl Readme {
+impl ReadmeServer {
     #[tool(description = "Says it again")]
-    fn echo(&self, Parameters(Words { text }): Parameters<Words>) -> String {
+    fn echo(&self, Parameters(EchoArguments { text }): Parameters<EchoArguments>) -> String {
         text
     }
 }
 
-/// With the router kept
+/// Server with a cached router.
 #[derive(Clone)]
-pub struct Best {
+pub struct CachedRouterServer {
     tool_router: ToolRouter<Self>,
 }
 
 #[tool_router]
-impl Best {
+impl CachedRouterServer {
     #[tool(description = "Says it again")]
-    fn echo(&self, Parameters(Words { text }): Parameters<Words>) -> String {
+    fn echo(&self, Parameters(EchoArguments { text }): Parameters<EchoArguments>) -> String {
         text
     }
 }
 
 #[tool_handler(router = self.tool_router)]
-impl ServerHandler for Best {}
+impl ServerHandler for CachedRouterServer {}
 
-impl Default for Best {
+impl Default for CachedRouterServer {
     fn default() -> Self {
         Self { tool_router: Self::tool_router() }
     }
 }
 
-/// Serves over HTTP as well as it goes: answers in one piece, on sockets that do not wait for more
+/// Serves HTTP as fast as rmcp allows: each response in one piece, sockets with `TCP_NODELAY`.
 #[cfg(feature = "http")]
 pub async fn serve_http<S: ServerHandler + Send + 'static>(
     port: &str,
@@ -64,7 +64,8 @@ pub async fn serve_http<S: ServerHandler + Send + 'static>(
     use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
     let config = StreamableHttpServerConfig::default().with_json_response(true);
-    let service = StreamableHttpService::new(move || Ok(make()), LocalSessionManager::default().into(), config);
+    let service =
+        StreamableHttpService::new(move || Ok(make()), LocalSessionManager::default().into(), config);
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
     axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;

@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Past the buffers and locks of `std::io`, which the floor does not need
+/// Serves without the buffers and locks of `std::io`.
 #[cfg(unix)]
 fn stdio() -> io::Result<()> {
     use std::fs::File;

@@ -1,37 +1,37 @@
-//! HTTP/1.1: a head, a request that is read and answered, a request that is made and whose answer is read.
+//! HTTP/1.1: a head, a request that is read and answered, a request that is sent and whose answer is read.
 
 use alloc::sync::Arc;
 use core::hint::black_box;
 
-use mcp_proto::bench::Heads;
-use mcp_proto::h1::{Limits, client, server};
+use mcp_proto::bench::HeadParser;
+use mcp_proto::h1::{HttpLimits, client, server};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::server as http;
 use mcp_proto::{Entropy, Instant};
 
 use super::server::config;
-use super::{STEP, Scenario, pass};
+use super::{Scenario, TIME_STEP, advance};
 
-/// A head as a client of MCP sends it: 435 bytes, 11 fields
+/// Request head of an MCP client: 435 bytes, 11 fields.
 pub(super) const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8801\r\nUser-Agent: example-client/1.0.0\r\n\
     Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: 366\r\n\
     MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\nAuthorization: Bearer \
     eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlc2lnbmF0dXJlc2lnbmF0dXJl\r\n\
     Accept-Encoding: gzip, deflate, br\r\nConnection: keep-alive\r\n\r\n";
-/// The same as a page of this machine sends it: nothing in it that the door does not look at but the usual four
-pub(super) const FROM_PAGE: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8801\r\nUser-Agent: \
+/// Request head of a web page on this machine. Besides common fields it has an `Origin`, which is checked.
+pub(super) const BROWSER_HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8801\r\nUser-Agent: \
     example-client/1.0.0\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
     Content-Length: 366\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n\
     Origin: http://localhost:3000\r\nAccept-Encoding: gzip, deflate, br\r\nConnection: keep-alive\r\n\r\n";
 const BODY: [u8; 366] = [b'x'; 366];
 const ANSWER: [u8; 150] = [b'y'; 150];
 
-/// `httparse` alone
+/// `httparse` alone.
 #[derive(Debug)]
 pub struct FloorHead(pub(super) &'static str);
 
 impl Scenario for FloorHead {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let mut fields = [httparse::EMPTY_HEADER; 32];
         let mut request = httparse::Request::new(&mut fields);
         let read = request.parse(black_box(self.0.as_bytes()));
@@ -40,105 +40,105 @@ impl Scenario for FloorHead {
     }
 }
 
-/// The same with all checks, up to the head that is lent
+/// Parsing with all checks, up to the borrowed head.
 #[derive(Debug)]
-pub struct Head(Heads);
+pub struct HeadParse(HeadParser);
 
-impl Head {
-    /// With the head in the buffer that a connection reads it from
+impl HeadParse {
+    /// Returns the scenario, with the head in the buffer of a connection.
     #[must_use]
     pub fn new() -> Self {
-        let mut heads = Heads::default();
-        heads.keep(HEAD.as_bytes());
+        let mut heads = HeadParser::default();
+        heads.load(HEAD.as_bytes());
         Self(heads)
     }
 }
 
-impl Default for Head {
+impl Default for HeadParse {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scenario for Head {
-    fn op(&mut self) {
-        assert_eq!(black_box(black_box(&self.0).read(|head| head.fields.len())), Some(11));
+impl Scenario for HeadParse {
+    fn run_once(&mut self) {
+        assert_eq!(black_box(black_box(&self.0).parse(|head| head.fields.len())), Some(11));
     }
 }
 
-/// A head with all checks of HTTP and of MCP, up to where the body is wanted; what the exchange that it begins costs
-/// to begin and to forget is in it
+/// A head with all checks of HTTP and MCP, up to the point where the body is wanted. The cost of opening and releasing
+/// the exchange is included.
 #[derive(Debug)]
-pub struct Door {
+pub struct RequestChecks {
     now: Instant,
-    heads: Heads,
+    heads: HeadParser,
     server: http::Server,
 }
 
-impl Door {
-    /// In the steady state
+impl RequestChecks {
+    /// Returns the scenario in its steady state.
     #[must_use]
     pub fn new() -> Self {
-        let mut heads = Heads::default();
-        heads.keep(FROM_PAGE.as_bytes());
+        let mut heads = HeadParser::default();
+        heads.load(BROWSER_HEAD.as_bytes());
         let server = http::Server::new(config(), Arc::new(http::Config::new()), Entropy::new([7; 32], 0));
-        let mut door = Self { now: Instant::from_micros(1), heads, server };
+        let mut checks = Self { now: Instant::from_micros(1), heads, server };
         for _ in 0..100 {
-            door.op();
+            checks.run_once();
         }
-        door
+        checks
     }
 }
 
-impl Default for Door {
+impl Default for RequestChecks {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scenario for Door {
-    fn op(&mut self) {
+impl Scenario for RequestChecks {
+    fn run_once(&mut self) {
         let (now, server) = (self.now, &mut self.server);
-        let open = black_box(&self.heads).read(|head| server.open(now, &head, Some(366))).expect("a head");
-        assert!(server.wants_body(open), "let in");
+        let open = black_box(&self.heads).parse(|head| server.open(now, &head, Some(366))).expect("a head");
+        assert!(server.wants_body(open), "the request is accepted");
         server.release(now, open);
     }
 }
 
-/// A POST that is read and answered on a connection that is kept
+/// A POST that is read and answered on a keep-alive connection.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct H1ServerExchange {
     now: Instant,
     server: server::Connection,
     request: Vec<u8>,
     fields: Fields,
 }
 
-impl Exchange {
-    /// In the steady state
+impl H1ServerExchange {
+    /// Returns the scenario in its steady state.
     #[must_use]
     pub fn new() -> Self {
         let now = Instant::from_micros(1);
-        let server = server::Connection::new(now, Limits::default());
+        let server = server::Connection::new(now, HttpLimits::default());
         let mut fields = Fields::new();
         assert!(fields.push("Content-Type", b"application/json"));
         let mut exchange = Self { now, server, request: [HEAD.as_bytes(), &BODY].concat(), fields };
         for _ in 0..100 {
-            exchange.op();
+            exchange.run_once();
         }
         exchange
     }
 }
 
-impl Default for Exchange {
+impl Default for H1ServerExchange {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scenario for Exchange {
-    fn op(&mut self) {
-        pass(&mut self.now, STEP);
+impl Scenario for H1ServerExchange {
+    fn run_once(&mut self) {
+        advance(&mut self.now, TIME_STEP);
         let (server, now) = (&mut self.server, self.now);
         server.handle_input(now, black_box(&self.request));
         let mut length = 0;
@@ -150,60 +150,60 @@ impl Scenario for Exchange {
                     assert_eq!(length, BODY.len());
                     let size = BodySize::Exact(ANSWER.len() as u64);
                     server.respond(now, 200, &self.fields, size).expect("a response");
-                    server.body(&ANSWER).expect("its body");
+                    server.write_body(&ANSWER).expect("its body");
                     server.end(now).expect("its end");
                 }
-                server::Event::Gone | server::Event::Fault(_) => panic!("{event:?}"),
+                server::Event::ClientGone | server::Event::Fault(_) => panic!("{event:?}"),
             }
         }
         let sent = black_box(server.transmit()).len();
-        assert!(sent > ANSWER.len() && sent == server.unsent(), "in one piece");
+        assert!(sent > ANSWER.len() && sent == server.unsent_len(), "in one piece");
         server.consume(sent);
     }
 }
 
-/// A POST that is made on a connection that is kept, and its answer
+/// A POST that is sent on a keep-alive connection, and its answer.
 #[derive(Debug)]
-pub struct Ask {
+pub struct H1ClientExchange {
     now: Instant,
     client: client::Connection,
     answer: Vec<u8>,
     fields: Fields,
 }
 
-impl Ask {
-    /// In the steady state
+impl H1ClientExchange {
+    /// Returns the scenario in its steady state.
     #[must_use]
     pub fn new() -> Self {
         let now = Instant::from_micros(1);
-        let client = client::Connection::new(now, Limits::default());
+        let client = client::Connection::new(now, HttpLimits::default());
         let mut fields = Fields::new();
         assert!(fields.push("Content-Type", b"application/json"));
         let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 150\r\n\r\n";
         let mut ask = Self { now, client, answer: [&head[..], &ANSWER].concat(), fields };
         for _ in 0..100 {
-            ask.op();
+            ask.run_once();
         }
         ask
     }
 }
 
-impl Default for Ask {
+impl Default for H1ClientExchange {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scenario for Ask {
-    fn op(&mut self) {
-        pass(&mut self.now, STEP);
+impl Scenario for H1ClientExchange {
+    fn run_once(&mut self) {
+        advance(&mut self.now, TIME_STEP);
         let (client, now) = (&mut self.client, self.now);
         let size = BodySize::Exact(BODY.len() as u64);
         client.request(now, "POST", "/mcp", "127.0.0.1:8801", &self.fields, size).expect("a request");
-        client.body(&BODY).expect("its body");
+        client.write_body(&BODY).expect("its body");
         client.end(now).expect("its end");
         let sent = black_box(client.transmit()).len();
-        assert_eq!(sent, client.unsent(), "in one piece");
+        assert_eq!(sent, client.unsent_len(), "in one piece");
         client.consume(sent);
         client.handle_input(now, black_box(&self.answer));
         while let Some(event) = client.poll_event(now, |head| black_box(head.status)) {

@@ -1,5 +1,4 @@
-//! A request over a keep-alive connection, from the bytes that a socket gave to those that it takes; and what sessions
-//! hold.
+//! A request over a keep-alive connection, from the received bytes to the sent ones; and the memory of sessions.
 
 use alloc::sync::Arc;
 use core::hint::black_box;
@@ -10,29 +9,29 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Call;
 use mcp_proto::{Entropy, Instant, h1, server};
 
-use super::memory::{Held, grown};
+use super::memory::{Footprint, heap_growth};
 use super::server::config;
-use super::{Echo, STEP, Scenario, TEXT, pass};
+use super::{EchoArguments, Scenario, TEXT, TIME_STEP, advance};
 use crate::heap;
-use crate::wire::{Era, INITIALIZE, INITIALIZED, Request};
+use crate::wire::{INITIALIZE, INITIALIZED, RequestLine, WireEra};
 
-/// A server over HTTP with one connection, driven as an adapter drives it
+/// An HTTP server with one connection, driven like an adapter.
 #[derive(Debug)]
-struct Site {
+struct HttpEcho {
     server: Server,
     connection: Connection,
     now: Instant,
     out: Vec<u8>,
 }
 
-impl Site {
+impl HttpEcho {
     fn new() -> Self {
         let now = Instant::from_micros(1);
         let server = Server::new(config(), Arc::new(Config::new()), Entropy::new([7; 32], 0));
-        Self { server, connection: Connection::new(now, h1::Limits::default()), now, out: Vec::new() }
+        Self { server, connection: Connection::new(now, h1::HttpLimits::default()), now, out: Vec::new() }
     }
 
-    /// Hands bytes over, answers what comes of them, and takes what is written
+    /// Passes in bytes, answers the calls, and takes the output.
     fn exchange(&mut self, bytes: &[u8]) -> &[u8] {
         self.connection.handle_input(self.now, bytes);
         self.connection.drive(self.now, &mut self.server);
@@ -54,7 +53,7 @@ impl Site {
             let n = bytes.len();
             self.connection.consume(n);
         }
-        // An adapter looks once per turn of its loop.
+        // An adapter checks deadlines once per turn of its event loop.
         while self.server.poll_timeout().is_some_and(|at| at <= self.now) {
             self.server.handle_timeout(self.now);
         }
@@ -62,24 +61,24 @@ impl Site {
     }
 
     fn answer(&mut self, call: &Call) {
-        let echo = call.tool().and_then(|tool| tool.parse::<Echo<'_>>()).expect("arguments");
+        let echo = call.tool_call().and_then(|tool| tool.parse::<EchoArguments<'_>>()).expect("arguments");
         let result = CallToolResult::text(echo.text);
         self.server.engine().complete(self.now, call.id(), &result).expect("an open call");
     }
 
-    /// Opens a session; its id
+    /// Opens a session and returns its id.
     fn session(&mut self) -> String {
         let answer = String::from_utf8(self.exchange(&post("", INITIALIZE)).to_vec()).expect("text");
         let (_, rest) = answer.split_once("Mcp-Session-Id: ").expect("a session");
         let id = rest.split_once("\r\n").expect("a line").0.to_owned();
         let field = format!("Mcp-Session-Id: {id}\r\n");
         let taken = self.exchange(&post(&field, INITIALIZED));
-        assert!(taken.starts_with(b"HTTP/1.1 202 "), "taken");
+        assert!(taken.starts_with(b"HTTP/1.1 202 "), "accepted");
         id
     }
 }
 
-/// A POST as the driver of `tools/perf` writes it
+/// Returns a POST with the head that `bench-http` writes.
 fn post(fields: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
         "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nContent-Type: application/json\r\n\
@@ -91,80 +90,83 @@ fn post(fields: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// One request over a keep-alive connection
+/// One request over a keep-alive connection.
 #[derive(Debug)]
 pub struct HttpCall {
-    site: Site,
-    request: Request,
+    echo: HttpEcho,
+    request: RequestLine,
     bytes: Vec<u8>,
     body: usize,
 }
 
 impl HttpCall {
-    /// In the steady state: a few calls were made
+    /// Returns the scenario in its steady state, after a few calls.
     #[must_use]
-    pub fn new(era: Era) -> Self {
-        let mut site = Site::new();
-        let request = Request::new(era, TEXT);
+    pub fn new(era: WireEra) -> Self {
+        let mut scenario = HttpEcho::new();
+        let request = RequestLine::new(era, TEXT);
         let fields = match era {
-            Era::Legacy => {
-                format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {}\r\n", site.session())
+            WireEra::Legacy => {
+                format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {}\r\n", scenario.session())
             }
-            Era::Modern => {
+            WireEra::Modern => {
                 "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n".to_owned()
             }
         };
         let line = request.line();
         let body = line.len() - 1;
         let bytes = post(&fields, &line[..body]);
-        let mut call = Self { site, request, bytes, body };
+        let mut call = Self { echo: scenario, request, bytes, body };
         for _ in 0..100 {
-            call.op();
+            call.run_once();
         }
         call
     }
 }
 
 impl Scenario for HttpCall {
-    fn op(&mut self) {
-        pass(&mut self.site.now, STEP);
+    fn run_once(&mut self) {
+        advance(&mut self.echo.now, TIME_STEP);
         let at = self.bytes.len() - self.body;
         let line = self.request.advance();
         self.bytes[at..].copy_from_slice(&line[..self.body]);
-        let answer = black_box(self.site.exchange(black_box(&self.bytes)));
+        let answer = black_box(self.echo.exchange(black_box(&self.bytes)));
         assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.len() > TEXT, "an answer");
     }
 }
 
-/// Per legacy session in which one call was made; with its GET stream open or not
+/// Returns the memory per legacy session after one call, with or without an open GET stream.
 #[must_use]
-pub fn sessions(streams: bool, n: usize) -> Held {
+pub fn sessions(streams: bool, n: usize) -> Footprint {
     let http = Config::new().max_sessions(n + 10, n + 10).max_exchanges(2 * n + 10);
-    let mut site = Site::new();
-    site.server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
-    let mut request = Request::new(Era::Legacy, TEXT);
+    let mut scenario = HttpEcho::new();
+    scenario.server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
+    let mut request = RequestLine::new(WireEra::Legacy, TEXT);
     let mut connections = Vec::with_capacity(n);
-    let before = heap::now().live;
+    let before = heap::snapshot().live;
     for _ in 0..n {
-        let id = site.session();
+        let id = scenario.session();
         let field = format!("Mcp-Session-Id: {id}\r\n");
         let line = request.advance();
         let body = line[..line.len() - 1].to_vec();
-        assert!(site.exchange(&post(&field, &body)).starts_with(b"HTTP/1.1 200 "), "an answer");
+        assert!(scenario.exchange(&post(&field, &body)).starts_with(b"HTTP/1.1 200 "), "an answer");
         if streams {
             let get =
                 format!("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n{field}\r\n");
-            assert!(site.exchange(get.as_bytes()).starts_with(b"HTTP/1.1 200 "), "a stream");
-            let fresh = Connection::new(site.now, h1::Limits::default());
-            connections.push(core::mem::replace(&mut site.connection, fresh));
+            assert!(scenario.exchange(get.as_bytes()).starts_with(b"HTTP/1.1 200 "), "a stream");
+            let fresh = Connection::new(scenario.now, h1::HttpLimits::default());
+            connections.push(core::mem::replace(&mut scenario.connection, fresh));
         }
     }
-    pass(&mut site.now, Duration::from_secs(2));
-    while site.server.poll_timeout().is_some_and(|at| at <= site.now) {
-        site.server.handle_timeout(site.now);
+    advance(&mut scenario.now, Duration::from_secs(2));
+    while scenario.server.poll_timeout().is_some_and(|at| at <= scenario.now) {
+        scenario.server.handle_timeout(scenario.now);
     }
-    site.out = Vec::new();
-    assert_eq!(site.server.sessions(), n, "all of them");
-    // A connection has a place of its own in its owner's table.
-    Held { heap: grown(before) / n as f64, inline: if streams { size_of::<Connection>() } else { 0 } }
+    scenario.out = Vec::new();
+    assert_eq!(scenario.server.session_count(), n, "all sessions are open");
+    // The owner of a connection stores it in a table.
+    Footprint {
+        heap: heap_growth(before) / n as f64,
+        inline: if streams { size_of::<Connection>() } else { 0 },
+    }
 }

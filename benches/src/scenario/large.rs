@@ -6,59 +6,59 @@ use std::io::{self, Read, Write};
 use mcp_proto::pipe::Pipe;
 
 use super::server::{EchoServer, config};
-use super::{STEP, Scenario, pass};
+use super::{Scenario, TIME_STEP, advance};
 use crate::floor;
-use crate::wire::{Era, Request};
+use crate::wire::{RequestLine, WireEra};
 
-/// Bytes of text
+/// Bytes of text.
 pub(super) const SIZE: usize = 10_000_000;
 
-/// Bytes that one read or write moves: the capacity of a pipe
+/// Bytes per read or write: the capacity of a pipe.
 const CHUNK: usize = 64 << 10;
 
-/// The floor's, with the loop of its server
+/// The large call on the floor, with its server loop.
 #[derive(Debug)]
-pub struct FloorLarge(Request);
+pub struct FloorLarge(RequestLine);
 
 impl FloorLarge {
-    /// With a request of `era`
+    /// Returns the scenario with a request of `era`.
     #[must_use]
-    pub fn new(era: Era) -> Self {
-        Self(Request::new(era, SIZE))
+    pub fn new(era: WireEra) -> Self {
+        Self(RequestLine::new(era, SIZE))
     }
 }
 
 impl Scenario for FloorLarge {
-    fn op(&mut self) {
-        let mut sent = Counter(0);
-        floor::serve(Chunks(self.0.advance()), &mut sent).expect("no trouble in memory");
+    fn run_once(&mut self) {
+        let mut sent = CountingWriter(0);
+        floor::serve(ChunkReader(self.0.advance()), &mut sent).expect("no trouble in memory");
         assert!(sent.0 > SIZE, "an answer");
     }
 }
 
-/// Ours
+/// The large call on our server.
 #[derive(Debug)]
-pub struct Large {
-    request: Request,
+pub struct LargeCall {
+    request: RequestLine,
     server: EchoServer,
 }
 
-impl Large {
-    /// With a request of `era`
+impl LargeCall {
+    /// Returns the scenario with a request of `era`.
     #[must_use]
-    pub fn new(era: Era) -> Self {
-        Self { request: Request::new(era, SIZE), server: EchoServer::ready(config(), era) }
+    pub fn new(era: WireEra) -> Self {
+        Self { request: RequestLine::new(era, SIZE), server: EchoServer::ready(config(), era) }
     }
 }
 
-impl Scenario for Large {
-    fn op(&mut self) {
+impl Scenario for LargeCall {
+    fn run_once(&mut self) {
         let server = &mut self.server;
         let mut sent = 0;
         for chunk in self.request.advance().chunks(CHUNK) {
-            pass(&mut server.now, STEP);
+            advance(&mut server.now, TIME_STEP);
             server.pipe.handle_input(server.now, chunk);
-            server.turn();
+            server.run_turn();
             loop {
                 let n = black_box(server.pipe.transmit()).len().min(CHUNK);
                 if n == 0 {
@@ -72,10 +72,10 @@ impl Scenario for Large {
     }
 }
 
-/// Hands out what a pipe would hand out
-struct Chunks<'a>(&'a [u8]);
+/// Reader that returns as much as a pipe.
+struct ChunkReader<'a>(&'a [u8]);
 
-impl Read for Chunks<'_> {
+impl Read for ChunkReader<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.0.len().min(buf.len()).min(CHUNK);
         let (now, later) = self.0.split_at(n);
@@ -85,10 +85,10 @@ impl Read for Chunks<'_> {
     }
 }
 
-/// Takes what a pipe would take
-struct Counter(usize);
+/// Writer that accepts as much as a pipe.
+struct CountingWriter(usize);
 
-impl Write for &mut Counter {
+impl Write for &mut CountingWriter {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let n = buf.len().min(CHUNK);
         self.0 += n;

@@ -1,4 +1,4 @@
-//! A `tools/list` of a thousand tools, written and read: ours beside `serde_json` with the same structs.
+//! A `tools/list` of a thousand tools, written and read, compared with `serde_json` on the same structs.
 
 use core::hint::black_box;
 
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::Scenario;
 
-/// How many tools there are
-pub(super) const MANY: usize = 1_000;
+/// Number of tools.
+pub(super) const LARGE_LIST: usize = 1_000;
 
-/// Tools as servers describe them
+/// Returns tools with typical descriptions.
 pub(super) fn tools(count: usize) -> Vec<Tool> {
     let schema = r#"{"type":"object","properties":{"path":{"type":"string","description":"Where"},"limit":{"type":"integer","minimum":1}},"required":["path"]}"#;
     let schema = RawJson::new(schema).expect("JSON");
@@ -25,12 +25,12 @@ pub(super) fn tools(count: usize) -> Vec<Tool> {
     (0..count).map(tool).collect()
 }
 
-/// The same as JSON
+/// Returns the list as JSON.
 pub(super) fn plain_tools(count: usize) -> String {
     serde_json::to_string(&ListToolsResult::new(tools(count))).expect("JSON")
 }
 
-/// A list as somebody would declare it who has serde and no other revision: no unknown members, nothing shaped
+/// A list as plain serde structs declare it: no unknown members, one revision.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PlainList {
@@ -102,77 +102,77 @@ struct PlainIcon {
     theme: Option<String>,
 }
 
-/// Reads the list into typed messages
+/// Reading the list into typed messages.
 pub struct ReadList(RawJson);
 
-/// Reads it into plain structs
+/// Reading the list into plain structs.
 pub struct FloorReadList(String);
 
-/// Writes the typed messages, in the shape of the newest revision
+/// Writing the typed messages in the form of the newest revision.
 pub struct WriteList(ListToolsResult);
 
-/// Writes the plain structs
+/// Writing the plain structs.
 pub struct FloorWriteList(PlainList);
 
 impl ReadList {
-    /// With a thousand tools
+    /// Returns the scenario with a thousand tools.
     #[must_use]
-    #[allow(clippy::new_without_default, reason = "nothing that anybody would take for a default")]
+    #[allow(clippy::new_without_default, reason = "a thousand tools are not a default")]
     pub fn new() -> Self {
-        Self(RawJson::new(plain_tools(MANY)).expect("JSON"))
+        Self(RawJson::new(plain_tools(LARGE_LIST)).expect("JSON"))
     }
 }
 
 impl FloorReadList {
-    /// With a thousand tools
+    /// Returns the scenario with a thousand tools.
     #[must_use]
-    #[allow(clippy::new_without_default, reason = "nothing that anybody would take for a default")]
+    #[allow(clippy::new_without_default, reason = "a thousand tools are not a default")]
     pub fn new() -> Self {
-        Self(plain_tools(MANY))
+        Self(plain_tools(LARGE_LIST))
     }
 }
 
 impl WriteList {
-    /// With a thousand tools
+    /// Returns the scenario with a thousand tools.
     #[must_use]
-    #[allow(clippy::new_without_default, reason = "nothing that anybody would take for a default")]
+    #[allow(clippy::new_without_default, reason = "a thousand tools are not a default")]
     pub fn new() -> Self {
-        Self(ListToolsResult::new(tools(MANY)))
+        Self(ListToolsResult::new(tools(LARGE_LIST)))
     }
 }
 
 impl FloorWriteList {
-    /// With a thousand tools
+    /// Returns the scenario with a thousand tools.
     #[must_use]
-    #[allow(clippy::new_without_default, reason = "nothing that anybody would take for a default")]
+    #[allow(clippy::new_without_default, reason = "a thousand tools are not a default")]
     pub fn new() -> Self {
-        Self(serde_json::from_str(&plain_tools(MANY)).expect("a list"))
+        Self(serde_json::from_str(&plain_tools(LARGE_LIST)).expect("a list"))
     }
 }
 
 impl Scenario for ReadList {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let list: ListToolsResult = black_box(&self.0).parse().expect("a list");
-        assert_eq!(black_box(list).tools.len(), MANY);
+        assert_eq!(black_box(list).tools.len(), LARGE_LIST);
     }
 }
 
 impl Scenario for FloorReadList {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let list: PlainList = serde_json::from_str(black_box(&self.0)).expect("a list");
-        assert_eq!(black_box(list).tools.len(), MANY);
+        assert_eq!(black_box(list).tools.len(), LARGE_LIST);
     }
 }
 
 impl Scenario for WriteList {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let text = mcp_proto::model::encode_for(mcp_proto::Version::V2026_07_28, black_box(&self.0));
         black_box(text).expect("JSON");
     }
 }
 
 impl Scenario for FloorWriteList {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         black_box(serde_json::to_vec(black_box(&self.0))).expect("JSON");
     }
 }
@@ -182,12 +182,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_read_and_write_the_same() {
+    fn typed_and_plain_lists_have_equal_text() {
         let text = plain_tools(3);
         let plain: PlainList = serde_json::from_str(&text).expect("a list");
         assert_eq!(serde_json::to_string(&plain).expect("JSON"), text);
-        let ours =
+        let typed =
             mcp_proto::model::encode_for(mcp_proto::Version::V2026_07_28, &ListToolsResult::new(tools(3)));
-        assert_eq!(ours.expect("JSON").as_str(), text);
+        assert_eq!(typed.expect("JSON").as_str(), text);
     }
 }

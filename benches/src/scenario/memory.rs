@@ -1,4 +1,4 @@
-//! What connections and calls hold. Meaningful only in a program with the counting allocator.
+//! Memory of connections and calls. Meaningful only in a program with the counting allocator.
 
 use core::time::Duration;
 
@@ -8,67 +8,67 @@ use mcp_proto::server::{Call, Event};
 
 use super::pair::{RoundTrip, config as client_config};
 use super::server::{EchoServer, config};
-use super::{Scenario, TEXT, pass};
+use super::{Scenario, TEXT, advance};
 use crate::heap;
-use crate::wire::{Era, Request};
+use crate::wire::{RequestLine, WireEra};
 
-/// Longer than [`Limits::idle_trim`](mcp_proto::Limits::idle_trim), shorter than any other deadline
-const QUIET: Duration = Duration::from_secs(2);
+/// Longer than [`Limits::idle_trim`](mcp_proto::Limits::idle_trim), shorter than any other deadline.
+const IDLE_PERIOD: Duration = Duration::from_secs(2);
 
-/// Bytes for each of what was counted; what the shared configuration holds is not among them
+/// Bytes per object, without the shared configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// On the heap
+pub struct Footprint {
+    /// Bytes on the heap.
     pub heap: f64,
-    /// In the value itself, wherever its owner keeps it
+    /// Bytes of the value itself.
     pub inline: usize,
 }
 
-/// Per server on a byte pipe, after one call and the time after which buffers are given back
+/// Returns the memory per server on a byte stream, after one call and after `idle_trim`.
 #[must_use]
-pub fn idle_server(era: Era, n: usize) -> Held {
+pub fn idle_server(era: WireEra, n: usize) -> Footprint {
     let config = config();
-    let mut request = Request::new(era, TEXT);
+    let mut request = RequestLine::new(era, TEXT);
     let mut servers = Vec::with_capacity(n);
-    let before = heap::now().live;
+    let before = heap::snapshot().live;
     for _ in 0..n {
         let mut server = EchoServer::ready(config.clone(), era);
         server.pipe.handle_input(server.now, request.advance());
-        server.turn();
+        server.run_turn();
         server.discard();
-        rest(&mut server.pipe, &mut server.now);
+        settle(&mut server.pipe, &mut server.now);
         servers.push(server);
     }
-    Held { heap: grown(before) / n as f64, inline: size_of::<Server>() }
+    Footprint { heap: heap_growth(before) / n as f64, inline: size_of::<Server>() }
 }
 
-/// Per client on a byte pipe, likewise
+/// Returns the memory per client on a byte stream, after one call and after `idle_trim`.
 #[must_use]
-pub fn idle_client(era: Era, n: usize) -> Held {
+pub fn idle_client(era: WireEra, n: usize) -> Footprint {
     let (config, server_config) = (client_config(era), config());
     let mut clients = Vec::with_capacity(n);
-    let before = heap::now().live;
+    let before = heap::snapshot().live;
     for _ in 0..n {
         let mut pair = RoundTrip::connected(config.clone(), server_config.clone());
-        pair.op();
-        rest(&mut pair.client, &mut pair.server.now);
+        pair.run_once();
+        settle(&mut pair.client, &mut pair.server.now);
         clients.push(pair.client);
     }
-    Held { heap: grown(before) / n as f64, inline: size_of::<Client>() }
+    Footprint { heap: heap_growth(before) / n as f64, inline: size_of::<Client>() }
 }
 
-/// Per call that a server has in work, beyond the bytes of its request, which the call itself keeps
+/// Returns the memory per open call of a server, beyond the bytes of its request, which the call keeps.
 #[must_use]
-pub fn server_in_flight(era: Era, n: usize) -> Held {
-    let mut request = Request::new(era, TEXT);
+pub fn server_in_flight(era: WireEra, n: usize) -> Footprint {
+    let mut request = RequestLine::new(era, TEXT);
     let mut server = EchoServer::ready(config(), era);
     server.pipe.handle_input(server.now, request.advance());
-    server.turn();
+    server.run_turn();
     server.discard();
-    rest(&mut server.pipe, &mut server.now);
+    settle(&mut server.pipe, &mut server.now);
     let payload = request.line().len() - 1;
     let mut calls = Vec::with_capacity(n);
-    let before = heap::now().live;
+    let before = heap::snapshot().live;
     for _ in 0..n {
         server.pipe.handle_input(server.now, request.advance());
         while let Some(event) = server.pipe.poll_event(server.now) {
@@ -78,33 +78,33 @@ pub fn server_in_flight(era: Era, n: usize) -> Held {
         }
     }
     assert_eq!(calls.len(), n, "all taken up");
-    Held { heap: grown(before) / n as f64 - payload as f64, inline: size_of::<Call>() }
+    Footprint { heap: heap_growth(before) / n as f64 - payload as f64, inline: size_of::<Call>() }
 }
 
-/// Per call of a client that waits for its answer; its request was sent, so all of it is beyond the payload
+/// Returns the memory per open call of a client. Its request has been sent, so all of it is overhead.
 #[must_use]
-pub fn client_in_flight(era: Era, n: usize) -> Held {
+pub fn client_in_flight(era: WireEra, n: usize) -> Footprint {
     let mut pair = RoundTrip::connected(client_config(era), config());
-    pair.op();
-    rest(&mut pair.client, &mut pair.server.now);
-    let before = heap::now().live;
+    pair.run_once();
+    settle(&mut pair.client, &mut pair.server.now);
+    let before = heap::snapshot().live;
     for _ in 0..n {
-        pair.ask();
+        pair.start_call();
         let sent = pair.client.transmit().len();
         pair.client.consume(sent);
     }
-    Held { heap: grown(before) / n as f64, inline: 0 }
+    Footprint { heap: heap_growth(before) / n as f64, inline: 0 }
 }
 
-/// Lets the time pass after which an engine gives buffers back
-pub(super) fn rest(pipe: &mut impl Pipe, now: &mut Instant) {
-    pass(now, QUIET);
+/// Advances the time until the engine has released its buffers.
+pub(super) fn settle(pipe: &mut impl Pipe, now: &mut Instant) {
+    advance(now, IDLE_PERIOD);
     while pipe.poll_timeout().is_some_and(|at| at <= *now) {
         pipe.handle_timeout(*now);
     }
     assert!(pipe.poll_event(*now).is_none(), "quiet");
 }
 
-pub(super) fn grown(before: u64) -> f64 {
-    heap::now().live as f64 - before as f64
+pub(super) fn heap_growth(before: u64) -> f64 {
+    heap::snapshot().live as f64 - before as f64
 }

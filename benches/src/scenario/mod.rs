@@ -1,59 +1,59 @@
-//! The work that is measured, one `op` at a time.
+//! The measured work, in units of one `run_once`.
 
+mod changes;
+mod conversation;
+mod framing;
 mod h1;
 mod http;
 mod large;
 mod lists;
 mod memory;
-mod news;
 mod pair;
-mod parts;
 mod router;
 mod seal;
 mod server;
 mod sse;
-mod talk;
 
-pub use h1::{Ask, Door, Exchange, FloorHead, Head};
+pub use changes::{ChangeFanout, subscriptions};
+pub use conversation::{InputRoundTrip, server_waiting_for_input};
+pub use framing::{FloorEnvelope, FrameEnvelope};
+pub use h1::{FloorHead, H1ClientExchange, H1ServerExchange, HeadParse, RequestChecks};
 pub use http::{HttpCall, sessions};
-pub use large::{FloorLarge, Large};
+pub use large::{FloorLarge, LargeCall};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
-pub use memory::{Held, client_in_flight, idle_client, idle_server, server_in_flight};
-pub use news::{News, subscriptions};
+pub use memory::{Footprint, client_in_flight, idle_client, idle_server, server_in_flight};
 pub use pair::RoundTrip;
-pub use parts::{FloorEnvelope, FrameEnvelope};
-pub use router::{Match, RawCall, RawList, TypedCall, TypedList};
-pub use seal::{Open, Seal};
-pub use server::{Core, FloorCore};
+pub use router::{RawCall, RawList, TemplateMatch, TypedCall, TypedList};
+pub use seal::{OpenState, SealState};
+pub use server::{CoreCall, FloorCore};
 pub use sse::{FloorReadEvents, ReadEvents};
-pub use talk::{Conversation, server_waiting};
 
 use core::time::Duration;
 
 use mcp_proto::Instant;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::Era;
+use crate::wire::WireEra;
 
-/// Work that can be done again and again
+/// Repeatable work.
 pub trait Scenario {
-    /// Does it once
-    fn op(&mut self);
+    /// Does the work once.
+    fn run_once(&mut self);
 }
 
-/// The scenario of a name as `core-legacy`, or as `read-list` where it has no era
+/// Returns the scenario of a name, `core-legacy` for example, or `read-list` if it has no era.
 #[must_use]
-pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
+pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
     match name {
         "floor-h1-head" => return Some(Box::new(FloorHead(h1::HEAD))),
-        "floor-http-door" => return Some(Box::new(FloorHead(h1::FROM_PAGE))),
-        "http-door" => return Some(Box::new(Door::new())),
-        "h1-head" => return Some(Box::new(Head::new())),
-        "h1-server" => return Some(Box::new(Exchange::new())),
-        "h1-client" => return Some(Box::new(Ask::new())),
-        "news" => return Some(Box::new(News::new())),
-        "seal" => return Some(Box::new(Seal::new())),
-        "open" => return Some(Box::new(Open::new())),
+        "floor-http-door" => return Some(Box::new(FloorHead(h1::BROWSER_HEAD))),
+        "http-door" => return Some(Box::new(RequestChecks::new())),
+        "h1-head" => return Some(Box::new(HeadParse::new())),
+        "h1-server" => return Some(Box::new(H1ServerExchange::new())),
+        "h1-client" => return Some(Box::new(H1ClientExchange::new())),
+        "news" => return Some(Box::new(ChangeFanout::new())),
+        "seal" => return Some(Box::new(SealState::new())),
+        "open" => return Some(Box::new(OpenState::new())),
         "read-list" => return Some(Box::new(ReadList::new())),
         "floor-read-list" => return Some(Box::new(FloorReadList::new())),
         "write-list" => return Some(Box::new(WriteList::new())),
@@ -62,47 +62,47 @@ pub fn named(name: &str) -> Option<Box<dyn Scenario>> {
     }
     if let Some(("match", rest)) = name.split_once('-') {
         let (templates, value) = rest.split_once('-')?;
-        return Some(Box::new(Match::new(templates.parse().ok()?, value.parse().ok()?)));
+        return Some(Box::new(TemplateMatch::new(templates.parse().ok()?, value.parse().ok()?)));
     }
     if let Some(name) = name.strip_prefix("sse-") {
-        return ReadEvents::named(name).map(|s| Box::new(s) as _);
+        return ReadEvents::by_name(name).map(|s| Box::new(s) as _);
     }
     if let Some(name) = name.strip_prefix("floor-sse-") {
-        return FloorReadEvents::named(name).map(|s| Box::new(s) as _);
+        return FloorReadEvents::by_name(name).map(|s| Box::new(s) as _);
     }
     let (kind, era) = name.rsplit_once('-')?;
-    let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
+    let era = WireEra::BOTH.into_iter().find(|e| e.name() == era)?;
     Some(match kind {
         "floor-envelope" => Box::new(FloorEnvelope::new(era)),
         "envelope" => Box::new(FrameEnvelope::new(era)),
         "floor-core" => Box::new(FloorCore::new(era)),
-        "core" => Box::new(Core::new(era)),
+        "core" => Box::new(CoreCall::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
         "http" => Box::new(HttpCall::new(era)),
-        "talk" => Box::new(Conversation::new(era)),
+        "talk" => Box::new(InputRoundTrip::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),
         "raw-call" => Box::new(RawCall::new(era)),
         "typed-list" => Box::new(TypedList::new(era)),
         "raw-list" => Box::new(RawList::new(era)),
         "floor-large" => Box::new(FloorLarge::new(era)),
-        "large" => Box::new(Large::new(era)),
+        "large" => Box::new(LargeCall::new(era)),
         _ => return None,
     })
 }
 
-/// Bytes of text in a call
+/// Bytes of text in a call.
 const TEXT: usize = 100;
 
-/// Virtual time that passes per call, so that deadlines fire as often as they would at 100,000 calls per second
-const STEP: Duration = Duration::from_micros(10);
+/// Virtual time per call, so that deadlines fire as often as at 100,000 calls per second.
+const TIME_STEP: Duration = Duration::from_micros(10);
 
-/// Arguments of `echo`, borrowed: what a handler reads that wants to copy nothing
+/// Arguments of `echo`, borrowed, for a handler that copies nothing.
 #[derive(Deserialize, Serialize)]
-struct Echo<'a> {
+struct EchoArguments<'a> {
     text: &'a str,
 }
 
-/// Moves virtual time on
-fn pass(now: &mut Instant, time: Duration) {
+/// Advances the virtual time.
+fn advance(now: &mut Instant, time: Duration) {
     *now = *now + time;
 }

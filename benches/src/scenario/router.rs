@@ -1,33 +1,33 @@
-//! Calls and lists by name: the router with typed arguments and results, beside an engine that is given JSON.
+//! Calls and lists by name: the router with typed arguments and results, compared with an engine that is given JSON.
 
 use alloc::sync::Arc;
 use core::hint::black_box;
 
 use mcp_proto::model::{ResourceTemplate, Tool};
 use mcp_proto::pipe::{Pipe, Server};
-use mcp_proto::router::{IntoToolResult, PageCache, Route, Router, Target};
+use mcp_proto::router::{CallTarget, IntoToolResult, PageCache, Route, Router};
 use mcp_proto::server::{Call, Config, Engine, Event};
 use mcp_proto::{Capabilities, Capability, Instant, RawJson, RpcError};
 use serde::{Deserialize, Serialize};
 
 use super::lists::{plain_tools, tools};
-use super::{Echo, STEP, Scenario, TEXT, pass};
-use crate::wire::{Era, INITIALIZE, INITIALIZED, Request, modern};
+use super::{EchoArguments, Scenario, TEXT, TIME_STEP, advance};
+use crate::wire::{INITIALIZE, INITIALIZED, RequestLine, WireEra, modern};
 
-/// How many tools the routers have, `echo` apart
+/// Number of tools of a router, without `echo`.
 const TOOLS: usize = 100;
 
-/// Arguments as a typed handler takes them: nothing borrowed
+/// Arguments of a typed handler, with nothing borrowed.
 #[derive(Deserialize)]
-struct Text {
+struct TextArguments {
     text: String,
 }
 
-type Handler = fn(Text) -> String;
+type EchoHandler = fn(TextArguments) -> String;
 
-fn router() -> Router<Handler> {
+fn router() -> Router<EchoHandler> {
     let mut router = Router::new("echo", "1.0.0");
-    let echo: Handler = |arguments| arguments.text;
+    let echo: EchoHandler = |arguments| arguments.text;
     for tool in tools(TOOLS) {
         router.tool(tool, echo).expect("a new name");
     }
@@ -37,27 +37,27 @@ fn router() -> Router<Handler> {
     router
 }
 
-/// A server that is driven as an adapter drives it, whoever answers
+/// A server that is driven like in an adapter; the caller answers.
 #[derive(Debug)]
-struct Driven {
+struct DrivenServer {
     pipe: Server,
     now: Instant,
 }
 
-impl Driven {
-    fn new(config: Config, era: Era) -> Self {
+impl DrivenServer {
+    fn new(config: Config, era: WireEra) -> Self {
         let mut driven = Self { pipe: Server::new(Arc::new(config), Instant::ZERO), now: Instant::ZERO };
-        if era == Era::Legacy {
+        if era == WireEra::Legacy {
             for part in [INITIALIZE, b"\n", INITIALIZED, b"\n"] {
                 driven.pipe.handle_input(driven.now, part);
             }
-            driven.turn(|_, _, _| panic!("no call yet"));
+            driven.run_turn(|_, _, _| panic!("no call yet"));
             driven.discard();
         }
         driven
     }
 
-    fn turn(&mut self, mut answer: impl FnMut(&mut Engine, Instant, &Call)) {
+    fn run_turn(&mut self, mut answer: impl FnMut(&mut Engine, Instant, &Call)) {
         let now = self.now;
         while let Some(event) = self.pipe.poll_event(now) {
             if let Event::Call(call) = event {
@@ -69,11 +69,11 @@ impl Driven {
         }
     }
 
-    /// One request and its answer, whose length is given
+    /// Makes one request and returns the length of its answer.
     fn exchange(&mut self, line: &[u8], answer: impl FnMut(&mut Engine, Instant, &Call)) -> usize {
-        pass(&mut self.now, STEP);
+        advance(&mut self.now, TIME_STEP);
         self.pipe.handle_input(self.now, black_box(line));
-        self.turn(answer);
+        self.run_turn(answer);
         self.discard()
     }
 
@@ -90,113 +90,113 @@ impl Driven {
     }
 }
 
-/// `tools/call` of one tool among many, by name, from typed arguments to a typed result
+/// `tools/call` of one of many tools by name, from typed arguments to a typed result.
 pub struct TypedCall {
-    driven: Driven,
-    request: Request,
-    router: Router<Handler>,
+    server: DrivenServer,
+    request: RequestLine,
+    router: Router<EchoHandler>,
 }
 
 impl TypedCall {
-    /// In the steady state
+    /// Returns the scenario in its steady state.
     #[must_use]
-    pub fn new(era: Era) -> Self {
+    pub fn new(era: WireEra) -> Self {
         let router = router();
-        let driven = Driven::new(router.config(), era);
-        let mut call = Self { driven, request: Request::new(era, TEXT), router };
-        (0..100).for_each(|_| call.op());
+        let driven = DrivenServer::new(router.config(), era);
+        let mut call = Self { server: driven, request: RequestLine::new(era, TEXT), router };
+        (0..100).for_each(|_| call.run_once());
         call
     }
 }
 
 impl Scenario for TypedCall {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let router = &self.router;
-        let sent = self.driven.exchange(self.request.advance(), |engine, now, call| {
+        let sent = self.server.exchange(self.request.advance(), |engine, now, call| {
             let Route::Handle(work) = router.route(call) else { panic!("no tool") };
-            let Target::Tool(tool) = &work.target else { panic!("no tool") };
+            let CallTarget::Tool(tool) = &work.target else { panic!("no tool") };
             let result = match tool.parse() {
                 Ok(text) => (work.handler)(text).into_tool_result().expect("text"),
                 Err(bad) => bad.into_result(),
             };
             engine.complete(now, call.id(), &result).expect("an open call");
-            router.done(work.asked(), mcp_proto::router::Outcome::Completed);
+            router.finish(work.context(), mcp_proto::router::HookOutcome::Completed);
         });
         assert!(sent > TEXT, "an answer");
     }
 }
 
-/// The same by hand, on an engine that is given the result as JSON
+/// The same on an engine that is given the result as JSON.
 pub struct RawCall {
-    driven: Driven,
-    request: Request,
+    server: DrivenServer,
+    request: RequestLine,
 }
 
 impl RawCall {
-    /// In the steady state
+    /// Returns the scenario in its steady state.
     #[must_use]
-    pub fn new(era: Era) -> Self {
-        let driven = Driven::new(by_hand(), era);
-        let mut call = Self { driven, request: Request::new(era, TEXT) };
-        (0..100).for_each(|_| call.op());
+    pub fn new(era: WireEra) -> Self {
+        let driven = DrivenServer::new(untyped_config(), era);
+        let mut call = Self { server: driven, request: RequestLine::new(era, TEXT) };
+        (0..100).for_each(|_| call.run_once());
         call
     }
 }
 
-fn by_hand() -> Config {
+fn untyped_config() -> Config {
     Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools))
 }
 
 #[derive(Serialize)]
-struct CallResult<'a> {
-    content: [Block<'a>; 1],
+struct EchoResult<'a> {
+    content: [TextBlock<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Block<'a> {
+struct TextBlock<'a> {
     r#type: &'a str,
     text: &'a str,
 }
 
 impl Scenario for RawCall {
-    fn op(&mut self) {
-        let sent = self.driven.exchange(self.request.advance(), |engine, now, call| {
-            let read = call.tool().and_then(|tool| {
-                let Echo { text } = tool.parse()?;
+    fn run_once(&mut self) {
+        let sent = self.server.exchange(self.request.advance(), |engine, now, call| {
+            let read = call.tool_call().and_then(|tool| {
+                let EchoArguments { text } = tool.parse()?;
                 if tool.name == "echo" { Ok(text) } else { Err(RpcError::invalid_params("unknown tool")) }
             });
             let text = read.expect("a call of echo");
-            let result = RawJson::encode(&CallResult { content: [Block { r#type: "text", text }] });
+            let result = RawJson::encode(&EchoResult { content: [TextBlock { r#type: "text", text }] });
             engine.complete_raw(now, call.id(), &result.expect("JSON")).expect("an open call");
         });
         assert!(sent > TEXT, "an answer");
     }
 }
 
-/// `tools/list` that did not change since it was asked for last
+/// `tools/list` of an unchanged list.
 pub struct TypedList {
-    driven: Driven,
+    server: DrivenServer,
     request: Vec<u8>,
-    router: Router<Handler>,
+    router: Router<EchoHandler>,
     pages: PageCache,
 }
 
 impl TypedList {
-    /// In the steady state
+    /// Returns the scenario in its steady state.
     #[must_use]
-    pub fn new(era: Era) -> Self {
+    pub fn new(era: WireEra) -> Self {
         let router = router();
-        let driven = Driven::new(router.config(), era);
-        let mut list = Self { driven, request: list_request(era), router, pages: PageCache::new() };
-        (0..100).for_each(|_| list.op());
+        let driven = DrivenServer::new(router.config(), era);
+        let mut list = Self { server: driven, request: list_request(era), router, pages: PageCache::new() };
+        (0..100).for_each(|_| list.run_once());
         list
     }
 }
 
 impl Scenario for TypedList {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let (router, pages) = (&self.router, &mut self.pages);
-        let sent = self.driven.exchange(&self.request, |engine, now, call| {
+        let sent = self.server.exchange(&self.request, |engine, now, call| {
             let Route::Answer(answer) = router.route(call) else { panic!("no list") };
             let page = pages.page(call.version(), &answer).expect("a page");
             engine.complete_prepared(now, call.id(), page).expect("an open call");
@@ -205,55 +205,56 @@ impl Scenario for TypedList {
     }
 }
 
-/// The same by hand, from JSON that was written once
+/// The same from JSON that was written once.
 pub struct RawList {
-    driven: Driven,
+    server: DrivenServer,
     request: Vec<u8>,
     list: RawJson,
 }
 
 impl RawList {
-    /// In the steady state
+    /// Returns the scenario in its steady state.
     #[must_use]
-    pub fn new(era: Era) -> Self {
+    pub fn new(era: WireEra) -> Self {
         let list = RawJson::new(plain_tools(TOOLS + 1)).expect("JSON");
-        let mut list = Self { driven: Driven::new(by_hand(), era), request: list_request(era), list };
-        (0..100).for_each(|_| list.op());
+        let mut list =
+            Self { server: DrivenServer::new(untyped_config(), era), request: list_request(era), list };
+        (0..100).for_each(|_| list.run_once());
         list
     }
 }
 
 impl Scenario for RawList {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let list = &self.list;
-        let sent = self.driven.exchange(&self.request, |engine, now, call| {
+        let sent = self.server.exchange(&self.request, |engine, now, call| {
             engine.complete_raw(now, call.id(), list).expect("an open call");
         });
         assert!(sent > TOOLS * 50, "a list");
     }
 }
 
-fn list_request(era: Era) -> Vec<u8> {
+fn list_request(era: WireEra) -> Vec<u8> {
     request(era, "tools/list", "")
 }
 
-/// A request as a line; `params` are members, each with a comma behind it
-fn request(era: Era, method: &str, params: &str) -> Vec<u8> {
-    let meta = if era == Era::Modern { modern() } else { r#""_meta":{}"# };
+/// Returns a request as a line; `params` are members, each followed by a comma.
+fn request(era: WireEra, method: &str, params: &str) -> Vec<u8> {
+    let meta = if era == WireEra::Modern { modern() } else { r#""_meta":{}"# };
     format!("{{\"jsonrpc\":\"2.0\",\"id\":10000,\"method\":\"{method}\",\"params\":{{{params}{meta}}}}}\n")
         .into_bytes()
 }
 
-/// From a call of `resources/read` to the template that its URI matches; no engine in it
-pub struct Match {
+/// From a call of `resources/read` to the template that its URI matches, without an engine.
+pub struct TemplateMatch {
     router: Router<()>,
     call: Call,
 }
 
-impl Match {
-    /// Among so many templates, with values of so many bytes
+impl TemplateMatch {
+    /// Returns the scenario with this number of templates and values of this many bytes.
     ///
-    /// Each begins in its own way and has two variables.
+    /// Each template has its own beginning and two variables.
     #[must_use]
     pub fn new(templates: usize, value: usize) -> Self {
         let mut router = Router::new("files", "1.0.0");
@@ -262,7 +263,7 @@ impl Match {
             router.resource_template(template, ()).expect("a new template");
         }
         let uri = format!("files://host{:04}/{}/{}", templates / 2, "k".repeat(value), "n".repeat(value));
-        let line = request(Era::Modern, "resources/read", &format!("\"uri\":\"{uri}\","));
+        let line = request(WireEra::Modern, "resources/read", &format!("\"uri\":\"{uri}\","));
         let mut pipe = Server::new(Arc::new(router.config()), Instant::ZERO);
         pipe.handle_input(Instant::ZERO, &line);
         let Some(Event::Call(call)) = pipe.poll_event(Instant::ZERO) else { panic!("no call") };
@@ -270,10 +271,10 @@ impl Match {
     }
 }
 
-impl Scenario for Match {
-    fn op(&mut self) {
+impl Scenario for TemplateMatch {
+    fn run_once(&mut self) {
         let Route::Handle(work) = self.router.route(black_box(&self.call)) else { panic!("no match") };
-        let Target::Resource(found) = &work.target else { panic!("no resource") };
+        let CallTarget::Resource(found) = &work.target else { panic!("no resource") };
         black_box(found.variables.get("name")).expect("a value");
     }
 }

@@ -8,27 +8,27 @@ use mcp_proto::pipe::{Pipe, Server};
 use mcp_proto::server::{Call, Config, Event};
 use mcp_proto::{Capabilities, Capability, Instant, Limits, RpcError};
 
-use super::{Echo, STEP, Scenario, TEXT, pass};
+use super::{EchoArguments, Scenario, TEXT, TIME_STEP, advance};
 use crate::floor;
-use crate::wire::{Era, INITIALIZE, INITIALIZED, Request};
+use crate::wire::{INITIALIZE, INITIALIZED, RequestLine, WireEra};
 
-/// The floor's whole call
+/// A whole call on the floor.
 #[derive(Debug)]
 pub struct FloorCore {
-    request: Request,
+    request: RequestLine,
     out: Vec<u8>,
 }
 
 impl FloorCore {
-    /// With a request of `era`
+    /// Returns the scenario with a request of `era`.
     #[must_use]
-    pub fn new(era: Era) -> Self {
-        Self { request: Request::new(era, TEXT), out: Vec::with_capacity(1024) }
+    pub fn new(era: WireEra) -> Self {
+        Self { request: RequestLine::new(era, TEXT), out: Vec::with_capacity(1024) }
     }
 }
 
 impl Scenario for FloorCore {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let line = black_box(self.request.advance());
         let end = memchr::memchr(b'\n', line).expect("a line end");
         self.out.clear();
@@ -37,32 +37,32 @@ impl Scenario for FloorCore {
     }
 }
 
-/// Our whole call, on the public API of the byte pipe
+/// A whole call on the public API of the pipe.
 #[derive(Debug)]
-pub struct Core {
-    request: Request,
+pub struct CoreCall {
+    request: RequestLine,
     server: EchoServer,
 }
 
-impl Core {
-    /// In the steady state: a few calls were made
+impl CoreCall {
+    /// Returns the scenario in its steady state, after a few calls.
     #[must_use]
-    pub fn new(era: Era) -> Self {
+    pub fn new(era: WireEra) -> Self {
         let server = EchoServer::ready(config(), era);
-        let mut core = Self { request: Request::new(era, TEXT), server };
+        let mut core = Self { request: RequestLine::new(era, TEXT), server };
         for _ in 0..100 {
-            core.op();
+            core.run_once();
         }
         core
     }
 }
 
-impl Scenario for Core {
-    fn op(&mut self) {
+impl Scenario for CoreCall {
+    fn run_once(&mut self) {
         let server = &mut self.server;
-        pass(&mut server.now, STEP);
+        advance(&mut server.now, TIME_STEP);
         server.pipe.handle_input(server.now, black_box(self.request.advance()));
-        server.turn();
+        server.run_turn();
         let sent = black_box(server.pipe.transmit());
         assert!(sent.len() > TEXT && sent.ends_with(b"\n"), "an answer");
         let n = sent.len();
@@ -70,13 +70,13 @@ impl Scenario for Core {
     }
 }
 
-/// What the measured server is
+/// Returns the configuration of the measured server.
 pub(super) fn config() -> Arc<Config> {
     let capabilities = Capabilities::new().with(Capability::Tools);
     Arc::new(Config::new("echo", "1.0.0").capabilities(capabilities).limits(Limits::default()))
 }
 
-/// A server on a byte pipe with the handler that every scenario uses, driven as an adapter drives it
+/// A server on a byte stream with the handler of all scenarios, driven like in an adapter.
 #[derive(Debug)]
 pub(super) struct EchoServer {
     pub(super) pipe: Server,
@@ -84,26 +84,26 @@ pub(super) struct EchoServer {
 }
 
 impl EchoServer {
-    /// A server that nobody has spoken to
+    /// Returns a server before its first message.
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self { pipe: Server::new(config, Instant::ZERO), now: Instant::ZERO }
     }
 
-    /// A server that `era` can call at once
-    pub(super) fn ready(config: Arc<Config>, era: Era) -> Self {
+    /// Returns a server that accepts calls of `era`.
+    pub(super) fn ready(config: Arc<Config>, era: WireEra) -> Self {
         let mut server = Self::new(config);
-        if era == Era::Legacy {
+        if era == WireEra::Legacy {
             for part in [INITIALIZE, b"\n", INITIALIZED, b"\n"] {
                 server.pipe.handle_input(server.now, part);
             }
-            server.turn();
+            server.run_turn();
             server.discard();
         }
         server
     }
 
-    /// Polls events until there are none, answers calls, and lets deadlines pass that are due
-    pub(super) fn turn(&mut self) {
+    /// Polls all events, answers calls, and handles deadlines that are due.
+    pub(super) fn run_turn(&mut self) {
         while let Some(event) = self.pipe.poll_event(self.now) {
             if let Event::Call(call) = event {
                 self.answer(&call);
@@ -118,11 +118,11 @@ impl EchoServer {
         }
     }
 
-    /// The handler
+    /// Runs the handler.
     fn answer(&mut self, call: &Call) {
         let (now, engine) = (self.now, self.pipe.engine());
-        let read = call.tool().and_then(|tool| {
-            let Echo { text } = tool.parse()?;
+        let read = call.tool_call().and_then(|tool| {
+            let EchoArguments { text } = tool.parse()?;
             if tool.name == "echo" { Ok(text) } else { Err(RpcError::invalid_params("unknown tool")) }
         });
         let answered = match read {
@@ -132,7 +132,7 @@ impl EchoServer {
         answered.expect("an open call");
     }
 
-    /// Drops what is to be sent
+    /// Drops the output.
     pub(super) fn discard(&mut self) {
         loop {
             let n = self.pipe.transmit().len();

@@ -1,25 +1,25 @@
-//! Reading event streams.
+//! Reading of event streams.
 
 use core::hint::black_box;
 
-use mcp_proto::frame::sse::{Sse, SseDecoder};
+use mcp_proto::frame::sse::{SseDecoder, SseItem};
 
 use super::{Scenario, TEXT};
 
-/// Events of a stream of small ones
+/// Number of events of a stream of small events.
 const EVENTS: usize = 1_000;
 
-/// What is read, and in pieces of how many bytes
+/// A stream and the size of the pieces in which it is read.
 #[derive(Debug)]
-struct Stream {
+struct EventInput {
     bytes: Vec<u8>,
     events: usize,
     piece: usize,
 }
 
-impl Stream {
-    /// `small-whole`, `small-1460`, `line-7`, `lines-7`: a thousand events, or one with a line of one or two megabytes
-    fn named(name: &str) -> Option<Self> {
+impl EventInput {
+    /// Returns `small-whole`, `small-1460`, `line-7` or `lines-7`: a thousand events, or one with a line of 1 or 2 MB.
+    fn by_name(name: &str) -> Option<Self> {
         let (what, piece) = name.split_once('-')?;
         let mut bytes = String::new();
         let events = match what {
@@ -43,18 +43,18 @@ impl Stream {
     }
 }
 
-/// Event streams, ours: one `op` is a whole stream
+/// Our reader of event streams; one `run_once` reads a whole stream.
 #[derive(Debug)]
-pub struct ReadEvents(Stream);
+pub struct ReadEvents(EventInput);
 
 impl ReadEvents {
-    /// A stream of this name, and how it is cut
+    /// Returns the scenario of a name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Stream::named(name).map(Self)
+    pub fn by_name(name: &str) -> Option<Self> {
+        EventInput::by_name(name).map(Self)
     }
 
-    /// Bytes of the stream
+    /// Returns the length of the stream in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.bytes.len()
@@ -62,13 +62,13 @@ impl ReadEvents {
 }
 
 impl Scenario for ReadEvents {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let mut decoder = SseDecoder::new(16 << 20);
         let mut events = 0;
         for piece in self.0.bytes.chunks(self.0.piece) {
             decoder.push(black_box(piece));
             while let Some(found) = decoder.next_event() {
-                assert!(matches!(black_box(found), Sse::Event(_)));
+                assert!(matches!(black_box(found), SseItem::Event(_)));
                 events += 1;
             }
         }
@@ -76,20 +76,20 @@ impl Scenario for ReadEvents {
     }
 }
 
-/// The floor: lines over one growing buffer, of which those that are data count
+/// The reader of the floor: lines in one growing buffer, of which only data lines are used.
 #[derive(Debug)]
-pub struct FloorReadEvents(Stream);
+pub struct FloorReadEvents(EventInput);
 
 impl FloorReadEvents {
-    /// A stream of this name, and how it is cut
+    /// Returns the scenario of a name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Stream::named(name).map(Self)
+    pub fn by_name(name: &str) -> Option<Self> {
+        EventInput::by_name(name).map(Self)
     }
 }
 
 impl Scenario for FloorReadEvents {
-    fn op(&mut self) {
+    fn run_once(&mut self) {
         let (mut buf, mut data): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
         let (mut events, mut seen) = (0, 0);
         for piece in self.0.bytes.chunks(self.0.piece) {

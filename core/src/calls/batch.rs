@@ -1,73 +1,79 @@
-//! Batches, which exist in 2025-03-26 alone (BATCH-001): one array in, one array out.
+//! Batches of JSON-RPC, in 2025-03-26 only (BATCH-001): one array of messages in, one array of responses out.
 
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::inbound::InCall;
-use super::link::Link;
-use super::side::Side;
+use super::endpoint::Endpoint;
+use super::inbound::InboundCall;
+use super::role::Role;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
-use crate::rpc::envelope::Malformed;
+use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RpcError, encode};
 use crate::slab::Key;
 
-/// The answer to a batch, as far as it is known
+/// The response to a batch, while it is incomplete.
 #[derive(Debug)]
 pub(crate) struct Batch {
     channel: Key,
-    /// Answers, separated by commas
+    /// Responses, separated by commas.
     out: Vec<u8>,
-    /// Answers that are still missing, and one for as long as the batch is being read
-    open: usize,
+    /// Number of missing responses, plus one while the batch is being read.
+    pending: usize,
 }
 
-/// The members of an array, checked and bounded; an empty one is refused too (BATCH-006)
-pub(crate) fn members(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Malformed> {
+/// Splits an array into its members, within the limits. An empty array is refused (BATCH-006).
+///
+/// # Errors
+///
+/// The reason if the array is not valid JSON or exceeds a limit.
+pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, MalformedMessage> {
     if let Err(at) = check_utf8(frame) {
-        return Err(Malformed::Utf8 { at });
+        return Err(MalformedMessage::Utf8 { at });
     }
-    let mut s = Scanner::new(frame, limits.depth(), limits.max_members);
+    let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
     let mut members = Vec::new();
     let mut count = 0;
     s.array(|s| {
         let span = s.value()?;
         count += 1;
         if count <= limits.max_batch {
-            members.push(frame.slice_ref(span.of(frame).unwrap_or_default()));
+            members.push(frame.slice_ref(span.slice(frame).unwrap_or_default()));
         }
         Ok(())
     })
-    .map_err(Malformed::of)?;
-    if !s.at_end() {
-        return Err(Malformed::Json { at: s.pos() });
+    .map_err(MalformedMessage::from_scan)?;
+    if !s.is_at_end() {
+        return Err(MalformedMessage::Json { at: s.pos() });
     }
-    if count > limits.max_batch || count == 0 { Err(Malformed::Batch) } else { Ok(members) }
+    if count > limits.max_batch || count == 0 { Err(MalformedMessage::Batch) } else { Ok(members) }
 }
 
-impl<X: Side> Link<X> {
-    /// Begins the answer to a batch; [`close_batch`](Self::close_batch) when all members have been received
+impl<R: Role> Endpoint<R> {
+    /// Starts the response to a batch.
+    ///
+    /// [`close_batch`](Self::close_batch) must follow when all members have been received.
     pub(crate) fn open_batch(&mut self, channel: Key) -> Key {
         if let Some(c) = self.channels.get_mut(channel) {
-            c.extra.begun();
+            c.role.request_started();
         }
-        self.batches.insert(Batch { channel, out: Vec::new(), open: 1 })
+        self.batches.insert(Batch { channel, out: Vec::new(), pending: 1 })
     }
 
-    /// All members have been received: from now on the array goes out when the last answer is there
+    /// Records that all members have been received. The array is sent when the last response is there.
     pub(crate) fn close_batch(&mut self, key: Key) {
-        self.leave(key);
+        self.release_batch(key);
     }
 
-    /// A call of a batch has begun, whose answer belongs into the array
+    /// Adds a call whose response belongs to the batch.
     pub(super) fn join_batch(&mut self, key: Key) {
         if let Some(batch) = self.batches.get_mut(key) {
-            batch.open += 1;
+            batch.pending += 1;
         }
     }
 
-    /// Adds an answer; one that would make the array too long gives way to an error
+    /// Adds a response. If it would exceed `max_batch_bytes`, an error takes its place.
     pub(super) fn add_to_batch(&mut self, key: Key, id: Option<&crate::RequestId>, message: &[u8]) {
         let limit = self.limits.max_batch_bytes;
         let Some(batch) = self.batches.get_mut(key) else { return };
@@ -84,23 +90,23 @@ impl<X: Side> Link<X> {
         }
     }
 
-    /// A call of a batch has its answer, or will get none
-    pub(super) fn leave_batch(&mut self, record: &InCall) {
+    /// Records that a call of a batch was answered or dropped.
+    pub(super) fn finish_batch_member(&mut self, record: &InboundCall) {
         if let Some(key) = record.batch {
-            self.leave(key);
+            self.release_batch(key);
         }
     }
 
-    /// Sends the array once no answer is missing; nothing when there is none (BATCH-007)
-    fn leave(&mut self, key: Key) {
+    /// Sends the array when no response is missing; sends nothing if it is empty (BATCH-007).
+    fn release_batch(&mut self, key: Key) {
         let Some(batch) = self.batches.get_mut(key) else { return };
-        batch.open = batch.open.saturating_sub(1);
-        if batch.open > 0 {
+        batch.pending = batch.pending.saturating_sub(1);
+        if batch.pending > 0 {
             return;
         }
         let Some(batch) = self.batches.remove(key) else { return };
         if let Some(c) = self.channels.get_mut(batch.channel) {
-            c.extra.ended(&mut self.shared);
+            c.role.request_finished(&mut self.shared);
         }
         if !batch.out.is_empty() {
             self.send(batch.channel, |out| {

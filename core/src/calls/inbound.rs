@@ -1,13 +1,13 @@
-//! Requests from the peer that are being worked on.
+//! The table of inbound calls.
 //!
-//! The calls of all channels stand in one slab. Each channel keeps an index of its own, ordered by what the ids mean,
-//! because ids live in a channel; a search is a bisection, so ids chosen to be hostile cost no more than others.
+//! The calls of all channels share one slab. Each channel has an index ordered by id, because ids are unique within a
+//! channel only. Look-ups bisect, so ids that a peer chooses cannot make them slow.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::bucket::Bucket;
+use super::token_bucket::TokenBucket;
 use crate::error::CallError;
 use crate::limits::Limits;
 use crate::raw::RawJson;
@@ -17,137 +17,143 @@ use crate::time::Instant;
 use crate::version::Version;
 
 crate::slab::key! {
-    /// A request from the peer that waits for our answer
+    /// The key of an inbound call, which waits for an answer.
     ///
-    /// Stale once the call is answered or cancelled; a stale key is refused and never hits another call.
+    /// It is stale once the call has been answered or cancelled. A stale key is refused and never reaches another call.
     CallId
 }
 
-/// How far a call has come (PROG-006)
+/// A progress report (PROG-006).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How much is done; must grow from one report to the next (PROG-007)
+    /// The amount that is done; must increase from one report to the next (PROG-007).
     pub progress: f64,
-    /// How much there is in all, when that is known
+    /// The total amount, if it is known.
     pub total: Option<f64>,
-    /// A sentence for people (since 2025-03-26; PROG-009)
+    /// A message for the user (since 2025-03-26; PROG-009).
     pub message: Option<String>,
 }
 
 impl Progress {
-    /// So much is done
+    /// Creates a report of the amount that is done.
     #[must_use]
     pub const fn new(progress: f64) -> Self {
         Self { progress, total: None, message: None }
     }
 
-    /// … out of so much
+    /// Sets the total amount.
     #[must_use]
-    pub const fn of(mut self, total: f64) -> Self {
+    pub const fn with_total(mut self, total: f64) -> Self {
         self.total = Some(total);
         self
     }
 
-    /// … which is to say
+    /// Sets the message for the user.
     #[must_use]
-    pub fn saying(mut self, message: impl Into<String>) -> Self {
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 }
 
-/// What became of a piece of news
+/// The outcome of sending a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Sent {
-    /// It is on its way
+pub enum SendStatus {
+    /// The notification was added to the outbox.
     Queued,
-    /// It is held back, because too many went before it or the peer is slow; a later one takes its place
-    Held,
-    /// It was dropped: nobody asked for it, or it says nothing new
+    /// The notification is held back by the rate limit or because the peer is slow. A later one replaces it.
+    Deferred,
+    /// The notification was dropped: the peer did not ask for it, or it reports nothing new.
     Dropped,
 }
 
 #[derive(Debug)]
-pub(crate) struct InCall {
+pub(crate) struct InboundCall {
     pub(crate) id: RequestId,
     pub(crate) channel: Key,
     pub(crate) version: Version,
-    /// The result says how long it may be kept
+    /// The result carries cache hints.
     pub(crate) cacheable: bool,
-    pub(crate) token: Option<RequestId>,
-    pub(crate) progress: Option<Box<Reporting>>,
-    pub(crate) expires: Instant,
+    pub(crate) progress_token: Option<RequestId>,
+    pub(crate) throttle: Option<Box<NotificationThrottle>>,
+    pub(crate) expires_at: Instant,
     pub(crate) batch: Option<Key>,
-    /// The least serious log messages that it wants, as a number (modern)
-    pub(crate) log: u8,
-    /// It waits for answers of the peer's, and is delivered again then
-    pub(crate) parked: Option<Box<Parked>>,
+    /// Least severe level of log messages that the call asked for, as a number (modern).
+    pub(crate) log_threshold: u8,
+    /// Set while the call waits for input; it is delivered again afterwards.
+    pub(crate) parked: Option<Box<ParkedCall>>,
 }
 
-/// What became of something that the peer was asked
-pub(crate) type Answer = Result<RawJson, CallError>;
+/// The outcome of an input request.
+pub(crate) type InputOutcome = Result<RawJson, CallError>;
 
-/// A call that waits for answers of the peer's
+/// A call that waits for input.
 #[derive(Debug)]
-pub(crate) struct Parked {
-    /// The request as it came
+pub(crate) struct ParkedCall {
+    /// The request as received.
     pub(crate) frame: Box<[u8]>,
     pub(crate) attempt: u32,
-    /// What the application wants to have back
+    /// State that the application keeps until the next delivery.
     pub(crate) state: Box<[u8]>,
-    /// Answers so far, by keys of the application's choice
-    pub(crate) answers: Vec<(Box<str>, Answer)>,
-    /// Requests that have no answer yet
-    pub(crate) open: Vec<(Box<str>, Key)>,
+    /// Input responses so far, by the application's keys.
+    pub(crate) answers: Vec<(Box<str>, InputOutcome)>,
+    /// Input requests without a response, by the application's keys.
+    pub(crate) pending_requests: Vec<(Box<str>, Key)>,
 }
 
-impl Parked {
-    /// Bytes that are kept for it
-    pub(crate) fn bytes(&self) -> usize {
-        let answer = |(key, answer): &(Box<str>, Answer)| {
+impl ParkedCall {
+    /// Returns the bytes that are kept for the call.
+    pub(crate) fn byte_len(&self) -> usize {
+        let answer = |(key, answer): &(Box<str>, InputOutcome)| {
             key.len() + answer.as_ref().map_or(0, |a| a.as_bytes().len())
         };
         self.frame.len() + self.state.len() + self.answers.iter().map(answer).sum::<usize>()
     }
 }
 
-/// The progress and the log messages of one call on their way out
+/// Rate limiter for the progress and log notifications of a call.
 #[derive(Debug)]
-pub(crate) struct Reporting {
-    pub(crate) last: f64,
-    pub(crate) bucket: Bucket,
-    pub(crate) held: Option<Progress>,
-    /// The latest log message that came too fast, as it will be sent
-    pub(crate) log: Option<Box<[u8]>>,
-    /// When what is held goes out
-    pub(crate) due: Option<Instant>,
+pub(crate) struct NotificationThrottle {
+    pub(crate) last_progress: f64,
+    pub(crate) bucket: TokenBucket,
+    pub(crate) deferred_progress: Option<Progress>,
+    /// The latest log message that was held back, encoded.
+    pub(crate) deferred_log: Option<Box<[u8]>>,
+    /// Time at which held notifications are sent.
+    pub(crate) due_at: Option<Instant>,
 }
 
-impl Reporting {
+impl NotificationThrottle {
     pub(crate) fn new(now: Instant, limits: &Limits) -> Self {
-        let bucket = Bucket::new(now, limits.progress_burst, limits.progress_rate);
-        Self { last: f64::NEG_INFINITY, bucket, held: None, log: None, due: None }
+        let bucket = TokenBucket::new(now, limits.progress_burst, limits.progress_rate);
+        Self {
+            last_progress: f64::NEG_INFINITY,
+            bucket,
+            deferred_progress: None,
+            deferred_log: None,
+            due_at: None,
+        }
     }
 }
 
-/// The calls of one channel, ordered by id
-pub(crate) type Index = Vec<Key>;
+/// The calls of a channel, ordered by id.
+pub(crate) type InboundIndex = Vec<Key>;
 
 #[derive(Debug)]
-pub(crate) struct Inbound {
-    pub(crate) calls: Slab<InCall>,
+pub(crate) struct InboundCalls {
+    pub(crate) calls: Slab<InboundCall>,
 }
 
-impl Inbound {
+impl InboundCalls {
     pub(crate) const fn new() -> Self {
         Self { calls: Slab::new() }
     }
 
-    /// Where `id` stands in `index`, or would
-    fn place(&self, index: &Index, id: &RequestId) -> Result<usize, usize> {
-        // Most peers count upwards: the newest id belongs at the end.
+    /// Returns the position of `id` in `index`, or the position where it belongs.
+    fn position(&self, index: &InboundIndex, id: &RequestId) -> Result<usize, usize> {
+        // Most peers count upwards, so a new id belongs at the end.
         match index.last().and_then(|k| self.calls.get(*k)) {
             None => return Err(0),
             Some(last) if last.id < *id => return Err(index.len()),
@@ -159,33 +165,33 @@ impl Inbound {
         })
     }
 
-    pub(crate) fn find(&self, index: &Index, id: &RequestId) -> Option<Key> {
-        index.get(self.place(index, id).ok()?).copied()
+    pub(crate) fn find(&self, index: &InboundIndex, id: &RequestId) -> Option<Key> {
+        index.get(self.position(index, id).ok()?).copied()
     }
 
-    /// Adds a call; none when its id is in flight already
-    pub(crate) fn insert(&mut self, index: &mut Index, call: InCall) -> Option<Key> {
-        let Err(place) = self.place(index, &call.id) else { return None };
+    /// Adds a call; returns `None` if its id is in flight.
+    pub(crate) fn insert(&mut self, index: &mut InboundIndex, call: InboundCall) -> Option<Key> {
+        let Err(position) = self.position(index, &call.id) else { return None };
         let key = self.calls.insert(call);
-        index.insert(place, key);
+        index.insert(position, key);
         Some(key)
     }
 
-    /// Gives a call another key: the one that it had is stale from now on
-    pub(crate) fn rekey(&mut self, index: &mut Index, key: Key) -> Option<Key> {
-        let place = self.place(index, &self.calls.get(key)?.id).ok()?;
+    /// Gives a call a new key. The old one is stale.
+    pub(crate) fn rekey(&mut self, index: &mut InboundIndex, key: Key) -> Option<Key> {
+        let position = self.position(index, &self.calls.get(key)?.id).ok()?;
         let call = self.calls.remove(key)?;
         let key = self.calls.insert(call);
-        if let Some(kept) = index.get_mut(place) {
-            *kept = key;
+        if let Some(slot) = index.get_mut(position) {
+            *slot = key;
         }
         Some(key)
     }
 
-    pub(crate) fn remove(&mut self, index: &mut Index, key: Key) -> Option<InCall> {
+    pub(crate) fn remove(&mut self, index: &mut InboundIndex, key: Key) -> Option<InboundCall> {
         let call = self.calls.get(key)?;
-        if let Ok(place) = self.place(index, &call.id) {
-            index.remove(place);
+        if let Ok(position) = self.position(index, &call.id) {
+            index.remove(position);
         }
         self.calls.remove(key)
     }
@@ -195,24 +201,24 @@ impl Inbound {
 mod tests {
     use super::*;
 
-    fn call(id: RequestId) -> InCall {
-        InCall {
+    fn call(id: RequestId) -> InboundCall {
+        InboundCall {
             id,
             channel: Key { slot: 0, generation: 0 },
             version: Version::V2025_11_25,
             cacheable: false,
-            token: None,
-            progress: None,
-            expires: Instant::FAR,
+            progress_token: None,
+            throttle: None,
+            expires_at: Instant::FAR_FUTURE,
             batch: None,
-            log: 0,
+            log_threshold: 0,
             parked: None,
         }
     }
 
     #[test]
-    fn ids_are_found_in_any_order_and_twice_is_refused() {
-        let (mut table, mut index) = (Inbound::new(), Index::new());
+    fn calls_inserted_in_any_order_are_found_and_duplicate_ids_are_refused() {
+        let (mut table, mut index) = (InboundCalls::new(), InboundIndex::new());
         let ids = [5, 1, 9, 3, 7, 2].map(RequestId::int);
         let keys: Vec<_> =
             ids.iter().map(|i| table.insert(&mut index, call(i.clone())).expect("new")).collect();
@@ -226,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_in_flight_is_small() {
-        assert!(size_of::<InCall>() + size_of::<Key>() <= 128, "{}", size_of::<InCall>());
+    fn inbound_call_and_its_key_fit_in_128_bytes() {
+        assert!(size_of::<InboundCall>() + size_of::<Key>() <= 128, "{}", size_of::<InboundCall>());
     }
 }

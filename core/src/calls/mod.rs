@@ -1,11 +1,11 @@
-//! Requests under way, in both directions: what client and server share.
+//! Calls in flight, in both directions: the part that both engines share.
 
 pub(crate) mod batch;
-pub(crate) mod bucket;
-pub(crate) mod forms;
+pub(crate) mod endpoint;
 pub(crate) mod inbound;
-pub(crate) mod link;
-pub(crate) mod ours;
+mod inbound_requests;
 pub(crate) mod outbound;
-pub(crate) mod side;
-mod theirs;
+pub(crate) mod outbound_requests;
+pub(crate) mod role;
+pub(crate) mod token_bucket;
+pub(crate) mod versioned_params;

@@ -1,4 +1,4 @@
-//! Answers that may be given again: pages of lists and contents of resources, for as long as their server says.
+//! A cache for pages of lists and contents of resources.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -12,101 +12,101 @@ use super::config::Config;
 use super::event::Peer;
 use crate::change::Change;
 use crate::json::object_members;
+use crate::methods::{self, Kind};
 use crate::raw::RawJson;
 use crate::time::Instant;
-use crate::vocab::{self, Kind};
 
-/// Results that need not be asked for again yet (CACHE-005, CACHE-006)
+/// A cache of results (CACHE-005, CACHE-006).
 ///
-/// Apart from the engine, which knows nothing of it: whoever makes calls looks into it [first](Self::get), asks for a
-/// [`ticket`](Self::ticket) if there is nothing, makes the call, [puts](Self::put) the result in, and passes every
-/// notification of the server [on](Self::notice). One cache may serve several connections, to several servers and for
-/// several principals, if all of them count time from one epoch.
+/// Independent of the engine. For each request, look the result up with [`get`](Self::get). If there is none, take a
+/// [`ticket`](Self::ticket), make the call and [`insert`](Self::insert) its result. Pass each change to
+/// [`handle_change`](Self::handle_change). One cache may serve several connections, servers and principals, if all use
+/// the same clock.
 ///
-/// What is kept is what the server allows: a modern result for its `ttlMs`, for its principal alone unless `cacheScope`
-/// says `public` (CACHE-012, CACHE-013); a legacy one, which says nothing of the kind, only if
-/// [asked for](Asker::keep_legacy). News from the server end it at once (CACHE-014), even while a result is on its way.
-/// Nothing is given out beyond its time, whatever happens. Of a call in which the server asked for input first, no result
-/// is to be put in (CACHE-011).
+/// The server decides what is kept. A modern result is fresh for its `ttlMs`, and shared between principals only if
+/// `cacheScope` is `public` (CACHE-012, CACHE-013). A legacy result has no such hints and is kept only with
+/// [`CacheScope::with_legacy_ttl`]. A change notification removes results at once (CACHE-014), even those that are
+/// still awaited. A result is never returned after its time. Results of calls that needed input must not be inserted
+/// (CACHE-011).
 ///
-/// Bounded in entries and bytes: what has expired goes first, then what was not used for longest.
+/// Entries and bytes are bounded. Expired results are evicted first, then the least recently used ones.
 #[derive(Debug)]
 pub struct Cache {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<EntryKey, CacheEntry>,
     max_entries: usize,
     max_bytes: usize,
-    /// Cost of all entries
+    /// Cost of all entries.
     bytes: usize,
-    /// Counts looks and entries
+    /// Number of look-ups and insertions.
     clock: u64,
-    /// How often something was declared outdated
-    told: u64,
-    /// The latest of those, the last one being number `told`
-    news: VecDeque<(Arc<str>, News)>,
+    /// Number of invalidations.
+    invalidation_count: u64,
+    /// The latest invalidations; the last one has the number `invalidation_count`.
+    invalidations: VecDeque<(Arc<str>, Invalidation)>,
 }
 
-/// An entry: the server comes first, so that those of one server stand together
+/// The key of an entry. The server comes first, so the entries of a server are adjacent.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Key {
+struct EntryKey {
     server: Arc<str>,
-    question: Question,
-    manner: Arc<str>,
-    /// None for anybody
+    key: CacheKey,
+    client_meta: Arc<str>,
+    /// `None` for shared results.
     principal: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     result: RawJson,
-    until: Instant,
-    used: u64,
+    expires_at: Instant,
+    last_used: u64,
     cost: usize,
 }
 
-/// What is outdated
+/// The results that a change makes outdated.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum News {
+enum Invalidation {
     List(Kind),
-    /// A resource, or what it is a part of (RES-013)
+    /// A resource, and those that it is part of (RES-013).
     Resource(String),
     Resources,
     All,
 }
 
-impl News {
-    fn concern(&self, question: &Question) -> bool {
-        match (self, question) {
-            (Self::All, _) | (Self::Resources, Question::Read(_)) => true,
-            (Self::List(kind), Question::List(other, _)) => kind == other,
-            (Self::Resource(changed), Question::Read(uri)) => changed.starts_with(&**uri),
+impl Invalidation {
+    fn affects(&self, key: &CacheKey) -> bool {
+        match (self, key) {
+            (Self::All, _) | (Self::Resources, CacheKey::Read(_)) => true,
+            (Self::List(kind), CacheKey::List(other, _)) => kind == other,
+            (Self::Resource(changed), CacheKey::Read(uri)) => changed.starts_with(&**uri),
             _ => false,
         }
     }
 }
 
-/// A request whose result may be kept: all of it that the result depends on (CACHE-010)
+/// A cacheable request: everything that its result depends on (CACHE-010).
 ///
-/// Equal requests are equal questions, however their parameters are spelt.
+/// Equal requests have equal keys, however their parameters are written.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Question {
-    /// A page of a list, by its cursor
+pub enum CacheKey {
+    /// A page of a list, by its cursor.
     List(Kind, Option<String>),
-    /// The contents of a resource, by its URI
+    /// The contents of a resource, by its URI.
     Read(String),
 }
 
-impl Question {
-    /// What a request asks; none if its result is never kept
+impl CacheKey {
+    /// Returns the key of a request, or `None` if its result is never cached.
     ///
-    /// Results of other methods are not, nor those of requests with parameters that are not known here; answers to what
-    /// the server asked for and its state, for instance (CACHE-004, CACHE-011). `_meta` does not matter (CACHE-020).
+    /// Only pages of lists and `resources/read` are cached, and only without other parameters, for example input
+    /// responses and state (CACHE-004, CACHE-011). `_meta` is ignored (CACHE-020).
     #[must_use]
-    pub fn of<T: Serialize + ?Sized>(method: &str, params: &T) -> Option<Self> {
-        let list = Kind::ALL.into_iter().find(|kind| kind.list() == method);
+    pub fn from_request<T: Serialize + ?Sized>(method: &str, params: &T) -> Option<Self> {
+        let list = Kind::ALL.into_iter().find(|kind| kind.list_method() == method);
         let name: &[u8] = match list {
             Some(_) => b"cursor",
-            None if method == vocab::RESOURCES_READ => b"uri",
+            None if method == methods::RESOURCES_READ => b"uri",
             None => return None,
         };
         let params = RawJson::encode(params).ok().filter(RawJson::is_object)?;
@@ -123,7 +123,7 @@ impl Question {
         }
     }
 
-    fn bytes(&self) -> usize {
+    fn byte_len(&self) -> usize {
         match self {
             Self::List(_, cursor) => cursor.as_ref().map_or(0, String::len),
             Self::Read(uri) => uri.len(),
@@ -131,86 +131,84 @@ impl Question {
     }
 }
 
-/// Who asks whom, and how: results of different ones are kept apart (CACHE-012, CACHE-020)
+/// The parties of a request: server, client and principal.
+///
+/// Results of different scopes are separate (CACHE-012, CACHE-020).
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct CacheScope {
     server: Arc<str>,
-    /// Revision, identity and capabilities of the client, as they stand in its requests
-    manner: Arc<str>,
+    /// Revision, identity and capabilities of the client, as in its requests.
+    client_meta: Arc<str>,
     principal: Arc<str>,
-    /// How long lists are kept that do not say it themselves
-    unsaid: Option<Duration>,
-    says: bool,
+    /// Lifetime of lists without cache hints.
+    legacy_ttl: Option<Duration>,
+    has_cache_hints: bool,
 }
 
-impl Asker {
-    /// A connection to `server`, on behalf of `principal`
+impl CacheScope {
+    /// Creates the scope of a connection to `server` on behalf of `principal`.
     ///
-    /// `server` is the name by which the application knows it: an address or a command line. What servers say of
-    /// themselves is part of the key as well, but by itself would let one server answer for another. `principal` is
-    /// whose authorization the requests carry, in a spelling of the application's; empty where there is none. Where one
-    /// connection has a cache for itself, both may be empty.
+    /// `server` is the application's name for the server, for example its URL or command line. The identity that the
+    /// server reports is part of the key, but is not sufficient: a server could claim that of another. `principal`
+    /// names the authorization of the requests; it is empty without one. Both may be empty if the cache serves one
+    /// connection.
     #[must_use]
     pub fn new(config: &Config, peer: &Peer, server: &str, principal: &str) -> Self {
         let version = peer.version;
         let info = peer.info.as_ref().map_or("", RawJson::as_str);
-        let stamp = String::from_utf8_lossy(&config.stamp);
+        let request_meta = String::from_utf8_lossy(&config.request_meta);
         Self {
-            // Lengths keep the parts apart.
+            // The length separates the two parts.
             server: format!("{} {server}{info}", server.len()).into(),
-            manner: format!("{version} {stamp}").into(),
+            client_meta: format!("{version} {request_meta}").into(),
             principal: principal.into(),
-            unsaid: None,
-            says: peer.hints_at_caching(),
+            legacy_ttl: None,
+            has_cache_hints: peer.sends_cache_hints(),
         }
     }
 
-    /// Keeps lists of legacy servers too, until news of them come or `time` has passed
+    /// Sets a lifetime for lists of legacy servers, which are not cached by default.
     ///
-    /// Legacy revisions have no word on caching, and a server that does not declare `listChanged` sends no news either:
-    /// what is kept is then as old as `time` at most. Contents of resources are not kept.
+    /// Legacy revisions have no cache hints, and a server without `listChanged` sends no change notifications. Its
+    /// lists may be out of date for `time`. Contents of resources are not cached.
     #[must_use]
-    pub const fn keep_legacy(mut self, time: Duration) -> Self {
-        self.unsaid = Some(time);
+    pub const fn with_legacy_ttl(mut self, time: Duration) -> Self {
+        self.legacy_ttl = Some(time);
         self
     }
 
-    /// How long a result may be kept, and whether for anybody
-    fn terms(&self, question: &Question, result: &RawJson) -> (Duration, bool) {
-        if !self.says {
-            let list = matches!(question, Question::List(..));
-            return (self.unsaid.filter(|_| list).unwrap_or(Duration::ZERO), false);
+    /// Returns the lifetime of a result, and whether it is shared.
+    fn freshness(&self, key: &CacheKey, result: &RawJson) -> (Duration, bool) {
+        if !self.has_cache_hints {
+            let list = matches!(key, CacheKey::List(..));
+            return (self.legacy_ttl.filter(|_| list).unwrap_or(Duration::ZERO), false);
         }
         let is_complete = result.member("resultType").is_none_or(|kind| kind.as_bytes() == b"\"complete\"");
-        let ttl = result.member("ttlMs").filter(|_| is_complete).map_or(0, |ttl| millis(&ttl));
+        let ttl = result.member("ttlMs").filter(|_| is_complete).map_or(0, |ttl| parse_ttl_millis(&ttl));
         let public = result.member("cacheScope").is_some_and(|scope| scope.as_bytes() == b"\"public\"");
         (Duration::from_millis(ttl), public)
     }
 }
 
-/// A number of milliseconds; what is none, or negative, counts as 0 (CACHE-002, CACHE-006)
-fn millis(number: &RawJson) -> u64 {
+/// Parses a number of milliseconds. Invalid and negative values count as 0 (CACHE-002, CACHE-006).
+fn parse_ttl_millis(number: &RawJson) -> u64 {
     if let Ok(millis) = number.parse::<u64>() {
         return millis;
     }
-    // Some peers write integers as floats (DEC-013); beyond the range, for ever is as good.
+    // Some peers write integers as floats (DEC-013). Values beyond the range mean forever.
     let float = number.parse::<f64>().unwrap_or(0.0);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "saturating is what is wanted"
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturation is intended")]
     let whole = float as u64;
     if whole == u64::MAX || whole as f64 == float { whole } else { 0 }
 }
 
-/// Leave to put the result of one request, made now, into the cache
+/// The permission to insert the result of one request.
 #[derive(Clone, Debug)]
-pub struct Ticket {
-    asker: Asker,
-    question: Question,
-    /// What was known to be outdated when the request was made
-    told: u64,
+pub struct CacheTicket {
+    scope: CacheScope,
+    key: CacheKey,
+    /// Number of invalidations when the request was made.
+    invalidation_count: u64,
 }
 
 impl Default for Cache {
@@ -220,24 +218,24 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Entries that [`new`](Self::new) allows
-    pub const ENTRIES: usize = 256;
-    /// Bytes that [`new`](Self::new) allows
-    pub const BYTES: usize = 4 << 20;
-    /// News that are remembered for results on their way
-    const NEWS: usize = 64;
-    /// Bytes of a URI in them; news of a longer one count for all resources
-    const URI: usize = 2 << 10;
-    /// What an entry costs besides its texts
-    const OVERHEAD: usize = 256;
+    /// Maximum number of entries of [`new`](Self::new).
+    pub const DEFAULT_MAX_ENTRIES: usize = 256;
+    /// Maximum number of bytes of [`new`](Self::new).
+    pub const DEFAULT_MAX_BYTES: usize = 4 << 20;
+    /// Number of invalidations that are remembered for awaited results.
+    const MAX_INVALIDATIONS: usize = 64;
+    /// Maximum length of a URI in them; a longer one invalidates all resources.
+    const MAX_URI: usize = 2 << 10;
+    /// Cost of an entry besides its texts.
+    const ENTRY_OVERHEAD: usize = 256;
 
-    /// An empty one of the default size
+    /// Creates an empty cache of the default size.
     #[must_use]
     pub const fn new() -> Self {
-        Self::with_limits(Self::ENTRIES, Self::BYTES)
+        Self::with_limits(Self::DEFAULT_MAX_ENTRIES, Self::DEFAULT_MAX_BYTES)
     }
 
-    /// An empty one that keeps so many results at most, and so many bytes of results, questions and bookkeeping
+    /// Creates an empty cache with a maximum number of entries, and of bytes of results, keys and bookkeeping.
     #[must_use]
     pub const fn with_limits(entries: usize, bytes: usize) -> Self {
         Self {
@@ -246,151 +244,154 @@ impl Cache {
             max_bytes: bytes,
             bytes: 0,
             clock: 0,
-            told: 0,
-            news: VecDeque::new(),
+            invalidation_count: 0,
+            invalidations: VecDeque::new(),
         }
     }
 
-    /// How many results are kept
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none is
+    /// Returns whether the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The result for a question, if one is kept and fresh
-    pub fn get(&mut self, now: Instant, asker: &Asker, question: &Question) -> Option<RawJson> {
+    /// Returns the result of a request, if it is cached and fresh.
+    pub fn get(&mut self, now: Instant, scope: &CacheScope, key: &CacheKey) -> Option<RawJson> {
         self.clock += 1;
-        for key in keys(asker, question) {
-            match self.entries.get_mut(&key) {
-                Some(entry) if now < entry.until => {
-                    entry.used = self.clock;
+        for entry_key in entry_keys(scope, key) {
+            match self.entries.get_mut(&entry_key) {
+                Some(entry) if now < entry.expires_at => {
+                    entry.last_used = self.clock;
                     return Some(entry.result.clone());
                 }
                 // CACHE-007
-                Some(_) => self.remove(&key),
+                Some(_) => self.remove(&entry_key),
                 None => {}
             }
         }
         None
     }
 
-    /// What the result of a request has to come with; take it when the request is made
+    /// Returns a ticket for the result of a request. Take it when the request is made.
     #[must_use]
-    pub fn ticket(&self, asker: &Asker, question: Question) -> Ticket {
-        Ticket { asker: asker.clone(), question, told: self.told }
+    pub fn ticket(&self, scope: &CacheScope, key: CacheKey) -> CacheTicket {
+        CacheTicket { scope: scope.clone(), key, invalidation_count: self.invalidation_count }
     }
 
-    /// Keeps a result that was received `now`, if it may be kept; an older one of the same question is forgotten
-    pub fn put(&mut self, now: Instant, ticket: Ticket, result: &RawJson) {
-        let Ticket { asker, question, told } = ticket;
-        if self.is_outdated(&asker, &question, told) {
+    /// Inserts a result that was received at `now`, if it may be cached. An older result of the same key is removed.
+    pub fn insert(&mut self, now: Instant, ticket: CacheTicket, result: &RawJson) {
+        let CacheTicket { scope, key, invalidation_count: seen } = ticket;
+        if self.is_outdated(&scope, &key, seen) {
             return;
         }
-        let [private, public] = keys(&asker, &question);
+        let [private, public] = entry_keys(&scope, &key);
         self.remove(&private);
         self.remove(&public);
-        let (time, is_public) = asker.terms(&question, result);
-        let until = now + time;
-        let cost = Self::OVERHEAD + question.bytes() + result.as_bytes().len();
-        if until <= now || cost > self.max_bytes || self.max_entries == 0 {
+        let (lifetime, is_public) = scope.freshness(&key, result);
+        let expires_at = now + lifetime;
+        let cost = Self::ENTRY_OVERHEAD + key.byte_len() + result.as_bytes().len();
+        if expires_at <= now || cost > self.max_bytes || self.max_entries == 0 {
             return;
         }
         self.clock += 1;
         self.bytes += cost;
-        // A copy, as the frame that it came in may be larger.
-        let entry = Entry { result: result.compact(), until, used: self.clock, cost };
+        // Copied, because the received frame may be larger.
+        let entry = CacheEntry { result: result.compact(), expires_at, last_used: self.clock, cost };
         self.entries.insert(if is_public { public } else { private }, entry);
         while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
-            let order = |entry: &Entry| (now < entry.until, entry.used);
-            let Some(worst) = self.entries.iter().min_by_key(|(_, entry)| order(entry)) else { return };
-            let worst = worst.0.clone();
-            self.remove(&worst);
+            let order = |entry: &CacheEntry| (now < entry.expires_at, entry.last_used);
+            let Some(victim) = self.entries.iter().min_by_key(|(_, entry)| order(entry)) else { return };
+            let victim = victim.0.clone();
+            self.remove(&victim);
         }
     }
 
-    /// Forgets what has changed at the server (CACHE-014)
-    pub fn notice(&mut self, asker: &Asker, change: &Change) {
+    /// Removes the results that a change makes outdated (CACHE-014).
+    pub fn handle_change(&mut self, scope: &CacheScope, change: &Change) {
         match change {
-            Change::Tools => self.outdate(asker, News::List(Kind::Tool)),
-            Change::Prompts => self.outdate(asker, News::List(Kind::Prompt)),
+            Change::Tools => self.invalidate(scope, Invalidation::List(Kind::Tool)),
+            Change::Prompts => self.invalidate(scope, Invalidation::List(Kind::Prompt)),
             Change::Resources => {
-                self.outdate(asker, News::List(Kind::Resource));
-                self.outdate(asker, News::List(Kind::ResourceTemplate));
+                self.invalidate(scope, Invalidation::List(Kind::Resource));
+                self.invalidate(scope, Invalidation::List(Kind::ResourceTemplate));
             }
-            // A very long one is not worth keeping for results on their way.
-            Change::Resource(uri) if uri.len() > Self::URI => self.outdate(asker, News::Resources),
-            Change::Resource(uri) => self.outdate(asker, News::Resource(uri.clone())),
+            // A very long URI is not remembered for awaited results.
+            Change::Resource(uri) if uri.len() > Self::MAX_URI => {
+                self.invalidate(scope, Invalidation::Resources)
+            }
+            Change::Resource(uri) => self.invalidate(scope, Invalidation::Resource(uri.clone())),
         }
     }
 
-    /// Forgets all pages of a list, after one of its cursors was refused for instance (CACHE-018)
-    pub fn forget_list(&mut self, asker: &Asker, kind: Kind) {
-        self.outdate(asker, News::List(kind));
+    /// Removes all pages of a list, for example after a cursor was refused (CACHE-018).
+    pub fn invalidate_list(&mut self, scope: &CacheScope, kind: Kind) {
+        self.invalidate(scope, Invalidation::List(kind));
     }
 
-    /// Forgets all results of a server, whoever has asked
-    pub fn forget(&mut self, asker: &Asker) {
-        self.outdate(asker, News::All);
+    /// Removes all results of a server, of every principal.
+    pub fn invalidate_server(&mut self, scope: &CacheScope) {
+        self.invalidate(scope, Invalidation::All);
     }
 
-    /// Forgets everything
+    /// Removes everything.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;
-        // Tickets that were given out before find that they have missed something.
-        self.news.clear();
-        self.told += 1;
+        // Earlier tickets must not insert results any more.
+        self.invalidations.clear();
+        self.invalidation_count += 1;
     }
 
-    fn outdate(&mut self, asker: &Asker, news: News) {
+    fn invalidate(&mut self, scope: &CacheScope, invalidation: Invalidation) {
         let bytes = &mut self.bytes;
         self.entries.retain(|key, entry| {
-            let stays = key.server != asker.server || !news.concern(&key.question);
+            let stays = key.server != scope.server || !invalidation.affects(&key.key);
             if !stays {
                 *bytes -= entry.cost;
             }
             stays
         });
-        if self.news.len() >= Self::NEWS {
-            self.news.pop_front();
+        if self.invalidations.len() >= Self::MAX_INVALIDATIONS {
+            self.invalidations.pop_front();
         }
-        self.news.push_back((Arc::clone(&asker.server), news));
-        self.told += 1;
+        self.invalidations.push_back((Arc::clone(&scope.server), invalidation));
+        self.invalidation_count += 1;
     }
 
-    /// Whether a result may be older than news that came while it was waited for
-    fn is_outdated(&self, asker: &Asker, question: &Question, told: u64) -> bool {
-        let missed = self.told.checked_sub(told).and_then(|missed| usize::try_from(missed).ok());
-        let Some(missed) = missed.filter(|missed| *missed <= self.news.len()) else { return true };
-        self.news
+    /// Returns whether a result may be older than an invalidation that came while it was awaited.
+    fn is_outdated(&self, scope: &CacheScope, key: &CacheKey, seen: u64) -> bool {
+        let missed =
+            self.invalidation_count.checked_sub(seen).and_then(|missed| usize::try_from(missed).ok());
+        let Some(missed) = missed.filter(|missed| *missed <= self.invalidations.len()) else { return true };
+        self.invalidations
             .iter()
             .rev()
             .take(missed)
-            .any(|(server, news)| *server == asker.server && news.concern(question))
+            .any(|(server, invalidation)| *server == scope.server && invalidation.affects(key))
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &EntryKey) {
         if let Some(entry) = self.entries.remove(key) {
             self.bytes -= entry.cost;
         }
     }
 }
 
-/// Where a result may stand: for who asks alone, and for anybody
-fn keys(asker: &Asker, question: &Question) -> [Key; 2] {
-    let key = |principal| Key {
-        server: Arc::clone(&asker.server),
-        question: question.clone(),
-        manner: Arc::clone(&asker.manner),
+/// Returns the keys of a result: for the principal alone, and shared.
+fn entry_keys(scope: &CacheScope, key: &CacheKey) -> [EntryKey; 2] {
+    let entry_key = |principal| EntryKey {
+        server: Arc::clone(&scope.server),
+        key: key.clone(),
+        client_meta: Arc::clone(&scope.client_meta),
         principal,
     };
-    [key(Some(Arc::clone(&asker.principal))), key(None)]
+    [entry_key(Some(Arc::clone(&scope.principal))), entry_key(None)]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a client is: identity, capabilities, revisions, limits, and what it remembers of a server.
+//! Client configuration: identity, capabilities, revisions, limits, known era.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,12 +8,12 @@ use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
-use crate::version::{Era, Verdict, Version, VersionSet};
-use crate::vocab;
+use crate::methods;
+use crate::version::{Era, KnownEra, Version, VersionSet};
 
-/// The configuration of a client
+/// The configuration of a client.
 ///
-/// Immutable and shared: engines keep an `Arc` of it.
+/// It is immutable; engines share it in an `Arc`.
 ///
 /// ```
 /// use mcp_proto::{VersionSet, client::Config};
@@ -24,137 +24,139 @@ pub struct Config {
     pub(crate) info: Arc<Implementation>,
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) versions: VersionSet,
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) custom: Vec<String>,
-    pub(crate) any_custom: bool,
-    pub(crate) hidden: Vec<String>,
-    /// The `_meta` members that every modern request carries (META-009, META-010, META-011)
-    pub(crate) stamp: Vec<u8>,
+    pub(crate) custom_methods: Vec<String>,
+    pub(crate) accepts_any_custom_method: bool,
+    pub(crate) redacted_members: Vec<String>,
+    /// Members of `_meta` in every modern request (META-009, META-010, META-011).
+    pub(crate) request_meta: Vec<u8>,
 }
 
 impl Config {
-    /// A client that is called `name`, in `version`, and speaks every revision of both eras
+    /// Creates the configuration of a client with all revisions of both eras and no capabilities.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self::of(Implementation::new(name, version))
+        Self::from_info(Implementation::new(name, version))
     }
 
-    fn of(info: Implementation) -> Self {
+    fn from_info(info: Implementation) -> Self {
         Self {
             info: Arc::new(info),
             capabilities: Arc::default(),
             versions: VersionSet::ALL,
-            verdict: None,
+            known_era: None,
             send_info: true,
             limits: Arc::new(Limits::default()),
-            custom: Vec::new(),
-            any_custom: false,
-            hidden: Vec::new(),
-            stamp: Vec::new(),
+            custom_methods: Vec::new(),
+            accepts_any_custom_method: false,
+            redacted_members: Vec::new(),
+            request_meta: Vec::new(),
         }
-        .stamped()
+        .rebuild_request_meta()
     }
 
-    /// Replaces the identity
+    /// Sets the identity.
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = Arc::new(info.checked());
-        self.stamped()
+        self.info = Arc::new(info.without_forbidden_icons());
+        self.rebuild_request_meta()
     }
 
-    /// Whether modern requests carry the client's identity (default yes; META-011)
+    /// Sets whether modern requests carry the client's identity (META-011). The default is yes.
     #[must_use]
     pub fn send_client_info(mut self, send: bool) -> Self {
         self.send_info = send;
-        self.stamped()
+        self.rebuild_request_meta()
     }
 
-    /// Declares what the client can do for servers; requests for anything else are refused before the application
-    /// sees them (LIFE-012, ERR-021)
+    /// Declares the capabilities (LIFE-012, ERR-021).
+    ///
+    /// Requests that need others are refused before the application sees them.
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = Arc::new(capabilities);
-        self.stamped()
+        self.rebuild_request_meta()
     }
 
-    /// Pins the revisions that are spoken; an empty set counts as all
+    /// Restricts the revisions that are used. An empty set means all.
     #[must_use]
     pub fn versions(mut self, versions: VersionSet) -> Self {
         self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
         self
     }
 
-    /// Starts from what an earlier connection found out ([`Engine::verdict`](super::Engine::verdict))
+    /// Sets the era that an earlier connection found ([`Engine::known_era`](super::Engine::known_era)).
     #[must_use]
-    pub fn verdict(mut self, verdict: impl Into<Option<Verdict>>) -> Self {
-        self.verdict = verdict.into();
+    pub fn known_era(mut self, era: impl Into<Option<KnownEra>>) -> Self {
+        self.known_era = era.into();
         self
     }
 
-    /// Sets the bounds
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Arc::new(limits);
         self
     }
 
-    /// Accepts requests of legacy servers with a method of your own; other unknown ones are refused with -32601
+    /// Accepts requests of legacy servers with this custom method. Other unknown methods are refused with -32601.
     #[must_use]
     pub fn custom_method(mut self, method: impl Into<String>) -> Self {
-        self.custom.push(method.into());
+        self.custom_methods.push(method.into());
         self
     }
 
-    /// Accepts requests of legacy servers with any method that the protocol does not have: for bridges
+    /// Accepts requests of legacy servers with any method that the protocol does not define. For proxies and bridges.
     #[must_use]
     pub const fn any_custom_method(mut self) -> Self {
-        self.any_custom = true;
+        self.accepts_any_custom_method = true;
         self
     }
 
-    /// Whether a method that no revision has is accepted
-    pub(crate) fn accepts_custom(&self, method: &str) -> bool {
-        self.custom.iter().any(|m| m == method) || (self.any_custom && vocab::request(method).is_none())
+    /// Returns whether a method that no revision defines is accepted.
+    pub(crate) fn accepts_custom_method(&self, method: &str) -> bool {
+        self.custom_methods.iter().any(|m| m == method)
+            || (self.accepts_any_custom_method && methods::request_rule(method).is_none())
     }
 
-    /// Members whose values the [tap](crate::tap) replaces, at any depth
+    /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
-    pub fn hide_in_tap(mut self, member: impl Into<String>) -> Self {
-        self.hidden.push(member.into());
+    pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {
+        self.redacted_members.push(member.into());
         self
     }
 
-    /// The bounds in force
+    /// Returns the limits in force.
     #[must_use]
-    pub fn get_limits(&self) -> &Limits {
+    pub fn effective_limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The revisions in use
+    /// Returns the revisions that are used.
     #[must_use]
-    pub const fn get_versions(&self) -> VersionSet {
+    pub const fn effective_versions(&self) -> VersionSet {
         self.versions
     }
 
-    pub(crate) const fn modern(&self) -> VersionSet {
+    pub(crate) const fn modern_versions(&self) -> VersionSet {
         self.versions.era(Era::Modern)
     }
 
-    pub(crate) const fn legacy(&self) -> VersionSet {
+    pub(crate) const fn legacy_versions(&self) -> VersionSet {
         self.versions.era(Era::Legacy)
     }
 
-    /// The `_meta` members of requests in `version`
-    pub(crate) fn stamp(&self, version: Version) -> &[u8] {
-        // One text serves as long as there is one modern revision.
+    /// Returns the members of `_meta` for requests in `version`.
+    pub(crate) fn request_meta(&self, version: Version) -> &[u8] {
+        // One text is enough as long as there is one modern revision.
         debug_assert_eq!(version, Version::V2026_07_28);
-        &self.stamp
+        &self.request_meta
     }
 
-    /// Writes the stamp anew; there is one modern revision, so one will do
-    fn stamped(mut self) -> Self {
+    /// Rebuilds `request_meta`.
+    fn rebuild_request_meta(mut self) -> Self {
         let version = Version::V2026_07_28;
         let mut out = Vec::new();
         let key = |out: &mut Vec<u8>, name: &str| {
@@ -172,7 +174,7 @@ impl Config {
         }
         key(&mut out, meta::CLIENT_CAPABILITIES);
         self.capabilities.write(&mut out, version);
-        self.stamp = out;
+        self.request_meta = out;
         self
     }
 }

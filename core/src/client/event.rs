@@ -1,11 +1,11 @@
-//! What the client tells the application.
+//! Events of the client engine.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 
 use super::input::{Input, InputId};
-use super::log::Log;
+use super::log::LogMessage;
 use super::subscribe::SubscriptionKey;
 use crate::calls::inbound::{CallId, Progress};
 use crate::calls::outbound::CallKey;
@@ -17,132 +17,136 @@ use crate::model::SubscriptionFilter;
 use crate::raw::RawJson;
 use crate::version::{Era, Version};
 
-/// Something for the application to act on or to know
+/// An event for the application.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The connection is ready; calls made before have gone out. Told once.
+    /// The connection is ready, and queued calls have been sent. Reported once.
     Ready(Peer),
-    /// A call has ended, exactly once
+    /// A call has ended. Reported exactly once per call.
     Done {
-        /// Which one; stale from now on
+        /// The call; its key is stale.
         call: CallKey,
-        /// The result object, or why there is none
+        /// The result object, or the reason why there is none.
         outcome: Result<RawJson, CallError>,
-        /// Whether the server needed something first, and the call was sent again for it: then its result is not to be
-        /// kept for others (CACHE-011)
-        again: bool,
+        /// Whether the call was sent again, for example with input responses.
+        ///
+        /// Such a result must not be cached (CACHE-011).
+        retried: bool,
     },
-    /// A call has come further (PROG-006)
+    /// Progress of a call (PROG-006).
     Progress {
-        /// Which one
+        /// The call.
         call: CallKey,
-        /// How far
+        /// The progress report.
         progress: Progress,
     },
-    /// The server needs something: answer it with exactly one of [`answer`](super::Engine::answer) and
-    /// [`refuse`](super::Engine::refuse)
+    /// An input request of the server.
+    ///
+    /// Answer it with exactly one of [`answer`](super::Engine::answer) and [`refuse`](super::Engine::refuse).
     Input(Input),
-    /// The server no longer needs something, or the call that it was needed for has ended; its key is stale
+    /// An input request was cancelled, or its call has ended. Its key is stale.
     ///
-    /// An [`Input`](Self::Input) that was not polled by then is taken back instead, so that nobody is asked in vain.
-    InputGone(InputId),
-    /// The user is done at a web page that the server wanted visited, by its `elicitationId` (2025-11-25; ELIC-025): a
-    /// call that was refused with -32042 may succeed now (ELIC-028)
+    /// An [`Input`](Self::Input) event that was not polled yet is removed instead, so no user is asked for nothing.
+    InputWithdrawn(InputId),
+    /// The user has finished an elicitation by URL; the value is its `elicitationId` (2025-11-25; ELIC-025).
+    ///
+    /// A call that was refused with -32042 may succeed now (ELIC-028).
     ElicitationComplete(String),
-    /// The server has acknowledged a subscription: it is told of changes from now on
+    /// The server has acknowledged a subscription and reports changes from now on.
     ///
-    /// Told again when it had to be asked for anew, over HTTP: news may have been lost in between.
+    /// Over HTTP, a subscription that had to be renewed is reported again. Changes in between may have been missed.
     Subscribed {
-        /// Which one
+        /// The subscription.
         key: SubscriptionKey,
-        /// The part of what was asked for that the server honours (SUB-006, SUB-007)
+        /// The part of the filter that the server honours (SUB-006, SUB-007).
         honoured: SubscriptionFilter,
     },
-    /// Something has changed; told once until it is read, however often it changes meanwhile
+    /// A list or a resource has changed. Equal changes are reported as one until the event is polled.
     Changed {
-        /// Whose subscription it is for; none where a legacy server tells everybody, and nobody here asked
+        /// The subscription; `None` if a legacy server announces a change that no subscription asked for.
         key: Option<SubscriptionKey>,
-        /// What has changed
+        /// The change.
         change: Change,
     },
-    /// A subscription has ended, and not by [`unsubscribe`](super::Engine::unsubscribe); its key is stale
+    /// A subscription has ended without [`unsubscribe`](super::Engine::unsubscribe). Its key is stale.
     SubscriptionEnded {
-        /// Which one
+        /// The subscription.
         key: SubscriptionKey,
-        /// The server has said that it ends; otherwise news may have been lost (SUB-013, SUB-015)
+        /// Whether the server announced the end; if not, changes may have been missed (SUB-013, SUB-015).
         graceful: bool,
-        /// Why, where it was not graceful
+        /// The reason, if the end was not graceful.
         error: Option<CallError>,
     },
-    /// The server has logged something
-    Log(Log),
-    /// A legacy server asks for something of the application's own ([`Config::custom_method`](super::Config)):
-    /// answer it with exactly one of [`respond`](super::Engine::respond) and [`refuse`](super::Engine::refuse)
-    Request(Request),
-    /// The server no longer wants the answer to a request, or it came too late; its key is stale
+    /// A log message of the server.
+    Log(LogMessage),
+    /// A request of a legacy server with a custom method ([`Config::custom_method`](super::Config::custom_method)).
+    ///
+    /// Answer it with exactly one of [`respond`](super::Engine::respond) and [`refuse`](super::Engine::refuse).
+    Request(ServerRequest),
+    /// A request of the server was cancelled or was not answered in time. Its key is stale.
     RequestCancelled(CallId),
-    /// A notification that the engine does not handle itself
+    /// A notification that the engine does not handle.
     Notification(Notification),
-    /// The peer did something odd; nothing else is affected
+    /// The peer deviated from the protocol. Nothing else is affected.
     Diagnostic(Diagnostic),
-    /// The connection is over; told once, after everything else
+    /// The connection is over. Reported once, as the last event.
     Closed(Fault),
 }
 
-/// A server, as it introduced itself
+/// A server as it describes itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The revision in use
+    /// Negotiated revision.
     pub version: Version,
-    /// `Implementation` of the server, when it gave one
+    /// `Implementation` object of the server, if it sent one.
     pub info: Option<RawJson>,
-    /// The capability object as it came
+    /// Capability object of the server, as received.
     pub capabilities: RawJson,
-    /// How to use the server, for a model to read: untrusted text (LIFE-016)
+    /// Instructions for the use of the server by a model; untrusted text (LIFE-016).
     pub instructions: Option<String>,
-    /// What the engine acts on of the capabilities
-    pub(super) flags: Capabilities,
+    /// The capabilities that the engine knows.
+    pub(super) declared: Capabilities,
 }
 
 impl Peer {
-    /// The era in use
+    /// Returns the era of the negotiated revision.
     #[must_use]
     pub const fn era(&self) -> Era {
         self.version.era()
     }
 
-    /// Whether results say how long they may be kept (CACHE-001)
-    pub(super) const fn hints_at_caching(&self) -> bool {
+    /// Returns whether results carry cache hints (CACHE-001).
+    pub(super) const fn sends_cache_hints(&self) -> bool {
         matches!(self.era(), Era::Modern)
     }
 
-    /// Whether the server declared `capability`
+    /// Returns whether the server declared `capability`.
     #[must_use]
     pub const fn has(&self, capability: crate::Capability) -> bool {
-        self.flags.has(capability)
+        self.declared.has(capability)
     }
 }
 
-/// A request from a legacy server, with a method that the application has said it knows
+/// A request of a legacy server with a custom method.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Request {
-    /// The key to answer with
+pub struct ServerRequest {
+    /// The key to answer with.
     pub id: CallId,
-    /// Its method
+    /// Method of the request.
     pub method: Cow<'static, str>,
-    /// Its parameters
+    /// Parameters of the request.
     pub params: Option<RawJson>,
 }
 
-/// A notification from a server
+/// A notification from a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Notification {
-    /// Its method
+    /// Method of the notification.
     pub method: Box<str>,
-    /// Its parameters
+    /// Parameters of the notification.
     pub params: Option<RawJson>,
 }

@@ -1,4 +1,4 @@
-//! What a transport that gives each message an exchange of its own tells the engine: how a request of ours fared.
+//! The interface for transports with separate exchanges, which report the outcome of each request.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::config::Config;
 use super::engine::Engine;
-use crate::calls::link::Timer;
-use crate::calls::outbound::{Match, Outbound, Purpose};
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::outbound::{CallPurpose, OutboundCalls, ResponseMatch};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
@@ -20,75 +20,75 @@ use crate::tap::ChannelId;
 use crate::time::Instant;
 
 impl Engine {
-    /// An engine whose messages travel one by one
-    pub(crate) fn over_exchanges(config: Arc<Config>) -> Self {
+    /// Creates an engine for a transport with separate exchanges.
+    pub(crate) fn with_exchanges(config: Arc<Config>) -> Self {
         let mut engine = Self::new(config);
-        engine.exchanges = true;
+        engine.uses_exchanges = true;
         engine
     }
 
-    fn live(&self, channel: ChannelId, id: &RequestId) -> Option<Key> {
-        match self.link.match_answer(channel.0, id) {
-            Match::Live(key) => Some(key),
+    fn pending_call(&self, channel: ChannelId, id: &RequestId) -> Option<Key> {
+        match self.endpoint.match_response(channel.0, id) {
+            ResponseMatch::Live(key) => Some(key),
             _ => None,
         }
     }
 
-    /// Takes one message that came where only `own` can be answered, or anything where there is none
-    pub(crate) fn take_message(
+    /// Takes one message. With `own`, it may answer only that request.
+    pub(crate) fn handle_exchange_message(
         &mut self,
         now: Instant,
         channel: ChannelId,
         message: Bytes,
         own: Option<&RequestId>,
     ) {
-        self.link.tick(now);
-        self.link.touch();
-        self.link.received(channel.0, &message);
-        if self.link.channels.get(channel.0).is_some_and(|c| !c.closed) {
+        self.endpoint.tick(now);
+        self.endpoint.record_activity();
+        self.endpoint.record_received(channel.0, &message);
+        if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
             self.receive(channel.0, message, own);
         }
     }
 
-    /// Takes note of a message that was too long to keep
-    pub(crate) fn take_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
+    /// Handles a message that exceeded the frame limit.
+    pub(crate) fn handle_exchange_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
         self.handle_oversize(now, channel, oversize);
     }
 
-    /// How many requests of ours have no answer yet
-    pub(crate) const fn open_requests(&self) -> usize {
-        self.link.outbound.calls.len()
+    /// Returns the number of outbound requests in flight or queued.
+    pub(crate) const fn pending_requests(&self) -> usize {
+        self.endpoint.outbound.calls.len()
     }
 
-    /// Whether a request of ours has no answer yet
-    pub(crate) fn waits_for(&self, channel: ChannelId, id: &RequestId) -> bool {
-        self.live(channel, id).is_some()
+    /// Returns whether an outbound request waits for its answer.
+    pub(crate) fn awaits_response(&self, channel: ChannelId, id: &RequestId) -> bool {
+        self.pending_call(channel, id).is_some()
     }
 
-    /// Whether a request is one that the next session is told anew anyway
-    pub(crate) fn is_errand(&self, channel: ChannelId, id: &RequestId) -> bool {
-        let call = self.live(channel, id).and_then(|key| self.link.outbound.calls.get(key));
-        call.is_some_and(|call| call.purpose == Purpose::Errand)
+    /// Returns whether a request is repeated by the engine in the next session anyway.
+    pub(crate) fn is_internal_request(&self, channel: ChannelId, id: &RequestId) -> bool {
+        let call = self.pending_call(channel, id).and_then(|key| self.endpoint.outbound.calls.get(key));
+        call.is_some_and(|call| call.purpose == CallPurpose::Internal)
     }
 
-    /// Whether to send a request of ours twice does no harm
-    pub(crate) fn is_repeatable(&self, channel: ChannelId, id: &RequestId) -> bool {
-        let call = self.live(channel, id).map(|key| self.call_of(key));
-        call.and_then(|key| self.link.outbound.calls.get(key)).is_some_and(|c| c.repeatable)
+    /// Returns whether a request may be executed twice.
+    pub(crate) fn is_idempotent(&self, channel: ChannelId, id: &RequestId) -> bool {
+        let call = self.pending_call(channel, id).map(|key| self.original_call(key));
+        call.and_then(|key| self.endpoint.outbound.calls.get(key)).is_some_and(|c| c.idempotent)
     }
 
-    /// Whether anybody waits for changes
-    pub(crate) fn is_following(&self) -> bool {
-        self.news.as_ref().is_some_and(|news| !news.subscriptions.is_empty())
+    /// Returns whether there are subscriptions.
+    pub(crate) fn has_subscriptions(&self) -> bool {
+        self.notifications.as_ref().is_some_and(|state| !state.subscriptions.is_empty())
     }
 
-    /// What a server says unasked will not come any more: who waits for changes waits in vain
-    pub(crate) fn unasked_lost(&mut self, now: Instant, error: &CallError) {
-        self.link.tick(now);
+    /// Ends the subscriptions, because the GET stream with their change notifications is unavailable.
+    pub(crate) fn handle_get_stream_lost(&mut self, now: Instant, error: &CallError) {
+        self.endpoint.tick(now);
         self.end_subscriptions(error);
     }
 
-    /// A request of ours will have no answer
+    /// Fails a request whose exchange gave no answer.
     pub(crate) fn fail_request(
         &mut self,
         now: Instant,
@@ -96,128 +96,130 @@ impl Engine {
         id: &RequestId,
         error: CallError,
     ) {
-        self.link.tick(now);
-        if let Some(key) = self.live(channel, id) {
-            self.ended(key, Err(error));
+        self.endpoint.tick(now);
+        if let Some(key) = self.pending_call(channel, id) {
+            self.finish_outbound(key, Err(error));
         }
     }
 
-    /// Sends a call of ours again; the id that it has now, or none when it cannot be
-    pub(crate) fn repeat_request(
+    /// Sends a request again. Returns its new id, or `None` if it cannot be repeated.
+    pub(crate) fn resend_request(
         &mut self,
         now: Instant,
         channel: ChannelId,
         id: &RequestId,
     ) -> Option<RequestId> {
-        self.link.tick(now);
-        let key = self.live(channel, id)?;
-        let again = match self.link.outbound.calls.get(key)?.purpose {
-            Purpose::Application | Purpose::Round(_) => self.repeat_lost(key),
-            Purpose::Listen => self.listen_again(key),
+        self.endpoint.tick(now);
+        let key = self.pending_call(channel, id)?;
+        let retry = match self.endpoint.outbound.calls.get(key)?.purpose {
+            CallPurpose::Application | CallPurpose::Retry(_) => self.resend_lost(key),
+            CallPurpose::Listen => self.renew_listen(key),
             _ => None,
         };
-        again.map(|key| RequestId::int(Outbound::wire_id(key)))
+        retry.map(|key| RequestId::int(OutboundCalls::wire_id(key)))
     }
 
-    /// Lets the clocks of a request stand still while its exchange is held
-    pub(crate) fn hold_request(&mut self, now: Instant, channel: ChannelId, id: &RequestId) {
-        self.link.tick(now);
-        let Some(key) = self.live(channel, id) else { return };
-        let Some(call) = self.link.outbound.calls.get_mut(key) else { return };
-        if matches!(call.purpose, Purpose::Probe | Purpose::Handshake) {
-            self.link.opening += 1;
+    /// Suspends the timeouts of a request while its exchange is held.
+    pub(crate) fn pause_request(&mut self, now: Instant, channel: ChannelId, id: &RequestId) {
+        self.endpoint.tick(now);
+        let Some(key) = self.pending_call(channel, id) else { return };
+        let Some(call) = self.endpoint.outbound.calls.get_mut(key) else { return };
+        if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
+            self.endpoint.negotiation_generation += 1;
             return;
         }
-        let time = self.link.limits.input_timeout;
-        call.idle_at = self.link.now + time;
-        self.shift_total(key, |total_at| total_at + time);
+        let time = self.endpoint.limits.input_timeout;
+        call.idle_deadline = self.endpoint.now + time;
+        self.shift_total_deadline(key, |total_at| total_at + time);
     }
 
-    /// Moves the end of a request, and of the call that it repeats, unless that was set
-    fn shift_total(&mut self, key: Key, shift: impl Fn(Instant) -> Instant) {
-        let call = self.call_of(key);
-        let both = [Some(key), Some(call).filter(|call| *call != key)];
-        for key in both.into_iter().flatten() {
-            let Some(call) = self.link.outbound.calls.get_mut(key) else { continue };
-            if !call.total_is_set {
-                call.total_at = shift(call.total_at);
+    /// Moves the total deadline of a request and of its original call, unless it was set by the application.
+    fn shift_total_deadline(&mut self, key: Key, shift: impl Fn(Instant) -> Instant) {
+        let call = self.original_call(key);
+        let keys = [Some(key), Some(call).filter(|call| *call != key)];
+        for key in keys.into_iter().flatten() {
+            let Some(call) = self.endpoint.outbound.calls.get_mut(key) else { continue };
+            if !call.has_explicit_total {
+                call.total_deadline = shift(call.total_deadline);
             }
             let deadline = call.deadline();
-            self.link.deadlines.arm(deadline, Timer::Out(key));
+            self.endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
         }
     }
 
-    /// The exchange of a request goes on that was held for so long
-    pub(crate) fn release_request(
+    /// Resumes the timeouts of a request whose exchange was held for this time.
+    pub(crate) fn resume_request(
         &mut self,
         now: Instant,
         channel: ChannelId,
         id: &RequestId,
-        held: Duration,
+        held_for: Duration,
     ) {
-        self.link.tick(now);
-        let Some(key) = self.live(channel, id) else { return };
-        let Some(call) = self.link.outbound.calls.get_mut(key) else { return };
-        if matches!(call.purpose, Purpose::Probe | Purpose::Handshake) {
-            return self.arm_opening(self.link.limits.init_timeout);
+        self.endpoint.tick(now);
+        let Some(key) = self.pending_call(channel, id) else { return };
+        let Some(call) = self.endpoint.outbound.calls.get_mut(key) else { return };
+        if matches!(call.purpose, CallPurpose::Probe | CallPurpose::Handshake) {
+            return self.arm_negotiation_timeout(self.endpoint.limits.init_timeout);
         }
-        call.idle_at = self.link.now + call.timeout;
-        let time = self.link.limits.input_timeout;
-        self.shift_total(key, |total_at| total_at - time + held);
+        call.idle_deadline = self.endpoint.now + call.timeout;
+        let time = self.endpoint.limits.input_timeout;
+        self.shift_total_deadline(key, |total_at| total_at - time + held_for);
     }
 
-    /// Ends the connection for a reason of the transport's
-    pub(crate) fn close_because(&mut self, now: Instant, fault: Fault) {
-        self.link.tick(now);
+    /// Closes the connection with a fault of the transport.
+    pub(crate) fn close_with_fault(&mut self, now: Instant, fault: Fault) {
+        self.endpoint.tick(now);
         self.close_with(fault);
     }
 
-    /// The session has ended at the server: what it asked for is owed to nobody
-    pub(crate) fn session_lost(&mut self, now: Instant) {
-        self.link.tick(now);
-        let theirs = self.main.and_then(|m| self.link.channels.get(m)).map(|c| c.live.clone());
-        for key in theirs.into_iter().flatten() {
-            if self.link.drop_call(key).is_some() {
-                self.request_over(key);
+    /// Handles the end of the session at the server: its requests need no answers any more.
+    pub(crate) fn handle_session_lost(&mut self, now: Instant) {
+        self.endpoint.tick(now);
+        let inbound =
+            self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map(|c| c.live_calls.clone());
+        for key in inbound.into_iter().flatten() {
+            if self.endpoint.drop_call(key).is_some() {
+                self.end_server_request(key);
             }
         }
-        let Some(outbox) = self.main.and_then(|m| self.link.channels.get_mut(m)).map(|c| &mut c.outbox)
+        let Some(outbox) =
+            self.main_channel.and_then(|m| self.endpoint.channels.get_mut(m)).map(|c| &mut c.outbox)
         else {
             return;
         };
-        // Nor is what was answered and has not gone out: its id may mean something else in the next session.
-        let mut kept = Vec::new();
+        // Unsent answers are removed as well, because their ids may be reused in the next session.
+        let mut requests = Vec::new();
         while let Some(message) = outbox.pop_message() {
-            let mut asks = false;
+            let mut has_method = false;
             if message.first() == Some(&b'{') {
-                object_members(&message, |name, _| asks |= name == b"method");
+                object_members(&message, |name, _| has_method |= name == b"method");
             }
-            if asks {
-                kept.push(message);
+            if has_method {
+                requests.push(message);
             }
         }
-        for message in kept {
+        for message in requests {
             outbox.push(&message);
             outbox.push(b"\n");
         }
     }
 
-    /// There is another session: the server is told again what it is to remember
-    pub(crate) fn session_renewed(&mut self, now: Instant) {
-        self.link.tick(now);
-        if let Some(main) = self.main {
-            self.follow_again(main);
-            self.log_level_again();
+    /// Restores subscriptions and log level in a new session.
+    pub(crate) fn handle_session_renewed(&mut self, now: Instant) {
+        self.endpoint.tick(now);
+        if let Some(main) = self.main_channel {
+            self.renew_resource_subscriptions(main);
+            self.renew_log_level();
         }
     }
 
-    /// Whether every event was taken
-    pub(crate) fn is_told(&self) -> bool {
+    /// Returns whether all events were polled.
+    pub(crate) fn has_no_events(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Tells the application of something odd that the transport has seen, as long as it is told anything
-    pub(crate) fn note(&mut self, diagnostic: Diagnostic) {
+    /// Reports a diagnostic of the transport, unless the connection is closed.
+    pub(crate) fn report_diagnostic(&mut self, diagnostic: Diagnostic) {
         if !self.is_closed() {
             self.diagnose(diagnostic);
         }

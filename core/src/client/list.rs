@@ -1,110 +1,120 @@
-//! How the pages of a list hang together, and where following them ends.
+//! Pagination of lists.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::error::CallError;
+use crate::methods::Kind;
 use crate::raw::RawJson;
 use crate::rpc::code;
-use crate::vocab::Kind;
 
-/// One page of a list
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Page {
-    /// The entries, as they came
+pub struct ResultPage {
+    /// The entries, as received.
     pub entries: Vec<RawJson>,
-    /// Where the next page begins; none on the last one
-    pub next: Option<String>,
+    /// Cursor of the next page; `None` on the last page.
+    pub next_cursor: Option<String>,
 }
 
-impl Page {
-    /// The entries of a result and the cursor of the next page; an empty cursor is one too (PAGE-004, PAGE-007)
+impl ResultPage {
+    /// Reads the entries and the cursor of the next page from a result (PAGE-004, PAGE-007).
     ///
-    /// None when the result holds no such list.
+    /// An empty string is a cursor, too.
+    ///
+    /// Returns `None` if the result has no such list.
     #[must_use]
-    pub fn of(kind: Kind, result: &RawJson) -> Option<Self> {
-        let entries = result.member(kind.member())?.elements()?;
-        Some(Self { entries, next: result.member("nextCursor").and_then(|c| c.string()) })
+    pub fn from_result(kind: Kind, result: &RawJson) -> Option<Self> {
+        let entries = result.member(kind.list_member())?.elements()?;
+        Some(Self { entries, next_cursor: result.member("nextCursor").and_then(|c| c.string()) })
     }
 }
 
-/// Follows the pages of one list to its end, or to what looks endless (PAGE-012)
+/// Follows the pages of one list to its end, with protection against endless lists (PAGE-012).
 ///
-/// Ask for the page at [`cursor`](Self::cursor) and hand its result to [`take`](Self::take), until that says that it was
-/// the last: the list has ended, a cursor came again, or there were [`MAX`](Self::MAX) pages or more bytes than allowed.
-/// What came before counts all the same.
+/// Request the page at [`cursor`](Self::cursor) and pass its result to [`take`](Self::take), until that returns false.
+/// The list is over if there is no next cursor, if a cursor repeats, after [`MAX_PAGES`](Self::MAX_PAGES) pages, or
+/// when the byte limit is exceeded. All entries received until then are kept.
 #[derive(Clone, Debug)]
-pub struct Pages {
+pub struct Paginator {
     kind: Kind,
-    /// The cursors that were asked for, besides none; the one that is asked for now is the last
+    /// Cursors of all requested pages except the first; the last one is current.
     cursors: Vec<String>,
     entries: Vec<RawJson>,
-    /// Bytes that results may still have
-    left: usize,
+    /// Remaining bytes for results.
+    remaining_bytes: usize,
     max_bytes: usize,
-    /// One of the pages was asked for before (CACHE-018)
-    kept: bool,
+    /// A page came from a cache (CACHE-018).
+    used_cache: bool,
 }
 
-impl Pages {
-    /// Pages that are asked for at most
-    pub const MAX: usize = 1_000;
+impl Paginator {
+    /// Maximum number of pages.
+    pub const MAX_PAGES: usize = 1_000;
 
-    /// From the beginning, over results of `max_bytes` together; the one that goes beyond is the last
+    /// Creates a paginator for results of `max_bytes` in total. The page that exceeds this is the last one.
     #[must_use]
     pub const fn new(kind: Kind, max_bytes: usize) -> Self {
-        Self { kind, cursors: Vec::new(), entries: Vec::new(), left: max_bytes, max_bytes, kept: false }
+        Self {
+            kind,
+            cursors: Vec::new(),
+            entries: Vec::new(),
+            remaining_bytes: max_bytes,
+            max_bytes,
+            used_cache: false,
+        }
     }
 
-    /// Which list it is
+    /// Returns the kind of the list.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What the next page is asked for with; none for the first (PAGE-005, PAGE-008)
+    /// Returns the cursor of the page to request; `None` for the first page (PAGE-005, PAGE-008).
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursors.last().map(|cursor| &**cursor)
     }
 
-    /// Takes a result for [`cursor`](Self::cursor) that was kept from before ([`Cache`](super::Cache)); otherwise as
-    /// [`take`](Self::take)
+    /// Takes a result from a [`Cache`](super::Cache) for [`cursor`](Self::cursor).
+    ///
+    /// Otherwise like [`take`](Self::take).
     ///
     /// # Errors
     ///
-    /// The result holds no such list.
-    pub fn take_kept(&mut self, result: &RawJson) -> Result<bool, NoList> {
-        self.kept = true;
+    /// [`MissingListError`] if the result has no such list.
+    pub fn take_cached(&mut self, result: &RawJson) -> Result<bool, MissingListError> {
+        self.used_cache = true;
         self.take(result)
     }
 
-    /// Whether to begin anew after the request for a page has failed: its cursor is refused, and it may be so because
-    /// pages were kept for too long (CACHE-018)
+    /// Starts over if the server refused the cursor of a page and cached pages may be the reason (CACHE-018).
     ///
-    /// Then everything taken so far is gone, what is kept of this list is of no use, and it is true once.
-    pub fn start_over(&mut self, error: &CallError) -> bool {
+    /// Returns whether it did, which happens once. All entries are dropped then, and the cached pages of the list
+    /// should be removed.
+    pub fn restart(&mut self, error: &CallError) -> bool {
         let refused = matches!(error, CallError::Rpc(error) if error.code == code::INVALID_PARAMS);
-        let again = refused && self.kept && !self.cursors.is_empty();
-        if again {
+        let restarts = refused && self.used_cache && !self.cursors.is_empty();
+        if restarts {
             *self = Self::new(self.kind, self.max_bytes);
         }
-        again
+        restarts
     }
 
-    /// Takes the result for [`cursor`](Self::cursor); whether there is another page to ask for
+    /// Takes the result for [`cursor`](Self::cursor). Returns whether there is another page to request.
     ///
     /// # Errors
     ///
-    /// The result holds no such list.
-    pub fn take(&mut self, result: &RawJson) -> Result<bool, NoList> {
-        let page = Page::of(self.kind, result).ok_or(NoList(self.kind))?;
+    /// [`MissingListError`] if the result has no such list.
+    pub fn take(&mut self, result: &RawJson) -> Result<bool, MissingListError> {
+        let page = ResultPage::from_result(self.kind, result).ok_or(MissingListError(self.kind))?;
         self.entries.extend(page.entries);
-        let left = self.left.checked_sub(result.as_bytes().len());
-        self.left = left.unwrap_or(0);
-        let more = self.cursors.len() + 1 < Self::MAX && left.is_some();
-        match page.next.filter(|next| more && !self.cursors.contains(next)) {
+        let remaining = self.remaining_bytes.checked_sub(result.as_bytes().len());
+        self.remaining_bytes = remaining.unwrap_or(0);
+        let may_continue = self.cursors.len() + 1 < Self::MAX_PAGES && remaining.is_some();
+        match page.next_cursor.filter(|next| may_continue && !self.cursors.contains(next)) {
             Some(next) => {
                 self.cursors.push(next);
                 Ok(true)
@@ -113,17 +123,17 @@ impl Pages {
         }
     }
 
-    /// All entries so far, as they came
+    /// Returns all entries so far, as received.
     #[must_use]
     pub fn into_entries(self) -> Vec<RawJson> {
         self.entries
     }
 }
 
-/// A result holds no list of the kind that was asked for
+/// The error for a result without the requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer holds no list `{}`", .0.member())]
-pub struct NoList(pub Kind);
+#[error("the result has no list `{}`", .0.list_member())]
+pub struct MissingListError(pub Kind);
 
 #[cfg(test)]
 mod tests {
@@ -133,16 +143,16 @@ mod tests {
 
     // covers: PAGE-011, CACHE-018
     #[test]
-    fn a_cursor_that_was_kept_for_too_long_is_no_end() {
+    fn refused_cursor_of_cached_page_restarts_the_list_once() {
         let page = raw(r#"{"tools":[1],"nextCursor":"a"}"#);
         let refused = CallError::Rpc(RpcError::invalid_params("no such cursor"));
-        let mut pages = Pages::new(Kind::Tool, 1 << 20);
-        assert_eq!(pages.take_kept(&page), Ok(true));
-        assert!(!pages.start_over(&CallError::TimedOut) && pages.start_over(&refused));
+        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
+        assert_eq!(pages.take_cached(&page), Ok(true));
+        assert!(!pages.restart(&CallError::TimedOut) && pages.restart(&refused));
         assert_eq!((pages.cursor(), pages.clone().into_entries().len()), (None, 0));
-        assert!(!pages.start_over(&refused), "once");
+        assert!(!pages.restart(&refused), "once");
         assert_eq!(pages.take(&page), Ok(true));
-        assert!(!pages.start_over(&refused), "the server has just given it");
+        assert!(!pages.restart(&refused), "the cursor is not from the cache");
     }
 
     fn raw(text: impl Into<String>) -> RawJson {
@@ -151,37 +161,44 @@ mod tests {
 
     // covers: PAGE-003, PAGE-004, PAGE-007
     #[test]
-    fn presence_of_a_cursor_decides_not_its_content() {
-        let page = |text: &'static str| Page::of(Kind::Tool, &raw(text));
-        let Page { entries: tools, next } =
+    fn list_continues_if_a_cursor_is_present_even_if_empty() {
+        let page = |text: &'static str| ResultPage::from_result(Kind::Tool, &raw(text));
+        let ResultPage { entries: tools, next_cursor: next } =
             page(r#"{"tools":[{"name":"a"}, 1],"nextCursor":""}"#).expect("a page");
         assert_eq!((tools.len(), tools[0].as_str(), next.as_deref()), (2, r#"{"name":"a"}"#, Some("")));
-        assert_eq!(page(r#"{"tools":[]}"#).expect("a page").next, None);
+        assert_eq!(page(r#"{"tools":[]}"#).expect("a page").next_cursor, None);
         assert!(page(r#"{"prompts":[]}"#).is_none() && page(r#"{"tools":{}}"#).is_none());
-        // What is no string is no cursor.
-        assert_eq!(page(r#"{"tools":[],"nextCursor":7}"#).expect("a page").next, None);
+        // A value that is not a string is not a cursor.
+        assert_eq!(page(r#"{"tools":[],"nextCursor":7}"#).expect("a page").next_cursor, None);
     }
 
     // covers: PAGE-005, PAGE-008, PAGE-012
     #[test]
-    fn pages_are_followed_to_their_end_and_not_beyond() {
+    fn paginator_stops_at_end_repeated_cursor_and_limits() {
         let page = |next: &str| raw(format!(r#"{{"tools":[1],"nextCursor":"{next}"}}"#));
-        let mut pages = Pages::new(Kind::Tool, 1 << 20);
+        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
         assert_eq!(pages.cursor(), None);
         assert_eq!(pages.take(&page("")), Ok(true));
         assert_eq!(pages.cursor(), Some(""));
         assert_eq!(pages.take(&page("a")), Ok(true));
-        assert_eq!(pages.take(&raw(r#"{"prompts":[]}"#)), Err(NoList(Kind::Tool)));
+        assert_eq!(pages.take(&raw(r#"{"prompts":[]}"#)), Err(MissingListError(Kind::Tool)));
         assert_eq!(pages.cursor(), Some("a"));
-        assert_eq!(pages.take(&page("")), Ok(false), "it comes again");
+        assert_eq!(pages.take(&page("")), Ok(false), "a repeated cursor ends the list");
         assert_eq!(pages.into_entries().len(), 3);
 
-        let mut pages = Pages::new(Kind::Tool, 1 << 20);
-        let asked = (1..).find(|n| !pages.take(&page(&format!("{n}"))).expect("a page"));
-        assert_eq!((asked, pages.into_entries().len()), (Some(Pages::MAX), Pages::MAX));
+        let mut pages = Paginator::new(Kind::Tool, 1 << 20);
+        let requested = (1..).find(|n| !pages.take(&page(&format!("{n}"))).expect("a page"));
+        assert_eq!(
+            (requested, pages.into_entries().len()),
+            (Some(Paginator::MAX_PAGES), Paginator::MAX_PAGES)
+        );
 
-        let mut pages = Pages::new(Kind::Tool, 2 * page("1").as_bytes().len());
-        let asked = (1..).find(|n| !pages.take(&page(&format!("{n}"))).expect("a page"));
-        assert_eq!((asked, pages.into_entries().len()), (Some(3), 3), "the one that is too much counts");
+        let mut pages = Paginator::new(Kind::Tool, 2 * page("1").as_bytes().len());
+        let requested = (1..).find(|n| !pages.take(&page(&format!("{n}"))).expect("a page"));
+        assert_eq!(
+            (requested, pages.into_entries().len()),
+            (Some(3), 3),
+            "the page that exceeds the limit is kept"
+        );
     }
 }

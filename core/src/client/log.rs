@@ -1,4 +1,4 @@
-//! Log messages of the server (LOG): which are wanted, and those that come.
+//! Log messages of the server (LOG).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,94 +13,108 @@ use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{object_members, write_str};
 use crate::meta;
+use crate::methods::{self, Capability};
 use crate::model::LoggingLevel;
 use crate::raw::RawJson;
 use crate::time::Instant;
 use crate::version::Version;
-use crate::vocab::{self, Capability};
 
-/// A log message of the server (LOG-003): untrusted, and perhaps not fit to be shown as it is
+/// A log message of the server (LOG-003). It is untrusted: escape it before it is displayed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Log {
-    /// How serious it is
+pub struct LogMessage {
+    /// Severity of the message.
     pub level: LoggingLevel,
-    /// What part of the server speaks
+    /// Part of the server that logged the message.
     pub logger: Option<String>,
-    /// The message: any JSON value
+    /// The message: any JSON value.
     pub data: RawJson,
-    /// The call that it is about, where the transport says so; a byte stream does not
+    /// The call that the message is about, if the transport shows it; never on a byte stream.
     pub call: Option<CallKey>,
 }
 
-/// What the application has said about log messages
+/// The log level that the application has set.
 #[derive(Debug)]
-pub(super) struct Logs {
-    /// The least serious ones that are wanted; none for none at all
+pub(super) struct LogSettings {
+    /// The least severe level that is reported; `None` for no messages.
     level: Option<LoggingLevel>,
-    /// The `_meta` members of modern requests from now on
-    stamp: Vec<u8>,
+    /// Members of `_meta` for modern requests at this level.
+    request_meta: Vec<u8>,
 }
 
-impl Logs {
-    pub(super) fn stamp(&self) -> &[u8] {
-        &self.stamp
+impl LogSettings {
+    pub(super) fn request_meta(&self) -> &[u8] {
+        &self.request_meta
     }
 }
 
 impl Engine {
-    /// Says which log messages are wanted: those of `level` and above, or none (LOG-004, LOG-007, META-012)
+    /// Sets the least severe level of log messages, or turns them off (LOG-004, LOG-007, META-012).
     ///
-    /// A legacy server is told at once, what it sends in spite of "none" is dropped. A modern one is told with each
-    /// request from now on. Before the first time a legacy server sends what it likes, a modern one nothing.
-    /// Refused where the server declared no logging.
+    /// A legacy server receives the level at once; messages that it sends in spite of `None` are dropped. A modern
+    /// server receives the level with each later request. Before the first call, a legacy server chooses the level, and
+    /// a modern server sends no messages.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::MissingPeerCapability`] if the server did not declare `logging`. [`UseError::NotInVersion`] for an
+    /// unknown level. [`UseError::NotReady`], [`UseError::Closed`] or [`UseError::Full`] if no request can be sent.
     pub fn set_log_level(&mut self, now: Instant, level: Option<LoggingLevel>) -> Result<(), UseError> {
         #[derive(Serialize)]
-        struct Params<'a> {
+        struct SetLogLevelParams<'a> {
             level: &'a str,
         }
-        self.link.tick(now);
+        self.endpoint.tick(now);
         let (main, version) = self.ready_channel()?;
         if !self.peer.as_ref().is_some_and(|p| p.has(Capability::Logging)) {
-            return Err(UseError::PeerLacks(Capability::Logging));
+            return Err(UseError::MissingPeerCapability(Capability::Logging));
         }
         if let Some(LoggingLevel::Other(word)) = &level {
-            // Each request would be refused for it (LOG-006, LOG-010).
-            let what = alloc::format!("log level {}", crate::rpc::clip(word));
-            return Err(UseError::NotInVersion { what, version });
+            // The server would refuse each request for it (LOG-006, LOG-010).
+            let feature = alloc::format!("log level {}", crate::rpc::clip(word));
+            return Err(UseError::NotInVersion { feature, version });
         }
-        let mut stamp = Vec::new();
+        let mut request_meta = Vec::new();
         if self.is_modern() {
-            stamp.extend_from_slice(self.config.stamp(Version::V2026_07_28));
+            request_meta.extend_from_slice(self.config.request_meta(Version::V2026_07_28));
             if let Some(level) = &level {
-                stamp.push(b',');
-                write_str(&mut stamp, meta::LOG_LEVEL);
-                stamp.push(b':');
-                write_str(&mut stamp, level.as_str());
+                request_meta.push(b',');
+                write_str(&mut request_meta, meta::LOG_LEVEL);
+                request_meta.push(b':');
+                write_str(&mut request_meta, level.as_str());
             }
         } else {
-            // There is no level above all: nearly nothing is the least that can be had.
+            // No level turns messages off, so the highest one is set.
             let least = level.as_ref().unwrap_or(&LoggingLevel::Emergency);
-            self.room_for(1)?;
-            self.errand(main, vocab::SET_LEVEL, &Params { level: least.as_str() })?;
+            self.check_capacity(1)?;
+            self.send_internal_request(
+                main,
+                methods::SET_LEVEL,
+                &SetLogLevelParams { level: least.as_str() },
+            )?;
         }
-        self.news.get_or_insert_default().logs = Some(Logs { level, stamp });
+        self.notifications.get_or_insert_default().log_settings = Some(LogSettings { level, request_meta });
         Ok(())
     }
 
-    /// Tells a legacy server once more what is to be logged: it has forgotten
+    /// Sends the log level to a legacy server again, for a new session.
     #[cfg(feature = "http")]
-    pub(super) fn log_level_again(&mut self) {
-        let level = self.news.as_ref().and_then(|n| n.logs.as_ref()).map(|logs| logs.level.clone());
+    pub(super) fn renew_log_level(&mut self) {
+        let level =
+            self.notifications.as_ref().and_then(|n| n.log_settings.as_ref()).map(|logs| logs.level.clone());
         if let Some(level) = level {
-            // Accepted before, so accepted now, unless there is no room.
-            let _ = self.set_log_level(self.link.now, level);
+            // It was accepted before, so it can fail only because the outbox is full.
+            let _ = self.set_log_level(self.endpoint.now, level);
         }
     }
 
-    /// A `notifications/message`
-    pub(super) fn log_in(&mut self, frame: &Bytes, params: &[u8]) {
-        let muted = self.news.as_ref().and_then(|n| n.logs.as_ref()).is_some_and(|logs| logs.level.is_none());
+    /// Handles `notifications/message`.
+    pub(super) fn receive_log(&mut self, frame: &Bytes, params: &[u8]) {
+        let muted = self
+            .notifications
+            .as_ref()
+            .and_then(|n| n.log_settings.as_ref())
+            .is_some_and(|logs| logs.level.is_none());
         let (mut level, mut logger, mut data) = (None, Ok(None), None);
         object_members(params, |name, value| match name {
             b"level" => level = serde_json::from_slice::<LoggingLevel>(value).ok(),
@@ -111,9 +125,9 @@ impl Engine {
         match (level, logger, data) {
             _ if muted => {}
             (Some(level), Ok(logger), Some(data)) => {
-                self.events.push_back(Event::Log(Log { level, logger, data, call: None }));
+                self.events.push_back(Event::Log(LogMessage { level, logger, data, call: None }));
             }
-            _ => self.diagnose(Diagnostic::InvalidNotification(vocab::MESSAGE.into())),
+            _ => self.diagnose(Diagnostic::InvalidNotification(methods::MESSAGE.into())),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The client: finds out what the server speaks, makes calls, hands out their outcomes. No bytes, no I/O.
+//! The client engine: finds the era of the server, makes calls, reports their outcomes. It performs no I/O.
 //!
-//! The [`Engine`] does all of the protocol. Beside it stands what not every client wants, each usable alone: [`Pages`]
-//! follows a list to its end, a [`Cache`] keeps results that need not be asked for again, [`OutputSchemas`] holds results
-//! against what their tools promised. [`model::Request`](crate::model::Request) knows what a result is read as.
+//! The [`Engine`] implements the protocol. Three optional helpers are independent of it: a [`Paginator`] follows the
+//! pages of a list, a [`Cache`] keeps results, and [`OutputSchemas`] checks results against the schemas of their tools.
+//! [`RequestParams`](crate::model::RequestParams) relates each request to the type of its result.
 
 mod answers;
 mod cache;
@@ -16,27 +16,27 @@ mod input;
 mod list;
 mod log;
 mod negotiate;
-mod news;
-mod pages;
+mod notifications;
 mod receive;
 mod rounds;
 mod schemas;
 mod subscribe;
+mod url_elicitations;
 
 #[cfg(feature = "http")]
 pub(crate) use negotiate::is_modern_error;
 
-pub use cache::{Asker, Cache, Question, Ticket};
+pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};
 pub use config::Config;
 pub use engine::Engine;
-pub use event::{Event, Notification, Peer, Request};
-pub use input::{Asked, Input, InputId};
-pub use list::{NoList, Page, Pages};
-pub use log::Log;
+pub use event::{Event, Notification, Peer, ServerRequest};
+pub use input::{Input, InputId, RefuseTarget};
+pub use list::{MissingListError, Paginator, ResultPage};
+pub use log::LogMessage;
 pub use subscribe::SubscriptionKey;
 
-pub use schemas::{Misfit, OutputSchemas};
+pub use schemas::{OutputMismatch, OutputSchemas};
 
+pub use crate::methods::Kind;
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};
-pub use crate::version::{UnknownVerdict, Verdict};
-pub use crate::vocab::Kind;
+pub use crate::version::{KnownEra, ParseKnownEraError};

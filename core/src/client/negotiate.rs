@@ -1,4 +1,4 @@
-//! Finding out what a server speaks: a state machine with one question at a time.
+//! Negotiation of the era and the revision: a state machine with one request at a time.
 //!
 //! ```text
 //!   Idle ─▶ Probing ──discover result, -32022──────────────▶ Ready (modern)
@@ -7,10 +7,10 @@
 //!         Initializing ──result──────────────────────────────▶ Ready (legacy)
 //!             │  error, and the probe was answered meanwhile ─▶ Ready (modern)
 //!             ▼
-//!            Over
+//!           Closed
 //! ```
-//! The rules are `spec-map` 3.1, 3.3 and 3.5, and the design page's "Probing tolerates slow starts": after the
-//! probe's time-out `initialize` is sent, and from then on *its* outcome decides.
+//! After the timeout of the probe `initialize` is sent, and from then on its outcome decides (VER-019 to VER-028,
+//! DESIGN-28).
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -21,80 +21,80 @@ use serde_json::value::RawValue;
 
 use super::engine::Engine;
 use super::event::Peer;
-use crate::calls::link::Timer;
-use crate::calls::outbound::{CallOptions, OutCall, Outbound, Purpose};
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCalls};
 use crate::diagnostic::Diagnostic;
 use crate::error::Fault;
 use crate::identity::Capabilities;
 use crate::json::write_str;
 use crate::meta;
+use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, code, encode};
 use crate::slab::Key;
-use crate::version::{Era, Verdict, Version, VersionSet};
-use crate::vocab;
+use crate::version::{Era, KnownEra, Version, VersionSet};
 
-/// How far the negotiation has come
+/// The stage of the negotiation.
 #[derive(Debug)]
-pub(super) enum Stage {
-    /// No channel yet
+pub(super) enum NegotiationStage {
+    /// There is no channel yet.
     Idle,
-    /// `server/discover` is out
+    /// `server/discover` was sent.
     Probing {
-        /// A second one, with a revision that the first answer named
-        again: bool,
-        /// Why an `initialize` was refused before it
-        refused: Option<RpcError>,
+        /// The probe was repeated with a revision that the first answer named.
+        is_retry: bool,
+        /// Error of an earlier `initialize`.
+        initialize_error: Option<RpcError>,
     },
-    /// `initialize` is out
+    /// `initialize` was sent.
     Initializing {
-        probe: Probe,
-        /// It was refused, while the probe may still be answered
-        refused: Option<RpcError>,
+        probe: ProbeState,
+        /// Error of `initialize`, while the probe may still be answered.
+        initialize_error: Option<RpcError>,
     },
     Ready,
-    Over,
+    Closed,
 }
 
-/// What became of the probe when `initialize` went out
+/// State of the probe after `initialize` was sent.
 #[derive(Debug)]
-pub(super) enum Probe {
-    /// There was none
+pub(super) enum ProbeState {
+    /// There was no probe.
     None,
-    /// It has not been answered
+    /// The probe was not answered yet.
     Unanswered,
-    /// It was answered: the server is none that knows it
+    /// The probe was answered by a server without modern revisions.
     Legacy,
-    /// It was answered, late, by a server that knows it
-    Modern(LateAnswer),
+    /// The probe was answered late by a modern server.
+    Modern(LateProbeAnswer),
 }
 
 #[derive(Debug)]
-pub(super) enum LateAnswer {
+pub(super) enum LateProbeAnswer {
     Discovered(RawJson),
-    /// An unsupported-version error that names a revision of ours
+    /// An unsupported-version error that names a revision of this client.
     Supports(Version),
 }
 
-/// The result of `server/discover` (VER-013)
+/// The result of `server/discover` (VER-013).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Discovery<'a> {
+struct DiscoverResponse<'a> {
     #[serde(borrow)]
     supported_versions: Vec<Cow<'a, str>>,
     #[serde(borrow)]
     capabilities: Option<&'a RawValue>,
     #[serde(borrow)]
     instructions: Option<Cow<'a, str>>,
-    /// Where a draft had it
+    /// Position of the identity in a draft.
     #[serde(borrow)]
     server_info: Option<&'a RawValue>,
 }
 
-/// The result of `initialize` (LIFE-003)
+/// The result of `initialize` (LIFE-003).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Initialized<'a> {
+struct InitializeResponse<'a> {
     #[serde(borrow)]
     protocol_version: Cow<'a, str>,
     #[serde(borrow)]
@@ -105,91 +105,95 @@ struct Initialized<'a> {
     instructions: Option<Cow<'a, str>>,
 }
 
-/// What an error to the probe says about the era (VER-019, VER-020, VER-041)
-enum Evidence {
-    /// It names what the server speaks; known by its shape, whatever the code (DEC-001)
+/// The conclusion from an error about the era (VER-019, VER-020, VER-041).
+enum EraEvidence {
+    /// The error names the supported revisions; recognized by its shape, with any code (DEC-001).
     Supports(Vec<String>),
-    /// A modern server that refuses for another reason
+    /// A modern server refuses for another reason.
     Modern,
     Legacy,
 }
 
-fn evidence(error: &RpcError) -> Evidence {
+fn classify_error(error: &RpcError) -> EraEvidence {
     #[derive(Deserialize)]
-    struct Unsupported {
+    struct UnsupportedVersionData {
         supported: Vec<String>,
     }
     let data = error.data.as_ref();
-    // The released code needs only the list: the official TypeScript server omits `requested` at times.
+    // The released code needs the list only: the official TypeScript server sometimes omits `requested`.
     let requested = error.code == code::UNSUPPORTED_PROTOCOL_VERSION
         || data.and_then(|d| d.member("requested")).is_some_and(|r| r.as_bytes().first() == Some(&b'"'));
-    if let Some(Ok(data)) = data.filter(|_| requested).map(|d| d.parse::<Unsupported>()) {
-        return Evidence::Supports(data.supported);
+    if let Some(Ok(data)) = data.filter(|_| requested).map(|d| d.parse::<UnsupportedVersionData>()) {
+        return EraEvidence::Supports(data.supported);
     }
     let required = || data.and_then(|d| d.member("requiredCapabilities")).is_some_and(|c| c.is_object());
     match error.code {
-        code::HEADER_MISMATCH => Evidence::Modern,
-        code::MISSING_CLIENT_CAPABILITY if required() => Evidence::Modern,
-        _ => Evidence::Legacy,
+        code::HEADER_MISMATCH => EraEvidence::Modern,
+        code::MISSING_CLIENT_CAPABILITY if required() => EraEvidence::Modern,
+        _ => EraEvidence::Legacy,
     }
 }
 
-/// Whether only a modern server answers so (VER-041)
+/// Returns whether only a modern server sends this error (VER-041).
 #[cfg(feature = "http")]
 pub(crate) fn is_modern_error(error: &RpcError) -> bool {
-    !matches!(evidence(error), Evidence::Legacy)
+    !matches!(classify_error(error), EraEvidence::Legacy)
 }
 
-fn known(names: &[impl AsRef<str>]) -> VersionSet {
+fn parse_versions(names: &[impl AsRef<str>]) -> VersionSet {
     names.iter().filter_map(|n| Version::from_name(n.as_ref())).fold(VersionSet::NONE, VersionSet::with)
 }
 
-fn common(a: VersionSet, b: VersionSet, era: Era) -> Option<Version> {
+fn newest_common(a: VersionSet, b: VersionSet, era: Era) -> Option<Version> {
     a.iter().find(|v| b.contains(*v) && v.era() == era)
 }
 
-fn copy(raw: Option<&RawValue>) -> Option<RawJson> {
-    // Stored for as long as the connection lives: no part of the message is kept alive for it.
+fn copy_object(raw: Option<&RawValue>) -> Option<RawJson> {
+    // Copied, because it is kept as long as the connection and must not keep the message alive.
     raw.map(|r| RawJson::trusted(bytes::Bytes::copy_from_slice(r.get().as_bytes())))
         .filter(RawJson::is_object)
 }
 
 impl Engine {
-    /// Asks the first question
-    pub(super) fn begin(&mut self) {
-        match (self.config.modern().newest(), self.config.legacy().newest(), self.config.verdict) {
-            (None, _, _) | (Some(_), Some(_), Some(Verdict::Legacy)) => self.initialize(Probe::None),
+    /// Sends the first request.
+    pub(super) fn begin_negotiation(&mut self) {
+        match (
+            self.config.modern_versions().newest(),
+            self.config.legacy_versions().newest(),
+            self.config.known_era,
+        ) {
+            (None, _, _) | (Some(_), Some(_), Some(KnownEra::Legacy)) => self.initialize(ProbeState::None),
             (Some(version), _, _) => self.probe(version, false, None),
         }
     }
 
-    /// Sends `server/discover` (VER-024, VER-028)
-    fn probe(&mut self, version: Version, again: bool, refused: Option<RpcError>) {
-        let last_try = refused.is_some();
-        self.stage = Stage::Probing { again, refused };
+    /// Sends `server/discover` (VER-024, VER-028).
+    fn probe(&mut self, version: Version, is_retry: bool, initialize_error: Option<RpcError>) {
+        let is_last = initialize_error.is_some();
+        self.stage = NegotiationStage::Probing { is_retry, initialize_error };
         let config = alloc::sync::Arc::clone(&self.config);
-        self.ask(Purpose::Probe, vocab::DISCOVER, |out| {
+        self.send_negotiation(CallPurpose::Probe, methods::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
-            out.extend_from_slice(config.stamp(version));
+            out.extend_from_slice(config.request_meta(version));
             out.extend_from_slice(b"}}");
         });
-        let limits = &self.link.limits;
-        // Silence leads on only where there is something else to try.
-        // Over HTTP it is no sign at all: there a server that does not know a request says so (VER-021).
-        let waits = self.exchanges
-            || self.config.legacy().is_empty()
-            || self.config.verdict == Some(Verdict::Modern)
-            || last_try;
-        let wait = if waits { limits.init_timeout } else { limits.probe_timeout };
-        self.arm_opening(wait);
+        let limits = &self.endpoint.limits;
+        // The short timeout applies only if `initialize` can follow. Over HTTP silence is no sign, because a server
+        // that does not know a request says so (VER-021).
+        let is_only_option = self.uses_exchanges
+            || self.config.legacy_versions().is_empty()
+            || self.config.known_era == Some(KnownEra::Modern)
+            || is_last;
+        let wait = if is_only_option { limits.init_timeout } else { limits.probe_timeout };
+        self.arm_negotiation_timeout(wait);
     }
 
-    /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002)
-    fn initialize(&mut self, probe: Probe) {
-        let Some(version) = self.config.legacy().newest() else { return };
-        self.stage = Stage::Initializing { probe, refused: None };
+    /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002).
+    fn initialize(&mut self, probe: ProbeState) {
+        let Some(version) = self.config.legacy_versions().newest() else { return };
+        self.stage = NegotiationStage::Initializing { probe, initialize_error: None };
         let config = alloc::sync::Arc::clone(&self.config);
-        self.ask(Purpose::Handshake, vocab::INITIALIZE, |out| {
+        self.send_negotiation(CallPurpose::Handshake, methods::INITIALIZE, |out| {
             out.extend_from_slice(b"{\"protocolVersion\":");
             write_str(out, version.as_str());
             out.extend_from_slice(b",\"capabilities\":");
@@ -198,243 +202,275 @@ impl Engine {
             config.info.write(out, version);
             out.push(b'}');
         });
-        self.arm_opening(self.link.limits.init_timeout);
+        self.arm_negotiation_timeout(self.endpoint.limits.init_timeout);
     }
 
-    fn ask(&mut self, purpose: Purpose, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        let Some(main) = self.main else { return };
-        // The stage has a deadline of its own; the table's are never reached.
+    fn send_negotiation(&mut self, purpose: CallPurpose, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+        let Some(main) = self.main_channel else { return };
+        // The stage has a deadline of its own, so those of the call are disabled.
         let never = core::time::Duration::MAX;
-        let options = CallOptions::new().timeout(never).total(never);
-        let key = self.link.outbound.calls.insert(OutCall::new(
-            self.link.now,
+        let options = CallOptions::new().timeout(never).total_timeout(never);
+        let key = self.endpoint.outbound.calls.insert(OutboundCall::new(
+            self.endpoint.now,
             main,
             purpose,
             &options,
-            &self.link.limits,
+            &self.endpoint.limits,
         ));
-        self.link.send(main, |out| {
-            encode::request_head(out, Outbound::wire_id(key), method);
+        self.endpoint.send(main, |out| {
+            encode::request_head(out, OutboundCalls::wire_id(key), method);
             out.extend_from_slice(b",\"params\":");
             params(out);
             encode::end(out);
         });
     }
 
-    pub(super) fn arm_opening(&mut self, wait: core::time::Duration) {
-        self.link.opening += 1;
-        let timer = Timer::Opening(self.link.opening);
-        self.link.deadlines.arm(self.link.now + wait, timer);
+    pub(super) fn arm_negotiation_timeout(&mut self, wait: core::time::Duration) {
+        self.endpoint.negotiation_generation += 1;
+        let timer = EndpointTimer::Negotiation(self.endpoint.negotiation_generation);
+        self.endpoint.deadlines.arm(self.endpoint.now + wait, timer);
     }
 
-    /// The current question was not answered in time
-    pub(super) fn opening_timed_out(&mut self) {
+    /// Handles the timeout of the current request.
+    pub(super) fn negotiation_timed_out(&mut self) {
         match &mut self.stage {
-            Stage::Probing { refused: None, .. } if !self.exchanges && !self.config.legacy().is_empty() => {
-                // Silence is a weak sign: the probe stays open and its answer is remembered (VER-027). It is not
-                // cancelled, which an old server might choke on.
-                self.initialize(Probe::Unanswered);
+            NegotiationStage::Probing { initialize_error: None, .. }
+                if !self.uses_exchanges && !self.config.legacy_versions().is_empty() =>
+            {
+                // Silence is a weak sign, so the probe stays open for a late answer (VER-027). It is not cancelled,
+                // because that may confuse a legacy server.
+                self.initialize(ProbeState::Unanswered);
             }
-            Stage::Probing { refused: None, .. } => {
-                self.close_with(Fault::HandshakeTimeout { method: vocab::DISCOVER });
+            NegotiationStage::Probing { initialize_error: None, .. } => {
+                self.close_with(Fault::HandshakeTimeout { method: methods::DISCOVER });
             }
-            Stage::Probing { refused: Some(error), .. }
-            | Stage::Initializing { refused: Some(error), .. } => {
-                let fault = Fault::Refused(error.clone());
+            NegotiationStage::Probing { initialize_error: Some(error), .. }
+            | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
+                let fault = Fault::HandshakeRefused(error.clone());
                 self.close_with(fault);
             }
-            // LIFE-009, TIME-007: `initialize` is never cancelled; the connection is given up instead.
-            Stage::Initializing { .. } => {
-                self.close_with(Fault::HandshakeTimeout { method: vocab::INITIALIZE })
+            // `initialize` is never cancelled; the connection is closed instead (LIFE-009, TIME-007).
+            NegotiationStage::Initializing { .. } => {
+                self.close_with(Fault::HandshakeTimeout { method: methods::INITIALIZE })
             }
-            Stage::Idle | Stage::Ready | Stage::Over => {}
+            NegotiationStage::Idle | NegotiationStage::Ready | NegotiationStage::Closed => {}
         }
     }
 
-    /// What an end of the input means at this stage (VER-021)
+    /// Returns the fault for an end of the input at this stage (VER-021).
     pub(super) fn eof_fault(&self) -> Fault {
         match &self.stage {
-            // The server said why before it left.
-            Stage::Probing { refused: Some(error), .. }
-            | Stage::Initializing { refused: Some(error), .. } => Fault::Refused(error.clone()),
-            Stage::Probing { .. } | Stage::Initializing { probe: Probe::Unanswered, .. } => {
-                let legacy = !self.config.legacy().is_empty() && self.config.verdict != Some(Verdict::Legacy);
+            // The server gave the reason before it closed.
+            NegotiationStage::Probing { initialize_error: Some(error), .. }
+            | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
+                Fault::HandshakeRefused(error.clone())
+            }
+            NegotiationStage::Probing { .. }
+            | NegotiationStage::Initializing { probe: ProbeState::Unanswered, .. } => {
+                let legacy = !self.config.legacy_versions().is_empty()
+                    && self.config.known_era != Some(KnownEra::Legacy);
                 Fault::ExitedDuringProbe { legacy }
             }
             _ => Fault::Eof,
         }
     }
 
-    /// An answer to one of our questions
-    pub(super) fn opening_answered(
+    /// Handles the answer to a request of the negotiation.
+    pub(super) fn negotiation_answered(
         &mut self,
         key: Key,
-        purpose: Purpose,
+        purpose: CallPurpose,
         outcome: Result<RawJson, RpcError>,
     ) {
-        self.link.outbound.calls.remove(key);
+        self.endpoint.outbound.calls.remove(key);
         match (purpose, &mut self.stage) {
-            (Purpose::Probe, Stage::Probing { .. }) => match outcome {
-                Ok(result) => self.discovered(&result),
-                Err(error) => self.probe_refused(error),
+            (CallPurpose::Probe, NegotiationStage::Probing { .. }) => match outcome {
+                Ok(result) => self.handle_discover_result(&result),
+                Err(error) => self.handle_probe_error(error),
             },
-            (Purpose::Probe, Stage::Initializing { probe: probe @ Probe::Unanswered, refused }) => {
-                let late = late_answer(outcome, self.config.modern());
-                let refused = refused.clone();
-                *probe = late.map_or(Probe::Legacy, Probe::Modern);
-                if let Some(error) = refused {
-                    self.initialize_refused(error);
+            (
+                CallPurpose::Probe,
+                NegotiationStage::Initializing { probe: probe @ ProbeState::Unanswered, initialize_error },
+            ) => {
+                let late = classify_late_answer(outcome, self.config.modern_versions());
+                let initialize_error = initialize_error.clone();
+                *probe = late.map_or(ProbeState::Legacy, ProbeState::Modern);
+                if let Some(error) = initialize_error {
+                    self.handle_initialize_error(error);
                 }
             }
-            (Purpose::Handshake, Stage::Initializing { .. }) => match outcome {
-                Ok(result) => self.initialized(&result),
-                Err(error) => self.initialize_refused(error),
+            (CallPurpose::Handshake, NegotiationStage::Initializing { .. }) => match outcome {
+                Ok(result) => self.handle_initialize_result(&result),
+                Err(error) => self.handle_initialize_error(error),
             },
-            // After the outcome is settled a late answer changes nothing.
+            // A late answer has no effect on a finished negotiation.
             _ => {}
         }
     }
 
-    /// `server/discover` was answered with a result
-    fn discovered(&mut self, result: &RawJson) {
-        let Ok(answer) = result.parse::<Discovery<'_>>() else {
-            // Something that no modern server says.
-            let why = RpcError::invalid_request("the result of `server/discover` is none");
-            return self.fall_back(Some(why));
+    /// Handles the result of `server/discover`.
+    fn handle_discover_result(&mut self, result: &RawJson) {
+        let Ok(answer) = result.parse::<DiscoverResponse<'_>>() else {
+            // A modern server does not send such a result.
+            let error = RpcError::invalid_request("the result of `server/discover` is not valid");
+            return self.fall_back(Some(error));
         };
-        let theirs = known(&answer.supported_versions);
-        let Some(version) = common(self.config.modern(), theirs, Era::Modern) else {
+        let server_versions = parse_versions(&answer.supported_versions);
+        let Some(version) = newest_common(self.config.modern_versions(), server_versions, Era::Modern) else {
             let names = answer.supported_versions.iter().map(|v| String::from(&**v)).collect();
-            return self.without_modern(theirs, names);
+            return self.handle_no_modern_version(server_versions, names);
         };
-        let capabilities = copy(answer.capabilities).unwrap_or_else(empty_object);
+        let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
         let stamped = result.member("_meta").and_then(|m| m.member(meta::SERVER_INFO)).map(|i| i.compact());
         let peer = Peer {
             version,
-            info: stamped.or_else(|| copy(answer.server_info)),
-            flags: Capabilities::read(capabilities.as_bytes()),
+            info: stamped.or_else(|| copy_object(answer.server_info)),
+            declared: Capabilities::read(capabilities.as_bytes()),
             capabilities,
             instructions: answer.instructions.map(Cow::into_owned),
         };
-        self.ready(peer);
+        self.become_ready(peer);
     }
 
-    /// `server/discover` was answered with an error
-    fn probe_refused(&mut self, error: RpcError) {
-        let Stage::Probing { again, .. } = self.stage else { return };
-        match evidence(&error) {
-            Evidence::Supports(names) => {
-                let theirs = known(&names);
-                match common(self.config.modern(), theirs, Era::Modern) {
-                    // VER-010: once more, with a revision that both speak.
-                    Some(version) if !again => self.probe(version, true, None),
-                    Some(_) => self.close_with(Fault::Refused(error)),
-                    None => self.without_modern(theirs, names),
+    /// Handles an error of `server/discover`.
+    fn handle_probe_error(&mut self, error: RpcError) {
+        let NegotiationStage::Probing { is_retry, .. } = self.stage else { return };
+        match classify_error(&error) {
+            EraEvidence::Supports(names) => {
+                let server_versions = parse_versions(&names);
+                match newest_common(self.config.modern_versions(), server_versions, Era::Modern) {
+                    // The probe is repeated once, with a revision that both sides speak (VER-010).
+                    Some(version) if !is_retry => self.probe(version, true, None),
+                    Some(_) => self.close_with(Fault::HandshakeRefused(error)),
+                    None => self.handle_no_modern_version(server_versions, names),
                 }
             }
-            Evidence::Modern => self.close_with(Fault::Refused(error)), // VER-019, VER-026
-            Evidence::Legacy => self.fall_back(Some(error)),            // VER-020, VER-025
+            EraEvidence::Modern => self.close_with(Fault::HandshakeRefused(error)), // VER-019, VER-026
+            EraEvidence::Legacy => self.fall_back(Some(error)),                     // VER-020, VER-025
         }
     }
 
-    /// A modern server that has no modern revision in common with us
-    fn without_modern(&mut self, theirs: VersionSet, names: Vec<String>) {
-        if common(self.config.legacy(), theirs, Era::Legacy).is_some() {
-            self.initialize(Probe::Legacy);
+    /// Handles a modern server that has no modern revision in common with this client.
+    fn handle_no_modern_version(&mut self, server_versions: VersionSet, names: Vec<String>) {
+        if newest_common(self.config.legacy_versions(), server_versions, Era::Legacy).is_some() {
+            self.initialize(ProbeState::Legacy);
         } else {
-            self.close_with(Fault::NoCommonVersion { ours: self.config.versions, theirs: names });
+            self.close_with(Fault::NoCommonVersion { supported: self.config.versions, offered: names });
         }
     }
 
-    /// The server does not know `server/discover`
+    /// Handles a server that does not know `server/discover`.
     fn fall_back(&mut self, answer: Option<RpcError>) {
-        if let Stage::Probing { refused: Some(error), .. } = &mut self.stage {
-            // Both ways are closed; what the handshake was refused for says more.
-            let fault = Fault::Refused(error.clone());
+        if let NegotiationStage::Probing { initialize_error: Some(error), .. } = &mut self.stage {
+            // Both requests failed; the error of the handshake is more useful.
+            let fault = Fault::HandshakeRefused(error.clone());
             self.close_with(fault);
-        } else if self.config.legacy().is_empty() {
-            self.close_with(Fault::LegacyServer { ours: self.config.versions, answer }); // VER-034
+        } else if self.config.legacy_versions().is_empty() {
+            self.close_with(Fault::LegacyServer { supported: self.config.versions, error: answer }); // VER-034
         } else {
-            self.initialize(Probe::Legacy);
+            self.initialize(ProbeState::Legacy);
         }
     }
 
-    /// `initialize` was answered with a result (VER-003, VER-006)
-    fn initialized(&mut self, result: &RawJson) {
-        let method = vocab::INITIALIZE;
-        let Ok(answer) = result.parse::<Initialized<'_>>() else {
-            return self.close_with(Fault::BadHandshake { method, why: "no `protocolVersion`" });
+    /// Handles the result of `initialize` (VER-003, VER-006).
+    fn handle_initialize_result(&mut self, result: &RawJson) {
+        let method = methods::INITIALIZE;
+        let Ok(answer) = result.parse::<InitializeResponse<'_>>() else {
+            return self.close_with(Fault::BadHandshake { method, reason: "no `protocolVersion`" });
         };
-        let offered =
-            Version::from_name(&answer.protocol_version).filter(|v| self.config.legacy().contains(*v));
+        let offered = Version::from_name(&answer.protocol_version)
+            .filter(|v| self.config.legacy_versions().contains(*v));
         let Some(version) = offered else {
-            let theirs = [answer.protocol_version.into_owned()].into();
-            return self.close_with(Fault::NoCommonVersion { ours: self.config.versions, theirs });
+            let server_versions = [answer.protocol_version.into_owned()].into();
+            return self.close_with(Fault::NoCommonVersion {
+                supported: self.config.versions,
+                offered: server_versions,
+            });
         };
-        let capabilities = copy(answer.capabilities).unwrap_or_else(empty_object);
+        let capabilities = copy_object(answer.capabilities).unwrap_or_else(empty_object);
         let peer = Peer {
             version,
-            info: copy(answer.server_info),
-            flags: Capabilities::read(capabilities.as_bytes()),
+            info: copy_object(answer.server_info),
+            declared: Capabilities::read(capabilities.as_bytes()),
             capabilities,
             instructions: answer.instructions.map(Cow::into_owned),
         };
-        if let Some(main) = self.main {
-            // LIFE-004: before anything else.
-            self.link.send(main, |out| {
-                encode::notification_head(out, vocab::INITIALIZED);
+        if let Some(main) = self.main_channel {
+            // Sent before anything else (LIFE-004).
+            self.endpoint.send(main, |out| {
+                encode::notification_head(out, methods::INITIALIZED);
                 encode::end(out);
             });
         }
-        self.ready(peer);
+        self.become_ready(peer);
     }
 
-    /// `initialize` was answered with an error
-    fn initialize_refused(&mut self, error: RpcError) {
-        let Stage::Initializing { probe, refused } = &mut self.stage else { return };
-        match core::mem::replace(probe, Probe::Legacy) {
-            // The server was slow, not old.
-            Probe::Modern(LateAnswer::Discovered(result)) => self.discovered(&result),
-            Probe::Modern(LateAnswer::Supports(version)) => self.probe(version, true, Some(error)),
-            Probe::Unanswered => {
-                *probe = Probe::Unanswered;
-                *refused = Some(error);
+    /// Handles an error of `initialize`.
+    fn handle_initialize_error(&mut self, error: RpcError) {
+        let NegotiationStage::Initializing { probe, initialize_error } = &mut self.stage else {
+            return;
+        };
+        match core::mem::replace(probe, ProbeState::Legacy) {
+            // The server is modern and was slow.
+            ProbeState::Modern(LateProbeAnswer::Discovered(result)) => self.handle_discover_result(&result),
+            ProbeState::Modern(LateProbeAnswer::Supports(version)) => self.probe(version, true, Some(error)),
+            ProbeState::Unanswered => {
+                *probe = ProbeState::Unanswered;
+                *initialize_error = Some(error);
             }
-            // A remembered verdict that proved wrong: ask once (VER-042).
-            Probe::None if self.config.verdict.is_some() => match self.config.modern().newest() {
-                Some(version) => self.probe(version, false, Some(error)),
-                None => self.close_with(Fault::Refused(error)),
-            },
-            Probe::None | Probe::Legacy => match evidence(&error) {
-                Evidence::Supports(theirs)
-                    if common(self.config.legacy(), known(&theirs), Era::Legacy).is_none() =>
-                {
-                    self.close_with(Fault::NoCommonVersion { ours: self.config.versions, theirs });
+            // The known era proved wrong, so the server is probed once (VER-042).
+            ProbeState::None if self.config.known_era.is_some() => {
+                match self.config.modern_versions().newest() {
+                    Some(version) => self.probe(version, false, Some(error)),
+                    None => self.close_with(Fault::HandshakeRefused(error)),
                 }
-                _ => self.close_with(Fault::Refused(error)),
+            }
+            ProbeState::None | ProbeState::Legacy => match classify_error(&error) {
+                EraEvidence::Supports(server_versions)
+                    if newest_common(
+                        self.config.legacy_versions(),
+                        parse_versions(&server_versions),
+                        Era::Legacy,
+                    )
+                    .is_none() =>
+                {
+                    self.close_with(Fault::NoCommonVersion {
+                        supported: self.config.versions,
+                        offered: server_versions,
+                    });
+                }
+                _ => self.close_with(Fault::HandshakeRefused(error)),
             },
         }
     }
 
-    /// An answer that a server of the era which was settled on does not give
+    /// Handles an error that a server of the negotiated era does not send.
     pub(super) fn check_era(&mut self, error: &RpcError) {
         let era = self.peer.as_ref().map(|p| p.era());
-        if era == Some(Era::Legacy) && matches!(evidence(error), Evidence::Supports(_)) {
-            self.verdict = None;
+        if era == Some(Era::Legacy) && matches!(classify_error(error), EraEvidence::Supports(_)) {
+            self.known_era = None;
             self.diagnose(Diagnostic::EraContradicted);
         }
     }
 }
 
-/// What an answer to the probe is worth when `initialize` is out already
-fn late_answer(outcome: Result<RawJson, RpcError>, ours: VersionSet) -> Option<LateAnswer> {
+/// Returns the conclusion from an answer to the probe that arrived after `initialize` was sent.
+fn classify_late_answer(
+    outcome: Result<RawJson, RpcError>,
+    client_versions: VersionSet,
+) -> Option<LateProbeAnswer> {
     match outcome {
         Ok(result) => {
-            let theirs = known(&result.parse::<Discovery<'_>>().ok()?.supported_versions);
-            common(ours, theirs, Era::Modern).map(|_| LateAnswer::Discovered(result.compact()))
+            let server_versions =
+                parse_versions(&result.parse::<DiscoverResponse<'_>>().ok()?.supported_versions);
+            newest_common(client_versions, server_versions, Era::Modern)
+                .map(|_| LateProbeAnswer::Discovered(result.compact()))
         }
-        Err(error) => match evidence(&error) {
-            Evidence::Supports(names) => common(ours, known(&names), Era::Modern).map(LateAnswer::Supports),
+        Err(error) => match classify_error(&error) {
+            EraEvidence::Supports(names) => {
+                newest_common(client_versions, parse_versions(&names), Era::Modern)
+                    .map(LateProbeAnswer::Supports)
+            }
             _ => None,
         },
     }

@@ -1,4 +1,4 @@
-//! What a message from the server is and what becomes of it.
+//! Classification of received messages.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -6,49 +6,49 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::engine::Engine;
-use super::event::{Event, Request};
+use super::event::{Event, ServerRequest};
 use crate::calls::batch;
-use crate::calls::inbound::{CallId, InCall};
-use crate::calls::link::{Content, content};
-use crate::calls::outbound::{Match, Purpose};
+use crate::calls::endpoint::{FrameContent, classify_frame};
+use crate::calls::inbound::{CallId, InboundCall};
+use crate::calls::outbound::{CallPurpose, ResponseMatch};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::frame::line::Oversize;
+use crate::methods;
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Rejected};
+use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, encode};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
-use crate::vocab;
 
 impl Engine {
-    /// One frame: a message, a batch, or something else
+    /// Takes one frame: a message, a batch or a blank line.
     ///
-    /// `own`: the request that alone may be answered by it, where the transport says which one that is.
+    /// With `own`, it may answer only that request.
     pub(super) fn receive(&mut self, channel: Key, frame: Bytes, own: Option<&RequestId>) {
-        match content(frame) {
-            (Content::Blank, _) => {}
-            (Content::Array, frame) => self.receive_batch(channel, &frame, own),
-            (Content::One, frame) => self.receive_one(channel, None, &frame, own),
+        match classify_frame(frame) {
+            (FrameContent::Blank, _) => {}
+            (FrameContent::Array, frame) => self.receive_batch(channel, &frame, own),
+            (FrameContent::Message, frame) => self.receive_one(channel, None, &frame, own),
         }
     }
 
     fn receive_one(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, own: Option<&RequestId>) {
-        match envelope::parse(frame, &self.link.limits, None) {
+        match envelope::parse(frame, &self.endpoint.limits, None) {
             Err(rejected) => self.reject(channel, batch, rejected, frame),
             Ok(envelope) => {
-                if let Some(c) = self.link.channels.get_mut(channel) {
-                    c.faulty = 0;
+                if let Some(c) = self.endpoint.channels.get_mut(channel) {
+                    c.consecutive_faults = 0;
                 }
                 match envelope.kind {
-                    Kind::Response => self.response_in(channel, frame, &envelope, own),
-                    Kind::Notification => self.notification_in(channel, frame, &envelope),
+                    Kind::Response => self.receive_response(channel, frame, &envelope, own),
+                    Kind::Notification => self.receive_notification(channel, frame, &envelope),
                     Kind::Request => {
                         let before = self.outbox_len();
-                        self.request_in(channel, batch, frame, envelope);
-                        self.owe(before);
+                        self.receive_request(channel, batch, frame, envelope);
+                        self.count_answer(before);
                     }
                 }
             }
@@ -56,33 +56,40 @@ impl Engine {
     }
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
-        let batches = self.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
-        let members = match batch::members(frame, &self.link.limits) {
-            Ok(members) if batches => members,
-            Ok(_) => return self.reject(channel, None, Rejected::unknown(Malformed::Batch), frame),
-            Err(why) => return self.reject(channel, None, Rejected::unknown(why), frame),
+        let allows_batches = self.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
+        let members = match batch::split_batch(frame, &self.endpoint.limits) {
+            Ok(members) if allows_batches => members,
+            Ok(_) => {
+                return self.reject(
+                    channel,
+                    None,
+                    RejectedMessage::unreadable(MalformedMessage::Batch),
+                    frame,
+                );
+            }
+            Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason), frame),
         };
         let before = self.outbox_len();
-        let batch = self.link.open_batch(channel);
+        let batch = self.endpoint.open_batch(channel);
         for member in members {
-            // One of them may be the fault that was one too many.
-            if self.link.channels.get(channel).is_some_and(|c| !c.closed) {
+            // An earlier member may have been one fault too many.
+            if self.endpoint.channels.get(channel).is_some_and(|c| !c.closed) {
                 self.receive_one(channel, Some(batch), &member, own);
             }
         }
-        self.link.close_batch(batch);
-        self.owe(before);
+        self.endpoint.close_batch(batch);
+        self.count_answer(before);
     }
 
-    fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected, frame: &[u8]) {
-        // Servers print banners to stdout; that is noise, and no message to answer (STDIO-005).
-        let noise =
-            batch.is_none() && matches!(rejected.why, Malformed::Json { at: 0 } | Malformed::NotAnObject);
+    fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage, frame: &[u8]) {
+        // Servers print banners to stdout, which are noise and get no answer (STDIO-005).
+        let noise = batch.is_none()
+            && matches!(rejected.reason, MalformedMessage::Json { at: 0 } | MalformedMessage::NotAnObject);
         let noise = noise
-            || (matches!(rejected.why, Malformed::Json { .. } | Malformed::Utf8 { .. })
+            || (matches!(rejected.reason, MalformedMessage::Json { .. } | MalformedMessage::Utf8 { .. })
                 && !frame.trim_ascii_start().starts_with(b"{"));
         if noise {
-            let kept = frame.get(..self.link.limits.max_noise).unwrap_or(frame);
+            let kept = frame.get(..self.endpoint.limits.max_noise_bytes).unwrap_or(frame);
             let line = String::from_utf8_lossy(kept).into_owned();
             self.diagnose(Diagnostic::Noise { line, length: frame.len() });
         } else {
@@ -92,50 +99,58 @@ impl Engine {
         self.count_fault(channel);
     }
 
-    fn refuse_message(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) {
+    fn refuse_message(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
         let before = self.outbox_len();
-        // A modern client never answers (BASE-020); before the era is known it says nothing either.
-        let legacy = self.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
+        // A modern client never answers (BASE-020). A client that does not know the era yet does not answer either.
+        let is_legacy = self.peer.as_ref().is_some_and(|p| p.era() == Era::Legacy);
         let mut rejected = rejected;
-        let waits =
-            rejected.id.as_ref().is_some_and(|id| self.link.match_answer(channel, id) != Match::Unknown);
-        if !legacy && !rejected.answers {
-            // Without `asks` nothing is sent; the id still ends a call that waits for it.
-            rejected.asks = false;
-            rejected.answers = waits;
+        let is_awaited = rejected
+            .id
+            .as_ref()
+            .is_some_and(|id| self.endpoint.match_response(channel, id) != ResponseMatch::Unknown);
+        if !is_legacy && !rejected.is_response {
+            // Without `has_method` no answer is sent; the id still ends a call that waits for it.
+            rejected.has_method = false;
+            rejected.is_response = is_awaited;
         }
-        let answers = rejected.answers;
-        let idless = !legacy && rejected.id.is_none() && !answers;
-        let (diagnostic, ended) = if idless {
-            (Diagnostic::Malformed { why: rejected.why, id: None, answered: false }, None)
+        let is_response = rejected.is_response;
+        let is_silent = !is_legacy && rejected.id.is_none() && !is_response;
+        let (diagnostic, ended) = if is_silent {
+            (Diagnostic::Malformed { reason: rejected.reason, id: None, answered: false }, None)
         } else {
-            let in_flight = rejected.id.as_ref().is_some_and(|id| self.link.is_live(channel, id));
-            self.link.reject(channel, batch, rejected, in_flight)
+            let in_flight = rejected.id.as_ref().is_some_and(|id| self.endpoint.is_live(channel, id));
+            self.endpoint.reject(channel, batch, rejected, in_flight)
         };
-        // Told first: the end of the connection may follow from it.
+        // Reported first, because the end of the connection may follow.
         self.diagnose(diagnostic);
         if let Some((key, outcome)) = ended {
-            self.ended(key, outcome);
+            self.finish_outbound(key, outcome);
         }
-        self.owe(before);
+        self.count_answer(before);
         self.count_fault(channel);
     }
 
     fn count_fault(&mut self, channel: Key) {
-        if let Some(fault) = self.link.count_fault(channel) {
+        if let Some(fault) = self.endpoint.count_fault(channel) {
             self.close_with(fault);
         }
     }
 
-    /// Takes note of a message that was too long to keep
+    /// Handles a message that exceeded the frame limit.
     pub(crate) fn handle_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
-        self.link.tick(now);
-        self.link.touch();
-        let rejected = self.link.too_long(oversize);
+        self.endpoint.tick(now);
+        self.endpoint.record_activity();
+        let rejected = self.endpoint.oversize_rejection(oversize);
         self.refuse_message(channel.0, None, rejected);
     }
 
-    fn response_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>, own: Option<&RequestId>) {
+    fn receive_response(
+        &mut self,
+        channel: Key,
+        frame: &Bytes,
+        envelope: &Envelope<'_>,
+        own: Option<&RequestId>,
+    ) {
         let outcome = envelope.outcome(frame);
         let Some(id) = &envelope.id else {
             if let Err(error) = outcome {
@@ -146,133 +161,138 @@ impl Engine {
         if own.is_some_and(|own| own != id) {
             return self.diagnose(Diagnostic::UnknownResponse(id.clone()));
         }
-        match self.link.match_answer(channel, id) {
-            Match::Live(key) => {
+        match self.endpoint.match_response(channel, id) {
+            ResponseMatch::Live(key) => {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
-                    Ok(result) => match envelope.result_type.of(frame) {
+                    Ok(result) => match envelope.result_type.slice(frame) {
                         Some(b"\"input_required\"") if self.is_modern() && self.may_need_input(key) => {
-                            return self.input_required(key, &result); // MRTR-002, MRTR-003
+                            return self.receive_input_required(key, &result); // MRTR-002, MRTR-003
                         }
-                        // BASE-030, BASE-031: absent means complete; anything else is no success.
+                        // A missing type means complete; an unknown one is not a success (BASE-030, BASE-031).
                         Some(kind) if self.is_modern() && kind != b"\"complete\"" => {
-                            Err(CallError::ResultType(RawJson::trusted(Bytes::copy_from_slice(kind))))
+                            Err(CallError::UnknownResultType(RawJson::trusted(Bytes::copy_from_slice(kind))))
                         }
                         _ => Ok(result),
                     },
                 };
-                self.ended(key, outcome);
+                self.finish_outbound(key, outcome);
             }
-            Match::Late => self.diagnose(Diagnostic::LateResponse(id.clone())),
-            Match::Unknown => self.diagnose(Diagnostic::UnknownResponse(id.clone())),
+            ResponseMatch::Late => self.diagnose(Diagnostic::LateResponse(id.clone())),
+            ResponseMatch::Unknown => self.diagnose(Diagnostic::UnknownResponse(id.clone())),
         }
     }
 
-    /// A request of ours has its outcome: a call's is told, a question's drives the negotiation
-    pub(super) fn ended(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        let Some(purpose) = self.link.outbound.calls.get(key).map(|c| c.purpose) else { return };
+    /// Applies the outcome of an outbound request according to its purpose.
+    pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        let Some(purpose) = self.endpoint.outbound.calls.get(key).map(|c| c.purpose) else { return };
         match purpose {
-            Purpose::Application | Purpose::Round(_) => {
+            CallPurpose::Application | CallPurpose::Retry(_) => {
                 if let Err(CallError::Rpc(error)) = &outcome {
                     self.check_era(error);
-                    self.note_refusal(error);
+                    self.remember_refused_elicitations(error);
                 }
                 let call = match purpose {
-                    Purpose::Round(_) => self.repeat_over(key),
+                    CallPurpose::Retry(_) => self.finish_retry(key),
                     _ => key,
                 };
                 return self.finish(call, outcome);
             }
-            Purpose::Listen => return self.listen_ended(key, outcome.map(drop)),
-            Purpose::Errand => return self.errand_ended(key, outcome.map(drop)),
-            Purpose::Probe | Purpose::Handshake | Purpose::Input(_) => {}
+            CallPurpose::Listen => return self.listen_ended(key, outcome.map(drop)),
+            CallPurpose::Internal => return self.finish_internal_request(key, outcome.map(drop)),
+            CallPurpose::Probe | CallPurpose::Handshake | CallPurpose::Input(_) => {}
         }
         let outcome = outcome.map_err(|e| match e {
             CallError::Rpc(error) => error,
-            // What cannot be read is an answer all the same, of a server that is not modern.
+            // A faulty answer is an answer all the same, and not one of a modern server.
             other => RpcError::invalid_request(alloc::format!("{other}")),
         });
-        self.opening_answered(key, purpose, outcome);
+        self.negotiation_answered(key, purpose, outcome);
     }
 
-    /// A request from the server: only legacy ones send any
-    fn request_in(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
+    /// Handles a request from the server, which only legacy servers send.
+    fn receive_request(&mut self, channel: Key, batch: Option<Key>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, .. } = envelope else { return };
-        let question = matches!(&*method, vocab::DISCOVER | vocab::INITIALIZE);
-        if self.peer.is_none() && question && matches!(self.link.match_answer(channel, &id), Match::Live(_)) {
+        let is_negotiation = matches!(&*method, methods::DISCOVER | methods::INITIALIZE);
+        if self.peer.is_none()
+            && is_negotiation
+            && matches!(self.endpoint.match_response(channel, &id), ResponseMatch::Live(_))
+        {
             return self.close_with(Fault::Echo);
         }
-        let modern = match &self.peer {
+        let is_modern = match &self.peer {
             Some(peer) => peer.era() == Era::Modern,
-            None => self.config.legacy().is_empty(),
+            None => self.config.legacy_versions().is_empty(),
         };
-        if modern {
+        if is_modern {
             return self.diagnose(Diagnostic::UnexpectedRequest { method: method.into(), id }); // BASE-020
         }
-        if self.link.is_live(channel, &id) {
-            // Whatever was answered to the second would end the first at the peer (design, 9).
+        if self.endpoint.is_live(channel, &id) {
+            // An answer to the second request would end the first one at the peer (DESIGN-09).
             return self.diagnose(Diagnostic::DuplicateId(id));
         }
         let version = match &self.peer {
             Some(peer) => peer.version,
-            // PING-001, LIFE-006: ping may come before the handshake is done.
+            // `ping` may come before the handshake has finished (PING-001, LIFE-006).
             None => Version::V2024_11_05,
         };
-        let rule = vocab::request(&method).filter(|r| r.server_sends() && r.exists_in(version));
+        let rule = methods::request_rule(&method).filter(|r| r.is_sent_by_server() && r.exists_in(version));
         let declared = |gate| self.config.capabilities.has(gate);
         let method: Cow<'static, str> = match rule {
-            Some(rule) if rule.name == vocab::PING => return self.answer_ping(channel, batch, &id),
+            Some(rule) if rule.name == methods::PING => return self.answer_ping(channel, batch, &id),
             // ERR-002, ERR-021
-            Some(rule) if rule.gate_in(version).is_none_or(declared) => Cow::Borrowed(rule.name),
-            None if self.config.accepts_custom(&method) => Cow::Owned(method.into_owned()),
+            Some(rule) if rule.required_capability_in(version).is_none_or(declared) => {
+                Cow::Borrowed(rule.name)
+            }
+            None if self.config.accepts_custom_method(&method) => Cow::Owned(method.into_owned()),
             _ => {
                 let error = RpcError::method_not_found(&method);
-                return self.link.send_error(channel, batch, Some(&id), &error);
+                return self.endpoint.send_error(channel, batch, Some(&id), &error);
             }
         };
-        let token = match self.link.token(params.meta.token.of(frame)) {
+        let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
             Ok(token) => token,
-            Err(error) => return self.link.send_error(channel, batch, Some(&id), &error),
+            Err(error) => return self.endpoint.send_error(channel, batch, Some(&id), &error),
         };
-        if self.link.inbound.calls.len() >= self.link.limits.max_live_calls as usize {
+        if self.endpoint.inbound.calls.len() >= self.endpoint.limits.max_live_calls as usize {
             let error = RpcError::internal("too many requests in work");
-            return self.link.send_error(channel, batch, Some(&id), &error);
+            return self.endpoint.send_error(channel, batch, Some(&id), &error);
         }
-        let params = params.whole.of(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
-        // Whatever else a server may ask is input.
+        let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+        // All other requests of a server are input requests.
         let input = match rule.map(|rule| self.read_input(rule.name, params.as_ref(), version)).transpose() {
             Ok(input) => input,
-            Err(error) => return self.link.send_error(channel, batch, Some(&id), &error),
+            Err(error) => return self.endpoint.send_error(channel, batch, Some(&id), &error),
         };
-        let again = id.clone();
-        let limits = &self.link.limits;
+        let duplicate_id = id.clone();
+        let limits = &self.endpoint.limits;
         let expires =
-            self.link.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
-        let call = InCall {
+            self.endpoint.now + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
+        let call = InboundCall {
             id,
             channel,
             version,
             cacheable: false,
-            token,
-            progress: None,
-            expires,
+            progress_token: token,
+            throttle: None,
+            expires_at: expires,
             batch,
-            log: 0,
+            log_threshold: 0,
             parked: None,
         };
-        match self.link.begin(call) {
-            None => self.diagnose(Diagnostic::DuplicateId(again)),
+        match self.endpoint.begin_call(call) {
+            None => self.diagnose(Diagnostic::DuplicateId(duplicate_id)),
             Some(key) => {
                 if let Some(input) = input {
-                    return self.input_in(key, input);
+                    return self.receive_input_request(key, input);
                 }
-                self.events.push_back(Event::Request(Request { id: CallId(key), method, params }));
+                self.events.push_back(Event::Request(ServerRequest { id: CallId(key), method, params }));
             }
         }
     }
 
     fn answer_ping(&mut self, channel: Key, batch: Option<Key>, id: &RequestId) {
-        self.link.send_or_gather(channel, batch, Some(id), |out| {
+        self.endpoint.send_or_batch(channel, batch, Some(id), |out| {
             encode::result_head(out, id);
             out.extend_from_slice(b"{}"); // PING-002
             encode::end(out);

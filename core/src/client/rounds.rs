@@ -1,11 +1,11 @@
-//! Calls that a modern server answers with what it needs first: told, gathered, and repeated with the answers (MRTR).
+//! Rounds of a modern call: input requests are reported, gathered, and sent with a retry of the call (MRTR).
 //!
 //! ```text
-//!   sent ──input_required, with requests──▶ Asking ──all answered──▶ Out (a request of its own) ──▶ …
-//!     └───input_required, state alone─────▶ Pausing, from the second in a row on ──▶ Out
+//!   call ──input_required, with requests─▶ AwaitingInput ──all answered──▶ Sent (a request of its own) ──▶ …
+//!     └────input_required, state alone───▶ BackingOff (from the second in a row on) ──▶ Sent
 //! ```
-//! The call that the application knows stays in the table through all rounds, parked: its own id is used up. What is
-//! sent again is an entry of its own, whose outcome is that of the call.
+//! The original call stays in the table through all rounds as *superseded*: its id is used up. Each retry is an entry
+//! of its own, whose outcome becomes that of the call.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,92 +17,96 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::calls::stamp;
+use super::calls::request_meta;
 use super::engine::Engine;
 use super::event::Event;
-use super::input::{Input, InputId, Owed, Source, check};
-use crate::calls::link::Timer;
-use crate::calls::ours::{Ask, kept_parts};
-use crate::calls::outbound::{CallKey, Purpose};
+use super::input::{Input, InputId, InputSource, PendingInputs, check_input_response};
+use crate::calls::endpoint::EndpointTimer;
+use crate::calls::outbound::{CallKey, CallPurpose};
+use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::error::{CallError, UseError};
-use crate::json::{self, Noted, Serializer, object_members, write_str};
+use crate::json::{self, Serializer, TopLevelMembers, object_members, write_str};
+use crate::methods;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::shape;
 use crate::slab::Key;
 use crate::time::Instant;
-use crate::vocab;
 
-/// What is under way between the server, which needs something, and the application, which has it
+/// Input requests in both eras.
 #[derive(Debug, Default)]
-pub(super) struct Inputs {
-    /// Calls that are in some round
-    rounds: BTreeMap<Key, Round>,
-    /// What has not been answered, by the number in its [`InputId`]
-    open: BTreeMap<u64, Open>,
-    /// What legacy servers wait for
-    pub(super) owed: Owed,
-    /// The ids of pages that the user may be visiting
-    pub(super) pages: Vec<Box<str>>,
+pub(super) struct InputState {
+    /// Calls that are in a round.
+    rounds: BTreeMap<Key, InputRound>,
+    /// Unanswered input requests, by the serial number in their [`InputId`].
+    open_inputs: BTreeMap<u64, OpenInput>,
+    /// Open input requests of a legacy server.
+    pub(super) legacy_inputs: PendingInputs,
+    /// Ids of elicitations by URL that may be completed.
+    pub(super) elicitation_ids: Vec<Box<str>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenInput {
     call: Key,
-    /// The server's name for it
+    /// The server's key for the input request.
     name: Box<str>,
     method: &'static str,
 }
 
-/// How far a call has come that needs input
+/// The progress of a call through its rounds.
 #[derive(Debug, Default)]
-struct Round {
-    /// How often the server has needed something
+struct InputRound {
+    /// Number of rounds so far.
     count: u32,
-    /// How often in a row it needed nothing but to be asked again
-    idle: u32,
-    /// The text of the latest `requestState`, to be sent back as it came (MRTR-011, MRTR-015)
+    /// Number of rounds in a row without input requests.
+    empty_rounds: u32,
+    /// Text of the latest `requestState`, which is returned unchanged (MRTR-011, MRTR-015).
     state: Option<Box<[u8]>>,
-    /// Bytes charged for it and the names
-    held: usize,
-    phase: Phase,
+    /// Bytes that are charged for the state and the keys.
+    charged_bytes: usize,
+    phase: RoundPhase,
 }
 
 #[derive(Debug, Default)]
-enum Phase {
-    /// Nothing is to be answered; the call waits until it is sent again
+enum RoundPhase {
+    /// The call waits before its next retry.
     #[default]
-    Pausing,
-    /// The application has something to answer
-    Asking {
-        /// How many are missing
+    BackingOff,
+    /// The application has to answer input requests.
+    AwaitingInput {
+        /// Number of missing responses.
         missing: usize,
-        /// Members of `inputResponses`
+        /// Members of `inputResponses`.
         answers: Vec<u8>,
-        /// What is left of the call's time in all, which stands still
-        left: Option<Duration>,
+        /// Rest of the total timeout, which is suspended.
+        remaining_total: Option<Duration>,
     },
-    /// Sent again, as this
-    Out(Key),
+    /// The retry was sent as this entry.
+    Sent(Key),
 }
 
-impl Inputs {
-    /// Whether there is nothing to keep
+impl InputState {
+    /// Returns whether there is nothing to keep.
     pub(super) fn is_empty(&self) -> bool {
-        self.rounds.is_empty() && self.owed.is_empty() && self.pages.is_empty()
+        self.rounds.is_empty() && self.legacy_inputs.is_empty() && self.elicitation_ids.is_empty()
     }
 }
 
-/// What an `InputRequiredResult` asks for
-struct Needs {
+/// The content of an `InputRequiredResult`.
+struct RequiredInput {
     inputs: Vec<(Box<str>, InputRequest<'static>)>,
     state: Option<Box<[u8]>>,
 }
 
-/// Reads the result strictly: who answers it acts on behalf of a user
-fn read(result: &RawJson, most: usize) -> Result<Needs, CallError> {
-    let bad = |why: &str| CallError::BadInputRequest { why: why.into() };
+/// Parses the result strictly, because its input requests are presented to a user.
+///
+/// # Errors
+///
+/// [`CallError::InvalidInputRequest`].
+fn parse_input_required(result: &RawJson, max_inputs: usize) -> Result<RequiredInput, CallError> {
+    let invalid = |reason: &str| CallError::InvalidInputRequest { reason: reason.into() };
     let (mut state, mut requests) = (None, None);
     object_members(result.as_bytes(), |name, value| match name {
         b"requestState" => state = Some(value),
@@ -110,149 +114,154 @@ fn read(result: &RawJson, most: usize) -> Result<Needs, CallError> {
         _ => {}
     });
     if state.is_some_and(|s| s.first() != Some(&b'"')) {
-        return Err(bad("`requestState` is not a string"));
+        return Err(invalid("`requestState` is not a string"));
     }
     if requests.is_none() && state.is_none() {
-        return Err(bad("it has neither `inputRequests` nor `requestState`")); // MRTR-005
+        return Err(invalid("it has neither `inputRequests` nor `requestState`")); // MRTR-005
     }
     let inputs = match &requests {
         None => Vec::new(),
         Some(requests) => {
             let requests = json::read::<InputRequests<'_>>(requests)
-                .map_err(|e| bad(&format!("`inputRequests`: {e}")))?;
-            if requests.len() > most {
-                return Err(bad(&format!("it asks for more than {most} things at once")));
+                .map_err(|e| invalid(&format!("`inputRequests`: {e}")))?;
+            if requests.len() > max_inputs {
+                return Err(invalid(&format!("it has more than {max_inputs} input requests")));
             }
             requests.into_iter().map(|(name, request)| (name.into(), request.into_owned())).collect()
         }
     };
     if inputs.is_empty() && state.is_none() {
-        return Err(bad("`inputRequests` is empty"));
+        return Err(invalid("`inputRequests` is empty"));
     }
-    Ok(Needs { inputs, state: state.map(Into::into) })
+    Ok(RequiredInput { inputs, state: state.map(Into::into) })
 }
 
 impl Engine {
-    /// Whether a request of ours may be answered with what the server needs first (MRTR-003)
+    /// Returns whether an outbound request may be answered by `input_required` (MRTR-003).
     pub(super) fn may_need_input(&self, key: Key) -> bool {
-        let call = self.link.outbound.calls.get(self.call_of(key));
-        let kept = call.and_then(|c| c.kept.as_deref());
-        kept.is_some_and(|kept| vocab::may_need_input(kept_parts(kept).0))
+        let call = self.endpoint.outbound.calls.get(self.original_call(key));
+        let retained = call.and_then(|c| c.retained.as_deref());
+        retained.is_some_and(|retained| methods::may_need_input(split_retained(retained).0))
     }
 
-    /// Sends a call again, whose answer was lost or which was refused for its header fields; the id of the repeat
+    /// Sends a call again whose answer was lost, or which was refused for its header fields. Returns the retry.
     ///
-    /// None, with nothing changed, when what was sent is not kept: answers that went along with it are not.
+    /// Returns `None` without effect if the request is not retained. A retry with input responses never is.
     #[cfg(feature = "http")]
-    pub(super) fn repeat_lost(&mut self, key: Key) -> Option<Key> {
-        let call = self.call_of(key);
-        let all = self.inputs.get_or_insert_default();
-        if all.rounds.get(&call).is_some_and(|round| round.count > 0) {
+    pub(super) fn resend_lost(&mut self, key: Key) -> Option<Key> {
+        let call = self.original_call(key);
+        let input_state = self.inputs.get_or_insert_default();
+        if input_state.rounds.get(&call).is_some_and(|round| round.count > 0) {
             return None;
         }
-        let parked = self.link.outbound.calls.get_mut(call).filter(|c| c.kept.is_some())?;
-        parked.parked = true;
-        all.rounds.entry(call).or_default();
+        let parked = self.endpoint.outbound.calls.get_mut(call).filter(|c| c.retained.is_some())?;
+        parked.superseded = true;
+        input_state.rounds.entry(call).or_default();
         if call != key {
-            self.link.outbound.calls.remove(key);
+            self.endpoint.outbound.calls.remove(key);
         }
-        self.repeat(call);
-        self.wire_key(call).filter(|again| *again != call)
+        self.send_retry(call);
+        self.wire_key(call).filter(|retry| *retry != call)
     }
 
-    /// The call that a request of ours is about: itself, or the one that it repeats
-    pub(super) fn call_of(&self, key: Key) -> Key {
-        match self.link.outbound.calls.get(key).map(|c| c.purpose) {
-            Some(Purpose::Round(call)) => call,
+    /// Returns the original call of a retry, or the call itself.
+    pub(super) fn original_call(&self, key: Key) -> Key {
+        match self.endpoint.outbound.calls.get(key).map(|c| c.purpose) {
+            Some(CallPurpose::Retry(call)) => call,
             _ => key,
         }
     }
 
-    /// A call of ours, or a repeat of it, was answered with what the server needs first
-    pub(super) fn input_required(&mut self, key: Key, result: &RawJson) {
-        let call = self.repeat_over(key);
+    /// Handles `input_required` for a call or its retry.
+    pub(super) fn receive_input_required(&mut self, key: Key, result: &RawJson) {
+        let call = self.finish_retry(key);
         if let Err(error) = self.begin_round(call, result) {
             self.finish(call, Err(error));
         }
     }
 
-    /// Takes a repeat out of the tables; the call that it is about
-    pub(super) fn repeat_over(&mut self, key: Key) -> Key {
-        let call = self.call_of(key);
+    /// Removes a retry from the table. Returns the original call.
+    pub(super) fn finish_retry(&mut self, key: Key) -> Key {
+        let call = self.original_call(key);
         if call != key {
-            self.link.outbound.calls.remove(key);
+            self.endpoint.outbound.calls.remove(key);
         }
         call
     }
 
     fn begin_round(&mut self, call: Key, result: &RawJson) -> Result<(), CallError> {
-        let (now, limits) = (self.link.now, Arc::clone(&self.link.limits));
+        let (now, limits) = (self.endpoint.now, Arc::clone(&self.endpoint.limits));
         let Some(version) = self.peer.as_ref().map(|p| p.version) else { return Ok(()) };
-        let Needs { mut inputs, state } = read(result, limits.max_inputs)?;
+        let RequiredInput { mut inputs, state } = parse_input_required(result, limits.max_inputs)?;
         for (_, request) in &mut inputs {
-            self.config.screen(request, version)?; // MRTR-008, MRTR-009
+            self.config.check_input_request(request, version)?; // MRTR-008, MRTR-009
         }
-        let Some(parked) = self.link.outbound.calls.get_mut(call) else { return Ok(()) };
-        parked.parked = true;
-        let all = self.inputs.get_or_insert_default();
-        let round = all.rounds.entry(call).or_default();
+        let Some(parked) = self.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
+        parked.superseded = true;
+        let input_state = self.inputs.get_or_insert_default();
+        let round = input_state.rounds.entry(call).or_default();
         if round.count >= limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
         }
         round.count += 1;
         let names: usize = inputs.iter().map(|(name, _)| name.len()).sum();
-        let held = names + state.as_ref().map_or(0, |s| s.len());
-        let params = parked.kept.as_ref().map_or(0, |k| k.len());
-        self.kept = self.kept.saturating_sub(round.held);
-        round.held = 0;
-        if self.kept.saturating_sub(params) + held > limits.max_kept_bytes {
-            let why = "it is more than is kept (`max_kept_bytes`)".into();
-            return Err(CallError::BadInputRequest { why });
+        let added_bytes = names + state.as_ref().map_or(0, |s| s.len());
+        let params = parked.retained.as_ref().map_or(0, |k| k.len());
+        self.retained_bytes = self.retained_bytes.saturating_sub(round.charged_bytes);
+        round.charged_bytes = 0;
+        if self.retained_bytes.saturating_sub(params) + added_bytes > limits.max_retained_bytes {
+            let reason = "it exceeds the limit `max_retained_bytes`".into();
+            return Err(CallError::InvalidInputRequest { reason });
         }
-        self.kept += held;
-        round.held = held;
+        self.retained_bytes += added_bytes;
+        round.charged_bytes = added_bytes;
         round.state = state;
         if inputs.is_empty() {
-            round.idle = round.idle.saturating_add(1);
-            round.phase = Phase::Pausing;
-            let Some(doublings) = round.idle.checked_sub(2) else {
-                self.repeat(call); // MRTR-013: at once, the first time
+            round.empty_rounds = round.empty_rounds.saturating_add(1);
+            round.phase = RoundPhase::BackingOff;
+            let Some(doublings) = round.empty_rounds.checked_sub(2) else {
+                self.send_retry(call); // MRTR-013: at once, the first time
                 return Ok(());
             };
-            parked.idle_at = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030
-            self.link.deadlines.arm(parked.deadline(), Timer::Out(call));
+            parked.idle_deadline = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030
+            self.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
             return Ok(());
         }
-        round.idle = 0;
-        // Who is asked may be a human: this time is the application's, not the server's.
-        let left = (!parked.total_is_set).then(|| parked.total_at.saturating_duration_since(now));
-        if left.is_some() {
-            parked.total_at = Instant::FAR;
+        round.empty_rounds = 0;
+        // A user may be asked, so this time does not count against the server.
+        let remaining_total =
+            (!parked.has_explicit_total).then(|| parked.total_deadline.saturating_duration_since(now));
+        if remaining_total.is_some() {
+            parked.total_deadline = Instant::FAR_FUTURE;
         }
-        parked.idle_at = now + limits.input_timeout;
-        self.link.deadlines.arm(parked.deadline(), Timer::Out(call));
-        round.phase = Phase::Asking { missing: inputs.len(), answers: Vec::new(), left };
+        parked.idle_deadline = now + limits.input_timeout;
+        self.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
+        round.phase =
+            RoundPhase::AwaitingInput { missing: inputs.len(), answers: Vec::new(), remaining_total };
         for (name, request) in inputs {
-            self.serial += 1;
-            let id = InputId(Source::Round(self.serial));
+            self.last_serial += 1;
+            let id = InputId(InputSource::Round(self.last_serial));
             let method = request.method().unwrap_or_default();
-            all.open.insert(self.serial, Open { call, name: name.clone(), method });
+            input_state.open_inputs.insert(self.last_serial, OpenInput { call, name: name.clone(), method });
             let input = Input { id, call: Some(CallKey(call)), key: Some(name), request: Box::new(request) };
             self.events.push_back(Event::Input(input));
         }
         Ok(())
     }
 
-    pub(super) fn answer_round<T: Serialize + ?Sized>(
+    pub(super) fn answer_input<T: Serialize + ?Sized>(
         &mut self,
         number: u64,
         response: &T,
     ) -> Result<(), UseError> {
         let table = self.peer.as_ref().and_then(|p| shape::table(p.version));
-        let Inputs { open, rounds, .. } = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
-        let Open { call, name, method } = open.get(&number).ok_or(UseError::Stale)?;
+        let InputState { open_inputs: open, rounds, .. } =
+            self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
+        let OpenInput { call, name, method } = open.get(&number).ok_or(UseError::Stale)?;
         let (call, round) = (*call, rounds.get_mut(call).ok_or(UseError::Stale)?);
-        let Phase::Asking { missing, answers, .. } = &mut round.phase else { return Err(UseError::Stale) };
+        let RoundPhase::AwaitingInput { missing, answers, .. } = &mut round.phase else {
+            return Err(UseError::Stale);
+        };
         let mark = answers.len();
         if mark > 0 {
             answers.push(b',');
@@ -261,51 +270,52 @@ impl Engine {
         answers.push(b':');
         let start = answers.len();
         let written = Serializer::object(answers, response, table).map_err(UseError::from);
-        let checked =
-            written.and_then(|noted| check(method, noted, answers.get(start..).unwrap_or_default()));
+        let checked = written.and_then(|members| {
+            check_input_response(method, members, answers.get(start..).unwrap_or_default())
+        });
         if let Err(error) = checked {
             answers.truncate(mark);
             return Err(error);
         }
         *missing -= 1;
-        let all_there = *missing == 0;
+        let is_complete = *missing == 0;
         open.remove(&number);
-        if all_there {
-            self.repeat(call); // MRTR-012
+        if is_complete {
+            self.send_retry(call); // MRTR-012
         }
         Ok(())
     }
 
-    pub(super) fn refuse_round(&mut self, number: u64, error: &RpcError) -> Result<(), UseError> {
+    pub(super) fn refuse_input(&mut self, number: u64, error: &RpcError) -> Result<(), UseError> {
         let inputs = self.inputs.as_mut().ok_or(UseError::Stale)?;
-        let Open { call, .. } = inputs.open.remove(&number).ok_or(UseError::Stale)?;
+        let OpenInput { call, .. } = inputs.open_inputs.remove(&number).ok_or(UseError::Stale)?;
         self.finish(call, Err(CallError::InputRefused(error.clone())));
         Ok(())
     }
 
-    /// Sends a call again, under an id of its own and with metadata of its own (MRTR-016, MRTR-019)
-    fn repeat(&mut self, call: Key) {
-        let now = self.link.now;
-        let Some(all) = &mut self.inputs else { return };
-        let Some(round) = all.rounds.get_mut(&call) else { return };
-        let Some(parked) = self.link.outbound.calls.get_mut(call) else { return };
-        let (answers, left) = match core::mem::take(&mut round.phase) {
-            Phase::Asking { answers, left, .. } => (answers, left),
+    /// Sends a retry of a call, with a new id and new metadata (MRTR-016, MRTR-019).
+    fn send_retry(&mut self, call: Key) {
+        let now = self.endpoint.now;
+        let Some(input_state) = &mut self.inputs else { return };
+        let Some(round) = input_state.rounds.get_mut(&call) else { return };
+        let Some(parked) = self.endpoint.outbound.calls.get_mut(call) else { return };
+        let (answers, remaining_total) = match core::mem::take(&mut round.phase) {
+            RoundPhase::AwaitingInput { answers, remaining_total, .. } => (answers, remaining_total),
             _ => (Vec::new(), None),
         };
-        if let Some(left) = left {
-            parked.total_at = now + left;
+        if let Some(remaining_total) = remaining_total {
+            parked.total_deadline = now + remaining_total;
         }
-        parked.idle_at = Instant::FAR;
-        let (repeat, progress) = (parked.again(now, call), parked.wants_progress);
-        let Some(kept) = parked.kept.take() else { return };
-        let key = self.link.outbound.calls.insert(repeat);
-        round.phase = Phase::Out(key);
-        let (method, params, meta) = kept_parts(&kept);
+        parked.idle_deadline = Instant::FAR_FUTURE;
+        let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress);
+        let Some(retained) = parked.retained.take() else { return };
+        let key = self.endpoint.outbound.calls.insert(retry);
+        round.phase = RoundPhase::Sent(key);
+        let (method, params, meta) = split_retained(&retained);
         let meta = meta.map(|meta| RawJson::trusted(Bytes::copy_from_slice(meta)));
-        let stamp = stamp(self.peer.as_deref(), &self.config, self.news.as_deref());
-        let ask = Ask { method, stamp, meta: meta.as_ref(), progress };
-        let sent = self.link.ask(key, &ask, |out| {
+        let base_meta = request_meta(self.peer.as_deref(), &self.config, self.notifications.as_deref());
+        let request = OutboundRequest { method, base_meta, meta: meta.as_ref(), wants_progress: progress };
+        let sent = self.endpoint.send_request(key, &request, |out| {
             let start = out.len() + 1;
             out.extend_from_slice(params);
             let mut member = |name: &str, parts: &[&[u8]]| {
@@ -323,62 +333,65 @@ impl Engine {
                 member("requestState", &[state]);
             }
             out.push(b'}');
-            Ok(Noted::default())
+            Ok(TopLevelMembers::default())
         });
-        if let Some(parked) = self.link.outbound.calls.get_mut(call) {
-            parked.kept = Some(kept);
+        if let Some(parked) = self.endpoint.outbound.calls.get_mut(call) {
+            parked.retained = Some(retained);
         }
         if let Err(error) = sent {
             self.finish(call, Err(CallError::Refused(error)));
         }
     }
 
-    /// A deadline of a call that is in some round has come
-    pub(super) fn round_due(&mut self, call: Key) {
-        let Some(parked) = self.link.outbound.calls.get(call) else { return };
-        // A legacy server may wait for something while a call is out a second time.
-        let owed = self.inputs.as_ref().map_or(Duration::ZERO, |inputs| inputs.owed.waited(self.link.now));
-        let more = if parked.total_is_set { Duration::ZERO } else { owed };
-        let total_at = parked.total_at + more;
-        if self.link.now >= total_at {
+    /// Handles a deadline of a call that is in a round.
+    pub(super) fn handle_round_deadline(&mut self, call: Key) {
+        let Some(parked) = self.endpoint.outbound.calls.get(call) else { return };
+        // A legacy server may wait for input while a call was sent a second time.
+        let waited = self
+            .inputs
+            .as_ref()
+            .map_or(Duration::ZERO, |inputs| inputs.legacy_inputs.total_wait(self.endpoint.now));
+        let extension = if parked.has_explicit_total { Duration::ZERO } else { waited };
+        let total_at = parked.total_deadline + extension;
+        if self.endpoint.now >= total_at {
             return self.abandon(call, Some("no answer in time"), CallError::TotalTimedOut);
         }
-        if self.link.now >= parked.total_at {
-            return self.link.deadlines.arm(total_at, Timer::Out(call));
+        if self.endpoint.now >= parked.total_deadline {
+            return self.endpoint.deadlines.arm(total_at, EndpointTimer::Outbound(call));
         }
         let round = self.inputs.as_ref().and_then(|inputs| inputs.rounds.get(&call));
         match round.map(|r| &r.phase) {
-            Some(Phase::Pausing) => self.repeat(call),
-            Some(Phase::Asking { .. }) => self.finish(call, Err(CallError::InputTimedOut)),
-            Some(Phase::Out(_)) | None => {}
+            Some(RoundPhase::BackingOff) => self.send_retry(call),
+            Some(RoundPhase::AwaitingInput { .. }) => self.finish(call, Err(CallError::InputTimedOut)),
+            Some(RoundPhase::Sent(_)) | None => {}
         }
     }
 
-    /// The request under which a call is out, if it is
+    /// Returns the entry under which a call is in flight, if it is.
     pub(super) fn wire_key(&self, call: Key) -> Option<Key> {
         match self.inputs.as_ref().and_then(|inputs| inputs.rounds.get(&call)).map(|r| &r.phase) {
             None => Some(call),
-            Some(Phase::Out(key)) => Some(*key),
+            Some(RoundPhase::Sent(key)) => Some(*key),
             Some(_) => None,
         }
     }
 
-    /// A call that was in some round has ended: nothing of it is to be answered any more
+    /// Removes the rounds of a call that has ended, and withdraws its input requests.
     pub(super) fn end_rounds(&mut self, call: Key) {
         let Some(inputs) = &mut self.inputs else { return };
         let Some(round) = inputs.rounds.remove(&call) else { return };
-        self.kept = self.kept.saturating_sub(round.held);
+        self.retained_bytes = self.retained_bytes.saturating_sub(round.charged_bytes);
         match round.phase {
-            Phase::Pausing => {}
-            Phase::Out(key) => drop(self.link.outbound.calls.remove(key)),
-            Phase::Asking { .. } => {
-                let gone = inputs.open.iter().filter(|(_, open)| open.call == call);
-                let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
-                for number in &gone {
-                    inputs.open.remove(number);
+            RoundPhase::BackingOff => {}
+            RoundPhase::Sent(key) => drop(self.endpoint.outbound.calls.remove(key)),
+            RoundPhase::AwaitingInput { .. } => {
+                let ended = inputs.open_inputs.iter().filter(|(_, open)| open.call == call);
+                let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
+                for number in &ended {
+                    inputs.open_inputs.remove(number);
                 }
-                for number in gone {
-                    self.input_gone(InputId(Source::Round(number)));
+                for number in ended {
+                    self.withdraw_input(InputId(InputSource::Round(number)));
                 }
             }
         }

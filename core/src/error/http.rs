@@ -1,4 +1,4 @@
-//! What can go wrong with one HTTP exchange.
+//! Errors of HTTP exchanges.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,91 +7,95 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::ascii::AnyCase as _;
+use crate::ascii::AsciiCaseExt as _;
 use crate::rpc::{RpcError, clip};
 
-/// Why a request over HTTP has no answer
+/// The reason why a request over HTTP has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// Nothing of the request was sent, so it was not executed
-    #[error("the server was not reached: {why}")]
+    /// No connection could be made. The request was not sent and so not executed.
+    #[error("the server was not reached: {reason}")]
     Unreachable {
-        /// What the connection failed with
-        why: Box<str>,
+        /// Error of the connection.
+        reason: Box<str>,
     },
-    /// The exchange broke off, or ended, before the answer was there; whether the request was executed is not known
-    /// (HTTP-044)
-    #[error("the answer was lost: {why}")]
+    /// The exchange ended before the answer was complete. The server may have executed the request (HTTP-044).
+    #[error("the answer was lost: {reason}")]
     Lost {
-        /// What the connection failed with
-        why: Box<str>,
+        /// Error of the connection.
+        reason: Box<str>,
     },
-    /// A status that is no success, or a success that carries no message
+    /// The status is not a success, or the body is not an MCP message.
     #[error(transparent)]
-    Answer(HttpAnswer),
-    /// The server took the request for something that needs no answer (HTTP-082)
-    #[error("the server accepted the request (HTTP status {status}) and did not answer it")]
+    Response(HttpResponse),
+    /// The server accepted the request as a message that needs no answer (HTTP-082).
+    #[error("the server accepted the request (HTTP status {status}) but did not answer it")]
     Unanswered {
-        /// The status
+        /// HTTP status.
         status: u16,
     },
-    /// The server points somewhere else, and going there is not safe
+    /// The server redirects to a place that is not safe to follow.
     #[error("the server redirects (HTTP status {status}) to {}, which is not followed",
-        if .to.is_empty() { Cow::Borrowed("nowhere") } else { quoted(.to) })]
+        if .to.is_empty() { Cow::Borrowed("no valid URL") } else { quoted(.to) })]
     Redirected {
-        /// The status
+        /// HTTP status.
         status: u16,
-        /// The URL that it points to, without its query; empty where that is none
+        /// Target URL without its query; empty if it is not a valid URL.
         to: String,
     },
-    /// What the server says unasked does not come: its stream for that was refused, or is gone for good. Ends
-    /// subscriptions of the legacy era.
-    #[error("nothing is heard of changes: {why}")]
-    Unheard {
-        /// What became of the stream
-        why: Box<str>,
+    /// The GET stream was refused or is lost for good, so no change notifications arrive.
+    ///
+    /// Ends the subscriptions of the legacy era.
+    #[error("the stream of change notifications is not available: {reason}")]
+    GetStreamUnavailable {
+        /// Reason why the stream is unavailable.
+        reason: Box<str>,
     },
-    /// The session has ended at the server, and the request with it
+    /// The server has ended the session, and the request with it.
     #[error("the session has ended at the server")]
     SessionLost,
 }
 
-/// An answer that is none
+/// An HTTP response that is not an MCP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct HttpAnswer {
-    /// The HTTP status
+pub struct HttpResponse {
+    /// HTTP status.
     pub status: u16,
-    /// `Content-Type`, as it came
+    /// Value of `Content-Type`, as received.
     pub content_type: Option<String>,
-    /// `Content-Encoding`, where there is one: such a body cannot be read
+    /// Value of `Content-Encoding`, if present. Such a body is not decoded.
     pub content_encoding: Option<String>,
-    /// The beginning of the body, where it is text: untrusted, and perhaps not fit to be shown as it is
+    /// Beginning of the body, if it is text.
+    ///
+    /// It is untrusted: escape it before it is displayed.
     pub body: String,
-    /// The error in the body, where there is one
+    /// JSON-RPC error in the body, if any.
     pub error: Option<RpcError>,
-    /// `Retry-After`, where it is a number of seconds
+    /// Value of `Retry-After`, if it is a number of seconds.
     pub retry_after: Option<Duration>,
-    /// What `WWW-Authenticate` asks for
+    /// Challenges in `WWW-Authenticate`.
     pub challenges: Vec<AuthChallenge>,
 }
 
-impl fmt::Display for HttpAnswer {
+impl fmt::Display for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HTTP status {}", self.status)?;
         match &self.content_type {
-            Some(kind) => write!(f, " with a body of type `{}`", quoted(clip(kind).as_ref()))?,
+            Some(content_type) => {
+                write!(f, " with a body of type `{}`", quoted(clip(content_type).as_ref()))?
+            }
             None if self.error.is_some() || !self.body.is_empty() => {
                 f.write_str(" with a body of no type")?
             }
             None => f.write_str(" without a body")?,
         }
         if let Some(encoding) = &self.content_encoding {
-            write!(f, " that is packed with `{}`", quoted(clip(encoding).as_ref()))?;
+            write!(f, " that is encoded with `{}`", quoted(clip(encoding).as_ref()))?;
         }
         if (200..300).contains(&self.status) {
-            f.write_str(", which is no MCP message")?;
+            f.write_str(", which is not an MCP message")?;
         }
         match &self.error {
             Some(error) => write!(f, ": {} (code {})", quoted(&error.message), error.code)?,
@@ -99,9 +103,9 @@ impl fmt::Display for HttpAnswer {
             None => {}
         }
         match self.status {
-            413 => f.write_str(": the request is too long for it")?,
+            413 => f.write_str(": the request is too large for the server")?,
             431 => f.write_str(
-                ": the head of the request is too long for it, where arguments are repeated that a tool wants there",
+                ": the request head is too large for the server; arguments of a tool may be repeated there",
             )?,
             _ => {}
         }
@@ -109,7 +113,7 @@ impl fmt::Display for HttpAnswer {
             write!(f, "; try again in {} s", after.as_secs())?;
         }
         if let Some(challenge) = self.challenges.first() {
-            write!(f, "; it asks for `{}` authorization", quoted(clip(&challenge.scheme).as_ref()))?;
+            write!(f, "; the server asks for `{}` authorization", quoted(clip(&challenge.scheme).as_ref()))?;
             for name in ["error", "error_description", "scope"] {
                 if let Some(value) = challenge.param(name) {
                     write!(f, ", {name} `{}`", quoted(clip(value).as_ref()))?;
@@ -120,31 +124,31 @@ impl fmt::Display for HttpAnswer {
     }
 }
 
-impl HttpAnswer {
-    /// Whether the body is written for people, and short, as some servers say what is wrong; a page is neither
+impl HttpResponse {
+    /// Returns whether the body is a short text for people, as opposed to an HTML page.
     fn is_text(&self) -> bool {
-        let kind = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();
-        let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|k| k.eq_any_case(name));
+        let content_type = self.content_type.as_deref().unwrap_or("text/plain").as_bytes();
+        let is = |name: &[u8]| content_type.get(..name.len()).is_some_and(|k| k.eq_ignore_case(name));
         (is(b"text/plain") || is(b"application/json")) && !self.body.trim().is_empty()
     }
 }
 
-impl core::error::Error for HttpAnswer {}
+impl core::error::Error for HttpResponse {}
 
-/// The beginning of something that a peer sent, fit to be shown on one line
+/// Returns the beginning of text from a peer, escaped for one line.
 pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
-    const MOST: usize = 256;
-    let plain = |c: char| matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
-    if text.len() <= MOST && text.chars().all(plain) {
+    const MAX_CHARS: usize = 256;
+    let is_plain = |c: char| matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
+    if text.len() <= MAX_CHARS && text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::new();
-    for (at, c) in text.chars().enumerate() {
-        if at >= MOST {
+    for (i, c) in text.chars().enumerate() {
+        if i >= MAX_CHARS {
             shown.push('…');
             break;
         }
-        if plain(c) {
+        if is_plain(c) {
             shown.push(c);
         } else {
             shown.extend(c.escape_debug());
@@ -153,30 +157,30 @@ pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// One challenge of a `WWW-Authenticate` field (RFC 9110, 11.6.1)
+/// One challenge of a `WWW-Authenticate` field (RFC 9110, section 11.6.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthChallenge {
-    /// `Bearer`, …; compare it without regard to case
+    /// Authentication scheme, for example `Bearer`. Compare it without regard to case.
     pub scheme: String,
-    /// Name, in small letters, and value of each parameter
+    /// Parameters: names in lower case, and values.
     pub params: Vec<(String, String)>,
 }
 
 impl AuthChallenge {
-    /// One without parameters
+    /// Creates a challenge without parameters.
     #[must_use]
     pub const fn new(scheme: String) -> Self {
         Self { scheme, params: Vec::new() }
     }
 
-    /// Whether it asks for a bearer token
+    /// Returns whether the challenge asks for a bearer token.
     #[must_use]
     pub fn is_bearer(&self) -> bool {
-        self.scheme.eq_any_case("bearer")
+        self.scheme.eq_ignore_case("bearer")
     }
 
-    /// The first parameter of this name
+    /// Returns the value of the first parameter with this name (in lower case).
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(n, _)| n == name).map(|(_, value)| &**value)

@@ -1,31 +1,31 @@
 //! Newline framing: one message per line (STDIO-002).
 //!
-//! Linear in the input whatever the chunking: every byte is looked at once for its newline. A line beyond the limit
-//! is not stored; while it passes, its top-level `id` is searched, so that whoever waits for it can be told.
+//! The cost is linear in the input for any chunking: every byte is searched once for a newline. A line beyond the
+//! limit is not stored. While it passes, its top-level `id` is searched, so that the request can be answered.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::json::find_newline;
-use crate::rpc::recover::{Finder, Found};
+use crate::rpc::recover::{IdFinder, RecoveredMessage};
 
-/// What the decoder found
+/// One line of the input.
 #[derive(Debug)]
 pub enum Line {
-    /// The bytes between two newlines, without a trailing carriage return; may be empty
+    /// The bytes between two newlines, without a trailing carriage return; may be empty.
     Frame(Bytes),
-    /// A line that was longer than the limit
+    /// A line that was longer than the limit.
     TooLong(Oversize),
 }
 
-/// What is known about a line, or the data of an event, that was too long to keep
+/// Length and recovered id of a line, or of an event's data, that was too long to keep.
 #[derive(Debug)]
 pub struct Oversize {
-    /// Its length in bytes, the newline at its end excluded
+    /// Length in bytes, the newline at the end excluded.
     pub length: u64,
-    pub(crate) found: Found,
+    pub(crate) recovered: RecoveredMessage,
 }
 
-/// Cuts a byte stream into lines
+/// Splits a byte stream into lines.
 ///
 /// ```
 /// use mcp_proto::frame::line::{Line, LineDecoder};
@@ -37,52 +37,52 @@ pub struct Oversize {
 /// ```
 #[derive(Debug)]
 pub struct LineDecoder {
-    /// Bytes handed in whole, cut without copying while complete lines are left in them
+    /// Input of `push_owned`, cut without copying as long as it holds complete lines.
     owned: Bytes,
     buf: BytesMut,
-    /// `buf[..scanned]` holds no newline
+    /// `buf[..scanned]` holds no newline.
     scanned: usize,
     max: usize,
-    /// Size of the buffer's allocation, as far as it was ever seen
-    whole: usize,
-    skip: Option<Skip>,
+    /// Largest capacity of `buf` seen so far.
+    max_capacity: usize,
+    skip: Option<SkippedLine>,
 }
 
-/// A buffer of this size is worth the trouble of using it from its beginning again
-const KEEP: usize = 256 << 10;
+/// Capacity from which reclaiming the front of the buffer is worth its cost.
+const MIN_RECLAIM_CAPACITY: usize = 256 << 10;
 
-/// A line that is passing by unstored
+/// A line that passes without being stored.
 #[derive(Debug)]
-struct Skip {
-    finder: Finder,
+struct SkippedLine {
+    finder: IdFinder,
     length: u64,
     done: bool,
 }
 
 impl LineDecoder {
-    /// A decoder for lines of at most `max` bytes
+    /// Creates a decoder for lines of at most `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { owned: Bytes::new(), buf: BytesMut::new(), scanned: 0, max, whole: 0, skip: None }
+        Self { owned: Bytes::new(), buf: BytesMut::new(), scanned: 0, max, max_capacity: 0, skip: None }
     }
 
-    /// Takes input; copies it once
+    /// Adds input and copies it once.
     pub fn push(&mut self, mut input: &[u8]) {
-        self.settle();
+        self.merge_owned();
         if let Some(skip) = self.skip.as_mut().filter(|s| !s.done) {
             let Some(rest) = skip.feed(input) else { return };
             input = rest;
         }
-        if self.buf.is_empty() && self.whole > KEEP {
-            // Behind a large line the rest of its allocation is free, but so is the part that was used already.
-            let _ = self.buf.try_reclaim(self.whole);
+        if self.buf.is_empty() && self.max_capacity > MIN_RECLAIM_CAPACITY {
+            // After a large line only the rest of its allocation is free; reclaiming frees the consumed front too.
+            let _ = self.buf.try_reclaim(self.max_capacity);
         }
         self.buf.extend_from_slice(input);
-        self.whole = self.whole.max(self.buf.capacity());
-        self.shed();
+        self.max_capacity = self.max_capacity.max(self.buf.capacity());
+        self.skip_if_oversize();
     }
 
-    /// Takes input without copying the lines that lie wholly in it
+    /// Adds input; lines that are complete within it are not copied.
     pub fn push_owned(&mut self, input: Bytes) {
         if self.owned.is_empty() && self.buf.is_empty() && self.skip.is_none() {
             self.owned = input;
@@ -91,36 +91,37 @@ impl LineDecoder {
         }
     }
 
-    /// The next line, oldest first
+    /// Returns the next line, oldest first.
     pub fn next_line(&mut self) -> Option<Line> {
         if self.skip.as_ref().is_some_and(|s| s.done) {
             let skip = self.skip.take()?;
-            return Some(Line::TooLong(Oversize { length: skip.length, found: skip.finder.finish() }));
+            return Some(Line::TooLong(Oversize { length: skip.length, recovered: skip.finder.finish() }));
         }
         if !self.owned.is_empty() {
             if let Some(at) = find_newline(&self.owned) {
                 let line = self.owned.split_to(at);
                 self.owned.advance(1);
-                return Some(self.judge(line));
+                return Some(self.finish_line(line));
             }
-            self.settle();
+            self.merge_owned();
             self.scanned = self.buf.len();
-            self.shed();
+            self.skip_if_oversize();
             return None;
         }
         let fresh = self.buf.get(self.scanned..).unwrap_or_default();
         let Some(at) = find_newline(fresh) else {
             self.scanned = self.buf.len();
-            self.shed();
+            self.skip_if_oversize();
             return None;
         };
         let line = self.buf.split_to(self.scanned + at).freeze();
         self.buf.advance(1);
         self.scanned = 0;
-        Some(self.judge(line))
+        Some(self.finish_line(line))
     }
 
-    /// Bytes of the unfinished last line; what is left of it when the input ends was cut off
+    /// Returns the length of the unfinished last line in bytes. After the end of input, a length above 0 means
+    /// truncation.
     #[must_use]
     pub fn partial(&self) -> usize {
         match &self.skip {
@@ -129,37 +130,37 @@ impl LineDecoder {
         }
     }
 
-    /// The longest line that is kept
+    /// Returns the length limit of a line.
     pub(crate) const fn max(&self) -> usize {
         self.max
     }
 
-    /// Bytes that are kept
+    /// Returns the number of stored bytes.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buf.len() + self.owned.len()
     }
 
-    /// Gives memory back when nothing is kept
+    /// Releases memory that holds no bytes.
     pub fn trim(&mut self) {
         if self.buf.is_empty() {
             self.buf = BytesMut::new();
-            self.whole = 0;
+            self.max_capacity = 0;
         }
         if self.owned.is_empty() {
             self.owned = Bytes::new();
         }
     }
 
-    /// Moves what is left of owned input behind the buffer
-    fn settle(&mut self) {
+    /// Moves the rest of owned input to the end of the buffer.
+    fn merge_owned(&mut self) {
         if !self.owned.is_empty() {
             self.buf.extend_from_slice(&core::mem::take(&mut self.owned));
         }
     }
 
-    /// Stops storing the unfinished line once it is too long; lines before it must have been taken
-    fn shed(&mut self) {
+    /// Stops storing the unfinished line once it is too long. Complete lines must have been taken before.
+    fn skip_if_oversize(&mut self) {
         // One byte more may be the carriage return of a line that just fits.
         if self.buf.len() <= self.max.saturating_add(1) || self.skip.is_some() {
             return;
@@ -171,28 +172,28 @@ impl LineDecoder {
             }
             self.scanned = self.buf.len();
         }
-        let mut skip = Skip { finder: Finder::new(), length: 0, done: false };
+        let mut skip = SkippedLine { finder: IdFinder::new(), length: 0, done: false };
         skip.feed(&self.buf);
         self.skip = Some(skip);
         self.buf = BytesMut::new();
-        self.whole = 0;
+        self.max_capacity = 0;
         self.scanned = 0;
     }
 
-    fn judge(&self, mut line: Bytes) -> Line {
+    fn finish_line(&self, mut line: Bytes) -> Line {
         let content = line.strip_suffix(b"\r").map_or(line.len(), <[u8]>::len);
         if content <= self.max {
             line.truncate(content);
             return Line::Frame(line);
         }
-        let mut finder = Finder::new();
+        let mut finder = IdFinder::new();
         finder.feed(&line);
-        Line::TooLong(Oversize { length: line.len() as u64, found: finder.finish() })
+        Line::TooLong(Oversize { length: line.len() as u64, recovered: finder.finish() })
     }
 }
 
-impl Skip {
-    /// Takes bytes up to the newline; what follows it, if it came
+impl SkippedLine {
+    /// Consumes bytes up to the newline; returns the bytes behind it, or `None` if there was no newline.
     fn feed<'a>(&mut self, input: &'a [u8]) -> Option<&'a [u8]> {
         let end = find_newline(input);
         let part = end.and_then(|e| input.get(..e)).unwrap_or(input);
@@ -210,7 +211,7 @@ mod tests {
     use alloc::string::String;
     use alloc::vec::Vec;
 
-    /// What comes out, in words, when the input is cut into pieces of `step` bytes
+    /// Returns the decoded lines as text, for input in pieces of `step` bytes.
     fn lines(input: &[u8], max: usize, step: usize, owned: bool) -> Vec<String> {
         let mut d = LineDecoder::new(max);
         let mut out = Vec::new();
@@ -226,7 +227,7 @@ mod tests {
                     Line::TooLong(o) => format!(
                         "{} bytes, id {:?}",
                         o.length,
-                        o.found.id.map(|i| String::from_utf8_lossy(&i).into_owned())
+                        o.recovered.id.map(|i| String::from_utf8_lossy(&i).into_owned())
                     ),
                 });
             }
@@ -238,7 +239,7 @@ mod tests {
 
     // covers: STDIO-002, STDIO-003, STDIO-012
     #[test]
-    fn the_cut_of_the_input_changes_nothing() {
+    fn chunking_does_not_change_lines() {
         let long = format!("{{\"id\":77,\"params\":\"{}\"}}", "x".repeat(100));
         let input = format!("one\r\n\ntwo\n{long}\nthree\n{long}\n\r\nfour{}", "y".repeat(10));
         let want = [
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_stays_bounded() {
+    fn endless_line_stays_bounded() {
         let mut d = LineDecoder::new(1000);
         d.push(b"{\"method\":\"x\",\"id\":5,\"p\":\"");
         for _ in 0..10_000 {
@@ -268,12 +269,12 @@ mod tests {
             assert!(d.buffered() <= 1512);
         }
         d.push(b"\"}\nnext\n");
-        assert!(matches!(d.next_line(), Some(Line::TooLong(o)) if o.found.id.as_deref() == Some(b"5")));
+        assert!(matches!(d.next_line(), Some(Line::TooLong(o)) if o.recovered.id.as_deref() == Some(b"5")));
         assert!(matches!(d.next_line(), Some(Line::Frame(f)) if &f[..] == b"next"));
     }
 
     #[test]
-    fn a_line_inside_owned_input_is_not_copied() {
+    fn line_within_owned_input_is_not_copied() {
         let input = Bytes::from_static(b"first\nsecond\nrest");
         let mut d = LineDecoder::new(100);
         d.push_owned(input.clone());

@@ -1,4 +1,4 @@
-//! Bytes to frames and back; each framing is usable alone.
+//! Framing: bytes to frames and back. Each framing can be used alone.
 
 pub mod line;
 pub mod sse;

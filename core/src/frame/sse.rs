@@ -1,5 +1,5 @@
-//! Event streams (`text/event-stream`) as the WHATWG's HTML standard defines them: a reader, and a writer that nothing
-//! breaks out of (SSE-002).
+//! Event streams (`text/event-stream`) of the WHATWG HTML standard: a decoder, and writers that escape line ends
+//! (SSE-002).
 
 mod lines;
 mod read;
@@ -7,5 +7,5 @@ mod read;
 mod tests;
 mod write;
 
-pub use read::{Event, MAX_FIELD, Sse, SseDecoder};
-pub use write::{BadField, END, EventHead, write_comment, write_event};
+pub use read::{Event, MAX_FIELD, SseDecoder, SseItem};
+pub use write::{EVENT_END, EventHead, InvalidEventField, write_comment, write_event};

@@ -1,43 +1,47 @@
-//! HTTP/1.1 at the client's end: whatever a server sends, however it is cut.
+//! Fuzz target for the client end of HTTP/1.1.
 
 use alloc::vec::Vec;
 
-use super::dice::{Cut, Dice};
+use super::input::{Chunking, FuzzInput};
 use crate::h1::client::{Connection, Event};
-use crate::h1::{Fault, Limits};
+use crate::h1::{ConnectionFault, HttpLimits};
 use crate::head::{BodySize, Fields};
 use crate::time::Instant;
 
 const NOW: Instant = Instant::from_micros(1);
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    /// Status, body, and whether its end came
+struct H1ClientTrace {
+    /// Status, body, and whether the end was reached.
     responses: Vec<(u16, Vec<u8>, bool)>,
-    fault: Option<Fault>,
+    fault: Option<ConnectionFault>,
     closed: bool,
     over: bool,
     idle: bool,
 }
 
-/// However the input is cut, the same comes of it; what is delivered is what it says; no more is kept than allowed
+/// Feeds arbitrary input to a client connection and checks its invariants.
+///
+/// - The outcome does not depend on how the input is cut.
+/// - Each response is delivered as it was framed.
+/// - Buffered bytes stay within the limits.
 pub fn h1_client(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let limits = Limits {
-        max_head: 16 + 2 * usize::from(dice.byte()),
-        max_fields: dice.below(40),
-        max_body: u64::from(dice.byte()),
-        max_extensions: dice.below(16),
-        max_interim: dice.below(4) as u8,
-        max_buffered: dice.below(300),
-        ..Limits::default()
+    let mut choices = FuzzInput::new(data);
+    let limits = HttpLimits {
+        max_head: 16 + 2 * usize::from(choices.byte()),
+        max_fields: choices.below(40),
+        max_body: u64::from(choices.byte()),
+        max_extensions: choices.below(16),
+        max_interim: choices.below(4) as u8,
+        max_buffered: choices.below(300),
+        ..HttpLimits::default()
     };
-    let method = ["GET", "POST", "HEAD", "DELETE"][dice.below(4)];
-    let (asks, ends, hangs_up) = (dice.below(4), dice.flag(), dice.flag());
-    let cuts = Cut::all(dice.byte());
-    let input = dice.rest();
-    let run = |cut| read(input, &limits, cut, method, asks, ends, hangs_up);
-    let want = run(Cut::Whole);
+    let method = ["GET", "POST", "HEAD", "DELETE"][choices.below(4)];
+    let (requests, ends_request, hangs_up) = (choices.below(4), choices.boolean(), choices.boolean());
+    let cuts = Chunking::all(choices.byte());
+    let input = choices.rest();
+    let run = |cut| read(input, &limits, cut, method, requests, ends_request, hangs_up);
+    let want = run(Chunking::Whole);
     for cut in cuts {
         assert_eq!(run(cut), want, "{cut:?}");
     }
@@ -45,18 +49,18 @@ pub fn h1_client(data: &[u8]) {
 
 fn read(
     input: &[u8],
-    limits: &Limits,
-    cut: Cut,
+    limits: &HttpLimits,
+    cut: Chunking,
     method: &str,
-    asks: usize,
-    ends: bool,
+    requests: usize,
+    ends_request: bool,
     hangs_up: bool,
-) -> Seen {
+) -> H1ClientTrace {
     let mut client = Connection::new(NOW, limits.clone());
-    let mut seen = Seen::default();
-    if asks > 0 {
+    let mut seen = H1ClientTrace::default();
+    if requests > 0 {
         client.request(NOW, method, "/", "h", &Fields::new(), BodySize::Stream).expect("the request");
-        if ends {
+        if ends_request {
             client.end(NOW).expect("its end");
         }
     }
@@ -66,22 +70,22 @@ fn read(
             break;
         }
         client.handle_input(NOW, piece);
-        turn(&mut client, &mut seen);
-        let most = limits.max_buffered.max(limits.max_head) + piece.len();
-        assert!(client.unread() <= most, "{} bytes kept", client.unread());
+        run_turn(&mut client, &mut seen);
+        let limit = limits.max_buffered.max(limits.max_head) + piece.len();
+        assert!(client.unread_len() <= limit, "{} bytes buffered", client.unread_len());
     }
     if hangs_up {
         client.handle_eof(NOW);
-        turn(&mut client, &mut seen);
+        run_turn(&mut client, &mut seen);
         assert!(seen.over, "over: {client:?}");
     }
-    assert!(seen.responses.len() <= asks.min(1), "an answer to each request");
-    assert!(!seen.closed || (input.is_empty() && hangs_up), "something had come");
+    assert!(seen.responses.len() <= requests.min(1), "more responses than requests");
+    assert!(!seen.closed || (input.is_empty() && hangs_up), "closed after input");
     assert!(!(seen.idle && seen.over) && seen.responses.iter().all(|r| r.1.len() as u64 <= limits.max_body));
     seen
 }
 
-fn turn(client: &mut Connection, seen: &mut Seen) {
+fn run_turn(client: &mut Connection, seen: &mut H1ClientTrace) {
     loop {
         let event = client.poll_event(NOW, |response| {
             assert!((200..600).contains(&response.status));
@@ -91,7 +95,7 @@ fn turn(client: &mut Connection, seen: &mut Seen) {
             response.status
         });
         let Some(event) = event else { break };
-        assert!(seen.fault.is_none() && !seen.closed, "nothing comes after a fault");
+        assert!(seen.fault.is_none() && !seen.closed, "event after a fault");
         match event {
             Event::Head(status) => seen.responses.push((status, Vec::new(), false)),
             Event::Body(data) => {
@@ -107,5 +111,5 @@ fn turn(client: &mut Connection, seen: &mut Seen) {
             Event::Fault(fault) => seen.fault = Some(fault),
         }
     }
-    (seen.over, seen.idle) = (client.is_over(), client.is_idle());
+    (seen.over, seen.idle) = (client.wants_close(), client.is_idle());
 }

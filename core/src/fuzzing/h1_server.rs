@@ -1,97 +1,101 @@
-//! HTTP/1.1 at the server's end: whatever a client sends, however it is cut.
+//! Fuzz target for the server end of HTTP/1.1.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::dice::{Cut, Dice};
+use super::input::{Chunking, FuzzInput};
 use crate::h1::server::{Connection, Event};
-use crate::h1::{Fault, Limits};
+use crate::h1::{ConnectionFault, HttpLimits};
 use crate::head::{BodySize, Fields, is_token};
 use crate::time::Instant;
 
 const NOW: Instant = Instant::from_micros(1);
 
-/// When and how requests are answered
+/// When and how requests are answered.
 #[derive(Clone, Copy)]
-struct Plan {
-    at_head: bool,
-    never: bool,
-    abort: bool,
+struct AnswerPlan {
+    answers_at_head: bool,
+    never_answers: bool,
+    aborts: bool,
     status: u16,
     size: BodySize,
     serve_half_closed: bool,
-    hang_up: bool,
+    hangs_up: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    /// Heads, and how many bytes of body and whether an end came of each
+struct H1ServerTrace {
+    /// Request lines, bodies, and whether the end was reached.
     requests: Vec<(String, Vec<u8>, bool)>,
-    fault: Option<Fault>,
-    gone: bool,
+    fault: Option<ConnectionFault>,
+    is_closed: bool,
     sent: Vec<u8>,
-    write_over: bool,
+    is_write_closed: bool,
 }
 
-/// However the input is cut, the same comes of it; what is delivered is what it says; no more is kept than allowed
+/// Feeds arbitrary input to a server connection and checks its invariants.
+///
+/// - The outcome does not depend on how the input is cut.
+/// - Each request is delivered as it was framed.
+/// - Buffered bytes stay within the limits.
 pub fn h1_server(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let limits = Limits {
-        max_head: 16 + 2 * usize::from(dice.byte()),
-        max_fields: dice.below(40),
-        max_body: u64::from(dice.byte()),
-        max_extensions: dice.below(16),
-        max_buffered: dice.below(300),
-        max_drain: dice.below(64) as u64,
-        ..Limits::default()
+    let mut choices = FuzzInput::new(data);
+    let limits = HttpLimits {
+        max_head: 16 + 2 * usize::from(choices.byte()),
+        max_fields: choices.below(40),
+        max_body: u64::from(choices.byte()),
+        max_extensions: choices.below(16),
+        max_buffered: choices.below(300),
+        max_drain: choices.below(64) as u64,
+        ..HttpLimits::default()
     };
-    let (kind, how) = (dice.byte(), dice.byte());
-    let plan = Plan {
-        at_head: kind & 1 != 0,
-        never: kind & 6 == 6,
-        abort: kind & 24 == 24,
-        status: [200, 204, 304, 500][dice.below(4)],
+    let (kind, how) = (choices.byte(), choices.byte());
+    let plan = AnswerPlan {
+        answers_at_head: kind & 1 != 0,
+        never_answers: kind & 6 == 6,
+        aborts: kind & 24 == 24,
+        status: [200, 204, 304, 500][choices.below(4)],
         size: match how % 3 {
             0 => BodySize::None,
             1 => BodySize::Exact(u64::from(how / 8)),
             _ => BodySize::Stream,
         },
         serve_half_closed: kind & 32 != 0,
-        hang_up: kind & 64 != 0,
+        hangs_up: kind & 64 != 0,
     };
-    let cuts = Cut::all(dice.byte());
-    let input = dice.rest();
-    let want = read(input, &limits, Cut::Whole, plan);
+    let cuts = Chunking::all(choices.byte());
+    let input = choices.rest();
+    let want = read(input, &limits, Chunking::Whole, plan);
     for cut in cuts {
         assert_eq!(read(input, &limits, cut, plan), want, "{cut:?}");
     }
 }
 
-fn read(input: &[u8], limits: &Limits, cut: Cut, plan: Plan) -> Seen {
+fn read(input: &[u8], limits: &HttpLimits, cut: Chunking, plan: AnswerPlan) -> H1ServerTrace {
     let mut server = Connection::new(NOW, limits.clone());
     server.serve_half_closed(plan.serve_half_closed);
-    let mut seen = Seen::default();
+    let mut seen = H1ServerTrace::default();
     for piece in cut.pieces(input) {
         if !server.wants_input() {
-            // What came in one piece goes on without asking; what comes in many stops here.
+            // Input in one piece is processed without this check; input in many pieces stops here.
             break;
         }
         server.handle_input(NOW, piece);
-        turn(&mut server, plan, &mut seen);
-        let most = limits.max_buffered.max(limits.max_head) + piece.len();
-        assert!(server.unread() <= most, "{} bytes kept", server.unread());
+        run_turn(&mut server, plan, &mut seen);
+        let limit = limits.max_buffered.max(limits.max_head) + piece.len();
+        assert!(server.unread_len() <= limit, "{} bytes buffered", server.unread_len());
     }
-    if plan.hang_up {
+    if plan.hangs_up {
         server.handle_eof(NOW);
-        turn(&mut server, plan, &mut seen);
-        assert!(plan.never || seen.write_over, "over: {server:?}");
+        run_turn(&mut server, plan, &mut seen);
+        assert!(plan.never_answers || seen.is_write_closed, "over: {server:?}");
     }
     let answered = seen.requests.iter().all(|(_, body, _)| body.len() as u64 <= limits.max_body);
     assert!(answered, "a body beyond its limit");
     seen
 }
 
-fn turn(server: &mut Connection, plan: Plan, seen: &mut Seen) {
+fn run_turn(server: &mut Connection, plan: AnswerPlan, seen: &mut H1ServerTrace) {
     loop {
         let event = server.poll_event(NOW, |request, _| {
             assert!(is_token(request.method.as_bytes()));
@@ -103,12 +107,12 @@ fn turn(server: &mut Connection, plan: Plan, seen: &mut Seen) {
             alloc::format!("{} {}", request.method, request.target)
         });
         let Some(event) = event else { break };
-        assert!(seen.fault.is_none() && !seen.gone, "nothing comes after a fault");
+        assert!(seen.fault.is_none() && !seen.is_closed, "event after a fault");
         match event {
             Event::Head(head) => {
-                assert!(seen.requests.last().is_none_or(|(_, _, ended)| *ended || plan.at_head));
+                assert!(seen.requests.last().is_none_or(|(_, _, ended)| *ended || plan.answers_at_head));
                 seen.requests.push((head, Vec::new(), false));
-                if plan.at_head {
+                if plan.answers_at_head {
                     answer(server, plan);
                 }
             }
@@ -122,18 +126,18 @@ fn turn(server: &mut Connection, plan: Plan, seen: &mut Seen) {
                 assert!(!core::mem::replace(ended, true));
                 answer(server, plan);
             }
-            Event::Gone => seen.gone = true,
+            Event::ClientGone => seen.is_closed = true,
             Event::Fault(fault) => seen.fault = Some(fault),
         }
     }
-    assert_eq!(server.segments().map(<[u8]>::len).sum::<usize>(), server.unsent());
+    assert_eq!(server.segments().map(<[u8]>::len).sum::<usize>(), server.unsent_len());
     seen.sent.extend(server.segments().flatten());
     server.consume(usize::MAX);
-    seen.write_over = server.is_write_over();
+    seen.is_write_closed = server.wants_write_shutdown();
 }
 
-fn answer(server: &mut Connection, plan: Plan) {
-    if plan.never || server.respond(NOW, plan.status, &Fields::new(), plan.size).is_err() {
+fn answer(server: &mut Connection, plan: AnswerPlan) {
+    if plan.never_answers || server.respond(NOW, plan.status, &Fields::new(), plan.size).is_err() {
         return;
     }
     let length = match plan.size {
@@ -141,10 +145,10 @@ fn answer(server: &mut Connection, plan: Plan) {
         BodySize::Exact(n) => n as usize,
         BodySize::Stream => 40,
     };
-    server.body(&alloc::vec![b'x'; length]).expect("as many as announced");
-    if plan.abort {
+    server.write_body(&alloc::vec![b'x'; length]).expect("body of the announced size");
+    if plan.aborts {
         server.abort(NOW);
     } else {
-        server.end(NOW).expect("all of it was given");
+        server.end(NOW).expect("complete body");
     }
 }

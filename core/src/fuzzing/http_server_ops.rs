@@ -1,4 +1,4 @@
-//! A server over HTTP, driven by a list of operations: heads, bodies, hang-ups, answers, time.
+//! Fuzz target for a server over HTTP, driven by a list of operations: heads, bodies, disconnects, answers, time.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -9,39 +9,43 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::dice::Dice;
-use crate::head::{BodySize, Field, Request};
-use crate::http::server::{Config, Denial, Event, ExchangeId, Protected, Server};
+use super::input::FuzzInput;
+use crate::head::{BodySize, FieldLine, RequestHead};
+use crate::http::server::{Config, Denial, Event, ExchangeId, ProtectedResource, Server};
 use crate::model::{ElicitParams, ElicitSchema, InputRequest};
-use crate::server::{self, Asking, Call};
+use crate::server::{self, Call, InputRequired};
 use crate::slab::Key;
 use crate::{
     Capabilities, Capability, Change, Diagnostic, Entropy, Instant, Limits, Progress, RequestId, RpcError,
 };
 
-/// Whatever is done in whatever order: a response is decided once and is as long as it says, nothing follows its end,
-/// what was cancelled before it came is worked on by nobody, and everything else is, what is kept stays bounded, and when
-/// everybody is gone and the time of sessions is over nothing is left
+/// Runs a list of operations and checks the invariants of the server.
+///
+/// - A response is decided once and has the announced length. Nothing follows its end.
+/// - A call that was cancelled before it arrived is not delivered; every other call is.
+/// - Memory stays bounded.
+/// - Nothing is left after all clients have gone and all sessions have expired.
 pub fn http_server_ops(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let how = dice.byte();
-    let limits = Limits { max_live_calls: 4, max_frame: 600, max_early_cancels: EARLY, ..Limits::small() };
+    let mut choices = FuzzInput::new(data);
+    let flags = choices.byte();
+    let limits =
+        Limits { max_live_calls: 4, max_frame: 600, max_early_cancellations: EARLY, ..Limits::small() };
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
     let config = server::Config::new("fuzz", "1").capabilities(capabilities).limits(limits);
     let mut http = Config::new()
-        .sessions(how & 1 == 0)
-        .replay_bytes(if how & 2 == 0 { 600 } else { 0 })
+        .sessions(flags & 1 == 0)
+        .replay_bytes(if flags & 2 == 0 { 600 } else { 0 })
         .max_sessions(3, 2)
         .max_exchanges(6)
         .max_streams_per_session(2)
-        .session_idle(IDLE)
-        .cors(how & 4 != 0)
+        .session_idle_timeout(IDLE)
+        .cors(flags & 4 != 0)
         .http_sse("/sse", "/post");
-    if how & 8 != 0 {
-        http = http.protected(Protected::new("https://x/meta").scope("a"));
+    if flags & 8 != 0 {
+        http = http.protected(ProtectedResource::new("https://x/meta").scope("a"));
     }
     let server = Server::new(Arc::new(config), Arc::new(http), Entropy::new([1; 32], 0));
-    let mut play = Play {
+    let mut run = HttpServerRun {
         server,
         now: Instant::from_micros(1),
         open: BTreeMap::new(),
@@ -52,34 +56,34 @@ pub fn http_server_ops(data: &[u8]) {
         held: Vec::new(),
     };
     for _ in 0..200 {
-        if dice.is_empty() {
+        if choices.is_empty() {
             break;
         }
-        play.step(&mut dice);
+        run.step(&mut choices);
     }
-    play.end();
+    run.end();
 }
 
 const IDLE: Duration = Duration::from_secs(60);
-/// Early cancellations that are remembered, and how many of them are one session's
+/// Number of remembered early cancellations, in all and per session.
 const EARLY: usize = 4;
 const EARLY_SHARE: usize = 1;
 
-/// What came of an exchange
+/// The response to an exchange.
 #[derive(Default)]
-struct Reply {
+struct ObservedReply {
     head: Option<(u16, BodySize)>,
     body: Vec<u8>,
 }
 
-struct Play {
+struct HttpServerRun {
     server: Server,
     now: Instant,
-    open: BTreeMap<ExchangeId, Reply>,
+    open: BTreeMap<ExchangeId, ObservedReply>,
     calls: Vec<Call>,
     sessions: BTreeSet<String>,
     events: BTreeSet<String>,
-    /// What was cancelled before it came: of which session, its id, and when
+    /// Early cancellations: session, request id and time.
     early: VecDeque<(Key, RequestId, Instant)>,
     held: Vec<ExchangeId>,
 }
@@ -89,125 +93,125 @@ const META: &str = concat!(
     "\"io.modelcontextprotocol/clientCapabilities\":{\"elicitation\":{}}}"
 );
 
-impl Play {
-    fn step(&mut self, dice: &mut Dice<'_>) {
-        match dice.below(12) {
-            0..=3 => self.request(dice),
+impl HttpServerRun {
+    fn step(&mut self, choices: &mut FuzzInput<'_>) {
+        match choices.below(12) {
+            0..=3 => self.request(choices),
             4 => {
-                let nth = dice.below(self.open.len());
-                if let Some(x) = self.open.keys().nth(nth).copied() {
+                let index = choices.below(self.open.len());
+                if let Some(x) = self.open.keys().nth(index).copied() {
                     self.open.remove(&x);
                     self.server.handle_gone(self.now, x);
                 }
             }
-            5 => self.answer(dice),
+            5 => self.answer(choices),
             6 => {
-                let (nth, n) = (dice.below(self.calls.len()), dice.byte());
-                if let Some(call) = self.calls.get(nth) {
+                let (index, n) = (choices.below(self.calls.len()), choices.byte());
+                if let Some(call) = self.calls.get(index) {
                     let _ = self.server.engine().progress(self.now, call.id(), Progress::new(f64::from(n)));
                 }
             }
             7 => _ = self.server.engine().publish(self.now, &Change::Tools),
             8 => {
-                let nth = dice.below(self.calls.len());
-                if let Some(call) = self.calls.get(nth) {
+                let index = choices.below(self.calls.len());
+                if let Some(call) = self.calls.get(index) {
                     self.server.poll_later(self.now, call.id(), None);
                 }
             }
             9 => {
-                let n = dice.byte();
+                let n = choices.byte();
                 let unit = Duration::from_millis(if n < 128 { 50 } else { 1_000 });
                 self.now = self.now + unit * u32::from(n);
                 self.server.handle_timeout(self.now);
             }
             10 => {
-                let (granted, who) = (dice.flag(), if dice.flag() { "a" } else { "b" });
+                let (granted, principal) = (choices.boolean(), if choices.boolean() { "a" } else { "b" });
                 if let Some(x) = self.held.pop() {
                     if granted {
-                        self.server.grant(self.now, x, who);
+                        self.server.grant(self.now, x, principal);
                     } else {
                         self.server.deny(self.now, x, &Denial::InvalidToken);
                     }
-                    self.body(x, dice);
+                    self.body(x, choices);
                 } else {
-                    self.race(granted, dice);
+                    self.race_cancellation(granted, choices);
                 }
             }
-            _ => self.pull(usize::from(dice.byte())),
+            _ => self.drain_responses(usize::from(choices.byte())),
         }
-        if !dice.flag() {
-            self.pull(usize::MAX);
+        if !choices.boolean() {
+            self.drain_responses(usize::MAX);
         }
-        self.hear();
+        self.poll_events();
     }
 
-    fn request(&mut self, dice: &mut Dice<'_>) {
-        let method = ["POST", "POST", "GET", "DELETE", "OPTIONS", "PUT"][dice.below(6)];
-        let pick = |set: &BTreeSet<String>, nth: usize| set.iter().nth(nth % set.len().max(1)).cloned();
-        let session = pick(&self.sessions, dice.below(4)).filter(|_| dice.below(4) > 0);
-        let event = pick(&self.events, dice.below(8)).filter(|_| method == "GET" && dice.flag());
-        let target = match dice.below(8) {
+    fn request(&mut self, choices: &mut FuzzInput<'_>) {
+        let method = ["POST", "POST", "GET", "DELETE", "OPTIONS", "PUT"][choices.below(6)];
+        let pick = |set: &BTreeSet<String>, index: usize| set.iter().nth(index % set.len().max(1)).cloned();
+        let session = pick(&self.sessions, choices.below(4)).filter(|_| choices.below(4) > 0);
+        let event = pick(&self.events, choices.below(8)).filter(|_| method == "GET" && choices.boolean());
+        let target = match choices.below(8) {
             0 => "/sse".into(),
             1 => format!("/post?sessionId={}", session.as_deref().unwrap_or("x")),
             2 => String::from("/nowhere"),
             _ => String::from("/mcp"),
         };
         let mut fields: Vec<(&str, String)> = Vec::from([
-            ("Host", String::from(if dice.below(20) == 0 { "evil" } else { "localhost" })),
-            ("Accept", String::from(if dice.below(20) == 0 { "x/y" } else { "*/*" })),
+            ("Host", String::from(if choices.below(20) == 0 { "evil" } else { "localhost" })),
+            ("Accept", String::from(if choices.below(20) == 0 { "x/y" } else { "*/*" })),
             ("Content-Type", String::from("application/json")),
             ("Authorization", String::from("Bearer t")),
         ]);
-        if dice.below(3) == 0 {
+        if choices.below(3) == 0 {
             fields.push((
                 "MCP-Protocol-Version",
-                String::from(["2026-07-28", "2025-11-25", "x"][dice.below(3)]),
+                String::from(["2026-07-28", "2025-11-25", "x"][choices.below(3)]),
             ));
-            fields.push(("Mcp-Method", String::from(["tools/call", "ping", "initialize"][dice.below(3)])));
+            fields.push(("Mcp-Method", String::from(["tools/call", "ping", "initialize"][choices.below(3)])));
             fields.push(("Mcp-Name", String::from("t")));
         }
         fields.extend(session.map(|id| ("Mcp-Session-Id", id)));
         fields.extend(event.map(|id| ("Last-Event-ID", id)));
-        let all: Vec<Field<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-        let x = self.server.open(self.now, &Request { method, target: &target, fields: &all }, None);
-        assert!(self.open.insert(x, Reply::default()).is_none(), "a key that was in use");
-        self.body(x, dice);
+        let all: Vec<FieldLine<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        let x = self.server.open(self.now, &RequestHead { method, target: &target, fields: &all }, None);
+        assert!(self.open.insert(x, ObservedReply::default()).is_none(), "exchange id in use");
+        self.body(x, choices);
     }
 
-    /// A call and its cancellation, in whichever order they arrive
-    fn race(&mut self, overtaken: bool, dice: &mut Dice<'_>) {
-        let (nth, id) = (dice.below(self.sessions.len()), dice.below(4));
-        let Some(session) = self.sessions.iter().nth(nth).cloned() else { return };
+    /// Sends a call and its cancellation, in either order.
+    fn race_cancellation(&mut self, overtaken: bool, choices: &mut FuzzInput<'_>) {
+        let (index, id) = (choices.below(self.sessions.len()), choices.below(4));
+        let Some(session) = self.sessions.iter().nth(index).cloned() else { return };
         let both = [Self::call(id, ""), Self::cancel(id)];
         for text in if overtaken { [&both[1], &both[0]] } else { [&both[0], &both[1]] } {
-            let fields: [Field<'_>; 4] = [
+            let fields: [FieldLine<'_>; 4] = [
                 ("Host", b"localhost"),
                 ("Accept", b"*/*"),
                 ("Content-Type", b"application/json"),
                 ("Mcp-Session-Id", session.as_bytes()),
             ];
-            let request = Request { method: "POST", target: "/mcp", fields: &fields };
+            let request = RequestHead { method: "POST", target: "/mcp", fields: &fields };
             let x = self.server.open(self.now, &request, None);
-            assert!(self.open.insert(x, Reply::default()).is_none(), "a key that was in use");
+            assert!(self.open.insert(x, ObservedReply::default()).is_none(), "exchange id in use");
             if self.server.wants_body(x) {
                 self.server.handle_body(self.now, x, Bytes::copy_from_slice(text.as_bytes()));
                 self.server.handle_end(self.now, x);
             }
-            self.hear();
+            self.poll_events();
         }
     }
 
-    /// Sends a body if it is wanted, in pieces or not, to its end or not
-    fn body(&mut self, x: ExchangeId, dice: &mut Dice<'_>) {
+    /// Sends a body if it is wanted: in one or two pieces, complete or not.
+    fn body(&mut self, x: ExchangeId, choices: &mut FuzzInput<'_>) {
         if !self.server.wants_body(x) {
             return;
         }
-        let text = Self::message(dice);
-        let at = dice.below(text.len() + 1);
+        let text = Self::message(choices);
+        let at = choices.below(text.len() + 1);
         let (first, second) = text.split_at(at);
         self.server.handle_body(self.now, x, Bytes::copy_from_slice(first));
         self.server.handle_body(self.now, x, Bytes::copy_from_slice(second));
-        if dice.below(8) > 0 {
+        if choices.below(8) > 0 {
             self.server.handle_end(self.now, x);
         }
     }
@@ -224,12 +228,12 @@ impl Play {
         )
     }
 
-    fn message(dice: &mut Dice<'_>) -> Vec<u8> {
-        let id = dice.below(4);
-        let text = match dice.below(12) {
+    fn message(choices: &mut FuzzInput<'_>) -> Vec<u8> {
+        let id = choices.below(4);
+        let text = match choices.below(12) {
             0 | 1 => format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{}\",\"capabilities\":{{\"elicitation\":{{}}}},\"clientInfo\":{{\"name\":\"x\",\"version\":\"1\"}}}}}}",
-                ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"][dice.below(4)]
+                ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"][choices.below(4)]
             ),
             2 => String::from("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"),
             3 | 4 => Self::call(id, &format!(",{META}")),
@@ -241,51 +245,51 @@ impl Play {
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":{{\"toolsListChanged\":true}},{META}}}}}"
             ),
             _ => {
-                let n = dice.below(700);
-                return dice.take(n).to_vec();
+                let n = choices.below(700);
+                return choices.take(n).to_vec();
             }
         };
         text.into_bytes()
     }
 
-    fn answer(&mut self, dice: &mut Dice<'_>) {
-        let nth = dice.below(self.calls.len());
-        if nth >= self.calls.len() {
+    fn answer(&mut self, choices: &mut FuzzInput<'_>) {
+        let index = choices.below(self.calls.len());
+        if index >= self.calls.len() {
             return;
         }
-        let call = self.calls.swap_remove(nth);
+        let call = self.calls.swap_remove(index);
         let engine = self.server.engine();
-        // Calls that were cancelled are stale, and refused as such.
-        let _ = match dice.below(4) {
+        // A cancelled call is stale, so the answer is refused.
+        let _ = match choices.below(4) {
             0 => engine.fail(self.now, call.id(), &RpcError::method_not_found("x")),
             1 => {
-                let mut asking = Asking::new();
+                let mut input_required = InputRequired::new();
                 let form = ElicitParams::form("?", ElicitSchema::default());
-                let _ = asking.ask(&call, "k", InputRequest::Elicit(form));
-                engine.ask(self.now, &call, &asking)
+                let _ = input_required.request_input(&call, "k", InputRequest::Elicit(form));
+                engine.require_input(self.now, &call, &input_required)
             }
             _ => engine.complete(self.now, call.id(), &crate::model::CallToolResult::text("done")),
         };
     }
 
-    fn hear(&mut self) {
+    fn poll_events(&mut self) {
         while let Some(event) = self.server.poll_event(self.now) {
             match event {
                 Event::Server(server::Event::Call(call)) => {
                     let arguments: BTreeMap<String, i64> =
-                        call.tool().ok().and_then(|tool| tool.parse().ok()).unwrap_or_default();
+                        call.tool_call().ok().and_then(|tool| tool.parse().ok()).unwrap_or_default();
                     let stream = call.channel().0;
-                    let session = self.server.engine().home_of(stream).unwrap_or(stream);
+                    let session = self.server.engine().parent_of(stream).unwrap_or(stream);
                     if let Some(id) = arguments.get("id") {
                         assert!(
                             !self.was_cancelled(session, &RequestId::int(*id)),
-                            "cancelled, and worked on"
+                            "cancelled call was delivered"
                         );
                     }
                     self.calls.push(call);
                 }
                 Event::Server(server::Event::Diagnostic { channel, diagnostic }) => {
-                    self.odd(channel.0, diagnostic);
+                    self.check_diagnostic(channel.0, diagnostic);
                 }
                 Event::Server(_) => {}
                 Event::Token { exchange, .. } => self.held.push(exchange),
@@ -293,12 +297,14 @@ impl Play {
         }
     }
 
-    fn odd(&mut self, session: Key, diagnostic: Diagnostic) {
+    fn check_diagnostic(&mut self, session: Key, diagnostic: Diagnostic) {
         match diagnostic {
-            // A session's: what comes on no session can be overtaken by nothing.
-            Diagnostic::UnknownCancel(id) if self.server.engine().session_version(session).is_some() => {
+            // Only sessions: outside a session a cancellation cannot overtake its request.
+            Diagnostic::UnknownCancellation(id)
+                if self.server.engine().session_version(session).is_some() =>
+            {
                 self.was_cancelled(session, &id);
-                let mut own = self.early.iter().enumerate().filter(|(_, (of, ..))| *of == session);
+                let mut own = self.early.iter().enumerate().filter(|(_, (owner, ..))| *owner == session);
                 match (own.next(), own.count() + 1) {
                     (Some((oldest, _)), EARLY_SHARE..) => _ = self.early.remove(oldest),
                     _ if self.early.len() == EARLY => _ = self.early.pop_front(),
@@ -306,33 +312,33 @@ impl Play {
                 }
                 self.early.push_back((session, id, self.now));
             }
-            Diagnostic::CancelledEarly(id) => {
-                assert!(self.was_cancelled(session, &id), "not cancelled, and not worked on");
+            Diagnostic::EarlyCancellation(id) => {
+                assert!(self.was_cancelled(session, &id), "call was dropped without a cancellation");
             }
             _ => {}
         }
     }
 
-    /// Whether a request that comes was cancelled in the last seconds; it is that once
+    /// Returns whether a request was cancelled within the last seconds before it arrived; removes the record.
     fn was_cancelled(&mut self, session: Key, id: &RequestId) -> bool {
         let now = self.now;
         self.early.retain(|(.., at)| *at + Duration::from_secs(5) > now);
-        let place = self.early.iter().position(|(of, other, _)| *of == session && other == id);
-        place.and_then(|place| self.early.remove(place)).is_some()
+        let position = self.early.iter().position(|(owner, other, _)| *owner == session && other == id);
+        position.and_then(|position| self.early.remove(position)).is_some()
     }
 
-    /// Takes what there is, of each at most so much at a time
-    fn pull(&mut self, most: usize) {
+    /// Takes at most `max_bytes` bytes at a time from each response.
+    fn drain_responses(&mut self, max_bytes: usize) {
         while let Some(x) = self.server.poll_ready(self.now) {
-            self.take(x, most);
+            self.drain_response(x, max_bytes);
         }
         let open: Vec<ExchangeId> = self.open.keys().copied().collect();
         for x in open {
-            self.take(x, most);
+            self.drain_response(x, max_bytes);
         }
     }
 
-    fn take(&mut self, x: ExchangeId, most: usize) {
+    fn drain_response(&mut self, x: ExchangeId, max_bytes: usize) {
         let Some(reply) = self.open.get_mut(&x) else { return };
         let Some(response) = self.server.response(x) else {
             assert!(self.server.transmit(self.now, x).is_empty(), "a body before its head");
@@ -340,7 +346,7 @@ impl Play {
         };
         let head = (response.status, response.size);
         assert!((200..=599).contains(&head.0), "no status: {}", head.0);
-        assert_eq!(*reply.head.get_or_insert(head), head, "another head than before");
+        assert_eq!(*reply.head.get_or_insert(head), head, "response head has changed");
         for (name, value) in response.fields.iter() {
             if name.eq_ignore_ascii_case("mcp-session-id") {
                 self.sessions.insert(String::from_utf8_lossy(value).into_owned());
@@ -348,7 +354,7 @@ impl Play {
         }
         let n = {
             let bytes = self.server.transmit(self.now, x);
-            let n = bytes.len().min(most);
+            let n = bytes.len().min(max_bytes);
             reply.body.extend_from_slice(&bytes[..n]);
             n
         };
@@ -364,11 +370,11 @@ impl Play {
             }
         }
         if let BodySize::Exact(length) = head.1 {
-            assert!(reply.body.len() as u64 <= length, "longer than it says");
+            assert!(reply.body.len() as u64 <= length, "body is longer than announced");
         }
         if self.server.is_finished(x) {
             if let BodySize::Exact(length) = head.1 {
-                assert_eq!(reply.body.len() as u64, length, "shorter than it says");
+                assert_eq!(reply.body.len() as u64, length, "body is shorter than announced");
             }
             self.open.remove(&x);
             self.server.release(self.now, x);
@@ -376,24 +382,28 @@ impl Play {
         }
     }
 
-    /// Everybody leaves, every call is answered, and the time of sessions passes
+    /// Disconnects all clients, answers all calls, and lets the sessions expire.
     fn end(&mut self) {
         for x in core::mem::take(&mut self.open).into_keys() {
             self.server.handle_gone(self.now, x);
         }
         for _ in 0..20 {
-            self.hear();
+            self.poll_events();
             for call in core::mem::take(&mut self.calls) {
                 let _ = self.server.engine().fail(self.now, call.id(), &RpcError::internal("over"));
             }
             while self.server.poll_ready(self.now).is_some() {}
             let Some(at) = self.server.poll_timeout() else { break };
-            // Questions that nobody answers have an hour.
+            // Input requests without an answer expire after an hour.
             self.now = self.now.max(at) + Duration::from_secs(600);
             self.server.handle_timeout(self.now);
         }
-        self.hear();
-        assert_eq!((self.server.exchanges(), self.server.sessions()), (0, 0), "something is kept");
-        assert_eq!(self.server.engine().live_calls(), 0, "calls are kept");
+        self.poll_events();
+        assert_eq!(
+            (self.server.exchange_count(), self.server.session_count()),
+            (0, 0),
+            "exchanges or sessions are left"
+        );
+        assert_eq!(self.server.engine().live_calls(), 0, "calls are left");
     }
 }

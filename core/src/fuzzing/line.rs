@@ -1,28 +1,31 @@
-//! Newline framing against the plainest possible reading of the same bytes.
+//! Fuzz target for newline framing, compared with a plain split at newlines.
 
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::dice::{Cut, Dice};
+use super::input::{Chunking, FuzzInput};
 use crate::frame::line::{Line, LineDecoder};
 
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
+enum LineTrace {
     Frame(Vec<u8>),
     TooLong { length: u64, id: Option<Vec<u8>>, asks: bool, answers: bool },
     Partial(usize),
 }
 
-/// However the input is cut, the same lines come out, no more than one line is kept, and each is what stands between
-/// two newlines
+/// Decodes arbitrary input as lines and checks the invariants of the decoder.
+///
+/// - The lines do not depend on how the input is cut.
+/// - At most one line is buffered.
+/// - Each line is the text between two newlines.
 pub fn line(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let max = dice.below(96);
-    let cuts = Cut::all(dice.byte());
-    let input = dice.rest();
-    let want = read(input, max, Cut::Whole, false);
-    compare(input, max, &want);
+    let mut choices = FuzzInput::new(data);
+    let max = choices.below(96);
+    let cuts = Chunking::all(choices.byte());
+    let input = choices.rest();
+    let want = read(input, max, Chunking::Whole, false);
+    compare_with_split(input, max, &want);
     for cut in cuts {
         for owned in [false, true] {
             assert_eq!(read(input, max, cut, owned), want, "{cut:?}, owned {owned}");
@@ -30,7 +33,7 @@ pub fn line(data: &[u8]) {
     }
 }
 
-fn read(input: &[u8], max: usize, cut: Cut, owned: bool) -> Vec<Seen> {
+fn read(input: &[u8], max: usize, cut: Chunking, owned: bool) -> Vec<LineTrace> {
     let mut decoder = LineDecoder::new(max);
     let mut seen = Vec::new();
     for piece in cut.pieces(input) {
@@ -41,40 +44,40 @@ fn read(input: &[u8], max: usize, cut: Cut, owned: bool) -> Vec<Seen> {
         }
         while let Some(line) = decoder.next_line() {
             seen.push(match line {
-                Line::Frame(frame) => Seen::Frame(frame.to_vec()),
+                Line::Frame(frame) => LineTrace::Frame(frame.to_vec()),
                 Line::TooLong(oversize) => {
-                    let found = oversize.found;
-                    Seen::TooLong {
+                    let found = oversize.recovered;
+                    LineTrace::TooLong {
                         length: oversize.length,
                         id: found.id,
-                        asks: found.asks,
-                        answers: found.answers,
+                        asks: found.has_method,
+                        answers: found.is_response,
                     }
                 }
             });
         }
-        // The carriage return of a longest line may have come without its newline.
-        assert!(decoder.buffered() <= max + 1, "{} bytes kept of lines of {max}", decoder.buffered());
+        // A line of maximum length may be followed by a carriage return whose newline has not arrived.
+        assert!(decoder.buffered() <= max + 1, "{} bytes buffered of lines of {max}", decoder.buffered());
         decoder.trim();
     }
-    seen.push(Seen::Partial(decoder.partial()));
+    seen.push(LineTrace::Partial(decoder.partial()));
     seen
 }
 
-/// Lines and their lengths, found by looking for newlines
-fn compare(input: &[u8], max: usize, seen: &[Seen]) {
+/// Compares the lines and their lengths with a plain split.
+fn compare_with_split(input: &[u8], max: usize, seen: &[LineTrace]) {
     let mut lines: Vec<&[u8]> = input.split(|b| *b == b'\n').collect();
     let rest = lines.pop().unwrap_or_default();
     assert_eq!(seen.len(), lines.len() + 1);
     for (line, seen) in lines.iter().zip(seen) {
         let content = line.strip_suffix(b"\r").unwrap_or(line);
         match seen {
-            Seen::Frame(frame) => assert_eq!((&frame[..], content.len() <= max), (content, true)),
-            Seen::TooLong { length, .. } => {
+            LineTrace::Frame(frame) => assert_eq!((&frame[..], content.len() <= max), (content, true)),
+            LineTrace::TooLong { length, .. } => {
                 assert_eq!((*length, content.len() > max), (line.len() as u64, true))
             }
-            Seen::Partial(_) => panic!("the end comes last"),
+            LineTrace::Partial(_) => panic!("partial line before the end"),
         }
     }
-    assert_eq!(seen.last(), Some(&Seen::Partial(rest.len())));
+    assert_eq!(seen.last(), Some(&LineTrace::Partial(rest.len())));
 }

@@ -1,11 +1,10 @@
-//! Bodies of the fuzz targets, which the unit tests run over the seeds too.
+//! Bodies of the fuzz targets; the unit tests also run them over the seeds.
 //!
-//! A target takes any bytes and panics when something that must always hold does not. The first bytes set the stage
-//! (limits, revisions, how input is cut), the rest is what a peer sends or a list of things to do, so that an input
-//! that found something replays it.
+//! A target accepts any bytes and panics if an invariant is violated. The first bytes choose the setup: limits,
+//! revisions and how the input is cut. The rest is the input of a peer or a list of operations. An input that finds an
+//! error therefore reproduces it.
 
 mod client_pipe;
-mod dice;
 #[cfg(feature = "http")]
 mod fields;
 #[cfg(feature = "http")]
@@ -16,6 +15,7 @@ mod h1_server;
 mod http_client_ops;
 #[cfg(feature = "http")]
 mod http_server_ops;
+mod input;
 mod line;
 mod model;
 mod pair_ops;

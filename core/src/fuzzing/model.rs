@@ -1,20 +1,23 @@
-//! Every type of the model, read from any text.
+//! Fuzz target for all types of the model, decoded from arbitrary text.
 
 use serde::Serialize;
 
-use super::dice::Dice;
-use super::scanner::{Names, all_differ};
+use super::input::FuzzInput;
+use super::scanner::{ObjectNames, all_differ};
 use super::wire::json;
 use crate::json::EncodeError;
 use crate::model::*;
 use crate::version::Version;
 
-/// What is read is written and read back as the same; each revision writes it as JSON or refuses it by name, and nothing
-/// is written that was not there
+/// Decodes a type from arbitrary text and checks the invariants of its encoding.
+///
+/// - A decoded value is encoded and decoded to an equal value.
+/// - Each revision encodes it as JSON or refuses it by name.
+/// - No member is written that was not in the text.
 pub fn model(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let which = usize::from(dice.byte());
-    let Ok(text) = core::str::from_utf8(dice.rest()) else { return };
+    let mut choices = FuzzInput::new(data);
+    let which = usize::from(choices.byte());
+    let Ok(text) = core::str::from_utf8(choices.rest()) else { return };
     let Some(read) = READERS.get(which % READERS.len()) else { return };
     read(text);
 }
@@ -28,7 +31,7 @@ macro_rules! readers {
             if has_exact_numbers(text) {
                 assert!(again == value, "{text} is written as {written}");
             }
-            shaped(text, &written, &value);
+            check_shaped(text, &written, &value);
         } ),*];
     };
 }
@@ -48,7 +51,7 @@ readers! {
     ToolUseContent<'_> CallToolParams<'_> CallToolResult<'_> ListToolsResult Tool ToolAnnotations
 }
 
-/// Whether serde_json reads each number as the nearest float, which it promises for short ones only
+/// Returns whether serde_json decodes each number to the nearest float, which it guarantees for short numbers only.
 fn has_exact_numbers(text: &str) -> bool {
     let in_number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E');
     let runs = text.split(|c| !in_number(c));
@@ -57,10 +60,10 @@ fn has_exact_numbers(text: &str) -> bool {
     })
 }
 
-fn shaped<T: Serialize>(text: &str, written: &str, value: &T) {
-    let Ok(Names(before)) = serde_json::from_str(text) else { return };
-    assert!(all_differ(&before), "a member stands twice: {text}");
-    if let Ok(Names(after)) = serde_json::from_str(written) {
+fn check_shaped<T: Serialize>(text: &str, written: &str, value: &T) {
+    let Ok(ObjectNames(before)) = serde_json::from_str(text) else { return };
+    assert!(all_differ(&before), "duplicate member: {text}");
+    if let Ok(ObjectNames(after)) = serde_json::from_str(written) {
         assert!(after.iter().all(|name| before.contains(name)), "{text} is written as {written}");
     }
     for version in Version::ALL {
@@ -71,7 +74,7 @@ fn shaped<T: Serialize>(text: &str, written: &str, value: &T) {
             Err(EncodeError::NotInVersion { what, revision }) => {
                 assert!(!what.is_empty() && revision == version.as_str());
             }
-            // What came from a peer may be something that we never send.
+            // A received value may be one that is never sent.
             Err(EncodeError::NeverSent(what)) => assert!(!what.is_empty()),
             Err(error) => panic!("{text}: {error}"),
         }

@@ -1,11 +1,11 @@
-//! A client and a server that talk to each other over two byte streams, driven by a list of operations.
+//! Fuzz target for a client and a server connected by two byte streams, driven by a list of operations.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::dice::Dice;
+use super::input::FuzzInput;
 use super::wire;
 use crate::client::{self, Kind};
 use crate::pipe::{Client, Pipe, Server};
@@ -15,44 +15,48 @@ use crate::{
     RpcError, UseError, Version, VersionSet,
 };
 
-/// Two ends of ours always come to terms if they have a revision in common; each call ends once; neither finds fault
-/// with what the other says; and once everything is delivered and answered, nothing is left waiting
+/// Runs a list of operations on both ends and checks the invariants of the pair.
+///
+/// - The handshake succeeds if both have a revision in common.
+/// - Each call ends once.
+/// - Neither end reports an error of the other.
+/// - Nothing is pending after all bytes are delivered and all calls are answered.
 pub fn pair_ops(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let mut play = Play::draw(&mut dice);
+    let mut choices = FuzzInput::new(data);
+    let mut run = PairRun::draw(&mut choices);
     for _ in 0..300 {
-        if dice.is_empty() {
+        if choices.is_empty() {
             break;
         }
-        play.step(&mut dice);
+        run.step(&mut choices);
     }
-    play.end();
+    run.end();
 }
 
-struct Play {
+struct PairRun {
     client: Client,
     server: Server,
     now: Instant,
-    common: bool,
-    /// Bytes on their way, and all that ever were
-    up: Stream,
-    down: Stream,
+    has_common_version: bool,
+    /// Bytes in flight, and all bytes that were ever sent.
+    up: PairStream,
+    down: PairStream,
     calls: BTreeSet<CallKey>,
     requests: VecDeque<CallId>,
     live: Vec<CallId>,
-    ours: BTreeSet<CallKey>,
+    server_calls: BTreeSet<CallKey>,
     ready: bool,
     closed: bool,
 }
 
 #[derive(Default)]
-struct Stream {
+struct PairStream {
     bytes: VecDeque<u8>,
     all: Vec<u8>,
 }
 
-fn versions(dice: &mut Dice<'_>) -> VersionSet {
-    let how = dice.below(8);
+fn versions(choices: &mut FuzzInput<'_>) -> VersionSet {
+    let how = choices.below(8);
     match Version::ALL.get(how) {
         Some(version) => VersionSet::only(*version),
         None if how == 5 => VersionSet::LEGACY,
@@ -60,22 +64,25 @@ fn versions(dice: &mut Dice<'_>) -> VersionSet {
     }
 }
 
-impl Play {
-    fn draw(dice: &mut Dice<'_>) -> Self {
-        let (ours, theirs, how) = (versions(dice), versions(dice), dice.byte());
+impl PairRun {
+    fn draw(choices: &mut FuzzInput<'_>) -> Self {
+        let (client_versions, server_versions, how) = (versions(choices), versions(choices), choices.byte());
         let limits = Limits {
             max_live_calls: 1 + u32::from(how % 4),
             max_pending_calls: 8,
-            outbox_mark: if how & 8 == 0 { 8 << 10 } else { 200 },
-            // Time passes by leaps here; an answer must not be late because of one.
+            outbox_high_water: if how & 8 == 0 { 8 << 10 } else { 200 },
+            // Time advances in leaps here; a call must not time out because of one.
             call_timeout: Duration::from_secs(1 << 40),
-            call_total: Duration::from_secs(1 << 40),
+            call_total_timeout: Duration::from_secs(1 << 40),
             max_call_age: Duration::from_secs(1 << 40),
             ..Limits::small()
         };
-        let client = client::Config::new("c", "1").versions(ours).custom_method("x/y").limits(limits.clone());
+        let client = client::Config::new("c", "1")
+            .versions(client_versions)
+            .custom_method("x/y")
+            .limits(limits.clone());
         let server = server::Config::new("s", "1")
-            .versions(theirs)
+            .versions(server_versions)
             .capabilities(Capabilities::new().with(Capability::Tools))
             .custom_method("x/z")
             .limits(limits);
@@ -83,44 +90,44 @@ impl Play {
             client: Client::new(Arc::new(client), Instant::ZERO),
             server: Server::new(Arc::new(server), Instant::ZERO),
             now: Instant::ZERO,
-            common: ours.iter().any(|v| theirs.contains(v)),
-            up: Stream::default(),
-            down: Stream::default(),
+            has_common_version: client_versions.iter().any(|v| server_versions.contains(v)),
+            up: PairStream::default(),
+            down: PairStream::default(),
             calls: BTreeSet::new(),
             requests: VecDeque::new(),
             live: Vec::new(),
-            ours: BTreeSet::new(),
+            server_calls: BTreeSet::new(),
             ready: false,
             closed: false,
         }
     }
 
-    fn step(&mut self, dice: &mut Dice<'_>) {
+    fn step(&mut self, choices: &mut FuzzInput<'_>) {
         let nothing: Option<&BTreeMap<&str, u8>> = None;
-        match dice.below(12) {
-            0 | 1 => self.call(dice),
+        match choices.below(12) {
+            0 | 1 => self.call(choices),
             2 => {
                 if let Some(key) = self.calls.first().copied() {
-                    // Stale when it has ended and the event that says so has not been taken yet.
-                    let done = self.client.engine().cancel(self.now, key, dice.flag().then_some("r"));
+                    // Stale if the call has ended and its event is still unpolled.
+                    let done = self.client.engine().cancel(self.now, key, choices.boolean().then_some("r"));
                     assert!(matches!(done, Ok(()) | Err(UseError::Stale)), "{done:?}");
                 }
             }
-            3 => self.work(dice),
+            3 => self.answer_call(choices),
             4 => {
-                let nth = dice.below(self.live.len());
+                let nth = choices.below(self.live.len());
                 if let Some(call) = self.live.get(nth) {
-                    let news = Progress::new(f64::from(dice.byte())).saying("x");
-                    let _ = self.server.engine().progress(self.now, *call, news);
+                    let progress = Progress::new(f64::from(choices.byte())).with_message("x");
+                    let _ = self.server.engine().progress(self.now, *call, progress);
                 }
             }
             5 => {
-                let (channel, method) = (self.server.channel(), ["ping", "x/y"][dice.below(2)]);
+                let (channel, method) = (self.server.channel(), ["ping", "x/y"][choices.below(2)]);
                 let params = BTreeMap::<&str, u8>::new();
                 let made =
                     self.server.engine().request(self.now, channel, method, &params, &CallOptions::new());
                 if let Ok(key) = made {
-                    assert!(self.ours.insert(key));
+                    assert!(self.server_calls.insert(key));
                 }
             }
             6 => {
@@ -129,7 +136,7 @@ impl Play {
                 }
             }
             7 => {
-                if let Some(key) = self.ours.first().copied() {
+                if let Some(key) = self.server_calls.first().copied() {
                     let _ = self.server.engine().cancel_request(self.now, key, None);
                 }
             }
@@ -139,20 +146,20 @@ impl Play {
                 let _ = self.client.engine().notify(self.now, "x/news", nothing);
             }
             9 => {
-                // Below the time after which the client stops waiting for an answer to its first question.
-                self.now = self.now + Duration::from_millis(u64::from(dice.byte()));
+                // Below the probe timeout of the client.
+                self.now = self.now + Duration::from_millis(u64::from(choices.byte()));
                 self.client.handle_timeout(self.now);
                 self.server.handle_timeout(self.now);
             }
-            _ => self.deliver(dice.byte().into(), dice.byte().into()),
+            _ => self.deliver(choices.byte().into(), choices.byte().into()),
         }
-        if dice.flag() {
+        if choices.boolean() {
             self.poll();
         }
     }
 
-    fn call(&mut self, dice: &mut Dice<'_>) {
-        let how = dice.byte();
+    fn call(&mut self, choices: &mut FuzzInput<'_>) {
+        let how = choices.byte();
         let options = if how & 1 == 0 { CallOptions::new() } else { CallOptions::new().with_progress() };
         let (now, engine) = (self.now, self.client.engine());
         let made = match how >> 1 & 3 {
@@ -162,26 +169,26 @@ impl Play {
             _ => engine.call(now, "x/z", &BTreeMap::from([("x", how)]), &options),
         };
         if let Ok(key) = made {
-            assert!(self.calls.insert(key), "a key given out twice");
+            assert!(self.calls.insert(key), "key assigned twice");
         }
     }
 
-    /// The server's application answers a call
-    fn work(&mut self, dice: &mut Dice<'_>) {
-        let nth = dice.below(self.live.len());
+    /// Answers a call as the application of the server.
+    fn answer_call(&mut self, choices: &mut FuzzInput<'_>) {
+        let nth = choices.below(self.live.len());
         if nth >= self.live.len() {
             return;
         }
         let call = self.live.remove(nth);
-        let done = match dice.below(3) {
+        let done = match choices.below(3) {
             0 => self.server.engine().fail(self.now, call, &RpcError::internal("no")),
-            _ => self.server.engine().complete(self.now, call, &BTreeMap::from([("n", dice.byte())])),
+            _ => self.server.engine().complete(self.now, call, &BTreeMap::from([("n", choices.byte())])),
         };
-        // Stale when its cancellation has come and nobody has looked.
+        // Stale if its cancellation has arrived and is still unpolled.
         assert!(matches!(done, Ok(()) | Err(UseError::Stale)), "{done:?}");
     }
 
-    /// Moves up to so many bytes each way
+    /// Moves up to the given number of bytes in each direction.
     fn deliver(&mut self, up: usize, down: usize) {
         pump(&mut self.client, &mut self.up);
         pump(&mut self.server, &mut self.down);
@@ -199,43 +206,43 @@ impl Play {
 
     fn poll(&mut self) {
         while let Some(event) = self.client.poll_event(self.now) {
-            self.client_event(event);
+            self.handle_client_event(event);
         }
         while let Some(event) = self.server.poll_event(self.now) {
-            self.server_event(event);
+            self.handle_server_event(event);
         }
     }
 
-    fn client_event(&mut self, event: client::Event) {
+    fn handle_client_event(&mut self, event: client::Event) {
         use client::Event;
         assert!(!self.closed, "after the end: {event:?}");
         match event {
-            Event::Ready(_) => assert!(self.common && !core::mem::replace(&mut self.ready, true)),
+            Event::Ready(_) => assert!(self.has_common_version && !core::mem::replace(&mut self.ready, true)),
             Event::Done { call, .. } => assert!(self.calls.remove(&call), "ended twice"),
-            Event::Progress { call, .. } => assert!(self.calls.contains(&call), "not in work"),
+            Event::Progress { call, .. } => assert!(self.calls.contains(&call), "the call is not open"),
             Event::Request(request) => self.requests.push_back(request.id),
             Event::RequestCancelled(id) => self.requests.retain(|r| *r != id),
             Event::Closed(fault) => {
                 self.closed = true;
-                assert!(self.ready || !self.common || fault == Fault::Closed, "{fault}");
+                assert!(self.ready || !self.has_common_version || fault == Fault::Closed, "{fault}");
             }
-            Event::Diagnostic(diagnostic) => tolerable(&diagnostic),
+            Event::Diagnostic(diagnostic) => assert_tolerable(&diagnostic),
             _ => {}
         }
     }
 
-    fn server_event(&mut self, event: server::Event) {
+    fn handle_server_event(&mut self, event: server::Event) {
         use server::Event;
         match event {
             Event::Call(call) => self.live.push(call.id()),
             Event::Cancelled { call, .. } => self.live.retain(|c| *c != call),
-            Event::Done { call, .. } => assert!(self.ours.remove(&call), "ended twice"),
-            Event::Diagnostic { diagnostic, .. } => tolerable(&diagnostic),
+            Event::Done { call, .. } => assert!(self.server_calls.remove(&call), "ended twice"),
+            Event::Diagnostic { diagnostic, .. } => assert_tolerable(&diagnostic),
             _ => {}
         }
     }
 
-    /// Everything is delivered and answered; then the client leaves
+    /// Delivers and answers everything, closes the client, and checks that nothing is pending.
     fn end(&mut self) {
         for _ in 0..10_000 {
             self.poll();
@@ -253,29 +260,29 @@ impl Play {
                 break;
             }
         }
-        assert!(self.ready || !self.common, "no handshake");
-        assert!(self.calls.is_empty(), "calls are left waiting");
-        assert!(self.closed || self.ours.is_empty(), "requests are left waiting");
+        assert!(self.ready || !self.has_common_version, "handshake did not complete");
+        assert!(self.calls.is_empty(), "calls are pending");
+        assert!(self.closed || self.server_calls.is_empty(), "requests are pending");
         self.client.engine().close(self.now);
         self.deliver(usize::MAX, usize::MAX);
         self.server.handle_eof(self.now);
         self.poll();
-        assert!(self.closed && self.calls.is_empty() && self.ours.is_empty());
+        assert!(self.closed && self.calls.is_empty() && self.server_calls.is_empty());
         wire::messages(&self.up.all);
         wire::messages(&self.down.all);
     }
 }
 
-/// What the other end may be told apart from nothing: what crossed with an end or a cancellation
-fn tolerable(diagnostic: &Diagnostic) {
+/// Checks that a diagnostic reports only messages that crossed an answer or a cancellation.
+fn assert_tolerable(diagnostic: &Diagnostic) {
     let crossed = matches!(
         diagnostic,
-        Diagnostic::LateResponse(_) | Diagnostic::UnknownCancel(_) | Diagnostic::UnknownProgress
+        Diagnostic::LateResponse(_) | Diagnostic::UnknownCancellation(_) | Diagnostic::UnknownProgress
     );
     assert!(crossed, "{diagnostic:?}");
 }
 
-fn pump(from: &mut impl Pipe, to: &mut Stream) {
+fn pump(from: &mut impl Pipe, to: &mut PairStream) {
     loop {
         let bytes = from.transmit();
         if bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! A router behind a server, asked for anything.
+//! Fuzz target for a router behind a server, with arbitrary requests.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
+use super::input::FuzzInput;
 use super::wire;
 use crate::model::{
     Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Tool,
 };
 use crate::pipe::{Pipe, Server};
 use crate::raw::RawJson;
-use crate::router::{IntoToolResult, Outcome, Route, Router, Target};
+use crate::router::{CallTarget, HookOutcome, IntoToolResult, Route, Router};
 use crate::server::Event;
 use crate::{Instant, RpcError};
 
@@ -32,27 +32,31 @@ const METHODS: [&str; 8] = [
     "completion/complete",
 ];
 
-/// Members of parameters that a text can be given as
-const PLACES: [&str; 6] = ["/cursor", "/name", "/uri", "/arguments/from", "/ref/uri", "/argument/name"];
+/// Parameters that can be replaced by a text.
+const PARAM_MEMBERS: [&str; 6] =
+    ["/cursor", "/name", "/uri", "/arguments/from", "/ref/uri", "/argument/name"];
 
-/// Each request is answered once, never with an internal error, and never with much more than it said; only cursors that
-/// were given out are taken, and only for their list
+/// Sends arbitrary requests to a router and checks its invariants.
+///
+/// - Each request gets one answer, which is never an internal error.
+/// - The size of an answer is bounded by the size of its request.
+/// - Only cursors that the router issued for the same list are accepted.
 pub fn router(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let router = sample(1 + dice.below(4));
+    let mut choices = FuzzInput::new(data);
+    let router = sample(1 + choices.below(4));
     let mut server = Server::new(Arc::new(router.config()), NOW);
-    let cursors: Vec<BTreeSet<String>> = METHODS.map(|method| given_out(&mut server, method)).into();
+    let cursors: Vec<BTreeSet<String>> = METHODS.map(|method| collect_cursors(&mut server, method)).into();
     for id in 0..8 {
-        if dice.is_empty() {
+        if choices.is_empty() {
             break;
         }
-        let which = dice.below(METHODS.len());
-        let (method, place) = (METHODS[which], dice.below(PLACES.len() + 1));
-        let length = usize::from(dice.byte());
-        let text = String::from_utf8_lossy(dice.take(length)).into_owned();
-        let params = match PLACES.get(place) {
-            Some(place) => placed(place, &text),
-            // Whatever the text is as JSON.
+        let which = choices.below(METHODS.len());
+        let (method, pointer) = (METHODS[which], choices.below(PARAM_MEMBERS.len() + 1));
+        let length = usize::from(choices.byte());
+        let text = String::from_utf8_lossy(choices.take(length)).into_owned();
+        let params = match PARAM_MEMBERS.get(pointer) {
+            Some(pointer) => params_with(pointer, &text),
+            // The parameters are the text itself, as JSON.
             None => serde_json::from_str(&text).unwrap_or(Value::Null),
         };
         let Value::Object(_) = params else { continue };
@@ -61,29 +65,29 @@ pub fn router(data: &[u8]) {
         if method.ends_with("list") && answer.get("result").is_some() {
             assert!(cursor.as_ref().is_none_or(|c| cursors[which].contains(c)), "{method} takes {cursor:?}");
         }
-        let said = answer.to_string();
-        assert!(said.len() < 4_096 + 6 * text.len(), "{} bytes for {}", said.len(), text.len());
+        let answer_text = answer.to_string();
+        assert!(answer_text.len() < 4_096 + 6 * text.len(), "{} bytes for {}", answer_text.len(), text.len());
         assert_ne!(answer["error"]["code"], -32603, "{answer}");
     }
 }
 
-/// Parameters that are right but for a text in this place
-fn placed(place: &str, text: &str) -> Value {
+/// Returns valid parameters with a text at this position.
+fn params_with(pointer: &str, text: &str) -> Value {
     let mut params = json!({
         "name": "t1", "uri": "note://1/data", "arguments": {"from": "x"},
         "ref": {"type": "ref/resource", "uri": "note://{id}/data"}, "argument": {"name": "id", "value": ""},
     });
-    match params.pointer_mut(place) {
+    match params.pointer_mut(pointer) {
         Some(at) => *at = text.into(),
         None => params["cursor"] = text.into(),
     }
     params
 }
 
-type Sample = Router<()>;
+type SampleRouter = Router<()>;
 
-fn sample(page_size: usize) -> Sample {
-    let mut router = Sample::new("fuzz", "1");
+fn sample(page_size: usize) -> SampleRouter {
+    let mut router = SampleRouter::new("fuzz", "1");
     router.page_size(page_size);
     for i in 0..6 {
         let schema = RawJson::new(r#"{"type":"object"}"#).expect("JSON");
@@ -103,8 +107,8 @@ fn sample(page_size: usize) -> Sample {
     router
 }
 
-/// The cursors of a list, whatever the size of its pages
-fn given_out(server: &mut Server, method: &str) -> BTreeSet<String> {
+/// Returns all cursors of a list, for every page size.
+fn collect_cursors(server: &mut Server, method: &str) -> BTreeSet<String> {
     let router = sample(1);
     let mut cursors = BTreeSet::new();
     let mut params = json!({});
@@ -112,12 +116,12 @@ fn given_out(server: &mut Server, method: &str) -> BTreeSet<String> {
         let answer = ask(&router, server, 1_000 + cursors.len(), method, params);
         let Some(cursor) = answer["result"]["nextCursor"].as_str() else { break };
         params = json!({"cursor": cursor});
-        assert!(cursors.insert(cursor.into()), "a page comes twice");
+        assert!(cursors.insert(cursor.into()), "page repeated");
     }
     cursors
 }
 
-fn ask(router: &Sample, server: &mut Server, id: usize, method: &str, mut params: Value) -> Value {
+fn ask(router: &SampleRouter, server: &mut Server, id: usize, method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -129,25 +133,25 @@ fn ask(router: &Sample, server: &mut Server, id: usize, method: &str, mut params
         let engine = server.engine();
         match router.route(&call) {
             Route::Answer(answer) => engine.complete(NOW, call.id(), &answer),
-            Route::Handle(work) => {
-                let told = match &work.target {
-                    Target::Tool(tool) => tool.tool.name.clone(),
-                    Target::Resource(resource) => resource.variables.len().to_string(),
-                    Target::Prompt(prompt) => prompt.arguments.get("from").cloned().unwrap_or_default(),
-                    Target::Completion(completion) => completion.argument().into(),
+            Route::Handle(routed) => {
+                let target_text = match &routed.target {
+                    CallTarget::Tool(tool) => tool.tool.name.clone(),
+                    CallTarget::Resource(resource) => resource.variables.len().to_string(),
+                    CallTarget::Prompt(prompt) => prompt.arguments.get("from").cloned().unwrap_or_default(),
+                    CallTarget::Completion(completion) => completion.argument().into(),
                 };
-                router.done(work.asked(), Outcome::Completed);
-                engine.complete(NOW, call.id(), &told.into_tool_result().expect("text"))
+                router.finish(routed.context(), HookOutcome::Completed);
+                engine.complete(NOW, call.id(), &target_text.into_tool_result().expect("text"))
             }
             Route::Refuse(error) => engine.fail(NOW, call.id(), &error),
-            Route::Other => engine.fail(NOW, call.id(), &RpcError::method_not_found(method)),
+            Route::Fallback => engine.fail(NOW, call.id(), &RpcError::method_not_found(method)),
         }
         .expect("open");
     }
     let sent = server.transmit().to_vec();
     server.consume(sent.len());
     let messages = wire::messages(&sent);
-    // A list is not declared where nothing is registered; everything here is.
+    // Every list has entries here, so every method is declared and answered.
     let [answer] = &*messages else { panic!("one answer to {line}, not {messages:?}") };
     answer.clone()
 }

@@ -1,4 +1,4 @@
-//! The scanner, the envelope and the writer against serde_json.
+//! Fuzz target for the JSON scanner, the envelope and the serializer, compared with serde_json.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,27 +8,27 @@ use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::dice::Dice;
+use super::input::FuzzInput;
 use super::wire::{is_bound, json, shown};
 use crate::json::{MAX_DEPTH, ScanError, Scanner, Serializer, append_one_line, object_members, unescape};
 use crate::limits::Limits;
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Kind, Malformed};
-use crate::{calls::batch, rpc::recover::Finder};
+use crate::rpc::envelope::{self, Kind, MalformedMessage};
+use crate::{calls::batch, rpc::recover::IdFinder};
 
-/// What we take is JSON, what we refuse as no JSON is none, and a message means to us what it means to others
+/// Scans arbitrary text and checks that serde_json accepts the same text and finds the same message in it.
 pub fn scanner(data: &[u8]) {
-    let mut dice = Dice::new(data);
+    let mut choices = FuzzInput::new(data);
     let limits = Limits {
-        max_depth: 1 + dice.byte() % MAX_DEPTH,
-        max_members: 1 + u32::from(dice.byte()),
+        max_depth: 1 + choices.byte() % MAX_DEPTH,
+        max_members: 1 + u32::from(choices.byte()),
         max_id: 32,
         max_batch: 8,
         ..Limits::default()
     };
-    let text = dice.rest();
-    // These take what is no UTF-8 too.
-    let mut finder = Finder::new();
+    let text = choices.rest();
+    // These accept text that is not UTF-8 too.
+    let mut finder = IdFinder::new();
     finder.feed(text);
     finder.finish();
     message(text, &limits);
@@ -39,9 +39,9 @@ pub fn scanner(data: &[u8]) {
     }
 }
 
-/// Whether serde_json takes the text; none where only a bound of its own stands against it
+/// Returns whether serde_json accepts the text, or `None` if only a limit of serde_json refuses it.
 ///
-/// Reading it as nothing checks no surrogates, reading it as a value has bounds on numbers and depth.
+/// Decoding to `IgnoredAny` does not check surrogates; decoding to a value has limits on numbers and depth.
 fn is_json(text: &[u8]) -> Option<bool> {
     if serde_json::from_slice::<IgnoredAny>(text).is_err() {
         return Some(false);
@@ -56,7 +56,7 @@ fn is_json(text: &[u8]) -> Option<bool> {
 fn value(text: &[u8]) {
     let mut s = Scanner::new(text, MAX_DEPTH, u32::MAX);
     let scanned = s.value();
-    let taken = scanned.is_ok() && s.at_end();
+    let taken = scanned.is_ok() && s.is_at_end();
     assert_eq!(RawJson::new(Bytes::copy_from_slice(text)).is_ok(), taken, "{}", shown(text));
     match (scanned, is_json(text)) {
         (Err(ScanError::Syntax(_)) | Ok(_), Some(want)) => assert_eq!(taken, want, "{}", shown(text)),
@@ -72,22 +72,22 @@ fn value(text: &[u8]) {
         assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
         if let (Some(before), Some(after)) = (json(text), json(&line)) {
             assert_eq!(before, after);
-            written(&before);
+            check_written(&before);
         }
     }
 }
 
-/// What we write is read as what it was
-fn written(value: &Value) {
+/// Checks that an encoded value is decoded to an equal one.
+fn check_written(value: &Value) {
     let mut value = value.clone();
-    fractions(&mut value);
+    check_fractions(&mut value);
     let mut out = Vec::new();
     assert!(Serializer::any(&mut out, &value).is_ok());
     assert_eq!(json(&out), Some(value));
 }
 
-/// Checks each fraction and replaces it: serde_json's own reading of one is not always the nearest
-fn fractions(value: &mut Value) {
+/// Checks each fraction and replaces it by `null`, because serde_json does not always decode to the nearest float.
+fn check_fractions(value: &mut Value) {
     match value {
         Value::Number(n) if n.is_f64() => {
             let mut out = Vec::new();
@@ -95,34 +95,34 @@ fn fractions(value: &mut Value) {
             assert_eq!(shown(&out).parse().ok(), n.as_f64());
             *value = Value::Null;
         }
-        Value::Array(elements) => elements.iter_mut().for_each(fractions),
-        Value::Object(members) => members.values_mut().for_each(fractions),
+        Value::Array(elements) => elements.iter_mut().for_each(check_fractions),
+        Value::Object(members) => members.values_mut().for_each(check_fractions),
         _ => {}
     }
 }
 
-/// The names in an object, in order, repeated ones too
-pub(super) struct Names(pub(super) Vec<String>);
+/// Names of an object in order, including duplicates.
+pub(super) struct ObjectNames(pub(super) Vec<String>);
 
-impl<'de> Deserialize<'de> for Names {
+impl<'de> Deserialize<'de> for ObjectNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Names;
+        struct ObjectNamesVisitor;
+        impl<'de> Visitor<'de> for ObjectNamesVisitor {
+            type Value = ObjectNames;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ObjectNames, A::Error> {
                 let mut names = Vec::new();
                 while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
                     names.push(name);
                 }
-                Ok(Names(names))
+                Ok(ObjectNames(names))
             }
         }
-        deserializer.deserialize_map(Collect)
+        deserializer.deserialize_map(ObjectNamesVisitor)
     }
 }
 
@@ -133,39 +133,41 @@ pub(super) fn all_differ(names: &[String]) -> bool {
 }
 
 fn object(text: &[u8], limits: &Limits) {
-    let mut ours = Vec::new();
+    let mut found = Vec::new();
     let mut s = Scanner::new(text, MAX_DEPTH, limits.max_members);
     let scanned = s.object(|s, name| {
-        let plain = shown(&name.bytes());
+        let plain = shown(&name.unescaped());
         assert_eq!(unescape(name.raw), plain.as_bytes());
-        ours.push(plain);
+        found.push(plain);
         s.value().map(|_| ())
     });
-    let Ok(Names(theirs)) = serde_json::from_slice(text) else { return };
+    let Ok(ObjectNames(expected)) = serde_json::from_slice(text) else { return };
     match scanned {
-        Ok(_) if s.at_end() => {
-            assert!(ours == theirs && all_differ(&theirs), "{}", shown(text));
+        Ok(_) if s.is_at_end() => {
+            assert!(found == expected && all_differ(&expected), "{}", shown(text));
             let mut again = Vec::new();
             object_members(text, |name, _| again.push(shown(name)));
-            assert_eq!(again, ours);
+            assert_eq!(again, found);
         }
-        Err(ScanError::Duplicate(_)) => assert!(!all_differ(&theirs), "{}", shown(text)),
-        Err(ScanError::Members(_)) => assert!(theirs.len() > limits.max_members as usize),
-        // A lone surrogate in a value, which reading it as nothing overlooks; depth.
+        Err(ScanError::Duplicate(_)) => assert!(!all_differ(&expected), "{}", shown(text)),
+        Err(ScanError::Members(_)) => assert!(expected.len() > limits.max_members as usize),
+        // A lone surrogate in a value, which `IgnoredAny` does not detect, or the depth limit.
         Ok(_) | Err(_) => assert!(is_json(text) != Some(true), "{}", shown(text)),
     }
 }
 
-/// An accepted message says to others what it says to us
+/// Checks that an accepted message has the same content for serde_json.
 fn message(text: &[u8], limits: &Limits) {
     let envelope = match envelope::parse(text, limits, None) {
         Ok(envelope) => envelope,
         Err(rejected) => {
-            assert!(!(rejected.asks && rejected.answers));
-            match rejected.why {
-                Malformed::Utf8 { at } => assert!(core::str::from_utf8(&text[..at]).is_ok()),
-                Malformed::Json { .. } => assert!(is_json(text) != Some(true), "{}", shown(text)),
-                Malformed::NotAnObject => assert!(serde_json::from_slice::<Names>(text).is_err()),
+            assert!(!(rejected.has_method && rejected.is_response));
+            match rejected.reason {
+                MalformedMessage::Utf8 { at } => assert!(core::str::from_utf8(&text[..at]).is_ok()),
+                MalformedMessage::Json { .. } => assert!(is_json(text) != Some(true), "{}", shown(text)),
+                MalformedMessage::NotAnObject => {
+                    assert!(serde_json::from_slice::<ObjectNames>(text).is_err())
+                }
                 _ => {}
             }
             return;
@@ -174,19 +176,19 @@ fn message(text: &[u8], limits: &Limits) {
     for span in
         [envelope.params.whole, envelope.params.arguments, envelope.params.meta.whole, envelope.result]
     {
-        assert!(span.of(text).is_none_or(|part| serde_json::from_slice::<IgnoredAny>(part).is_ok()));
+        assert!(span.slice(text).is_none_or(|part| serde_json::from_slice::<IgnoredAny>(part).is_ok()));
     }
-    // A message that repeats the metadata of an earlier one is read alike.
+    // A message that repeats the `_meta` of an earlier one is decoded alike.
     let meta = envelope.params.meta;
-    if let Some(known) = meta.whole.of(text).filter(|m| m.starts_with(b"{")) {
+    if let Some(known) = meta.whole.slice(text).filter(|m| m.starts_with(b"{")) {
         let parts = meta.shifted(0u32.wrapping_sub(meta.whole.start));
         let again = envelope::parse(text, limits, Some((known, &parts)));
-        let again = again.unwrap_or_else(|r| panic!("refused the second time: {:?}", r.why));
-        assert!(again.meta_known && again.params == envelope.params, "{}", shown(text));
+        let again = again.unwrap_or_else(|r| panic!("refused the second time: {:?}", r.reason));
+        assert!(again.has_known_meta && again.params == envelope.params, "{}", shown(text));
     }
     let Some(value) = json(text) else { return };
     assert_eq!(value["jsonrpc"], "2.0");
-    assert!(all_differ(&serde_json::from_slice::<Names>(text).map(|n| n.0).unwrap_or_default()));
+    assert!(all_differ(&serde_json::from_slice::<ObjectNames>(text).map(|n| n.0).unwrap_or_default()));
     let id = envelope.id.as_ref().map(|id| {
         let mut out = Vec::new();
         id.write(&mut out);
@@ -201,13 +203,13 @@ fn message(text: &[u8], limits: &Limits) {
     }
 }
 
-/// A batch has the elements that others see in it
+/// Checks that a batch has the elements that serde_json finds in it.
 fn members(text: &[u8], limits: &Limits) {
     let frame = Bytes::copy_from_slice(text);
-    if let Ok(ours) = batch::members(&frame, limits) {
-        assert!(!ours.is_empty() && ours.len() <= limits.max_batch);
-        let theirs: Vec<&serde_json::value::RawValue> = serde_json::from_slice(text).unwrap_or_default();
-        let theirs: Vec<String> = theirs.iter().map(ToString::to_string).collect();
-        assert_eq!(ours.iter().map(|m| shown(m)).collect::<Vec<_>>(), theirs);
+    if let Ok(found) = batch::split_batch(&frame, limits) {
+        assert!(!found.is_empty() && found.len() <= limits.max_batch);
+        let expected: Vec<&serde_json::value::RawValue> = serde_json::from_slice(text).unwrap_or_default();
+        let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
+        assert_eq!(found.iter().map(|m| shown(m)).collect::<Vec<_>>(), expected);
     }
 }

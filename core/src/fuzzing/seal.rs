@@ -1,28 +1,31 @@
-//! Sealed state, and the canonical form of what it is bound to.
+//! Fuzz target for sealed state, and for the canonical form of the arguments that it is bound to.
 
 use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use super::dice::Dice;
+use super::input::FuzzInput;
 use super::wire::json;
 use crate::json::canonical;
 use crate::raw::RawJson;
-use crate::seal::{Binding, Keys, Record, SealError, digest};
+use crate::seal::{Binding, Keys, RequestState, SealError, digest};
 
 const LIMIT: usize = 4 << 10;
 
-/// Nothing opens that was not sealed for the same call, and a value has one stream however it is written
+/// Seals and opens arbitrary state and checks the invariants.
+///
+/// - Only state that was sealed for the same call can be opened.
+/// - Two texts have the same canonical stream exactly if they have the same value.
 pub fn seal(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let keys = Keys::new([dice.byte(); 32]).older([dice.byte(); 32]);
-    let times = [dice.byte(), dice.byte()].map(u64::from);
-    let changes: Vec<(usize, u8)> = (0..dice.below(4))
-        .map(|_| (usize::from(dice.byte()) << 8 | usize::from(dice.byte()), dice.byte()))
+    let mut choices = FuzzInput::new(data);
+    let keys = Keys::new([choices.byte(); 32]).with_older([choices.byte(); 32]);
+    let times = [choices.byte(), choices.byte()].map(u64::from);
+    let changes: Vec<(usize, u8)> = (0..choices.below(4))
+        .map(|_| (usize::from(choices.byte()) << 8 | usize::from(choices.byte()), choices.byte()))
         .collect();
-    let length = dice.below(200);
-    let payload = dice.take(length);
-    let text = dice.rest();
+    let length = choices.below(200);
+    let payload = choices.take(length);
+    let text = choices.rest();
     record(payload);
     record(text);
     let Ok(text) = core::str::from_utf8(text) else {
@@ -31,10 +34,10 @@ pub fn seal(data: &[u8]) {
     };
     let arguments = digest(Some(text.as_bytes())).unwrap_or_default();
     let binding = Binding { principal: Some(text), method: text, target: "", arguments };
-    assert!(keys.open(&binding, 0, text, LIMIT).is_err(), "made up: {text}");
+    assert!(keys.open(&binding, 0, text, LIMIT).is_err(), "opened invented state: {text}");
     round_trip(&keys, &binding, times, payload, &changes);
     let (first, second) = text.split_once('\n').unwrap_or((text, ""));
-    let streams = [first, second].map(stream);
+    let streams = [first, second].map(canonical_stream);
     if let [Some((a, first)), Some((b, second))] = streams {
         assert_eq!(a == b, first == second, "{text}");
     }
@@ -68,24 +71,24 @@ fn round_trip(
     }
 }
 
-/// A record that can be read is written as it was
+/// Checks that a decoded record encodes to the same bytes.
 fn record(bytes: &[u8]) {
-    if let Ok(record) = Record::decode(bytes) {
+    if let Ok(record) = RequestState::decode(bytes) {
         assert_eq!(record.encode(), bytes);
     }
 }
 
-/// The stream of a text, and its value where serde_json reads all that is in it
-fn stream(text: &str) -> Option<(Vec<u8>, Value)> {
+/// Returns the canonical stream of a text, and its value if serde_json decodes it exactly.
+fn canonical_stream(text: &str) -> Option<(Vec<u8>, Value)> {
     let mut stream = Vec::new();
     let taken = canonical(text.as_bytes(), &mut |part| stream.extend_from_slice(part));
     assert_eq!(taken.is_ok(), RawJson::new(text.as_bytes().to_vec()).is_ok(), "{text}");
     assert_eq!(taken.is_ok(), !stream.is_empty());
     taken.ok()?;
     let value = json(text.as_bytes())?;
-    // Every member leaves a name in the stream, two equal ones leave one member in the value.
-    let (members, exact) = size(&value);
-    if !exact || members != names(text) {
+    // Each member adds a name to the stream, but two equal names are one member of the value.
+    let (members, exact) = value_size(&value);
+    if !exact || members != count_names(text) {
         return None;
     }
     let mut again = Vec::new();
@@ -95,19 +98,19 @@ fn stream(text: &str) -> Option<(Vec<u8>, Value)> {
     Some((stream, value))
 }
 
-/// How many members there are in all, and whether all numbers are whole and exact
-fn size(value: &Value) -> (usize, bool) {
+/// Returns the number of members at all levels, and whether all numbers are exact integers.
+fn value_size(value: &Value) -> (usize, bool) {
     let sum = |(a, b): (usize, bool), (c, d): (usize, bool)| (a + c, b && d);
     match value {
         Value::Number(n) => (0, !n.is_f64()),
-        Value::Array(elements) => elements.iter().map(size).fold((0, true), sum),
-        Value::Object(members) => members.values().map(size).fold((members.len(), true), sum),
+        Value::Array(elements) => elements.iter().map(value_size).fold((0, true), sum),
+        Value::Object(members) => members.values().map(value_size).fold((members.len(), true), sum),
         _ => (0, true),
     }
 }
 
-/// How many colons stand outside of strings
-fn names(text: &str) -> usize {
+/// Returns the number of colons outside strings.
+fn count_names(text: &str) -> usize {
     let (mut inside, mut escaped, mut found) = (false, false, 0);
     for byte in text.bytes() {
         match byte {

@@ -1,4 +1,4 @@
-//! A server engine with several channels, driven by a list of operations: messages, commands, time.
+//! Fuzz target for a server engine with several channels, driven by a list of operations: messages, commands, time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -10,7 +10,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::dice::Dice;
+use super::input::FuzzInput;
 use super::wire;
 use crate::server::{Config, Engine, Event};
 use crate::tap::ChannelId;
@@ -19,15 +19,19 @@ use crate::{
     UseError,
 };
 
-/// Whatever is done in whatever order: each call and each request of ours ends once, no id is answered more often than
-/// it was used, a channel ends once and says nothing afterwards, deadlines pass, and in the end nothing is left
+/// Runs a list of operations and checks the invariants of the engine.
+///
+/// - Each inbound and each outbound call ends once.
+/// - No id gets more answers than it had requests.
+/// - A channel ends once and has no events afterwards.
+/// - No deadline stays in the past, and nothing is left at the end.
 pub fn server_ops(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let how = dice.byte();
+    let mut choices = FuzzInput::new(data);
+    let how = choices.byte();
     let limits = Limits {
         max_live_calls: 1 + u32::from(how % 4),
         max_pending_calls: 3,
-        max_waiting: usize::from(how >> 2) % 3,
+        max_waiting_requests: usize::from(how >> 2) % 3,
         tap_records: usize::from(how >> 7),
         ..Limits::small()
     };
@@ -35,41 +39,41 @@ pub fn server_ops(data: &[u8]) {
         .capabilities(Capabilities::new().with(Capability::Tools))
         .custom_method("x/y")
         .limits(limits);
-    let mut play = Play { engine: Engine::new(Arc::new(config)), ..Play::default() };
-    play.open();
-    // Long lists of operations say no more than short ones.
+    let mut run = ServerRun { engine: Engine::new(Arc::new(config)), ..ServerRun::default() };
+    run.open();
+    // Longer lists of operations find nothing more.
     for _ in 0..300 {
-        if dice.is_empty() {
+        if choices.is_empty() {
             break;
         }
-        play.step(&mut dice);
+        run.step(&mut choices);
     }
-    play.end();
+    run.end();
 }
 
-/// What is known of one channel
+/// Expected state of one channel.
 #[derive(Default)]
-struct Channel {
-    /// How often each id was used in a request to it
-    asked: BTreeMap<String, usize>,
+struct ChannelModel {
+    /// Number of requests received per id.
+    request_ids: BTreeMap<String, usize>,
     sent: Vec<u8>,
     closed: bool,
-    /// Ended by us with what was not written
+    /// Whether the channel was closed here, together with its unsent output.
     dropped: bool,
     released: bool,
 }
 
-struct Play {
+struct ServerRun {
     engine: Engine,
     now: Instant,
-    channels: BTreeMap<ChannelId, Channel>,
+    channels: BTreeMap<ChannelId, ChannelModel>,
     live: BTreeMap<CallId, ChannelId>,
     ended: BTreeSet<CallId>,
-    ours: BTreeSet<CallKey>,
-    is_down: bool,
+    outbound_calls: BTreeSet<CallKey>,
+    is_shut_down: bool,
 }
 
-impl Default for Play {
+impl Default for ServerRun {
     fn default() -> Self {
         Self {
             engine: Engine::new(Arc::new(Config::new("", ""))),
@@ -77,8 +81,8 @@ impl Default for Play {
             channels: BTreeMap::new(),
             live: BTreeMap::new(),
             ended: BTreeSet::new(),
-            ours: BTreeSet::new(),
-            is_down: false,
+            outbound_calls: BTreeSet::new(),
+            is_shut_down: false,
         }
     }
 }
@@ -91,76 +95,78 @@ const MODERN: &str = concat!(
     "\"io.modelcontextprotocol/clientCapabilities\":{}"
 );
 
-impl Play {
-    fn step(&mut self, dice: &mut Dice<'_>) {
-        match dice.below(20) {
+impl ServerRun {
+    fn step(&mut self, choices: &mut FuzzInput<'_>) {
+        match choices.below(20) {
             0..=3 => {
-                let (channel, text) = (self.channel(dice), Self::request(dice));
+                let (channel, text) = (self.channel(choices), Self::request(choices));
                 self.message(channel, text.as_bytes());
             }
-            4 => self.handshake(dice),
+            4 => self.handshake(choices),
             5 => {
-                let (channel, n) = (self.channel(dice), dice.below(64));
-                let garbage = dice.take(n);
+                let (channel, n) = (self.channel(choices), choices.below(64));
+                let garbage = choices.take(n);
                 self.message(channel, garbage);
             }
             6 => {
-                let (channel, batch) = (self.channel(dice), (0..dice.below(4)).map(|_| Self::request(dice)));
+                let (channel, batch) =
+                    (self.channel(choices), (0..choices.below(4)).map(|_| Self::request(choices)));
                 let text = format!("[{}]", batch.collect::<Vec<_>>().join(","));
                 self.message(channel, text.as_bytes());
             }
             7 => {
-                let (channel, id) = (self.channel(dice), IDS[dice.below(IDS.len())]);
+                let (channel, id) = (self.channel(choices), IDS[choices.below(IDS.len())]);
                 let text = format!(
                     r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"r"}}}}"#
                 );
                 self.message(channel, text.as_bytes());
             }
             8 => {
-                let (channel, id) = (self.channel(dice), dice.below(5));
+                let (channel, id) = (self.channel(choices), choices.below(5));
                 let body = ["\"result\":{}", "\"error\":{\"code\":1,\"message\":\"m\"}", "\"result\":1"]
-                    [dice.below(3)];
+                    [choices.below(3)];
                 self.message(channel, format!(r#"{{"jsonrpc":"2.0","id":{id},{body}}}"#).as_bytes());
             }
-            9..=11 => self.answer(dice),
-            12 => self.progress(dice),
-            13 => self.command(dice),
-            14 => self.pass(dice),
-            15 => self.write(dice),
+            9..=11 => self.answer(choices),
+            12 => self.progress(choices),
+            13 => self.command(choices),
+            14 => self.advance_time(choices),
+            15 => self.write(choices),
             16 => {
-                let channel = self.channel(dice);
+                let channel = self.channel(choices);
                 self.engine.handle_eof(self.now, channel);
             }
-            17 => self.close(dice),
+            17 => self.close(choices),
             18 => self.open(),
-            _ if dice.below(8) == 0 => {
+            _ if choices.below(8) == 0 => {
                 self.poll();
-                self.is_down = true;
+                self.is_shut_down = true;
                 self.engine.shutdown(self.now, Duration::from_secs(2));
             }
             _ => {}
         }
-        // Sometimes several things happen between two looks.
-        if dice.flag() {
+        // Several operations may happen between two polls.
+        if choices.boolean() {
             self.poll();
         }
     }
 
-    fn channel(&self, dice: &mut Dice<'_>) -> ChannelId {
-        let nth = dice.below(self.channels.len());
-        *self.channels.keys().nth(nth).expect("there is always one")
+    fn channel(&self, choices: &mut FuzzInput<'_>) -> ChannelId {
+        let nth = choices.below(self.channels.len());
+        *self.channels.keys().nth(nth).expect("a channel")
     }
 
     fn open(&mut self) {
         if self.channels.len() < 4 {
             let channel = self.engine.open_channel(self.now);
-            assert!(self.channels.insert(channel, Channel::default()).is_none(), "a key given out twice");
+            assert!(self.channels.insert(channel, ChannelModel::default()).is_none(), "key assigned twice");
         }
     }
 
-    /// A request, sound or not, of one of the eras
-    fn request(dice: &mut Dice<'_>) -> String {
-        let (id, method, how) = (IDS[dice.below(IDS.len())], METHODS[dice.below(METHODS.len())], dice.byte());
+    /// Returns a request of either era, valid or not.
+    fn request(choices: &mut FuzzInput<'_>) -> String {
+        let (id, method, how) =
+            (IDS[choices.below(IDS.len())], METHODS[choices.below(METHODS.len())], choices.byte());
         let token = if how & 1 == 0 { "\"other\":1" } else { "\"progressToken\":7" };
         let comma = if how & 2 == 0 { "" } else { "," };
         let era = if how & 2 == 0 { "" } else { MODERN };
@@ -169,9 +175,9 @@ impl Play {
         )
     }
 
-    fn handshake(&mut self, dice: &mut Dice<'_>) {
-        let version = ["2024-11-05", "2025-03-26", "2025-11-25", "1999-01-01"][dice.below(4)];
-        let channel = self.channel(dice);
+    fn handshake(&mut self, choices: &mut FuzzInput<'_>) {
+        let version = ["2024-11-05", "2025-03-26", "2025-11-25", "1999-01-01"][choices.below(4)];
+        let channel = self.channel(choices);
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":9,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
         );
@@ -182,7 +188,7 @@ impl Play {
     fn message(&mut self, channel: ChannelId, text: &[u8]) {
         if let Ok(value) = serde_json::from_slice::<Value>(text) {
             let members = value.as_array().cloned().unwrap_or_else(|| [value].into());
-            let asked = &mut self.channels.get_mut(&channel).expect("a channel of ours").asked;
+            let asked = &mut self.channels.get_mut(&channel).expect("an open channel").request_ids;
             for id in members.iter().filter_map(|m| m.get("id")) {
                 *asked.entry(id.to_string()).or_default() += 1;
             }
@@ -190,12 +196,12 @@ impl Play {
         self.engine.handle_message(self.now, channel, Bytes::copy_from_slice(text));
     }
 
-    fn answer(&mut self, dice: &mut Dice<'_>) {
-        let nth = dice.below(self.live.len().max(1));
+    fn answer(&mut self, choices: &mut FuzzInput<'_>) {
+        let nth = choices.below(self.live.len().max(1));
         let Some(call) = self.live.keys().nth(nth).copied() else { return };
-        // It may have been cancelled without our having looked.
+        // The call may have been cancelled while its event is unpolled.
         let result = BTreeMap::from([("text", "a\nb")]);
-        let done = match dice.below(3) {
+        let done = match choices.below(3) {
             0 => self.engine.fail(self.now, call, &RpcError::internal("no")),
             1 => self.engine.complete(self.now, call, &result),
             _ => {
@@ -213,11 +219,14 @@ impl Play {
         }
     }
 
-    fn progress(&mut self, dice: &mut Dice<'_>) {
-        let nth = dice.below(self.live.len().max(1));
+    fn progress(&mut self, choices: &mut FuzzInput<'_>) {
+        let nth = choices.below(self.live.len().max(1));
         if let Some(call) = self.live.keys().nth(nth).copied() {
-            let _ =
-                self.engine.progress(self.now, call, Progress::new(f64::from(dice.byte())).saying("so far"));
+            let _ = self.engine.progress(
+                self.now,
+                call,
+                Progress::new(f64::from(choices.byte())).with_message("so far"),
+            );
         }
         if let Some(call) = self.ended.first().copied() {
             assert_eq!(self.engine.progress(self.now, call, Progress::new(1e9)), Err(UseError::Stale));
@@ -225,39 +234,43 @@ impl Play {
         }
     }
 
-    fn command(&mut self, dice: &mut Dice<'_>) {
-        let channel = self.channel(dice);
-        match dice.below(4) {
+    fn command(&mut self, choices: &mut FuzzInput<'_>) {
+        let channel = self.channel(choices);
+        match choices.below(4) {
             0 => {
                 let _ = self.engine.notify(self.now, channel, "x/news", Some(&BTreeMap::from([("n", 1)])));
             }
             1 => {
-                let method = ["ping", "x/z", "tools/call"][dice.below(3)];
-                let options = CallOptions::new().timeout(Duration::from_millis(u64::from(dice.byte()) * 20));
+                let method = ["ping", "x/z", "tools/call"][choices.below(3)];
+                let options =
+                    CallOptions::new().timeout(Duration::from_millis(u64::from(choices.byte()) * 20));
                 if let Ok(key) =
                     self.engine.request(self.now, channel, method, &BTreeMap::<&str, u8>::new(), &options)
                 {
-                    assert!(self.ours.insert(key), "a key given out twice");
+                    assert!(self.outbound_calls.insert(key), "key assigned twice");
                 }
             }
             _ => {
-                if let Some(key) = self.ours.first().copied() {
+                if let Some(key) = self.outbound_calls.first().copied() {
                     let _ = self.engine.cancel_request(self.now, key, Some("no more"));
                 }
             }
         }
     }
 
-    /// Time passes, by milliseconds or by hours
-    fn pass(&mut self, dice: &mut Dice<'_>) {
-        let millis = 1u64 << (dice.byte() % 23);
+    /// Advances time by milliseconds up to hours.
+    fn advance_time(&mut self, choices: &mut FuzzInput<'_>) {
+        let millis = 1u64 << (choices.byte() % 23);
         self.now = self.now + Duration::from_millis(millis);
         self.engine.handle_timeout(self.now);
-        assert!(self.engine.poll_timeout().is_none_or(|next| next > self.now), "a deadline that stays");
+        assert!(
+            self.engine.poll_timeout().is_none_or(|next| next > self.now),
+            "the deadline did not advance"
+        );
     }
 
-    fn write(&mut self, dice: &mut Dice<'_>) {
-        let (channel, n) = (self.channel(dice), 1 + usize::from(dice.byte()) * 4);
+    fn write(&mut self, choices: &mut FuzzInput<'_>) {
+        let (channel, n) = (self.channel(choices), 1 + usize::from(choices.byte()) * 4);
         let (Some(outbox), Some(known)) = (self.engine.outbox(channel), self.channels.get_mut(&channel))
         else {
             return;
@@ -273,18 +286,18 @@ impl Play {
         }
     }
 
-    fn close(&mut self, dice: &mut Dice<'_>) {
-        let channel = self.channel(dice);
+    fn close(&mut self, choices: &mut FuzzInput<'_>) {
+        let channel = self.channel(choices);
         let Some(known) = self.channels.get_mut(&channel) else { return };
-        if dice.flag() {
+        if choices.boolean() {
             known.dropped = true;
             self.engine.close_channel(self.now, channel, &Fault::Closed);
         } else if known.closed && !known.released {
             self.flush(channel);
             self.engine.release_channel(channel);
-            let known = self.channels.get_mut(&channel).expect("a channel of ours");
+            let known = self.channels.get_mut(&channel).expect("an open channel");
             known.released = true;
-            assert!(self.engine.outbox(channel).is_none(), "released and still there");
+            assert!(self.engine.outbox(channel).is_none(), "released channel still exists");
         }
     }
 
@@ -300,18 +313,18 @@ impl Play {
             assert!(!closed, "after the end: {event:?}");
             match event {
                 Event::Call(call) => {
-                    assert!(!self.is_down, "a call after the shutdown");
-                    assert!(!self.ended.contains(&call.id()), "a key given out twice");
-                    assert!(self.live.insert(call.id(), call.channel()).is_none(), "handed out twice");
+                    assert!(!self.is_shut_down, "a call after the shutdown");
+                    assert!(!self.ended.contains(&call.id()), "key assigned twice");
+                    assert!(self.live.insert(call.id(), call.channel()).is_none(), "delivered twice");
                 }
                 Event::Cancelled { call, .. } => {
                     assert!(self.live.remove(&call).is_some(), "ended twice");
                     self.ended.insert(call);
                 }
-                Event::Done { call, .. } => assert!(self.ours.remove(&call), "ended twice"),
+                Event::Done { call, .. } => assert!(self.outbound_calls.remove(&call), "ended twice"),
                 Event::Closed { channel, .. } => {
-                    assert!(!self.live.values().any(|c| *c == channel), "closed before its calls have ended");
-                    let known = self.channels.get_mut(&channel).expect("a channel of ours");
+                    assert!(!self.live.values().any(|c| *c == channel), "closed before its calls ended");
+                    let known = self.channels.get_mut(&channel).expect("an open channel");
                     assert!(!core::mem::replace(&mut known.closed, true), "closed twice");
                 }
                 _ => {}
@@ -330,7 +343,7 @@ impl Play {
         }
     }
 
-    /// All inputs end and all deadlines pass
+    /// Ends all inputs, lets all deadlines pass, and checks that nothing is left.
     fn end(&mut self) {
         self.poll();
         for channel in self.channels.keys().copied().collect::<Vec<_>>() {
@@ -341,11 +354,14 @@ impl Play {
             let Some(at) = self.engine.poll_timeout() else { break };
             self.now = self.now.max(at);
             self.engine.handle_timeout(self.now);
-            assert!(self.engine.poll_timeout().is_none_or(|next| next > self.now), "a deadline that stays");
+            assert!(
+                self.engine.poll_timeout().is_none_or(|next| next > self.now),
+                "the deadline did not advance"
+            );
             self.poll();
         }
         assert!(self.engine.poll_timeout().is_none() && self.engine.live_calls() == 0);
-        assert!(self.live.is_empty() && self.ours.is_empty(), "something has no end");
+        assert!(self.live.is_empty() && self.outbound_calls.is_empty(), "calls are left");
         for channel in self.channels.keys().copied().collect::<Vec<_>>() {
             self.flush(channel);
             let known = &self.channels[&channel];
@@ -354,7 +370,7 @@ impl Play {
                 continue;
             }
             for (id, times) in wire::answers(&wire::messages(&known.sent)) {
-                let asked = known.asked.get(&id).copied().unwrap_or_default();
+                let asked = known.request_ids.get(&id).copied().unwrap_or_default();
                 assert!(times <= asked, "{id} used {asked} times and answered {times} times");
             }
         }

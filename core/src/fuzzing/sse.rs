@@ -1,4 +1,4 @@
-//! Event streams against the plainest possible reading of the same bytes, and the writer against the reader.
+//! Fuzz target for event streams, compared with a plain implementation of the standard, and for their encoder.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,38 +6,41 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::dice::{Cut, Dice};
-use crate::frame::sse::{END, EventHead, MAX_FIELD, Sse, SseDecoder, write_comment, write_event};
+use super::input::{Chunking, FuzzInput};
+use crate::frame::sse::{EVENT_END, EventHead, MAX_FIELD, SseDecoder, SseItem, write_comment, write_event};
 
-/// An event, its data or how long that was, and the last id behind it
+/// An event: its type, its data or the length of oversized data, and the last event id after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct SseEventTrace {
     kind: Vec<u8>,
     data: Result<Vec<u8>, u64>,
     id: Vec<u8>,
 }
 
-/// All that a stream says
+/// Everything that a stream contains.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-struct Whole {
-    events: Vec<Seen>,
+struct SseStreamTrace {
+    events: Vec<SseEventTrace>,
     id: Vec<u8>,
     retry: Option<Duration>,
     cut: bool,
 }
 
-/// However a stream is cut it says the same, which is what its lines say; no more than one event is kept; what the
-/// writer wrote the reader reads, and nothing else
+/// Decodes an arbitrary stream, or encodes and decodes one, and checks the invariants.
+///
+/// - The events do not depend on how the stream is cut, and agree with the reference implementation.
+/// - At most one event is buffered.
+/// - Encoded events are decoded to equal ones.
 pub fn sse(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let max = dice.below(96);
-    let cuts = Cut::all(dice.byte());
-    if dice.flag() {
-        written(dice, &cuts);
+    let mut choices = FuzzInput::new(data);
+    let max = choices.below(96);
+    let cuts = Chunking::all(choices.byte());
+    if choices.boolean() {
+        check_written(choices, &cuts);
         return;
     }
-    let input = dice.rest();
-    let want = plainly(input, max);
+    let input = choices.rest();
+    let want = parse_reference(input, max);
     for cut in cuts {
         for owned in [false, true] {
             assert_eq!(read(input, max, cut, owned), want, "{cut:?}, owned {owned}");
@@ -45,9 +48,9 @@ pub fn sse(data: &[u8]) {
     }
 }
 
-fn read(input: &[u8], max: usize, cut: Cut, owned: bool) -> Whole {
+fn read(input: &[u8], max: usize, cut: Chunking, owned: bool) -> SseStreamTrace {
     let mut decoder = SseDecoder::new(max);
-    let mut whole = Whole::default();
+    let mut whole = SseStreamTrace::default();
     for piece in cut.pieces(input) {
         if owned {
             decoder.push_owned(Bytes::copy_from_slice(piece));
@@ -56,13 +59,13 @@ fn read(input: &[u8], max: usize, cut: Cut, owned: bool) -> Whole {
         }
         while let Some(found) = decoder.next_event() {
             let (kind, data) = match found {
-                Sse::Event(event) => (event.kind, Ok(event.data.to_vec())),
-                Sse::TooLong { kind, oversize } => (kind, Err(oversize.length)),
+                SseItem::Event(event) => (event.kind, Ok(event.data.to_vec())),
+                SseItem::TooLong { kind, oversize } => (kind, Err(oversize.length)),
             };
             let kind = kind.map_or_else(|| b"message".to_vec(), |k| k.to_vec());
-            whole.events.push(Seen { kind, data, id: decoder.last_event_id().to_vec() });
+            whole.events.push(SseEventTrace { kind, data, id: decoder.last_event_id().to_vec() });
         }
-        assert!(decoder.buffered() <= max + MAX_FIELD + 1024 + 64, "{} bytes kept", decoder.buffered());
+        assert!(decoder.buffered() <= max + MAX_FIELD + 1024 + 64, "{} bytes buffered", decoder.buffered());
         decoder.trim();
     }
     assert_eq!(decoder.unusable_ids(), 0, "the input has no room for one");
@@ -73,8 +76,8 @@ fn read(input: &[u8], max: usize, cut: Cut, owned: bool) -> Whole {
     whole
 }
 
-/// The algorithm of the standard, over all lines at once; inputs are too short for lines of [`MAX_FIELD`]
-fn plainly(input: &[u8], max: usize) -> Whole {
+/// Decodes a stream by the algorithm of the standard, all lines at once; no line exceeds [`MAX_FIELD`] here.
+fn parse_reference(input: &[u8], max: usize) -> SseStreamTrace {
     assert!(input.len() <= MAX_FIELD);
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
     let mut lines: Vec<Vec<u8>> = [Vec::new()].into();
@@ -90,7 +93,7 @@ fn plainly(input: &[u8], max: usize) -> Whole {
         }
     }
     let rest = lines.pop().expect("there is one");
-    let mut whole = Whole::default();
+    let mut whole = SseStreamTrace::default();
     let (mut data, mut kind, mut id) = (None::<Vec<u8>>, None::<Vec<u8>>, None::<Vec<u8>>);
     for line in lines {
         if line.is_empty() {
@@ -98,7 +101,7 @@ fn plainly(input: &[u8], max: usize) -> Whole {
             let kind = kind.take().filter(|k| !k.is_empty()).unwrap_or_else(|| b"message".to_vec());
             if let Some(data) = data.take().filter(|d| !d.is_empty()) {
                 let data = if data.len() > max { Err(data.len() as u64) } else { Ok(data) };
-                whole.events.push(Seen { kind, data, id: whole.id.clone() });
+                whole.events.push(SseEventTrace { kind, data, id: whole.id.clone() });
             }
             continue;
         }
@@ -124,19 +127,19 @@ fn plainly(input: &[u8], max: usize) -> Whole {
             _ => {}
         }
     }
-    // The type that an `event` without a value, or with the default one, leaves behind is none.
+    // An `event` field without a value, or with the default type, leaves no type behind.
     let kind = kind.is_some_and(|k| !k.is_empty() && k != b"message");
     whole.cut = data.is_some() || kind || id.is_some() || !matches!(&rest[..], [] | [b':', ..]);
     whole
 }
 
-fn written(mut dice: Dice<'_>, cuts: &[Cut]) {
-    let (mut stream, mut want) = (Vec::new(), Whole::default());
-    while !dice.is_empty() {
-        let what = dice.byte();
+fn check_written(mut choices: FuzzInput<'_>, cuts: &[Chunking]) {
+    let (mut stream, mut want) = (Vec::new(), SseStreamTrace::default());
+    while !choices.is_empty() {
+        let what = choices.byte();
         let mut text = || {
-            let length = dice.below(12);
-            String::from_utf8_lossy(dice.take(length)).into_owned()
+            let length = choices.below(12);
+            String::from_utf8_lossy(choices.take(length)).into_owned()
         };
         let (kind, id, data) = (text(), text(), text());
         if what & 8 != 0 {
@@ -152,13 +155,13 @@ fn written(mut dice: Dice<'_>, cuts: &[Cut]) {
             assert_eq!(head.begin(&mut stream).is_ok(), fits);
             if fits {
                 stream.extend_from_slice(data.as_bytes());
-                stream.extend_from_slice(END);
+                stream.extend_from_slice(EVENT_END);
             }
         } else {
             assert_eq!(write_event(&mut stream, &head, data.as_bytes()).is_ok(), fits);
         }
         if !fits {
-            assert_eq!(stream.len(), before, "all or nothing");
+            assert_eq!(stream.len(), before, "partial event written");
             continue;
         }
         want.id = head.id.map_or(want.id, |id| id.as_bytes().to_vec());
@@ -166,7 +169,7 @@ fn written(mut dice: Dice<'_>, cuts: &[Cut]) {
         let data = data.replace("\r\n", "\n").replace('\r', "\n");
         if !data.is_empty() {
             let kind = head.kind.filter(|k| !k.is_empty()).unwrap_or("message").as_bytes().to_vec();
-            want.events.push(Seen { kind, data: Ok(data.into_bytes()), id: want.id.clone() });
+            want.events.push(SseEventTrace { kind, data: Ok(data.into_bytes()), id: want.id.clone() });
         }
     }
     for cut in cuts {

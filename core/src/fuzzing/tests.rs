@@ -1,12 +1,12 @@
-//! Every target over its seeds and over inputs made up on the spot, so that `cargo test` has run it.
+//! Tests that run every fuzz target over its seeds and over generated inputs.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use std::path::Path;
 
-use super::dice::Random;
+use crate::testing::Rng;
 
-/// The files of a target, where they came with the source
+/// Returns the seeds of a target, if the source contains them.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
     let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -19,19 +19,19 @@ fn run(target: &str, body: fn(&[u8])) {
     for seed in &seeds {
         body(seed);
     }
-    let mut random = Random::new(target.len() as u64);
-    // Bytes without a plan drive the lists of operations; a change here and there is the plan for the rest.
+    let mut random = Rng::new(target.len() as u64);
+    // Random bytes drive the lists of operations; mutated seeds reach the other targets.
     for n in 0..200 {
-        let noise: Vec<u8> = (0..random.next() % 400).map(|_| random.next() as u8).collect();
+        let noise: Vec<u8> = (0..random.next_high() % 400).map(|_| random.next_high() as u8).collect();
         body(&noise);
         if let Some(seed) = seeds.get(n % seeds.len().max(1)) {
             let mut seed = seed.clone();
-            for _ in 0..1 + random.next() % 4 {
-                let at = random.next() as usize % (seed.len() + 1);
-                match random.next() % 3 {
-                    0 if at < seed.len() => seed[at] = random.next() as u8,
+            for _ in 0..1 + random.next_high() % 4 {
+                let at = random.next_high() as usize % (seed.len() + 1);
+                match random.next_high() % 3 {
+                    0 if at < seed.len() => seed[at] = random.next_high() as u8,
                     1 => seed.truncate(at),
-                    _ => seed.insert(at, b"{}[]\",:\n01a"[random.next() as usize % 11]),
+                    _ => seed.insert(at, b"{}[]\",:\n01a"[random.next_high() as usize % 11]),
                 }
             }
             body(&seed);
@@ -40,114 +40,114 @@ fn run(target: &str, body: fn(&[u8])) {
 }
 
 #[test]
-fn line() {
+fn line_target_accepts_seeds_and_noise() {
     run("line", super::line);
 }
 
 #[test]
-fn sse() {
+fn sse_target_accepts_seeds_and_noise() {
     run("sse", super::sse);
 }
 
 #[cfg(feature = "http")]
 #[test]
-fn fields() {
+fn fields_target_accepts_seeds_and_noise() {
     run("fields", super::fields);
 }
 
 #[cfg(feature = "http")]
 #[test]
-fn http_server_ops() {
+fn http_server_ops_target_accepts_seeds_and_noise() {
     run("http_server_ops", super::http_server_ops);
-    // Long lists of operations reach what short ones do not.
-    let mut random = Random::new(5);
+    // Long lists of operations reach states that short ones do not.
+    let mut random = Rng::new(5);
     for _ in 0..300 {
-        let noise: Vec<u8> = (0..4_000).map(|_| random.next() as u8).collect();
+        let noise: Vec<u8> = (0..4_000).map(|_| random.next_high() as u8).collect();
         super::http_server_ops(&noise);
     }
 }
 
 #[cfg(feature = "http")]
 #[test]
-fn http_client_ops() {
+fn http_client_ops_target_accepts_seeds_and_noise() {
     run("http_client_ops", super::http_client_ops);
-    // Much of it lies behind a few right steps.
-    let mut random = Random::new(7);
+    // Many states lie behind a few valid steps, which takes many attempts.
+    let mut random = Rng::new(7);
     for _ in 0..3_000 {
-        let noise: Vec<u8> = (0..random.next() % 800).map(|_| random.next() as u8).collect();
+        let noise: Vec<u8> = (0..random.next_high() % 800).map(|_| random.next_high() as u8).collect();
         super::http_client_ops(&noise);
     }
 }
 
 #[test]
-fn scanner() {
+fn scanner_target_accepts_seeds_and_noise() {
     run("scanner", super::scanner);
 }
 
 #[cfg(feature = "crypto")]
 #[test]
-fn seal() {
+fn seal_target_accepts_seeds_and_noise() {
     run("seal", super::seal);
 }
 
 #[cfg(feature = "http")]
 #[test]
-fn h1_server() {
+fn h1_server_target_accepts_seeds_and_noise() {
     run("h1_server", super::h1_server);
 }
 
 #[cfg(feature = "http")]
 #[test]
-fn h1_client() {
+fn h1_client_target_accepts_seeds_and_noise() {
     run("h1_client", super::h1_client);
 }
 
 #[test]
-fn server_pipe() {
+fn server_pipe_target_accepts_seeds_and_noise() {
     run("server_pipe", super::server_pipe);
 }
 
 #[test]
-fn client_pipe() {
+fn client_pipe_target_accepts_seeds_and_noise() {
     run("client_pipe", super::client_pipe);
 }
 
 #[test]
-fn server_ops() {
+fn server_ops_target_accepts_seeds_and_noise() {
     run("server_ops", super::server_ops);
 }
 
 #[test]
-fn pair_ops() {
+fn pair_ops_target_accepts_seeds_and_noise() {
     run("pair_ops", super::pair_ops);
 }
 
 #[test]
-fn model() {
+fn model_target_accepts_seeds_and_noise() {
     run("model", super::model);
 }
 
 #[test]
-fn template() {
+fn template_target_accepts_seeds_and_noise() {
     run("template", super::template);
 }
 
-/// What runs of the fuzzer found
+/// Inputs found by the fuzzer.
 #[test]
-fn what_was_found_for_templates_holds() {
+fn template_target_accepts_past_findings() {
     super::template(b"\x0dx:{+r}{;m}{a}x::;y=1A");
     super::template(b"\x10x:{?x,y}{fz}{#f}x:?y=1&$$$$$$$$$\xca\x9d");
 }
 
 #[test]
-fn router() {
+fn router_target_accepts_seeds_and_noise() {
     run("router", super::router);
 }
 
 #[test]
-fn cuts_lose_nothing() {
+fn chunking_preserves_input() {
     let text: String = "abcdefghij".repeat(100);
-    for cut in super::dice::Cut::all(7) {
+    for cut in super::input::Chunking::all(7) {
         assert_eq!(cut.pieces(text.as_bytes()).concat(), text.as_bytes());
     }
 }

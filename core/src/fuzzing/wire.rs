@@ -1,4 +1,4 @@
-//! What is true of every byte that an engine sends, whatever it was fed.
+//! Checks that hold for all bytes that an engine sends.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
-/// Reads text that must be JSON; none where serde_json has a bound that JSON has not (huge numbers, deep nesting)
+/// Decodes text that must be JSON; `None` if it exceeds a limit of serde_json (huge numbers, deep nesting).
 pub(super) fn json(text: &[u8]) -> Option<Value> {
     match serde_json::from_slice(text) {
         Ok(value) => Some(value),
@@ -22,7 +22,7 @@ pub(super) fn json(text: &[u8]) -> Option<Value> {
     }
 }
 
-/// Whether serde_json refused something that is JSON
+/// Returns whether serde_json refused valid JSON because of its own limits.
 pub(super) fn is_bound(error: &serde_json::Error) -> bool {
     let text = error.to_string();
     text.starts_with("number out of range") || text.starts_with("recursion limit exceeded")
@@ -32,7 +32,7 @@ pub(super) fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Checks that all of `sent` is messages, one per line, and gives them, batches taken apart
+/// Checks that `sent` consists of messages, one per line, and returns them; batches are split.
 pub(super) fn messages(sent: &[u8]) -> Vec<Value> {
     let mut messages = Vec::new();
     for line in sent.split_inclusive(|b| *b == b'\n') {
@@ -48,17 +48,17 @@ pub(super) fn messages(sent: &[u8]) -> Vec<Value> {
         }
     }
     for message in &messages {
-        assert!(message.is_object() && message["jsonrpc"] == "2.0", "no message: {message}");
+        assert!(message.is_object() && message["jsonrpc"] == "2.0", "not a message: {message}");
         let has = |name| message.get(name).is_some();
         let kinds = [has("method"), has("result"), has("error")];
-        assert_eq!(kinds.iter().filter(|k| **k).count(), 1, "not one kind of message: {message}");
+        assert_eq!(kinds.iter().filter(|k| **k).count(), 1, "ambiguous kind of message: {message}");
         assert!(!has("result") || has("id"), "a result without an id: {message}");
         assert!(message.get("id").is_none_or(|id| id.is_number() || id.is_string()), "an odd id: {message}");
     }
     messages
 }
 
-/// How often each id stands in a response
+/// Returns the number of responses per id.
 pub(super) fn answers(messages: &[Value]) -> BTreeMap<String, usize> {
     let mut answers = BTreeMap::new();
     for message in messages.iter().filter(|m| m.get("method").is_none()) {

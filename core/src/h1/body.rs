@@ -1,49 +1,49 @@
-//! Bodies: what delimits them, read and written.
+//! Reading and writing of bodies.
 
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::error::{Fault, Reason, Refused};
+use super::error::{ConnectionFault, Reason, WriteError};
 use super::fields::is_field;
-use super::inbox::Inbox;
-use super::limits::Limits;
-use crate::ascii::AnyCase as _;
+use super::limits::HttpLimits;
+use super::read_buffer::ReadBuffer;
+use crate::ascii::AsciiCaseExt as _;
 use crate::outbox::Outbox;
 
-/// How the body of a message that came is delimited (RFC 9112, 6.3)
+/// How the body of a received message is delimited (RFC 9112, 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// There is none
+    /// No body.
     None,
-    /// So many bytes
+    /// This number of bytes.
     Exact(u64),
-    /// In chunks
+    /// The chunked transfer coding.
     Chunked,
-    /// By the end of the connection; responses only
+    /// The end of the connection; responses only.
     UntilClose,
 }
 
-/// What reading on gave
+/// The outcome of one read.
 #[derive(Debug)]
-pub(super) enum Progress {
-    /// Some of the body
+pub(super) enum BodyRead {
+    /// A piece of the body.
     Data(Bytes),
-    /// It is complete
+    /// The end of the body.
     End,
-    /// More has to come
-    More,
+    /// More input is needed.
+    Incomplete,
 }
 
-/// Reads one body
+/// The reader of one body.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader {
+pub(super) struct BodyReader {
     state: State,
-    /// Bytes that may still come
+    /// Bytes that `max_body` still allows.
     room: u64,
-    /// Bytes of extensions that were skipped
+    /// Bytes of chunk extensions skipped so far.
     extensions: usize,
-    /// Bytes and lines of the trailer section so far
+    /// Bytes and lines of the trailer section so far.
     trailers: (usize, usize),
 }
 
@@ -51,67 +51,73 @@ pub(super) struct Reader {
 enum State {
     Exact(u64),
     UntilClose,
-    /// Within the size of a chunk
+    /// In a chunk size.
     Size {
         digits: u8,
         size: u32,
     },
-    /// Behind the size: extensions up to the carriage return
+    /// Behind the chunk size: extensions up to the carriage return.
     Extension {
         size: u32,
     },
-    /// Behind the carriage return of the size
+    /// Behind the carriage return of the chunk size line.
     SizeEnd {
         size: u32,
     },
     Chunk(u32),
-    /// Behind the content of a chunk
+    /// Behind the content of a chunk.
     ChunkEnd,
-    /// Behind the last chunk
+    /// Behind the last chunk.
     Trailers,
 }
 
-const SIZE: State = State::Size { digits: 0, size: 0 };
+const CHUNK_SIZE_START: State = State::Size { digits: 0, size: 0 };
 
-impl Reader {
-    pub(super) const fn new(framing: Framing, limits: &Limits) -> Self {
+impl BodyReader {
+    pub(super) const fn new(framing: Framing, limits: &HttpLimits) -> Self {
         let state = match framing {
             Framing::None => State::Exact(0),
             Framing::Exact(n) => State::Exact(n),
-            Framing::Chunked => SIZE,
+            Framing::Chunked => CHUNK_SIZE_START,
             Framing::UntilClose => State::UntilClose,
         };
         Self { state, room: limits.max_body, extensions: 0, trailers: (0, 0) }
     }
 
-    /// Whether its end is that of the connection
+    /// Returns whether the end of the connection ends the body.
     pub(super) const fn is_until_close(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }
 
-    /// Whether there is nothing left to wait for
+    /// Returns whether no more bytes are expected.
     pub(super) const fn is_done(&self) -> bool {
         matches!(self.state, State::Exact(0))
     }
 
-    /// Whether its length was told
+    /// Returns whether the length is known.
     pub(super) const fn is_exact(&self) -> bool {
         matches!(self.state, State::Exact(_))
     }
 
-    /// Reads on; how the input was cut has no part in what comes of it but the size of the pieces
-    pub(super) fn read(&mut self, inbox: &mut Inbox, limits: &Limits) -> Result<Progress, Fault> {
+    /// Reads the next piece of the body.
+    ///
+    /// The cutting of the input changes only the sizes of the pieces.
+    pub(super) fn read(
+        &mut self,
+        inbox: &mut ReadBuffer,
+        limits: &HttpLimits,
+    ) -> Result<BodyRead, ConnectionFault> {
         loop {
-            // Faults at a byte: where it stands, relative to what was taken before.
+            // A fault at a byte is reported relative to the front of the buffer.
             let first = inbox.bytes().first().copied();
             match (self.state, first) {
-                (State::Exact(0), _) => return Ok(Progress::End),
-                (State::Trailers, _) => return self.trailers(inbox, limits),
-                (_, None) => return Ok(Progress::More),
+                (State::Exact(0), _) => return Ok(BodyRead::End),
+                (State::Trailers, _) => return self.read_trailers(inbox, limits),
+                (_, None) => return Ok(BodyRead::Incomplete),
                 (State::Exact(left), _) => {
                     let data = inbox.take(usize::try_from(left).unwrap_or(usize::MAX));
                     self.state = State::Exact(left - data.len() as u64);
-                    return Ok(Progress::Data(data));
+                    return Ok(BodyRead::Data(data));
                 }
                 (State::UntilClose, _) => {
                     if self.room == 0 {
@@ -119,32 +125,32 @@ impl Reader {
                     }
                     let data = inbox.take(usize::try_from(self.room).unwrap_or(usize::MAX));
                     self.room -= data.len() as u64;
-                    return Ok(Progress::Data(data));
+                    return Ok(BodyRead::Data(data));
                 }
                 (State::Chunk(left), _) => {
                     let data = inbox.take(left as usize);
                     let left = left - data.len() as u32;
                     self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
-                    return Ok(Progress::Data(data));
+                    return Ok(BodyRead::Data(data));
                 }
                 (State::ChunkEnd, _) => {
                     match inbox.bytes() {
                         [b'\r', b'\n', ..] => inbox.advance(2),
-                        [b'\r'] => return Ok(Progress::More),
+                        [b'\r'] => return Ok(BodyRead::Incomplete),
                         _ => return Err(inbox.fault(Reason::ChunkEnd, 0)),
                     }
-                    self.state = SIZE;
+                    self.state = CHUNK_SIZE_START;
                 }
                 (state, Some(byte)) => {
-                    self.state = self.size_line(state, byte, limits).map_err(|r| inbox.fault(r, 0))?;
+                    self.state = self.read_size_byte(state, byte, limits).map_err(|r| inbox.fault(r, 0))?;
                     inbox.advance(1);
                 }
             }
         }
     }
 
-    /// One byte of the line that tells the size of a chunk (RFC 9112, 7.1)
-    fn size_line(&mut self, state: State, byte: u8, limits: &Limits) -> Result<State, Reason> {
+    /// Processes one byte of the line with a chunk size (RFC 9112, 7.1).
+    fn read_size_byte(&mut self, state: State, byte: u8, limits: &HttpLimits) -> Result<State, Reason> {
         Ok(match (state, byte) {
             (State::Size { digits, size }, _) if byte.is_ascii_hexdigit() => {
                 if digits == 8 {
@@ -177,22 +183,28 @@ impl Reader {
         })
     }
 
-    /// Fields behind the last chunk are held to the rules and dropped: nobody may take them for those of the head, and
-    /// those that say where a message ends or goes may not stand there (RFC 9110, 6.5.1)
-    fn trailers(&mut self, inbox: &mut Inbox, limits: &Limits) -> Result<Progress, Fault> {
+    /// Checks and drops the trailer fields.
+    ///
+    /// They must not be mistaken for fields of the head. Fields that control framing or routing are not allowed here
+    /// (RFC 9110, 6.5.1).
+    fn read_trailers(
+        &mut self,
+        inbox: &mut ReadBuffer,
+        limits: &HttpLimits,
+    ) -> Result<BodyRead, ConnectionFault> {
         let (mut length, mut lines) = self.trailers;
         loop {
             let max = limits.max_head.saturating_sub(length);
-            let Some(line) = inbox.find_line(max, Reason::Trailer)? else { return Ok(Progress::More) };
+            let Some(line) = inbox.find_line(max, Reason::Trailer)? else { return Ok(BodyRead::Incomplete) };
             let whole = inbox.bytes().get(..line).unwrap_or_default();
             let content = whole.strip_suffix(b"\r\n").unwrap_or(whole);
             let last = content.is_empty();
-            if !last && (lines == limits.max_fields || !is_field(content) || has_framing(whole, true)) {
+            if !last && (lines == limits.max_fields || !is_field(content) || has_framing_field(whole, true)) {
                 return Err(inbox.fault(Reason::Trailer, 0));
             }
             inbox.advance(line);
             if last {
-                return Ok(Progress::End);
+                return Ok(BodyRead::End);
             }
             (length, lines) = (length + line, lines + 1);
             self.trailers = (length, lines);
@@ -200,36 +212,36 @@ impl Reader {
     }
 }
 
-/// Writes one body
+/// The writer of one body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Writer {
-    /// So many bytes are left
+pub(super) enum BodyWriter {
+    /// This number of bytes is left.
     Exact(u64),
     Chunked,
     UntilClose,
-    /// What there is of it is not sent: the answer to a `HEAD`
-    Mute(u64),
+    /// The body is counted but not sent: a response to `HEAD`.
+    Suppressed(u64),
 }
 
-impl Writer {
-    fn admit(&mut self, n: usize) -> Result<(), Refused> {
+impl BodyWriter {
+    fn reserve(&mut self, n: usize) -> Result<(), WriteError> {
         match self {
-            Self::Exact(left) | Self::Mute(left) => {
-                *left = left.checked_sub(n as u64).ok_or(Refused::Length)?;
+            Self::Exact(left) | Self::Suppressed(left) => {
+                *left = left.checked_sub(n as u64).ok_or(WriteError::Length)?;
             }
             Self::Chunked | Self::UntilClose => {}
         }
         Ok(())
     }
 
-    pub(super) fn body(&mut self, out: &mut Outbox, data: &[u8]) -> Result<(), Refused> {
-        self.admit(data.len())?;
-        if data.is_empty() || matches!(self, Self::Mute(_)) {
+    pub(super) fn write(&mut self, out: &mut Outbox, data: &[u8]) -> Result<(), WriteError> {
+        self.reserve(data.len())?;
+        if data.is_empty() || matches!(self, Self::Suppressed(_)) {
             return Ok(());
         }
-        append(out, |tail| {
+        append_output(out, |tail| {
             if *self == Self::Chunked {
-                put_size(tail, data.len());
+                put_chunk_size(tail, data.len());
             }
             tail.extend_from_slice(data);
             if *self == Self::Chunked {
@@ -239,40 +251,40 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn body_owned(&mut self, out: &mut Outbox, data: &Bytes) -> Result<(), Refused> {
-        self.admit(data.len())?;
-        if data.is_empty() || matches!(self, Self::Mute(_)) {
+    pub(super) fn write_owned(&mut self, out: &mut Outbox, data: &Bytes) -> Result<(), WriteError> {
+        self.reserve(data.len())?;
+        if data.is_empty() || matches!(self, Self::Suppressed(_)) {
             return Ok(());
         }
         if *self == Self::Chunked {
-            append(out, |tail| put_size(tail, data.len()));
+            append_output(out, |tail| put_chunk_size(tail, data.len()));
         }
         out.push_bytes(data);
         if *self == Self::Chunked {
-            append(out, |tail| tail.extend_from_slice(b"\r\n"));
+            append_output(out, |tail| tail.extend_from_slice(b"\r\n"));
         }
         Ok(())
     }
 
-    /// Ends it; refused while bytes that were announced are missing
-    pub(super) fn end(self, out: &mut Outbox) -> Result<(), Refused> {
+    /// Ends the body; refused while announced bytes are missing.
+    pub(super) fn end(self, out: &mut Outbox) -> Result<(), WriteError> {
         match self {
-            Self::Exact(1..) => return Err(Refused::Length),
-            Self::Chunked => append(out, |tail| tail.extend_from_slice(b"0\r\n\r\n")),
-            Self::Exact(0) | Self::UntilClose | Self::Mute(_) => {}
+            Self::Exact(1..) => return Err(WriteError::Length),
+            Self::Chunked => append_output(out, |tail| tail.extend_from_slice(b"0\r\n\r\n")),
+            Self::Exact(0) | Self::UntilClose | Self::Suppressed(_) => {}
         }
         Ok(())
     }
 }
 
-/// Appends to what is to be written
-pub(super) fn append(out: &mut Outbox, write: impl FnOnce(&mut Vec<u8>)) {
+/// Appends output that `write` produces.
+pub(super) fn append_output(out: &mut Outbox, write: impl FnOnce(&mut Vec<u8>)) {
     let mark = out.mark();
     write(out.tail());
-    out.wrote(mark);
+    out.commit(mark);
 }
 
-fn put_size(tail: &mut Vec<u8>, n: usize) {
+fn put_chunk_size(tail: &mut Vec<u8>, n: usize) {
     let mut shift = (usize::BITS - n.leading_zeros()).div_ceil(4).max(1) * 4;
     while shift > 0 {
         shift -= 4;
@@ -282,14 +294,15 @@ fn put_size(tail: &mut Vec<u8>, n: usize) {
     tail.extend_from_slice(b"\r\n");
 }
 
-/// Whether there is a field among `lines` that says where a message ends or goes, or what comes after it
-pub(super) fn has_framing(lines: &[u8], host_too: bool) -> bool {
+/// Returns whether `lines` contain a field that controls framing, routing or the life of the connection.
+pub(super) fn has_framing_field(lines: &[u8], host_too: bool) -> bool {
     let mut rest = lines;
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let (line, after) = rest.split_at(end + 1);
         rest = after;
         let is = |name: &[u8]| {
-            line.get(name.len()) == Some(&b':') && line.get(..name.len()).is_some_and(|n| n.eq_any_case(name))
+            line.get(name.len()) == Some(&b':')
+                && line.get(..name.len()).is_some_and(|n| n.eq_ignore_case(name))
         };
         let found = match line.first() {
             Some(b'c' | b'C') => is(b"content-length") || is(b"connection"),

@@ -1,227 +1,250 @@
-//! The client's end of a connection: requests go, responses come, one at a time.
+//! The client end of a connection: sends requests and receives responses, one exchange at a time.
 
 use bytes::Bytes;
 
-use super::body::{Progress, Reader, Writer, append, has_framing};
-use super::error::{Fault, Reason, Refused};
-use super::fields::{self, Answered, Reply};
-use super::inbox::Inbox;
-use super::keep::Keep;
-use super::limits::Limits;
+use super::body::{BodyRead, BodyReader, BodyWriter, append_output, has_framing_field};
+use super::error::{ConnectionFault, Reason, WriteError};
+use super::fields::{self, ParsedResponse, ResponseFraming};
+use super::limits::HttpLimits;
+use super::read_buffer::ReadBuffer;
 use super::status::put_length;
-use crate::head::{BodySize, Fields, Response, is_token};
+use super::trim::TrimState;
+use crate::head::{BodySize, Fields, ResponseHead, is_token};
 use crate::outbox::Outbox;
 use crate::time::Instant;
 
-/// What came
+/// An event of the client end of a connection.
 #[derive(Debug)]
 pub enum Event<R> {
-    /// A response, as what the callback made of its head; interim ones (1xx) are not told of
+    /// The head of a response, as converted by the callback; interim responses (1xx) are skipped.
     Head(R),
-    /// Some of its body
+    /// A piece of the body.
     Body(Bytes),
-    /// It is complete
+    /// The end of the response.
     End,
-    /// The server has ended the connection before a byte of the response came: nothing tells whether it acted on the
-    /// request
+    /// The server closed the connection before the first byte of the response.
+    ///
+    /// It is unknown whether the server processed the request.
     Closed,
-    /// The connection is over. Nothing of the response at fault may be taken for complete.
-    Fault(Fault),
+    /// The connection is over.
+    ///
+    /// A response whose [`End`](Self::End) was not reported is incomplete.
+    Fault(ConnectionFault),
 }
 
-/// One connection at the client's end
+/// The client end of one connection.
 ///
-/// Whoever drives it writes [`transmit`](Self::transmit), reads while [`wants_input`](Self::wants_input), hands over what
-/// came, polls until there are no more events, and closes when it [`is_over`](Self::is_over). See [the module](super).
+/// The caller writes [`transmit`](Self::transmit), reads while [`wants_input`](Self::wants_input), passes the input in,
+/// and polls until there are no more events. It closes the socket when [`wants_close`](Self::wants_close). See
+/// [the module](super).
 #[derive(Debug)]
 pub struct Connection {
-    limits: Limits,
+    limits: HttpLimits,
     now: Instant,
-    inbox: Inbox,
+    inbox: ReadBuffer,
     out: Outbox,
-    reading: Reading,
-    /// The body of the request, while it is not complete
-    writing: Option<Writer>,
-    /// The request was a `HEAD`
+    reading: ResponseReadState,
+    /// The writer of the request body until [`end`](Self::end).
+    writing: Option<BodyWriter>,
+    /// The method of the request is `HEAD`.
     head_only: bool,
-    /// Responses 1xx so far
+    /// Number of 1xx responses to the current request.
     interim: u8,
-    /// Bytes of the request were written
-    sent: bool,
-    /// Bytes of the response have come
-    received: bool,
-    /// No request after this one
-    last: bool,
-    eof: bool,
-    /// It broke: what would end with the connection has not ended
+    /// Bytes of the current request were written.
+    has_sent: bool,
+    /// Bytes arrived since the current request was made.
+    has_received: bool,
+    /// No request may follow the current one.
+    closing: bool,
+    eof_received: bool,
+    /// The connection broke; a body that is delimited by the end of the connection is incomplete.
     broken: bool,
-    keep: Keep,
-    /// When input came last
-    input_at: Instant,
-    /// When what is waited for began: the first byte of a head, the body, the time without a request
-    since: Instant,
+    trim_state: TrimState,
+    /// When input arrived last.
+    last_input_at: Instant,
+    /// Start of the current wait: for the rest of a head, for a body, or for the next request.
+    wait_started: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Reading {
-    /// No request was made
+enum ResponseReadState {
+    /// No request was made.
     Idle,
-    /// A response is to come
+    /// A response head is expected.
     Head,
-    Body(Reader),
-    /// Input came before any of the request was written: whatever it answers, it is not this request
-    Early,
-    /// Input came that was not wanted
-    Flooded,
-    Off,
+    Body(BodyReader),
+    /// Input arrived before any byte of the request was written, so it cannot answer the request.
+    Unsolicited,
+    /// Input arrived although the buffer was full.
+    Overrun,
+    Closed,
 }
 
 impl Connection {
-    /// A connection that begins at `now`
+    /// Creates the client end of a connection that begins at `now`.
     #[must_use]
-    pub fn new(now: Instant, limits: Limits) -> Self {
+    pub fn new(now: Instant, limits: HttpLimits) -> Self {
         Self {
             limits,
             now,
-            inbox: Inbox::default(),
+            inbox: ReadBuffer::default(),
             out: Outbox::default(),
-            reading: Reading::Idle,
+            reading: ResponseReadState::Idle,
             writing: None,
             head_only: false,
             interim: 0,
-            sent: false,
-            received: false,
-            last: false,
-            eof: false,
+            has_sent: false,
+            has_received: false,
+            closing: false,
+            eof_received: false,
             broken: false,
-            keep: Keep::Nothing,
-            input_at: now,
-            since: now,
+            trim_state: TrimState::Trimmed,
+            last_input_at: now,
+            wait_started: now,
         }
     }
 
-    /// Takes what was read
+    /// Processes bytes that were read.
     pub fn handle_input(&mut self, now: Instant, input: &[u8]) {
-        self.pass(now);
-        if self.eof
+        self.tick(now);
+        if self.eof_received
             || input.is_empty()
-            || matches!(self.reading, Reading::Off | Reading::Early | Reading::Flooded)
+            || matches!(
+                self.reading,
+                ResponseReadState::Closed | ResponseReadState::Unsolicited | ResponseReadState::Overrun
+            )
         {
             return;
         }
-        self.input_at = self.now;
-        if self.inbox.len() >= self.limits.buffered() {
-            self.reading = Reading::Flooded;
+        self.last_input_at = self.now;
+        if self.inbox.len() >= self.limits.buffer_limit() {
+            self.reading = ResponseReadState::Overrun;
             return;
         }
-        if matches!(self.reading, Reading::Head) && self.inbox.is_empty() {
-            self.since = self.now;
-            if !self.sent {
-                self.reading = Reading::Early;
+        if matches!(self.reading, ResponseReadState::Head) && self.inbox.is_empty() {
+            self.wait_started = self.now;
+            if !self.has_sent {
+                self.reading = ResponseReadState::Unsolicited;
             }
         }
-        self.received = true;
+        self.has_received = true;
         self.inbox.push(input);
-        self.keep = Keep::Since(self.now);
+        self.trim_state = TrimState::IdleSince(self.now);
     }
 
-    /// The server will send no more
+    /// Records the end of the input: the server sends no more.
     pub fn handle_eof(&mut self, now: Instant) {
-        self.pass(now);
-        self.eof = true;
+        self.tick(now);
+        self.eof_received = true;
     }
 
-    /// The connection broke: nothing more will come, and a body that its end would end is not whole
+    /// Records that the connection broke.
+    ///
+    /// No more input follows, and a body that is delimited by the end of the connection is incomplete.
     pub fn handle_broken(&mut self, now: Instant) {
         self.handle_eof(now);
         self.broken = true;
     }
 
-    /// Time has passed; what comes of it comes with the next poll
+    /// Advances the time to `now`; the effects appear at the next poll.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.pass(now);
-        if self.trim_at().is_some_and(|t| t <= self.now) {
+        self.tick(now);
+        if self.trim_deadline().is_some_and(|t| t <= self.now) {
             self.trim();
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and poll
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and poll.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadline(), self.trim_at()].into_iter().flatten().min()
+        [self.deadline(), self.trim_deadline()].into_iter().flatten().min()
     }
 
-    /// Whether to read now; also without a request, for that is how the end of the connection is seen
+    /// Returns whether to read now.
+    ///
+    /// This is also true without a request, because reading detects the end of the connection.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.eof
-            && !matches!(self.reading, Reading::Off | Reading::Early | Reading::Flooded)
-            && self.inbox.len() < self.limits.buffered()
+        !self.eof_received
+            && !matches!(
+                self.reading,
+                ResponseReadState::Closed | ResponseReadState::Unsolicited | ResponseReadState::Overrun
+            )
+            && self.inbox.len() < self.limits.buffer_limit()
     }
 
-    /// The bytes to write next; empty when there are none
+    /// Returns the bytes to write next; empty if there are none.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         self.out.transmit()
     }
 
-    /// All pending slices in order, for vectored writes
+    /// Returns all pending slices in order, for vectored writes.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         self.out.segments()
     }
 
-    /// Notes that `n` bytes were written
+    /// Records that `n` bytes were written.
     pub fn consume(&mut self, n: usize) {
-        self.sent |= n > 0;
+        self.has_sent |= n > 0;
         self.out.consume(n);
     }
 
-    /// Nothing more can be written: what is left of the request is dropped
+    /// Records that nothing more can be written, and drops the rest of the request.
     ///
-    /// Its response may have come all the same, or be on its way; nothing can follow it.
+    /// Its response may still arrive. No request can follow it.
     pub fn handle_write_failed(&mut self) {
         self.out.clear();
         self.writing = None;
-        self.last = true;
+        self.closing = true;
     }
 
-    /// Bytes that were not written yet
+    /// Returns the number of bytes that are not written yet.
     #[must_use]
-    pub const fn unsent(&self) -> usize {
+    pub const fn unsent_len(&self) -> usize {
         self.out.len()
     }
 
-    /// Bytes that came and were not read yet
+    /// Returns the number of received bytes that are not parsed yet.
     #[must_use]
-    pub fn unread(&self) -> usize {
+    pub fn unread_len(&self) -> usize {
         self.inbox.len()
     }
 
-    /// The socket is to be closed
+    /// Returns whether the socket is to be closed.
     #[must_use]
-    pub const fn is_over(&self) -> bool {
-        matches!(self.reading, Reading::Off)
+    pub const fn wants_close(&self) -> bool {
+        matches!(self.reading, ResponseReadState::Closed)
     }
 
-    /// Whether the next [`request`](Self::request) may be made
+    /// Returns whether the next [`request`](Self::request) may be made.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        matches!(self.reading, Reading::Idle) && !self.eof && self.inbox.is_empty()
+        matches!(self.reading, ResponseReadState::Idle) && !self.eof_received && self.inbox.is_empty()
     }
 
-    /// Whether bytes have come since the request at hand was made, or the last one that was
+    /// Returns whether bytes have arrived since the current or latest request was made.
     ///
-    /// Without any, a server that has just closed a connection kept alive too long has most likely not seen the request.
+    /// If not, and a server closes a kept-alive connection, the server most likely has not seen the request.
     #[must_use]
     pub const fn has_received(&self) -> bool {
-        self.received
+        self.has_received
     }
 
-    /// Begins a request
+    /// Begins a request.
     ///
-    /// `target` is a path with its query. What says where the request ends and where it goes is written here: such fields
-    /// are [refused](Refused::Framing). [`end`](Self::end) completes it, also without a body. The response may come before
-    /// that; once it has ended, what is left of the request need not be sent, and then the connection is over.
+    /// `target` is a path with its query. The connection writes the fields that control framing and routing, so such
+    /// fields are refused. [`end`](Self::end) completes the request, also without a body. The response may arrive
+    /// earlier. If it ends before the request does, the rest of the request is not sent and the connection is over.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is sent in these cases:
+    ///
+    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::OutOfOrder`]: an exchange is open.
+    /// - [`WriteError::Invalid`]: the method, target or host cannot be sent.
+    /// - [`WriteError::FramingField`]: `fields` contain a framing field.
     pub fn request(
         &mut self,
         now: Instant,
@@ -230,12 +253,15 @@ impl Connection {
         host: &str,
         fields: &Fields,
         size: BodySize,
-    ) -> Result<(), Refused> {
-        self.pass(now);
+    ) -> Result<(), WriteError> {
+        self.tick(now);
         match self.reading {
-            Reading::Idle if !self.eof && self.inbox.is_empty() => {}
-            Reading::Idle | Reading::Off | Reading::Early | Reading::Flooded => return Err(Refused::Closed),
-            Reading::Head | Reading::Body(_) => return Err(Refused::OutOfOrder),
+            ResponseReadState::Idle if !self.eof_received && self.inbox.is_empty() => {}
+            ResponseReadState::Idle
+            | ResponseReadState::Closed
+            | ResponseReadState::Unsolicited
+            | ResponseReadState::Overrun => return Err(WriteError::Closed),
+            ResponseReadState::Head | ResponseReadState::Body(_) => return Err(WriteError::OutOfOrder),
         }
         let sendable = is_token(method.as_bytes())
             && !matches!(method, "CONNECT" | "TRACE")
@@ -243,14 +269,14 @@ impl Connection {
             && (target.starts_with('/') || (target == "*" && method == "OPTIONS"))
             && fields::is_host(host.as_bytes());
         if !sendable {
-            return Err(Refused::Invalid);
+            return Err(WriteError::Invalid);
         }
-        if has_framing(fields.as_lines(), true) {
-            return Err(Refused::Framing);
+        if has_framing_field(fields.as_lines(), true) {
+            return Err(WriteError::FramingField);
         }
-        // Nothing but these may go without a length and be taken to have no body by everyone (RFC 9110, 8.6).
+        // Only these methods are taken to have no body if there is no length (RFC 9110, 8.6).
         let bare = matches!(method, "GET" | "HEAD" | "DELETE" | "OPTIONS");
-        append(&mut self.out, |tail| {
+        append_output(&mut self.out, |tail| {
             for part in [method, " ", target, " HTTP/1.1\r\nHost: ", host, "\r\n"] {
                 tail.extend_from_slice(part.as_bytes());
             }
@@ -264,123 +290,141 @@ impl Connection {
             tail.extend_from_slice(b"\r\n");
         });
         self.writing = Some(match size {
-            BodySize::None => Writer::Exact(0),
-            BodySize::Exact(n) => Writer::Exact(n),
-            BodySize::Stream => Writer::Chunked,
+            BodySize::None => BodyWriter::Exact(0),
+            BodySize::Exact(n) => BodyWriter::Exact(n),
+            BodySize::Stream => BodyWriter::Chunked,
         });
         self.head_only = method == "HEAD";
-        self.reading = Reading::Head;
-        (self.interim, self.sent, self.received) = (0, false, false);
-        self.keep = Keep::Since(self.now);
+        self.reading = ResponseReadState::Head;
+        (self.interim, self.has_sent, self.has_received) = (0, false, false);
+        self.trim_state = TrimState::IdleSince(self.now);
         Ok(())
     }
 
-    /// More of the body of the request; it is copied
-    pub fn body(&mut self, data: &[u8]) -> Result<(), Refused> {
-        self.keep = Keep::Used;
+    /// Appends to the body of the request; the data is copied.
+    ///
+    /// # Errors
+    ///
+    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::OutOfOrder`]: no request is being written.
+    /// - [`WriteError::Length`]: the data exceeds the announced length.
+    pub fn write_body(&mut self, data: &[u8]) -> Result<(), WriteError> {
+        self.trim_state = TrimState::InUse;
         match &mut self.writing {
-            Some(writer) => writer.body(&mut self.out, data),
-            None => Err(self.refusal()),
+            Some(writer) => writer.write(&mut self.out, data),
+            None => Err(self.write_error()),
         }
     }
 
-    /// More of the body of the request; a large piece is sent from where it is
-    pub fn body_owned(&mut self, data: &Bytes) -> Result<(), Refused> {
-        self.keep = Keep::Used;
+    /// Appends to the body of the request; a large piece is sent without a copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_body`](Self::write_body).
+    pub fn write_body_owned(&mut self, data: &Bytes) -> Result<(), WriteError> {
+        self.trim_state = TrimState::InUse;
         match &mut self.writing {
-            Some(writer) => writer.body_owned(&mut self.out, data),
-            None => Err(self.refusal()),
+            Some(writer) => writer.write_owned(&mut self.out, data),
+            None => Err(self.write_error()),
         }
     }
 
-    /// The request is complete
-    pub fn end(&mut self, now: Instant) -> Result<(), Refused> {
-        self.pass(now);
-        let Some(writer) = self.writing else { return Err(self.refusal()) };
+    /// Completes the request.
+    ///
+    /// # Errors
+    ///
+    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::OutOfOrder`]: no request is being written.
+    /// - [`WriteError::Length`]: the body is shorter than the announced length.
+    pub fn end(&mut self, now: Instant) -> Result<(), WriteError> {
+        self.tick(now);
+        let Some(writer) = self.writing else { return Err(self.write_error()) };
         writer.end(&mut self.out)?;
-        self.keep = Keep::Since(self.now);
+        self.trim_state = TrimState::IdleSince(self.now);
         self.writing = None;
         Ok(())
     }
 
-    /// Ends the connection: at once when no exchange is open, otherwise after it
+    /// Ends the connection: at once if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
-        self.pass(now);
-        self.last = true;
-        if matches!(self.reading, Reading::Idle) {
+        self.tick(now);
+        self.closing = true;
+        if matches!(self.reading, ResponseReadState::Idle) {
             self.stop();
         }
     }
 
-    /// Gives the exchange up, and the connection with it: nothing else tells the server
+    /// Aborts the exchange and the connection.
+    ///
+    /// HTTP/1.1 has no other way to tell the server.
     pub fn abort(&mut self, now: Instant) {
-        self.pass(now);
+        self.tick(now);
         self.stop();
     }
 
-    /// Gives back the memory of empty buffers
+    /// Frees the memory of empty buffers.
     pub fn trim(&mut self) {
         self.inbox.trim();
         self.out.trim();
         if self.inbox.is_empty() && self.out.is_empty() {
-            self.keep = Keep::Nothing;
+            self.trim_state = TrimState::Trimmed;
         }
     }
 
-    /// The next thing that came; `on_head` is given the head of the response
+    /// Returns the next event; `on_head` converts the head of a response.
     pub fn poll_event<R>(
         &mut self,
         now: Instant,
-        on_head: impl FnOnce(Response<'_>) -> R,
+        on_head: impl FnOnce(ResponseHead<'_>) -> R,
     ) -> Option<Event<R>> {
-        self.pass(now);
+        self.tick(now);
         match self.reading {
-            Reading::Idle => self.watch(),
-            Reading::Head => self.read_head(on_head),
-            Reading::Body(reader) => self.read_body(reader),
-            Reading::Early => self.fail(self.inbox.fault(Reason::Unasked, 0)),
-            Reading::Flooded => self.fail(self.inbox.fault_at_end(Reason::Overrun)),
-            Reading::Off => None,
+            ResponseReadState::Idle => self.poll_idle(),
+            ResponseReadState::Head => self.read_head(on_head),
+            ResponseReadState::Body(reader) => self.read_body(reader),
+            ResponseReadState::Unsolicited => self.fail(self.inbox.fault(Reason::Unsolicited, 0)),
+            ResponseReadState::Overrun => self.fail(self.inbox.fault_at_end(Reason::Overrun)),
+            ResponseReadState::Closed => None,
         }
     }
 
-    /// Nobody was asked anything
-    fn watch<R>(&mut self) -> Option<Event<R>> {
+    /// Handles input, end-of-file and timeouts without a request.
+    fn poll_idle<R>(&mut self) -> Option<Event<R>> {
         if !self.inbox.is_empty() {
-            return self.fail(self.inbox.fault(Reason::Unasked, 0));
+            return self.fail(self.inbox.fault(Reason::Unsolicited, 0));
         }
-        if self.eof || self.deadline().is_some_and(|d| d <= self.now) {
+        if self.eof_received || self.deadline().is_some_and(|d| d <= self.now) {
             self.stop();
         }
         None
     }
 
-    fn read_head<R, F: FnOnce(Response<'_>) -> R>(&mut self, mut on_head: F) -> Option<Event<R>> {
+    fn read_head<R, F: FnOnce(ResponseHead<'_>) -> R>(&mut self, mut on_head: F) -> Option<Event<R>> {
         loop {
             if self.inbox.bytes().first().is_some_and(|b| *b != b'H') {
                 return self.fail(self.inbox.fault(Reason::StatusLine, 0));
             }
             let found = match self.inbox.find_head(self.limits.max_head, Reason::HeadTooLong) {
                 Ok(Some(found)) => found,
-                Ok(None) => return self.wait_for_head(),
+                Ok(None) => return self.check_partial_head(),
                 Err(fault) => return self.fail(fault),
             };
             let head = self.inbox.bytes().get(..found.length).unwrap_or_default();
-            match fields::response(head, found.lines, &self.limits, self.head_only, on_head) {
-                Ok(Reply::Interim(_)) if self.interim >= self.limits.max_interim => {
+            match fields::parse_response(head, found.lines, &self.limits, self.head_only, on_head) {
+                Ok(ParsedResponse::Interim(_)) if self.interim >= self.limits.max_interim => {
                     return self.fail(self.inbox.fault(Reason::TooManyInterim, 0));
                 }
-                Ok(Reply::Interim(back)) => {
+                Ok(ParsedResponse::Interim(back)) => {
                     on_head = back;
                     self.inbox.advance(found.length);
                     self.interim = self.interim.saturating_add(1);
-                    self.since = self.now;
+                    self.wait_started = self.now;
                 }
-                Ok(Reply::Final(r, Answered { framing, close })) => {
+                Ok(ParsedResponse::Final(r, ResponseFraming { framing, closes_connection: close })) => {
                     self.inbox.advance(found.length);
-                    self.last |= close;
-                    self.since = self.now;
-                    self.reading = Reading::Body(Reader::new(framing, &self.limits));
+                    self.closing |= close;
+                    self.wait_started = self.now;
+                    self.reading = ResponseReadState::Body(BodyReader::new(framing, &self.limits));
                     return Some(Event::Head(r));
                 }
                 Err((reason, at)) => return self.fail(self.inbox.fault(reason, at)),
@@ -388,9 +432,9 @@ impl Connection {
         }
     }
 
-    fn wait_for_head<R>(&mut self) -> Option<Event<R>> {
-        if self.eof {
-            if self.received {
+    fn check_partial_head<R>(&mut self) -> Option<Event<R>> {
+        if self.eof_received {
+            if self.has_received {
                 return self.fail(self.inbox.fault_at_end(Reason::Truncated));
             }
             self.stop();
@@ -402,75 +446,85 @@ impl Connection {
         None
     }
 
-    fn read_body<R>(&mut self, mut reader: Reader) -> Option<Event<R>> {
+    fn read_body<R>(&mut self, mut reader: BodyReader) -> Option<Event<R>> {
         let progress = reader.read(&mut self.inbox, &self.limits);
-        self.reading = Reading::Body(reader);
+        self.reading = ResponseReadState::Body(reader);
         match progress {
-            Ok(Progress::Data(data)) => Some(Event::Body(data)),
-            Ok(Progress::More) if self.eof && !self.broken && reader.is_until_close() => self.ended(),
-            Ok(Progress::More) if self.eof => self.fail(self.inbox.fault_at_end(Reason::Truncated)),
-            Ok(Progress::More) if self.deadline().is_some_and(|d| d <= self.now) => {
+            Ok(BodyRead::Data(data)) => Some(Event::Body(data)),
+            Ok(BodyRead::Incomplete) if self.eof_received && !self.broken && reader.is_until_close() => {
+                self.finish_response()
+            }
+            Ok(BodyRead::Incomplete) if self.eof_received => {
+                self.fail(self.inbox.fault_at_end(Reason::Truncated))
+            }
+            Ok(BodyRead::Incomplete) if self.deadline().is_some_and(|d| d <= self.now) => {
                 self.fail(self.inbox.fault_at_end(Reason::BodyTimeout))
             }
-            Ok(Progress::More) => None,
-            Ok(Progress::End) => self.ended(),
+            Ok(BodyRead::Incomplete) => None,
+            Ok(BodyRead::End) => self.finish_response(),
             Err(fault) => self.fail(fault),
         }
     }
 
-    /// The response is complete
-    fn ended<R>(&mut self) -> Option<Event<R>> {
-        // A server that has answered need not read the rest of the request, and then nothing can follow it.
-        if self.last || self.writing.is_some() || !self.out.is_empty() {
+    /// Ends the exchange after a complete response.
+    fn finish_response<R>(&mut self) -> Option<Event<R>> {
+        // A server that has responded need not read the rest of the request, and then no request can follow.
+        if self.closing || self.writing.is_some() || !self.out.is_empty() {
             self.stop();
         } else {
-            self.reading = Reading::Idle;
-            self.since = self.now;
+            self.reading = ResponseReadState::Idle;
+            self.wait_started = self.now;
         }
         Some(Event::End)
     }
 
-    fn fail<R>(&mut self, fault: Fault) -> Option<Event<R>> {
+    fn fail<R>(&mut self, fault: ConnectionFault) -> Option<Event<R>> {
         self.stop();
         Some(Event::Fault(fault))
     }
 
     fn stop(&mut self) {
-        self.reading = Reading::Off;
+        self.reading = ResponseReadState::Closed;
         self.writing = None;
         self.inbox.clear();
         self.out.clear();
     }
 
-    /// Why nothing can be sent now
-    const fn refusal(&self) -> Refused {
-        if matches!(self.reading, Reading::Off) { Refused::Closed } else { Refused::OutOfOrder }
+    /// Returns the error of a write command in the current state.
+    const fn write_error(&self) -> WriteError {
+        if matches!(self.reading, ResponseReadState::Closed) {
+            WriteError::Closed
+        } else {
+            WriteError::OutOfOrder
+        }
     }
 
-    /// When waiting ends
+    /// Returns when the current wait ends.
     fn deadline(&self) -> Option<Instant> {
         match self.reading {
-            Reading::Idle => Some(self.since + self.limits.keep_alive),
-            Reading::Head if !self.inbox.is_empty() => Some(self.since + self.limits.head_timeout),
-            // A stream may be quiet for as long as it likes.
-            Reading::Body(reader) if reader.is_exact() => {
-                Some(self.input_at.max(self.since) + self.limits.body_idle)
+            ResponseReadState::Idle => Some(self.wait_started + self.limits.keep_alive),
+            ResponseReadState::Head if !self.inbox.is_empty() => {
+                Some(self.wait_started + self.limits.head_timeout)
+            }
+            // A stream may be idle without limit.
+            ResponseReadState::Body(reader) if reader.is_exact() => {
+                Some(self.last_input_at.max(self.wait_started) + self.limits.body_idle_timeout)
             }
             _ => None,
         }
     }
 
-    /// When buffers have been empty for so long that they may be wanted elsewhere
-    fn trim_at(&self) -> Option<Instant> {
-        let off = matches!(self.reading, Reading::Off);
+    /// Returns when the empty buffers are to be freed.
+    fn trim_deadline(&self) -> Option<Instant> {
+        let off = matches!(self.reading, ResponseReadState::Closed);
         if off || !self.inbox.is_empty() || !self.out.is_empty() {
             return None;
         }
-        self.keep.until(self.now, self.limits.idle_trim)
+        self.trim_state.trim_deadline(self.now, self.limits.idle_trim)
     }
 
-    fn pass(&mut self, now: Instant) {
+    fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        self.keep.pass(self.now);
+        self.trim_state.tick(self.now);
     }
 }

@@ -1,136 +1,139 @@
-//! What can be wrong with a message that came, and with a command that was given.
+//! Faults in received messages, and errors of refused commands.
 
-/// Why a connection is over: what was wrong with what came, and where it stood
+/// The reason why a connection is over, and its position in the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{reason}, at byte {offset} of what the peer sent")]
-pub struct Fault {
+#[error("{reason} at byte {offset} of the received data")]
+pub struct ConnectionFault {
     reason: Reason,
     offset: u64,
 }
 
-impl Fault {
+impl ConnectionFault {
     pub(super) const fn new(reason: Reason, offset: u64) -> Self {
         Self { reason, offset }
     }
 
-    /// What was wrong
+    /// Returns what was wrong.
     #[must_use]
     pub const fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// Bytes that the peer sent on this connection before the line or the byte that is at fault
+    /// Returns the number of bytes that the peer sent on this connection before the faulty line or byte.
     ///
-    /// For a fault of time and for a message that was cut off: all that it sent.
+    /// For a timeout and for a truncated message this is the number of all bytes received.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The status of the response that such a request gets
+    /// Returns the status of the response to a request with this fault.
     #[must_use]
     pub const fn status(&self) -> u16 {
         self.reason.status()
     }
 }
 
-/// What was wrong with a message that came
+/// What was wrong with a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Not `method SP target SP version`
+    /// The request line is not `method SP target SP version`.
     #[error("malformed request line")]
     RequestLine,
-    /// Not `version SP three digits SP text`, or a status outside 100 to 599
+    /// The status line is not `version SP three digits SP text`, or the status is outside 100 to 599.
     #[error("malformed status line")]
     StatusLine,
-    /// HTTP, but neither 1.0 nor 1.1
-    #[error("unsupported version of HTTP")]
+    /// The HTTP version is neither 1.0 nor 1.1.
+    #[error("unsupported HTTP version")]
     Version,
-    /// `CONNECT` or `TRACE`
-    #[error("method that is not served")]
+    /// The method is `CONNECT` or `TRACE`.
+    #[error("unsupported method")]
     Method,
-    /// A target that is no path, nor `*` for `OPTIONS`, nor a URI whose authority is the one in `Host`
+    /// The target is not a path, not `*` for `OPTIONS`, and not a URI whose authority equals `Host`.
     #[error("malformed request target")]
     Target,
-    /// A request line longer than [`Limits::max_head`](super::Limits)
+    /// The request line is longer than [`HttpLimits::max_head`](super::HttpLimits::max_head).
     #[error("request target too long")]
     TargetTooLong,
-    /// A line of a head that ends in a line feed without a carriage return
+    /// A line of a head ends in a line feed without a carriage return.
     #[error("bare line feed")]
     BareLineFeed,
-    /// A field whose name is no token, is followed by a space or stands after one (a folded line), or whose value has
-    /// control characters in it
+    /// A field is malformed.
+    ///
+    /// Its name is not a token, or is followed by a space. Or the line begins with a space (a folded line). Or the
+    /// value has control characters.
     #[error("malformed field")]
     Field,
-    /// More fields than [`Limits::max_fields`](super::Limits)
+    /// The head has more fields than [`HttpLimits::max_fields`](super::HttpLimits::max_fields).
     #[error("too many fields")]
     TooManyFields,
-    /// A head longer than [`Limits::max_head`](super::Limits)
+    /// The head is longer than [`HttpLimits::max_head`](super::HttpLimits::max_head).
     #[error("head too long")]
     HeadTooLong,
-    /// `Host` is missing, there more than once, empty, or no host with an optional port
+    /// `Host` is missing, repeated, empty, or not a host with an optional port.
     #[error("missing, repeated or invalid Host")]
     Host,
-    /// `Content-Length` that is repeated, or not 1 to 19 digits
+    /// `Content-Length` is repeated, or not 1 to 19 digits.
     #[error("repeated or invalid Content-Length")]
     ContentLength,
-    /// `Transfer-Encoding` that is repeated or empty, or in HTTP/1.0
+    /// `Transfer-Encoding` is repeated, empty, or used in HTTP/1.0.
     #[error("repeated or misplaced Transfer-Encoding")]
     TransferEncoding,
-    /// `Transfer-Encoding` other than `chunked`
+    /// `Transfer-Encoding` is not `chunked`.
     #[error("unsupported transfer coding")]
-    Coding,
-    /// `Content-Length` beside `Transfer-Encoding`
+    TransferCoding,
+    /// Both `Content-Length` and `Transfer-Encoding` are present.
     #[error("both Content-Length and Transfer-Encoding")]
-    TwoLengths,
-    /// A body where there must be none: a length in a response 1xx or 204
-    #[error("a body in a response that has none")]
+    ConflictingLengths,
+    /// A 1xx or 204 response announces a body.
+    #[error("body in a response that must not have one")]
     BodyForbidden,
-    /// `Expect` other than `100-continue`
-    #[error("expectation that is not met")]
+    /// `Expect` is not `100-continue`.
+    #[error("unsupported expectation")]
     Expectation,
-    /// A response 101, though nobody asked for it
-    #[error("switch of protocols")]
+    /// A 101 response arrived although no upgrade was requested.
+    #[error("unexpected switch of protocols")]
     Upgrade,
-    /// More responses 1xx to one request than [`Limits::max_interim`](super::Limits)
+    /// More 1xx responses to one request than [`HttpLimits::max_interim`](super::HttpLimits::max_interim).
     #[error("too many interim responses")]
     TooManyInterim,
-    /// A body longer than [`Limits::max_body`](super::Limits)
+    /// The body is longer than [`HttpLimits::max_body`](super::HttpLimits::max_body).
     #[error("body too long")]
     BodyTooLong,
-    /// A chunk size that is not 1 to 8 hexadecimal digits
+    /// A chunk size is not 1 to 8 hexadecimal digits.
     #[error("malformed chunk size")]
     ChunkSize,
-    /// A chunk extension with control characters in it, or more of them than [`Limits::max_extensions`](super::Limits)
-    #[error("malformed chunk extension, or too many")]
+    /// A chunk extension has control characters, or the extensions exceed
+    /// [`HttpLimits::max_extensions`](super::HttpLimits::max_extensions).
+    #[error("malformed or too long chunk extension")]
     ChunkExtension,
-    /// A chunk that is not followed by carriage return and line feed
+    /// A chunk is not followed by a carriage return and a line feed.
     #[error("malformed end of a chunk")]
     ChunkEnd,
-    /// A field after the last chunk that is malformed or says where the message ends, or more than fits into a head
+    /// A trailer field is malformed or controls framing or routing, or the trailers exceed the limits of a head.
     #[error("malformed trailer")]
     Trailer,
-    /// The head took longer than [`Limits::head_timeout`](super::Limits)
-    #[error("head not complete in time")]
+    /// The head took longer than [`HttpLimits::head_timeout`](super::HttpLimits::head_timeout).
+    #[error("timeout before the head was complete")]
     HeadTimeout,
-    /// Nothing of the body for [`Limits::body_idle`](super::Limits), or not all of it in
-    /// [`Limits::body_timeout`](super::Limits)
-    #[error("body not complete in time")]
+    /// The body paused for [`HttpLimits::body_idle_timeout`](super::HttpLimits::body_idle_timeout), or was not complete
+    /// within [`HttpLimits::body_timeout`](super::HttpLimits::body_timeout).
+    #[error("timeout before the body was complete")]
     BodyTimeout,
-    /// The peer ended the connection within a message
-    #[error("message cut off")]
+    /// The peer ended the connection within a message.
+    #[error("connection closed within a message")]
     Truncated,
-    /// A server sent something without having been asked
-    #[error("bytes that nobody asked for")]
-    Unasked,
-    /// More input was handed over while none was wanted than may be kept
-    #[error("input that was not wanted")]
+    /// A server sent bytes although no request was pending.
+    #[error("bytes from the server without a request")]
+    Unsolicited,
+    /// More input was passed in than may be buffered, although `wants_input` was false.
+    #[error("input beyond the buffer limit while none was wanted")]
     Overrun,
 }
 
 impl Reason {
-    /// The status of the response that such a request gets
+    /// Returns the status of the response to a request with this fault.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -139,30 +142,31 @@ impl Reason {
             Self::TargetTooLong => 414,
             Self::Expectation => 417,
             Self::TooManyFields | Self::HeadTooLong => 431,
-            Self::Method | Self::Coding => 501,
+            Self::Method | Self::TransferCoding => 501,
             Self::Version => 505,
             _ => 400,
         }
     }
 }
 
-/// Why a command was refused; nothing has changed
+/// The reason why a command was refused; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
-    /// The connection is over, or the peer is gone
+pub enum WriteError {
+    /// The connection is over, or the peer is gone.
     #[error("the connection is over")]
     Closed,
-    /// Not what comes next: a response without a request, a second one, a body without a head
-    #[error("not what comes next")]
+    /// The command does not fit the state: a response without a request, a second response, a body without a head.
+    #[error("command out of order for this exchange")]
     OutOfOrder,
-    /// A status outside 200 to 599, or a method, target or host that cannot be sent
-    #[error("not a value that can be sent")]
+    /// The status is outside 200 to 599, or the method, target or host cannot be sent.
+    #[error("invalid status, method, target or host")]
     Invalid,
-    /// `Content-Length`, `Transfer-Encoding`, `Connection` or `Host` among the fields: these are written here
-    #[error("a field that is written by the connection itself")]
-    Framing,
-    /// More of a body than its length says, or its end before that
-    #[error("not the length of the body that was announced")]
+    /// The fields contain `Content-Length`, `Transfer-Encoding`, `Connection` or `Host`, which the connection writes
+    /// itself.
+    #[error("framing field: the connection writes it itself")]
+    FramingField,
+    /// The body is longer than the announced length, or ended before it was reached.
+    #[error("body length differs from the announced length")]
     Length,
 }

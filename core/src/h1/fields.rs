@@ -1,166 +1,173 @@
-//! Heads as they came: read by `httparse`, then held against what it lets pass, and what their fields say of the body.
+//! Parsing of received heads: `httparse`, then the checks that it lacks, then the framing of the body.
 
 use core::mem::MaybeUninit;
 
 use super::body::Framing;
 use super::error::Reason;
-use super::limits::Limits;
-use crate::ascii::AnyCase as _;
-use crate::head::{Field, Request, Response, is_token, set_of};
+use super::limits::HttpLimits;
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::{FieldLine, RequestHead, ResponseHead, byte_set, is_token};
 
-/// Fields of a head that is read at first sight; one with more takes the long way
-const FEW: usize = 24;
-/// Fields that a head can have at all
-const MANY: usize = 128;
+/// Largest number of fields that the fast path accepts; a head with more takes the general path.
+const FAST_MAX_FIELDS: usize = 24;
+/// Largest number of fields in any head.
+const MAX_FIELDS: usize = 128;
 
-/// What is wrong, and how many bytes into the head
-pub(super) type Wrong = (Reason, usize);
+/// The reason of a fault, and its offset within the head.
+pub(super) type HeadFault = (Reason, usize);
 
-/// What a request says of itself
+/// The framing of a request, from its method, version and fields.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestFraming {
     pub(super) framing: Framing,
     pub(super) expects_continue: bool,
-    /// HTTP/1.0
-    pub(super) old: bool,
-    pub(super) close: bool,
-    /// `HEAD`: the response has no body, whatever its fields say
-    pub(super) head_only: bool,
+    /// The request is HTTP/1.0.
+    pub(super) is_http10: bool,
+    pub(super) closes_connection: bool,
+    /// The method is `HEAD`: the response has no body, whatever its fields are.
+    pub(super) is_head_request: bool,
 }
 
-/// What a response says of itself
+/// The framing of a response, from its status, version and fields.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct ResponseFraming {
     pub(super) framing: Framing,
-    pub(super) close: bool,
+    pub(super) closes_connection: bool,
 }
 
-pub(super) enum Reply<R, F> {
-    /// 1xx: another one follows
+pub(super) enum ParsedResponse<R, F> {
+    /// A 1xx response; another response follows.
     Interim(F),
-    Final(R, Answered),
+    Final(R, ResponseFraming),
 }
 
-/// What came of a look at bytes that may hold a head
-pub(super) enum Look<R, F> {
-    /// A head of so many bytes, or what is wrong with it
-    Read(Result<(R, Asked), Wrong>, usize),
-    /// It is incomplete, too long, has many fields, or is odd in its lines
-    Unclear(F),
+/// The outcome of the fast path.
+pub(super) enum FastParse<R, F> {
+    /// A complete head of this many bytes, or the fault in it.
+    Parsed(Result<(R, RequestFraming), HeadFault>, usize),
+    /// The general path decides: the head is incomplete, too long, has many fields, or has unusual line ends.
+    Undecided(F),
 }
 
-/// Reads the head of a request at the front of `bytes`, if one is there and has nothing odd about its lines
+/// Parses the request head at the front of `bytes` if it is complete and all its lines end as usual.
 ///
-/// So a head that comes in one piece need not be searched for its end before it is read. What this leaves unclear is
-/// judged by what [`find_head`](super::inbox::Inbox::find_head) says, whatever it is; this only spares work.
-pub(super) fn look<R, F: FnOnce(Request<'_>, &Asked) -> R>(
+/// A head that arrives in one piece is then parsed without a search for its end. This path only saves work: on
+/// `Undecided`, [`ReadBuffer::find_head`](super::read_buffer::ReadBuffer::find_head) decides.
+pub(super) fn parse_request_fast<R, F: FnOnce(RequestHead<'_>, &RequestFraming) -> R>(
     bytes: &[u8],
-    limits: &Limits,
+    limits: &HttpLimits,
     on_head: F,
-) -> Look<R, F> {
-    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FEW];
+) -> FastParse<R, F> {
+    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FAST_MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let read = parsed.parse_with_uninit_headers(bytes, &mut headers);
-    let Ok(httparse::Status::Complete(length)) = read else { return Look::Unclear(on_head) };
+    let Ok(httparse::Status::Complete(length)) = read else { return FastParse::Undecided(on_head) };
     let head = bytes.get(..length).unwrap_or_default();
-    let plain = length <= limits.max_head
+    let is_regular = length <= limits.max_head
         && parsed.headers.len() <= limits.max_fields
         && head.ends_with(b"\r\n\r\n")
-        // Before a name stands a line feed, whatever stands before that.
-        && parsed.headers.iter().all(|h| head.get(place(head, h.name.as_bytes()).wrapping_sub(2)) == Some(&b'\r'));
-    if !plain {
-        return Look::Unclear(on_head);
+        // The byte before a name is a line feed; the one before that must be a carriage return.
+        && parsed.headers.iter().all(|h| head.get(offset_in(head, h.name.as_bytes()).wrapping_sub(2)) == Some(&b'\r'));
+    if !is_regular {
+        return FastParse::Undecided(on_head);
     }
-    Look::Read(judge::<FEW, R>(head, &parsed, limits, on_head), length)
+    FastParse::Parsed(check_request::<FAST_MAX_FIELDS, R>(head, &parsed, limits, on_head), length)
 }
 
-/// Reads the head of a request and lends it to `on_head`, unless something is wrong with it
-pub(super) fn request<R>(
+/// Parses a complete request head and lends it to `on_head`, unless there is a fault.
+pub(super) fn parse_request<R>(
     head: &[u8],
     lines: usize,
-    limits: &Limits,
-    on_head: impl FnOnce(Request<'_>, &Asked) -> R,
-) -> Result<(R, Asked), Wrong> {
-    if lines.saturating_sub(1) > limits.max_fields.min(MANY) {
+    limits: &HttpLimits,
+    on_head: impl FnOnce(RequestHead<'_>, &RequestFraming) -> R,
+) -> Result<(R, RequestFraming), HeadFault> {
+    if lines.saturating_sub(1) > limits.max_fields.min(MAX_FIELDS) {
         return Err((Reason::TooManyFields, 0));
     }
-    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MANY];
+    let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {
-            judge::<MANY, R>(head, &parsed, limits, on_head)
+            check_request::<MAX_FIELDS, R>(head, &parsed, limits, on_head)
         }
-        read => Err(unreadable(head, read.err(), Reason::RequestLine)),
+        read => Err(locate_parse_fault(head, read.err(), Reason::RequestLine)),
     }
 }
 
-/// Holds what was read of a head against the rules that `httparse` does not know
+/// Applies the rules that `httparse` does not check.
 #[inline]
-fn judge<const N: usize, R>(
+fn check_request<const N: usize, R>(
     head: &[u8],
     parsed: &httparse::Request<'_, '_>,
-    limits: &Limits,
-    on_head: impl FnOnce(Request<'_>, &Asked) -> R,
-) -> Result<(R, Asked), Wrong> {
+    limits: &HttpLimits,
+    on_head: impl FnOnce(RequestHead<'_>, &RequestFraming) -> R,
+) -> Result<(R, RequestFraming), HeadFault> {
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err((Reason::RequestLine, 0));
     };
-    let old = minor == 0;
-    let mut fields: [Field<'_>; N] = [("", &[]); N];
-    let facts = Facts::of(parsed.headers, &mut fields, head, old)?;
-    if facts.hosts > 1 || (facts.hosts == 0 && !old) || facts.host.is_some_and(|h| !is_host(h)) {
-        return Err((Reason::Host, facts.host.map_or(0, |h| place(head, h))));
+    let is_http10 = minor == 0;
+    let mut fields: [FieldLine<'_>; N] = [("", &[]); N];
+    let framing_fields = FramingFields::collect(parsed.headers, &mut fields, head, is_http10)?;
+    if framing_fields.host_count > 1
+        || (framing_fields.host_count == 0 && !is_http10)
+        || framing_fields.host.is_some_and(|h| !is_host(h))
+    {
+        return Err((Reason::Host, framing_fields.host.map_or(0, |h| offset_in(head, h))));
     }
     if matches!(method, "CONNECT" | "TRACE") {
         return Err((Reason::Method, 0));
     }
-    let Some(target) = path(method, target, facts.host) else {
+    let Some(target) = target_path(method, target, framing_fields.host) else {
         return Err((Reason::Target, 0));
     };
-    if facts.expects_else && !old {
+    if framing_fields.has_unknown_expectation && !is_http10 {
         return Err((Reason::Expectation, 0));
     }
-    let framing = match facts.length {
-        _ if facts.chunked => Framing::Chunked,
+    let framing = match framing_fields.content_length {
+        _ if framing_fields.is_chunked => Framing::Chunked,
         Some(n) if n > limits.max_body => return Err((Reason::BodyTooLong, 0)),
         Some(n) => Framing::Exact(n),
         None => Framing::None,
     };
-    let asked = Asked {
+    let request_framing = RequestFraming {
         framing,
-        // To be ignored in HTTP/1.0, and where no content follows (RFC 9110, 10.1.1).
-        expects_continue: facts.expects_continue
-            && !old
+        // Ignored in HTTP/1.0 and without content (RFC 9110, 10.1.1).
+        expects_continue: framing_fields.expects_continue
+            && !is_http10
             && !matches!(framing, Framing::None | Framing::Exact(0)),
-        old,
-        close: facts.close || old,
-        head_only: method == "HEAD",
+        is_http10,
+        closes_connection: framing_fields.closes_connection || is_http10,
+        is_head_request: method == "HEAD",
     };
     let fields = fields.get(..parsed.headers.len()).unwrap_or_default();
-    Ok((on_head(Request { method, target, fields }, &asked), asked))
+    Ok((on_head(RequestHead { method, target, fields }, &request_framing), request_framing))
 }
 
-/// Reads the head of a response and lends it to `on_head`, unless something is wrong with it or it is an interim one
-pub(super) fn response<R, F: FnOnce(Response<'_>) -> R>(
+/// Parses a complete response head and lends it to `on_head`, unless there is a fault or it is an interim response.
+pub(super) fn parse_response<R, F: FnOnce(ResponseHead<'_>) -> R>(
     head: &[u8],
     lines: usize,
-    limits: &Limits,
+    limits: &HttpLimits,
     to_head: bool,
     on_head: F,
-) -> Result<Reply<R, F>, Wrong> {
+) -> Result<ParsedResponse<R, F>, HeadFault> {
     match lines.saturating_sub(1) {
-        n if n <= FEW && n <= limits.max_fields => response_of::<FEW, R, F>(head, limits, to_head, on_head),
-        n if n <= MANY && n <= limits.max_fields => response_of::<MANY, R, F>(head, limits, to_head, on_head),
+        n if n <= FAST_MAX_FIELDS && n <= limits.max_fields => {
+            parse_response_sized::<FAST_MAX_FIELDS, R, F>(head, limits, to_head, on_head)
+        }
+        n if n <= MAX_FIELDS && n <= limits.max_fields => {
+            parse_response_sized::<MAX_FIELDS, R, F>(head, limits, to_head, on_head)
+        }
         _ => Err((Reason::TooManyFields, 0)),
     }
 }
 
-fn response_of<const N: usize, R, F: FnOnce(Response<'_>) -> R>(
+fn parse_response_sized<const N: usize, R, F: FnOnce(ResponseHead<'_>) -> R>(
     head: &[u8],
-    limits: &Limits,
+    limits: &HttpLimits,
     to_head: bool,
     on_head: F,
-) -> Result<Reply<R, F>, Wrong> {
+) -> Result<ParsedResponse<R, F>, HeadFault> {
     let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; N];
     let mut parsed = httparse::Response::new(&mut []);
     let read =
@@ -168,111 +175,117 @@ fn response_of<const N: usize, R, F: FnOnce(Response<'_>) -> R>(
     let (Ok(httparse::Status::Complete(length)), Some(status), Some(minor)) =
         (read, parsed.code, parsed.version)
     else {
-        return Err(unreadable(head, read.err(), Reason::StatusLine));
+        return Err(locate_parse_fault(head, read.err(), Reason::StatusLine));
     };
     if length != head.len() || !(100..600).contains(&status) {
         return Err((Reason::StatusLine, 0));
     }
-    let old = minor == 0;
-    let mut fields: [Field<'_>; N] = [("", &[]); N];
-    let facts = Facts::of(parsed.headers, &mut fields, head, old)?;
+    let is_http10 = minor == 0;
+    let mut fields: [FieldLine<'_>; N] = [("", &[]); N];
+    let framing_fields = FramingFields::collect(parsed.headers, &mut fields, head, is_http10)?;
     if status == 101 {
         return Err((Reason::Upgrade, 0));
     }
     let interim = status < 200;
-    if (interim || status == 204) && (facts.chunked || facts.length.is_some_and(|n| n > 0)) {
+    if (interim || status == 204)
+        && (framing_fields.is_chunked || framing_fields.content_length.is_some_and(|n| n > 0))
+    {
         return Err((Reason::BodyForbidden, 0));
     }
     if interim {
-        return Ok(Reply::Interim(on_head));
+        return Ok(ParsedResponse::Interim(on_head));
     }
-    let framing = match facts.length {
+    let framing = match framing_fields.content_length {
         _ if to_head || matches!(status, 204 | 304) => Framing::None,
-        _ if facts.chunked => Framing::Chunked,
+        _ if framing_fields.is_chunked => Framing::Chunked,
         Some(n) if n > limits.max_body => return Err((Reason::BodyTooLong, 0)),
         Some(n) => Framing::Exact(n),
         None => Framing::UntilClose,
     };
-    let answered = Answered { framing, close: facts.close || old || framing == Framing::UntilClose };
+    let response_framing = ResponseFraming {
+        framing,
+        closes_connection: framing_fields.closes_connection || is_http10 || framing == Framing::UntilClose,
+    };
     let fields = fields.get(..parsed.headers.len()).unwrap_or_default();
-    Ok(Reply::Final(on_head(Response { status, fields }), answered))
+    Ok(ParsedResponse::Final(on_head(ResponseHead { status, fields }), response_framing))
 }
 
-/// What the fields that say where a message ends, and what comes after it, have to say
+/// The fields that control framing, routing and the life of the connection.
 #[derive(Default)]
-struct Facts<'a> {
+struct FramingFields<'a> {
     host: Option<&'a [u8]>,
-    hosts: usize,
-    length: Option<u64>,
-    chunked: bool,
-    close: bool,
+    host_count: usize,
+    content_length: Option<u64>,
+    is_chunked: bool,
+    closes_connection: bool,
     expects_continue: bool,
-    expects_else: bool,
+    has_unknown_expectation: bool,
 }
 
-impl<'a> Facts<'a> {
-    /// Copies `headers` to `fields`, and reads those that matter here
+impl<'a> FramingFields<'a> {
+    /// Copies `headers` to `fields` and evaluates those that control framing.
     #[inline]
-    fn of(
+    fn collect(
         headers: &[httparse::Header<'a>],
-        fields: &mut [Field<'a>],
+        fields: &mut [FieldLine<'a>],
         head: &[u8],
-        old: bool,
-    ) -> Result<Self, Wrong> {
-        let mut facts = Self::default();
+        is_http10: bool,
+    ) -> Result<Self, HeadFault> {
+        let mut framing_fields = Self::default();
         for (header, field) in headers.iter().zip(fields) {
             *field = (header.name, header.value);
-            // By length first: most fields are none of these.
+            // By length first, because most fields are none of these.
             let known = match header.name.len() {
-                4 => facts.host(header),
-                6 => facts.expectation(header),
-                10 => facts.connection(header),
-                14 => facts.content_length(header),
-                17 => facts.transfer_encoding(header, old),
+                4 => framing_fields.read_host(header),
+                6 => framing_fields.read_expect(header),
+                10 => framing_fields.read_connection(header),
+                14 => framing_fields.read_content_length(header),
+                17 => framing_fields.read_transfer_encoding(header, is_http10),
                 _ => Ok(()),
             };
-            known.map_err(|reason| (reason, place(head, header.name.as_bytes())))?;
+            known.map_err(|reason| (reason, offset_in(head, header.name.as_bytes())))?;
         }
-        Ok(facts)
+        Ok(framing_fields)
     }
 
     #[inline]
-    fn host(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
+    fn read_host(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         if is_named(header, b"Host", b"host") {
             self.host = Some(header.value);
-            self.hosts += 1;
+            self.host_count += 1;
         }
         Ok(())
     }
 
     #[inline]
-    fn expectation(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
+    fn read_expect(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         if is_named(header, b"Expect", b"expect") {
-            let known = header.value.eq_any_case(b"100-continue");
+            let known = header.value.eq_ignore_case(b"100-continue");
             self.expects_continue |= known;
-            self.expects_else |= !known;
+            self.has_unknown_expectation |= !known;
         }
         Ok(())
     }
 
     #[inline]
-    fn connection(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        // What most clients say need not be taken apart.
+    fn read_connection(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
+        // The most frequent value needs no splitting.
         if is_named(header, b"Connection", b"connection") && header.value != b"keep-alive" {
             let mut options = header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-            self.close |= options.any(|option| option.len() == 5 && option.eq_any_case(b"close"));
+            self.closes_connection |=
+                options.any(|option| option.len() == 5 && option.eq_ignore_case(b"close"));
         }
         Ok(())
     }
 
-    /// RFC 9112, 6.2 and 6.3: a length that is repeated or no number is not to be guessed at
+    /// Reads `Content-Length`; a repeated or non-numeric length is a fault (RFC 9112, 6.2 and 6.3).
     #[inline]
-    fn content_length(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
+    fn read_content_length(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         if !is_named(header, b"Content-Length", b"content-length") {
             return Ok(());
         }
         let digits = header.value;
-        if self.length.is_some() || !(1..=19).contains(&digits.len()) {
+        if self.content_length.is_some() || !(1..=19).contains(&digits.len()) {
             return Err(Reason::ContentLength);
         }
         let mut length = 0;
@@ -282,50 +295,54 @@ impl<'a> Facts<'a> {
             }
             length = length * 10 + u64::from(byte - b'0');
         }
-        self.length = Some(length);
-        if self.chunked { Err(Reason::TwoLengths) } else { Ok(()) }
+        self.content_length = Some(length);
+        if self.is_chunked { Err(Reason::ConflictingLengths) } else { Ok(()) }
     }
 
-    /// RFC 9112, 6.1 and 6.3
+    /// Reads `Transfer-Encoding` (RFC 9112, 6.1 and 6.3).
     #[inline]
-    fn transfer_encoding(&mut self, header: &httparse::Header<'a>, old: bool) -> Result<(), Reason> {
+    fn read_transfer_encoding(
+        &mut self,
+        header: &httparse::Header<'a>,
+        is_http10: bool,
+    ) -> Result<(), Reason> {
         if !is_named(header, b"Transfer-Encoding", b"transfer-encoding") {
             return Ok(());
         }
-        if old || self.chunked || header.value.is_empty() {
+        if is_http10 || self.is_chunked || header.value.is_empty() {
             return Err(Reason::TransferEncoding);
         }
-        if !header.value.eq_any_case(b"chunked") {
-            return Err(Reason::Coding);
+        if !header.value.eq_ignore_case(b"chunked") {
+            return Err(Reason::TransferCoding);
         }
-        self.chunked = true;
-        if self.length.is_some() { Err(Reason::TwoLengths) } else { Ok(()) }
+        self.is_chunked = true;
+        if self.content_length.is_some() { Err(Reason::ConflictingLengths) } else { Ok(()) }
     }
 }
 
-/// Whether a field has this name, given in the two ways in which it is mostly written
+/// Returns whether a field has this name; `usual` and `lower` are its two most frequent spellings.
 #[inline]
 fn is_named<const N: usize>(header: &httparse::Header<'_>, usual: &[u8; N], lower: &[u8; N]) -> bool {
     let name = header.name.as_bytes();
-    name == usual || name == lower || name.eq_any_case(lower)
+    name == usual || name == lower || name.eq_ignore_case(lower)
 }
 
-/// The path of a target (RFC 9112, 3.2), if it is a form that a server takes
-fn path<'a>(method: &str, target: &'a str, host: Option<&[u8]>) -> Option<&'a str> {
+/// Returns the path of a request target (RFC 9112, 3.2), if the form of the target is acceptable to a server.
+fn target_path<'a>(method: &str, target: &'a str, host: Option<&[u8]>) -> Option<&'a str> {
     if !is_target(target) {
         return None;
     }
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
         return Some(target);
     }
-    // An absolute target has precedence over Host (3.2.2), and whoever goes by Host must not end up elsewhere.
+    // An absolute target overrides Host (3.2.2), so both must agree: a proxy may route by Host.
     let (scheme, rest) = target.split_once("://")?;
-    if !scheme.eq_any_case("http") && !scheme.eq_any_case("https") {
+    if !scheme.eq_ignore_case("http") && !scheme.eq_ignore_case("https") {
         return None;
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let same = match host {
-        Some(host) => host.eq_any_case(authority.as_bytes()),
+        Some(host) => host.eq_ignore_case(authority.as_bytes()),
         None => is_host(authority.as_bytes()),
     };
     match path {
@@ -336,13 +353,14 @@ fn path<'a>(method: &str, target: &'a str, host: Option<&[u8]>) -> Option<&'a st
     }
 }
 
-/// Whether all of it is visible ASCII without a fragment
+/// Returns whether `target` is visible ASCII without a fragment.
 pub(super) fn is_target(target: &str) -> bool {
     !target.is_empty() && target.bytes().all(|b| matches!(b, 0x21..=0x7e) && b != b'#')
 }
 
-/// Whether it is a host with an optional port as `Host` has it (RFC 9110, 7.2): a name, an IPv4 address, or an address
-/// in brackets
+/// Returns whether `host` is a host with an optional port, as in `Host` (RFC 9110, 7.2).
+///
+/// The host is a name, an IPv4 address, or an address in brackets.
 pub(super) fn is_host(host: &[u8]) -> bool {
     let (name, after) = match host {
         [b'[', rest @ ..] => {
@@ -363,32 +381,32 @@ pub(super) fn is_host(host: &[u8]) -> bool {
         }
 }
 
-/// What the name of a host is made of
+/// The bytes of a host name.
 static HOST_BYTES: [bool; 256] =
-    set_of(b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~");
+    byte_set(b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~");
 
-/// How many bytes at the front are as they should be
+/// Returns the number of leading bytes for which `good` is true.
 fn leading(bytes: &[u8], good: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|b| !good(*b)).unwrap_or(bytes.len())
 }
 
-/// Whether a field line, without its end, is one (RFC 9112, 5)
+/// Returns whether `line`, without its line end, is a valid field line (RFC 9112, 5).
 pub(super) fn is_field(line: &[u8]) -> bool {
     let mut parts = line.splitn(2, |b| *b == b':');
     let (name, value) = (parts.next().unwrap_or_default(), parts.next());
     is_token(name) && value.is_some_and(|v| v.iter().all(|b| *b == b'\t' || (*b >= b' ' && *b != 0x7f)))
 }
 
-/// What `httparse` could not read, and where
+/// Returns the reason and the offset of a fault that `httparse` reported.
 #[cold]
-fn unreadable(head: &[u8], error: Option<httparse::Error>, start_line: Reason) -> Wrong {
+fn locate_parse_fault(head: &[u8], error: Option<httparse::Error>, start_line: Reason) -> HeadFault {
     let mut lines = head.split_inclusive(|b| *b == b'\n');
     let first = lines.next().unwrap_or_default();
     let start = first.strip_suffix(b"\r\n").unwrap_or(first);
     match error {
         Some(httparse::Error::TooManyHeaders) => (Reason::TooManyFields, 0),
         Some(httparse::Error::Version) if is_other_version(start, start_line) => (Reason::Version, 0),
-        // This is said of the end of a start line, too.
+        // `httparse` reports this for the end of a start line, too.
         Some(httparse::Error::NewLine) if !start.ends_with(b"HTTP/1.1") && !start.ends_with(b"HTTP/1.0") => {
             (start_line, 0)
         }
@@ -400,7 +418,7 @@ fn unreadable(head: &[u8], error: Option<httparse::Error>, start_line: Reason) -
     }
 }
 
-/// Whether a start line has a version of HTTP where one belongs (RFC 9112, 2.3)
+/// Returns whether the start line has another HTTP version than 1.0 or 1.1 in the right position (RFC 9112, 2.3).
 fn is_other_version(line: &[u8], start_line: Reason) -> bool {
     let mut parts = line.split(|b| *b == b' ');
     let version = match start_line {
@@ -411,7 +429,7 @@ fn is_other_version(line: &[u8], start_line: Reason) -> bool {
         if major.is_ascii_digit() && minor.is_ascii_digit() && !matches!((major, minor), (b'1', b'0' | b'1')))
 }
 
-/// Where in `head` a part of it begins
-fn place(head: &[u8], part: &[u8]) -> usize {
+/// Returns the offset of `part` within `head`.
+fn offset_in(head: &[u8], part: &[u8]) -> usize {
     (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize)
 }

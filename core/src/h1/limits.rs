@@ -1,52 +1,65 @@
-//! Every bound of an HTTP/1.1 connection.
+//! The limits of an HTTP/1.1 connection.
 
 use core::time::Duration;
 
-/// Bounds on what a peer can make one connection hold or wait for
+/// Limits on the memory and time that a peer can claim on one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Limits {
-    /// Bytes of a head, start line included, and of the trailers of a chunked body (default 64 KiB)
+pub struct HttpLimits {
+    /// Bytes of a head with its start line, and of the trailers of a chunked body (default 64 KiB).
     ///
-    /// Reached: 431, or 414 when the request line alone is longer.
+    /// Reached: 431, or 414 if the request line alone is longer.
     pub max_head: usize,
-    /// Fields of a head, and of the trailers (default 100; never more than 128). Reached: 431.
+    /// Fields of a head, and of the trailers (default 100; at most 128).
+    ///
+    /// Reached: 431.
     pub max_fields: usize,
-    /// Bytes of a body (default 16 MiB; `u64::MAX` leaves it to the caller). Reached: 413.
+    /// Bytes of a body (default 16 MiB; `u64::MAX` leaves the limit to the caller).
     ///
-    /// A request that announces more is refused before its head is delivered.
+    /// Reached: 413. A request that announces more is refused before its head is delivered.
     pub max_body: u64,
-    /// Bytes of chunk extensions in one body (default 4 KiB). Reached: 400.
+    /// Bytes of chunk extensions in one body (default 4 KiB).
+    ///
+    /// Reached: 400.
     pub max_extensions: usize,
-    /// Responses 1xx to one request (default 16). Reached: [`Reason::TooManyInterim`](super::Reason).
+    /// 1xx responses to one request (default 16).
+    ///
+    /// Reached: [`Reason::TooManyInterim`](super::Reason::TooManyInterim).
     pub max_interim: u8,
-    /// Bytes kept before `wants_input` turns false (default 64 KiB; never less than `max_head`)
+    /// Buffered bytes at which `wants_input` becomes false (default 64 KiB; at least `max_head`).
     ///
-    /// What is handed over in one piece while input is wanted is kept whole, so an owner that reads at most so many bytes
-    /// at a time makes a connection hold at most twice this.
+    /// Input that is passed in while `wants_input` is true is buffered whole. A caller that reads at most this many
+    /// bytes at a time therefore bounds the buffer at twice this value.
     pub max_buffered: usize,
-    /// The longest body of a request that is read to its end after it was answered early (default 64 KiB)
+    /// Longest request body that is read and dropped after an early response (default 64 KiB).
     ///
-    /// The connection is closed after the answer otherwise.
+    /// Reached: the connection is closed after the response.
     pub max_drain: u64,
-    /// From the first byte of a head to its last (default 10 s). Reached: 408.
-    pub head_timeout: Duration,
-    /// Longest pause within a body whose end can be waited for (default 30 s). Reached: 408.
+    /// Time from the first byte of a head to its last (default 10 s).
     ///
-    /// A client has it for bodies of a known length only: a stream may be quiet.
-    pub body_idle: Duration,
-    /// From the head of a request to the end of its body (default 5 min). Reached: 408.
+    /// Reached: 408.
+    pub head_timeout: Duration,
+    /// Longest pause within a body (default 30 s).
+    ///
+    /// A client applies this to bodies of a known length only, because a stream may pause. Reached: 408.
+    pub body_idle_timeout: Duration,
+    /// Time from the head of a request to the end of its body (default 5 min).
+    ///
+    /// Reached: 408.
     pub body_timeout: Duration,
-    /// A connection's time without a request, at a client without a new one (default 60 s). Reached: it is closed.
+    /// Time that a connection stays open without a request (default 60 s).
+    ///
+    /// Reached: the connection is closed.
     pub keep_alive: Duration,
-    /// How long more is waited for, read and dropped from a client that may not have waited for its response (default 2 s,
-    /// and ten times that in all), so that it gets to read that response (RFC 9112, 9.6)
-    pub linger: Duration,
-    /// Quiet time after which empty buffers are given back (default 1 s)
+    /// Longest pause while input is read and dropped after the last response (default 2 s; ten times this in all).
+    ///
+    /// A client that is still sending may not have read the response; closing at once could discard it (RFC 9112, 9.6).
+    pub drain_timeout: Duration,
+    /// Idle time after which empty buffers are freed (default 1 s).
     pub idle_trim: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             max_head: 64 << 10,
@@ -57,17 +70,17 @@ impl Default for Limits {
             max_buffered: 64 << 10,
             max_drain: 64 << 10,
             head_timeout: Duration::from_secs(10),
-            body_idle: Duration::from_secs(30),
+            body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(300),
             keep_alive: Duration::from_secs(60),
-            linger: Duration::from_secs(2),
+            drain_timeout: Duration::from_secs(2),
             idle_trim: Duration::from_secs(1),
         }
     }
 }
 
-impl Limits {
-    /// Bounds for a small device: about 8 KiB for one connection
+impl HttpLimits {
+    /// Returns limits for a small device: about 8 KiB for one connection.
     #[must_use]
     pub fn small() -> Self {
         Self {
@@ -81,8 +94,8 @@ impl Limits {
         }
     }
 
-    /// Bytes that may be kept
-    pub(super) fn buffered(&self) -> usize {
+    /// Returns the number of buffered bytes at which reading pauses.
+    pub(super) fn buffer_limit(&self) -> usize {
         self.max_buffered.max(self.max_head)
     }
 }

@@ -1,30 +1,40 @@
-//! HTTP/1.1 for both roles, over heads read by `httparse`; knows nothing of MCP.
+//! HTTP/1.1 for both roles, with heads parsed by `httparse`; independent of MCP.
 //!
-//! [`server::Connection`] and [`client::Connection`] are state machines without I/O: bytes that were read and deadlines
-//! that passed go in, events and bytes to write come out. They keep to the contract of this crate: nothing panics, how
-//! the input was cut changes nothing, all memory is bounded by [`Limits`], and `now` never goes back.
+//! [`server::Connection`] and [`client::Connection`] are state machines without I/O. Received bytes and passed
+//! deadlines go in; events and bytes to write come out. They follow the contract of this crate (DESIGN-26):
 //!
-//! They are strict, because not every recipient of a message may read a doubtful one in the same way (RFC 9112, 11).
-//! What is no HTTP to the letter, or leaves open where a message ends, is a [`Fault`]: the connection is over, nothing
-//! of the message at fault is ever delivered as complete, and a server says why in a last response. What is refused
-//! though the RFCs would let a recipient put up with it: a line that ends without a carriage return, a second
-//! `Content-Length` even if equal, transfer codings other than `chunked`, a fragment in a request target, an absolute
-//! target that differs from `Host`, an empty `Host`, more than one empty line before a request.
+//! - Nothing panics.
+//! - The cutting of the input never changes the output.
+//! - [`HttpLimits`] bounds all memory.
+//! - `now` never goes back.
 //!
-//! One exchange at a time: what a client has sent beyond the request at hand waits, bounded, until the response has
-//! ended.
+//! Both are strict, because two recipients may read an ambiguous message in different ways (RFC 9112, 11). A message
+//! that violates the syntax, or that does not say clearly where it ends, is a [`ConnectionFault`]. The connection is
+//! then over, no part of that message is delivered as complete, and a server reports the reason in a last response.
+//! These inputs are refused although the RFCs allow a recipient to tolerate them:
+//!
+//! - a line that ends without a carriage return
+//! - a second `Content-Length`, even if equal
+//! - transfer codings other than `chunked`
+//! - a fragment in a request target
+//! - an absolute target that differs from `Host`
+//! - an empty `Host`
+//! - more than one empty line before a request
+//!
+//! A connection carries one exchange at a time. Pipelined requests wait in a bounded buffer until the current response
+//! has ended.
 //!
 //! ```
 //! use mcp_proto::Instant;
-//! use mcp_proto::h1::{Limits, client, server};
+//! use mcp_proto::h1::{HttpLimits, client, server};
 //! use mcp_proto::head::{BodySize, Fields};
 //!
 //! let now = Instant::from_micros(1);
-//! let mut client = client::Connection::new(now, Limits::default());
-//! let mut server = server::Connection::new(now, Limits::default());
+//! let mut client = client::Connection::new(now, HttpLimits::default());
+//! let mut server = server::Connection::new(now, HttpLimits::default());
 //!
 //! client.request(now, "POST", "/echo", "localhost:80", &Fields::new(), BodySize::Exact(5)).unwrap();
-//! client.body(b"hello").unwrap();
+//! client.write_body(b"hello").unwrap();
 //! client.end(now).unwrap();
 //! server.handle_input(now, client.transmit());
 //! client.consume(client.transmit().len());
@@ -36,10 +46,10 @@
 //!         server::Event::Body(piece) => body.extend_from_slice(&piece),
 //!         server::Event::End => {
 //!             server.respond(now, 200, &Fields::new(), BodySize::Exact(body.len() as u64)).unwrap();
-//!             server.body(&body).unwrap();
+//!             server.write_body(&body).unwrap();
 //!             server.end(now).unwrap();
 //!         }
-//!         server::Event::Gone | server::Event::Fault(_) => unreachable!(),
+//!         server::Event::ClientGone | server::Event::Fault(_) => unreachable!(),
 //!     }
 //! }
 //! assert_eq!(server.transmit(), b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
@@ -52,34 +62,37 @@ mod body;
 pub mod client;
 mod error;
 mod fields;
-mod inbox;
-mod keep;
 mod limits;
+mod read_buffer;
 pub mod server;
 mod status;
+mod trim;
 
 pub use body::Framing;
-pub use error::{Fault, Reason, Refused};
-pub use limits::Limits;
+pub use error::{ConnectionFault, Reason, WriteError};
+pub use limits::HttpLimits;
 
-/// Heads of requests alone, for `mcp-benches`
+/// A parser of request heads without a connection, for `mcp-benches`.
 #[doc(hidden)]
 #[derive(Debug, Default)]
-pub struct Heads {
-    inbox: inbox::Inbox,
-    limits: Limits,
+pub struct HeadParser {
+    inbox: read_buffer::ReadBuffer,
+    limits: HttpLimits,
 }
 
-impl Heads {
-    /// Keeps a head
-    pub fn keep(&mut self, head: &[u8]) {
+impl HeadParser {
+    /// Stores the bytes of a head.
+    pub fn load(&mut self, head: &[u8]) {
         self.inbox.push(head);
     }
 
-    /// Reads it, as a connection does that has it in one piece, and lends it; none when it was refused
-    pub fn read<R>(&self, on_head: impl FnOnce(crate::head::Request<'_>) -> R) -> Option<R> {
-        let look = fields::look(self.inbox.bytes(), &self.limits, |request, _| on_head(request));
-        let fields::Look::Read(read, _) = look else { return None };
+    /// Parses the stored head as a connection does with a head received in one piece.
+    ///
+    /// Lends the head to `on_head`. Returns `None` if the head is refused.
+    pub fn parse<R>(&self, on_head: impl FnOnce(crate::head::RequestHead<'_>) -> R) -> Option<R> {
+        let look =
+            fields::parse_request_fast(self.inbox.bytes(), &self.limits, |request, _| on_head(request));
+        let fields::FastParse::Parsed(read, _) = look else { return None };
         Some(read.ok()?.0)
     }
 }

@@ -1,360 +1,375 @@
-//! The server's end of a connection: requests come, responses go, one at a time.
+//! The server end of a connection: receives requests and sends responses, one exchange at a time.
 
 use bytes::Bytes;
 
-use super::body::{Framing, Progress, Reader, Writer, append, has_framing};
-use super::error::{Fault, Reason, Refused};
-use super::fields::{self, Asked, Look, Wrong};
-use super::inbox::Inbox;
-use super::keep::Keep;
-use super::limits::Limits;
+use super::body::{BodyRead, BodyReader, BodyWriter, Framing, append_output, has_framing_field};
+use super::error::{ConnectionFault, Reason, WriteError};
+use super::fields::{self, FastParse, HeadFault, RequestFraming};
+use super::limits::HttpLimits;
+use super::read_buffer::ReadBuffer;
 use super::status::{put_length, put_status};
-use crate::head::{BodySize, Fields, Request, is_token};
+use super::trim::TrimState;
+use crate::head::{BodySize, Fields, RequestHead, is_token};
 use crate::outbox::Outbox;
 use crate::time::Instant;
 
-/// What a request says of its body, beside what its fields say
+/// Properties of a request body that the fields alone do not show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BodyInfo {
-    /// How it is delimited
+pub struct RequestBodyInfo {
+    /// How the body is delimited.
     pub framing: Framing,
-    /// The client waits for `100 Continue`, which goes out when the owner polls for the body without having responded
+    /// The client waits for `100 Continue`.
+    ///
+    /// It is sent when the caller polls for the body before it has responded.
     pub expects_continue: bool,
-    /// The request is HTTP/1.0: a [stream](BodySize::Stream) will end with the connection
+    /// The request is HTTP/1.0, so a [stream](BodySize::Stream) in the response ends with the connection.
     pub is_http10: bool,
 }
 
-/// What came
+/// An event of the server end of a connection.
 #[derive(Debug)]
 pub enum Event<R> {
-    /// A request, as what the callback made of its head
+    /// The head of a request, as converted by the callback.
     Head(R),
-    /// Some of its body
+    /// A piece of the body.
     Body(Bytes),
-    /// It is complete
+    /// The end of the request.
     End,
-    /// The client has ended the connection, at least its half, while a request is complete and the response is not: it
-    /// is gone. What is still sent is for nobody; commands are refused.
-    Gone,
-    /// The connection is over. Nothing of the request at fault may be taken for complete.
+    /// The client ended its half of the connection after a complete request and before the response was complete.
     ///
-    /// The client gets a response with [`Fault::status`], unless the one to this request has begun: that is cut short.
-    Fault(Fault),
+    /// It counts as gone. Further output is discarded, and commands are refused.
+    ClientGone,
+    /// The connection is over.
+    ///
+    /// A request whose [`End`](Self::End) was not reported is incomplete. If no response has begun, the client gets one
+    /// with [`ConnectionFault::status`]. Otherwise the response is truncated.
+    Fault(ConnectionFault),
 }
 
-/// One connection at the server's end
+/// The server end of one connection.
 ///
-/// Whoever drives it reads while [`wants_input`](Self::wants_input), hands over what came, polls until there are no more
-/// events, writes [`transmit`](Self::transmit), and closes when it [`is_over`](Self::is_over). See [the module](super).
+/// The caller reads while [`wants_input`](Self::wants_input), passes the input in, polls until there are no more
+/// events, and writes [`transmit`](Self::transmit). It closes the socket when [`wants_close`](Self::wants_close). See
+/// [the module](super).
 #[derive(Debug)]
 pub struct Connection {
-    limits: Limits,
+    limits: HttpLimits,
     now: Instant,
-    inbox: Inbox,
+    inbox: ReadBuffer,
     out: Outbox,
-    reading: Reading,
-    writing: Writing,
-    asked: Asked,
-    /// No request after this one
-    last: bool,
-    eof: bool,
-    half_closed_served: bool,
+    reading: RequestReadState,
+    writing: ResponseWriteState,
+    request: RequestFraming,
+    /// No request may follow the current one.
+    closing: bool,
+    eof_received: bool,
+    serves_half_closed: bool,
     blank_skipped: bool,
-    keep: Keep,
-    reset: bool,
-    /// When input came last
-    input_at: Instant,
-    /// When what is waited for began: the first byte of a head, the body, the time without a request, the end
-    since: Instant,
+    trim_state: TrimState,
+    needs_reset: bool,
+    /// When input arrived last.
+    last_input_at: Instant,
+    /// Start of the current wait: for the rest of a head, for a body, for the next request, or for the close.
+    wait_started: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Reading {
-    /// A head, or nothing yet
+enum RequestReadState {
+    /// A head is expected.
     Head,
-    Body(Reader),
-    /// The request is complete, the next one waits for the response
+    Body(BodyReader),
+    /// The request is complete; the next one waits for the end of the response.
     Complete,
-    /// Input came that was not wanted
-    Flooded,
-    /// Nothing more is taken; what comes is read and dropped for a while, or not even that
-    Off {
-        linger: bool,
+    /// Input arrived although the buffer was full.
+    Overrun,
+    /// No more requests are accepted; while `draining`, input is read and dropped.
+    Closed {
+        draining: bool,
     },
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Writing {
-    /// No request to respond to
+enum ResponseWriteState {
+    /// There is no request to respond to.
     Idle,
-    /// A request was delivered
-    Owed {
-        continued: bool,
+    /// A request was delivered and has no response yet.
+    Pending {
+        continue_handled: bool,
     },
-    Body(Writer),
-    /// The response is complete, the request is not
+    Body(BodyWriter),
+    /// The response is complete; the request is not.
     Ended,
 }
 
 impl Connection {
-    /// A connection that begins at `now`
+    /// Creates the server end of a connection that may_begin at `now`.
     #[must_use]
-    pub fn new(now: Instant, limits: Limits) -> Self {
+    pub fn new(now: Instant, limits: HttpLimits) -> Self {
         Self {
             limits,
             now,
-            inbox: Inbox::default(),
+            inbox: ReadBuffer::default(),
             out: Outbox::default(),
-            reading: Reading::Head,
-            writing: Writing::Idle,
-            asked: Asked {
+            reading: RequestReadState::Head,
+            writing: ResponseWriteState::Idle,
+            request: RequestFraming {
                 framing: Framing::None,
                 expects_continue: false,
-                old: false,
-                close: false,
-                head_only: false,
+                is_http10: false,
+                closes_connection: false,
+                is_head_request: false,
             },
-            last: false,
-            eof: false,
-            half_closed_served: false,
+            closing: false,
+            eof_received: false,
+            serves_half_closed: false,
             blank_skipped: false,
-            keep: Keep::Nothing,
-            reset: false,
-            input_at: now,
-            since: now,
+            trim_state: TrimState::Trimmed,
+            needs_reset: false,
+            last_input_at: now,
+            wait_started: now,
         }
     }
 
-    /// Whether a client that has ended its half of the connection still gets its responses (default: no, it counts as
-    /// gone, because nothing tells the one from the other)
+    /// Sets whether a client that ended its half of the connection still gets its responses (default: no).
+    ///
+    /// By default such a client counts as gone, because both cases look alike (DESIGN-16).
     pub const fn serve_half_closed(&mut self, serve: bool) {
-        self.half_closed_served = serve;
+        self.serves_half_closed = serve;
     }
 
-    /// Takes what was read
+    /// Processes bytes that were read.
     pub fn handle_input(&mut self, now: Instant, input: &[u8]) {
-        self.pass(now);
-        if self.eof || input.is_empty() {
+        self.tick(now);
+        if self.eof_received || input.is_empty() {
             return;
         }
-        self.input_at = self.now;
-        if matches!(self.reading, Reading::Off { .. } | Reading::Flooded) {
+        self.last_input_at = self.now;
+        if matches!(self.reading, RequestReadState::Closed { .. } | RequestReadState::Overrun) {
             return;
         }
-        if self.inbox.len() >= self.limits.buffered() {
-            self.reading = Reading::Flooded;
+        if self.inbox.len() >= self.limits.buffer_limit() {
+            self.reading = RequestReadState::Overrun;
             return;
         }
-        if matches!(self.reading, Reading::Head) && self.inbox.is_empty() {
-            self.since = self.now;
+        if matches!(self.reading, RequestReadState::Head) && self.inbox.is_empty() {
+            self.wait_started = self.now;
         }
         self.inbox.push(input);
-        self.keep = Keep::Since(self.now);
+        self.trim_state = TrimState::IdleSince(self.now);
     }
 
-    /// The client will send no more
+    /// Records the end of the input: the client sends no more.
     pub fn handle_eof(&mut self, now: Instant) {
-        self.pass(now);
-        self.eof = true;
+        self.tick(now);
+        self.eof_received = true;
     }
 
-    /// Time has passed; what comes of it comes with the next poll
+    /// Advances the time to `now`; the effects appear at the next poll.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.pass(now);
+        self.tick(now);
         if self.deadline().is_some_and(|d| d <= self.now) {
             return;
         }
-        if self.trim_at().is_some_and(|t| t <= self.now) {
+        if self.trim_deadline().is_some_and(|t| t <= self.now) {
             self.trim();
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and poll
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and poll.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.deadline(), self.trim_at()].into_iter().flatten().min()
+        [self.deadline(), self.trim_deadline()].into_iter().flatten().min()
     }
 
-    /// Whether to read now
+    /// Returns whether to read now.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.eof
+        !self.eof_received
             && match self.reading {
-                Reading::Off { .. } => self.lingers(),
-                _ => self.inbox.len() < self.limits.buffered(),
+                RequestReadState::Closed { .. } => self.is_draining(),
+                _ => self.inbox.len() < self.limits.buffer_limit(),
             }
     }
 
-    /// The bytes to write next; empty when there are none
+    /// Returns the bytes to write next; empty if there are none.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         self.out.transmit()
     }
 
-    /// All pending slices in order, for vectored writes
+    /// Returns all pending slices in order, for vectored writes.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         self.out.segments()
     }
 
-    /// Notes that `n` bytes were written
+    /// Records that `n` bytes were written.
     pub fn consume(&mut self, n: usize) {
         self.out.consume(n);
     }
 
-    /// Bytes that were not written yet: how far the reader is behind
+    /// Returns the number of bytes that are not written yet.
     #[must_use]
-    pub const fn unsent(&self) -> usize {
+    pub const fn unsent_len(&self) -> usize {
         self.out.len()
     }
 
-    /// Everything was sent, nothing will follow: the socket's writing half is to be shut down
+    /// Returns whether to shut down the writing half of the socket: all output was written and none will follow.
     #[must_use]
-    pub const fn is_write_over(&self) -> bool {
-        matches!(self.reading, Reading::Off { .. }) && self.out.is_empty()
+    pub const fn wants_write_shutdown(&self) -> bool {
+        matches!(self.reading, RequestReadState::Closed { .. }) && self.out.is_empty()
     }
 
-    /// The socket is to be closed: everything was sent, and the client has had the time to read it
+    /// Returns whether to close the socket: all output was written, and the client had time to read it.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.is_write_over() && (self.eof || !self.lingers())
+    pub fn wants_close(&self) -> bool {
+        self.wants_write_shutdown() && (self.eof_received || !self.is_draining())
     }
 
-    /// Closing it must not look like an orderly end, for a response that ends with the connection was
-    /// [cut short](Self::abort): the socket is to be reset
+    /// Returns whether to reset the socket instead of closing it in order.
+    ///
+    /// This is true if a response that is delimited by the end of the connection was [truncated](Self::abort).
     #[must_use]
     pub const fn wants_reset(&self) -> bool {
-        self.reset
+        self.needs_reset
     }
 
-    /// Bytes that came and were not read yet: those of a head that is not complete, and of requests beyond the one at hand
+    /// Returns the number of received bytes that are not parsed yet: a partial head, or pipelined requests.
     #[must_use]
-    pub fn unread(&self) -> usize {
+    pub fn unread_len(&self) -> usize {
         self.inbox.len()
     }
 
-    /// Whether no request is being read or answered, so that closing the connection loses nothing
+    /// Returns whether no request is being read or answered, so that closing the connection loses nothing.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        matches!((self.reading, self.writing), (Reading::Head, Writing::Idle)) && self.inbox.is_empty()
+        matches!((self.reading, self.writing), (RequestReadState::Head, ResponseWriteState::Idle))
+            && self.inbox.is_empty()
     }
 
-    /// The next thing that came; `on_head` is given the head of a request and what is known of its body
+    /// Returns the next event; `on_head` converts the head of a request and the properties of its body.
     pub fn poll_event<R>(
         &mut self,
         now: Instant,
-        on_head: impl FnOnce(Request<'_>, &BodyInfo) -> R,
+        on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> R,
     ) -> Option<Event<R>> {
         self.poll_event_if(now, |head, info| Some(on_head(head, info)))
     }
 
-    /// As [`poll_event`](Self::poll_event), unless `on_head` does not take the head: then it stays where it is, and there
-    /// is nothing for now
+    /// Returns the next event, unless `on_head` declines the head.
+    ///
+    /// A declined head stays in the buffer, and there is no event for now. See [`poll_event`](Self::poll_event).
     pub fn poll_event_if<R>(
         &mut self,
         now: Instant,
-        on_head: impl FnOnce(Request<'_>, &BodyInfo) -> Option<R>,
+        on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> Option<R>,
     ) -> Option<Event<R>> {
-        self.pass(now);
+        self.tick(now);
         loop {
             match self.reading {
-                Reading::Head => return self.read_head(on_head),
-                Reading::Body(reader) => match self.read_body(reader) {
-                    // What nobody wants to have any more is dropped.
-                    Ok(Progress::Data(_)) if matches!(self.writing, Writing::Ended) => {}
-                    Ok(Progress::End) if matches!(self.writing, Writing::Ended) => self.next(),
-                    Err(_) if matches!(self.writing, Writing::Ended) => {
+                RequestReadState::Head => return self.read_head(on_head),
+                RequestReadState::Body(reader) => match self.read_body(reader) {
+                    // The rest of a request that was already answered is dropped.
+                    Ok(BodyRead::Data(_)) if matches!(self.writing, ResponseWriteState::Ended) => {}
+                    Ok(BodyRead::End) if matches!(self.writing, ResponseWriteState::Ended) => {
+                        self.finish_exchange()
+                    }
+                    Err(_) if matches!(self.writing, ResponseWriteState::Ended) => {
                         self.stop(false);
                         return None;
                     }
-                    Ok(Progress::Data(data)) => return Some(Event::Body(data)),
-                    Ok(Progress::End) => {
-                        self.reading = Reading::Complete;
+                    Ok(BodyRead::Data(data)) => return Some(Event::Body(data)),
+                    Ok(BodyRead::End) => {
+                        self.reading = RequestReadState::Complete;
                         return Some(Event::End);
                     }
-                    Ok(Progress::More) => return None,
+                    Ok(BodyRead::Incomplete) => return None,
                     Err(fault) => return self.fail(fault),
                 },
-                Reading::Complete if self.eof && !self.half_closed_served => {
-                    self.cut();
-                    return Some(Event::Gone);
+                RequestReadState::Complete if self.eof_received && !self.serves_half_closed => {
+                    self.truncate_response();
+                    return Some(Event::ClientGone);
                 }
-                Reading::Flooded => return self.fail(self.inbox.fault_at_end(Reason::Overrun)),
-                Reading::Complete | Reading::Off { .. } => return None,
+                RequestReadState::Overrun => return self.fail(self.inbox.fault_at_end(Reason::Overrun)),
+                RequestReadState::Complete | RequestReadState::Closed { .. } => return None,
             }
         }
     }
 
     fn read_head<R>(
         &mut self,
-        on_head: impl FnOnce(Request<'_>, &BodyInfo) -> Option<R>,
+        on_head: impl FnOnce(RequestHead<'_>, &RequestBodyInfo) -> Option<R>,
     ) -> Option<Event<R>> {
-        // A line end too many behind a body is forgiven once (RFC 9112, 2.2).
+        // One empty line before a request is tolerated (RFC 9112, 2.2).
         if !self.blank_skipped && self.inbox.bytes().starts_with(b"\r\n") {
             self.inbox.advance(2);
             self.blank_skipped = true;
         }
-        let begins = match self.inbox.bytes() {
+        let may_begin = match self.inbox.bytes() {
             [] => true,
             [b'\r'] => !self.blank_skipped,
             [first, ..] => is_token(&[*first]),
         };
-        if !begins {
-            // Another protocol altogether, most likely: no line end needs to be waited for.
+        if !may_begin {
+            // Most likely another protocol, so there is no line end to wait for.
             return self.fail(self.inbox.fault(Reason::RequestLine, 0));
         }
-        let with_info = |request: Request<'_>, asked: &Asked| {
-            let info = BodyInfo {
-                framing: asked.framing,
-                expects_continue: asked.expects_continue,
-                is_http10: asked.old,
+        let with_info = |request: RequestHead<'_>, framing: &RequestFraming| {
+            let info = RequestBodyInfo {
+                framing: framing.framing,
+                expects_continue: framing.expects_continue,
+                is_http10: framing.is_http10,
             };
             on_head(request, &info)
         };
-        // Most heads come in one piece.
+        // Most heads arrive in one piece.
         let with_info = match self.inbox.is_fresh() {
             false => with_info,
-            true => match fields::look(self.inbox.bytes(), &self.limits, with_info) {
-                Look::Read(read, length) => return self.take_head(read, length),
-                Look::Unclear(with_info) => with_info,
+            true => match fields::parse_request_fast(self.inbox.bytes(), &self.limits, with_info) {
+                FastParse::Parsed(read, length) => return self.accept_head(read, length),
+                FastParse::Undecided(with_info) => with_info,
             },
         };
         let found = match self.inbox.find_head(self.limits.max_head, Reason::TargetTooLong) {
             Ok(Some(found)) => found,
-            Ok(None) => return self.wait_for_head(),
+            Ok(None) => return self.check_partial_head(),
             Err(fault) => return self.fail(fault),
         };
         let head = self.inbox.bytes().get(..found.length).unwrap_or_default();
-        let read = fields::request(head, found.lines, &self.limits, with_info);
-        self.take_head(read, found.length)
+        let read = fields::parse_request(head, found.lines, &self.limits, with_info);
+        self.accept_head(read, found.length)
     }
 
-    fn take_head<R>(&mut self, read: Result<(Option<R>, Asked), Wrong>, length: usize) -> Option<Event<R>> {
-        let (r, asked) = match read {
-            Ok((r, asked)) => (r?, asked),
+    fn accept_head<R>(
+        &mut self,
+        read: Result<(Option<R>, RequestFraming), HeadFault>,
+        length: usize,
+    ) -> Option<Event<R>> {
+        let (r, framing) = match read {
+            Ok((r, framing)) => (r?, framing),
             Err((reason, at)) => return self.fail(self.inbox.fault(reason, at)),
         };
         self.inbox.advance(length);
-        self.asked = asked;
-        self.last |= asked.close;
+        self.request = framing;
+        self.closing |= framing.closes_connection;
         self.blank_skipped = false;
-        self.since = self.now;
-        self.reading = Reading::Body(Reader::new(asked.framing, &self.limits));
-        self.writing = Writing::Owed { continued: !asked.expects_continue };
+        self.wait_started = self.now;
+        self.reading = RequestReadState::Body(BodyReader::new(framing.framing, &self.limits));
+        self.writing = ResponseWriteState::Pending { continue_handled: !framing.expects_continue };
         Some(Event::Head(r))
     }
 
-    fn wait_for_head<R>(&mut self) -> Option<Event<R>> {
+    fn check_partial_head<R>(&mut self) -> Option<Event<R>> {
         if self.inbox.is_empty() {
             if !self.out.is_empty() {
-                // Time begins when the client can have read the response.
-                self.since = self.now;
+                // The keep-alive time may_begin when the client can have read the response.
+                self.wait_started = self.now;
             }
-            if self.eof || self.deadline().is_some_and(|d| d <= self.now) {
-                self.reading = Reading::Off { linger: false };
+            if self.eof_received || self.deadline().is_some_and(|d| d <= self.now) {
+                self.reading = RequestReadState::Closed { draining: false };
             }
             return None;
         }
-        if self.eof {
+        if self.eof_received {
             return self.fail(self.inbox.fault_at_end(Reason::Truncated));
         }
         if self.deadline().is_some_and(|d| d <= self.now) {
@@ -363,16 +378,16 @@ impl Connection {
         None
     }
 
-    fn read_body(&mut self, mut reader: Reader) -> Result<Progress, Fault> {
-        if let Writing::Owed { continued: continued @ false } = &mut self.writing {
-            *continued = true;
-            append(&mut self.out, |tail| tail.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
-            self.keep = Keep::Since(self.now);
+    fn read_body(&mut self, mut reader: BodyReader) -> Result<BodyRead, ConnectionFault> {
+        if let ResponseWriteState::Pending { continue_handled: handled @ false } = &mut self.writing {
+            *handled = true;
+            append_output(&mut self.out, |tail| tail.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+            self.trim_state = TrimState::IdleSince(self.now);
         }
         let progress = reader.read(&mut self.inbox, &self.limits)?;
-        self.reading = Reading::Body(reader);
-        if matches!(progress, Progress::More) {
-            if self.eof {
+        self.reading = RequestReadState::Body(reader);
+        if matches!(progress, BodyRead::Incomplete) {
+            if self.eof_received {
                 return Err(self.inbox.fault_at_end(Reason::Truncated));
             }
             if self.deadline().is_some_and(|d| d <= self.now) {
@@ -382,229 +397,265 @@ impl Connection {
         Ok(progress)
     }
 
-    /// Ends the connection for a fault, with a response where none has begun
-    fn fail<R>(&mut self, fault: Fault) -> Option<Event<R>> {
-        if matches!(self.writing, Writing::Idle | Writing::Owed { .. }) {
+    /// Ends the connection with a fault, and responds if no response has begun.
+    fn fail<R>(&mut self, fault: ConnectionFault) -> Option<Event<R>> {
+        if matches!(self.writing, ResponseWriteState::Idle | ResponseWriteState::Pending { .. }) {
             let status = fault.status();
-            append(&mut self.out, |tail| {
+            append_output(&mut self.out, |tail| {
                 put_status(tail, status);
                 tail.extend_from_slice(b"Content-Length: 0\r\nConnection: close\r\n\r\n");
             });
-            self.keep = Keep::Since(self.now);
+            self.trim_state = TrimState::IdleSince(self.now);
             self.stop(true);
         } else {
-            self.cut();
+            self.truncate_response();
         }
         Some(Event::Fault(fault))
     }
 
-    /// Begins the response to the request that was delivered
+    /// Begins the response to the delivered request.
     ///
-    /// A status from 200 to 599. What says where the response ends, and whether the connection lasts, is written here:
-    /// such fields are [refused](Refused::Framing). The answer to a `HEAD`, 204 and 304 have no body, whatever `size`
-    /// says and [`body`](Self::body) is given.
+    /// `status` is 200 to 599. The connection writes the fields that control framing and its own life, so such fields
+    /// are refused. A response to `HEAD`, and those with status 204 and 304, have no body, whatever `size` and
+    /// [`write_body`](Self::write_body) give.
     ///
-    /// A request that was not read to its end by now is still read until the response has ended. After that a rest of a
-    /// body no longer than [`Limits::max_drain`] is dropped and the next request follows; otherwise the connection ends
-    /// with this response.
+    /// A request that is still incomplete is read until the response has ended. If its length is at most
+    /// [`HttpLimits::max_drain`], the rest of its body is then dropped and the next request follows. Otherwise the
+    /// connection ends with this response.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is sent in these cases:
+    ///
+    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::OutOfOrder`]: no request waits for a response.
+    /// - [`WriteError::Invalid`]: the status is outside 200 to 599.
+    /// - [`WriteError::FramingField`]: `fields` contain a framing field.
     pub fn respond(
         &mut self,
         now: Instant,
         status: u16,
         fields: &Fields,
         size: BodySize,
-    ) -> Result<(), Refused> {
-        self.pass(now);
-        if !matches!(self.writing, Writing::Owed { .. }) {
-            return Err(self.refusal());
+    ) -> Result<(), WriteError> {
+        self.tick(now);
+        if !matches!(self.writing, ResponseWriteState::Pending { .. }) {
+            return Err(self.write_error());
         }
         if !(200..600).contains(&status) {
-            return Err(Refused::Invalid);
+            return Err(WriteError::Invalid);
         }
-        if has_framing(fields.as_lines(), false) {
-            return Err(Refused::Framing);
+        if has_framing_field(fields.as_lines(), false) {
+            return Err(WriteError::FramingField);
         }
-        self.last |= matches!(self.reading, Reading::Body(_)) && !self.is_rest_small();
+        self.closing |= matches!(self.reading, RequestReadState::Body(_)) && !self.can_drain_request();
         let bare = matches!(status, 204 | 304);
-        let until_close = size == BodySize::Stream && self.asked.old && !bare && !self.asked.head_only;
-        self.last |= until_close;
-        let last = self.last;
-        append(&mut self.out, |tail| {
+        let until_close =
+            size == BodySize::Stream && self.request.is_http10 && !bare && !self.request.is_head_request;
+        self.closing |= until_close;
+        let last = self.closing;
+        append_output(&mut self.out, |tail| {
             put_status(tail, status);
             tail.extend_from_slice(fields.as_lines());
             match size {
                 _ if bare || until_close => {}
                 BodySize::None => tail.extend_from_slice(b"Content-Length: 0\r\n"),
                 BodySize::Exact(n) => put_length(tail, n),
-                BodySize::Stream if self.asked.old => {}
+                BodySize::Stream if self.request.is_http10 => {}
                 BodySize::Stream => tail.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
             }
             let end: &[u8] = if last { b"Connection: close\r\n\r\n" } else { b"\r\n" };
             tail.extend_from_slice(end);
         });
-        self.keep = Keep::Since(self.now);
-        let mute = bare || self.asked.head_only;
-        self.writing = Writing::Body(match size {
-            BodySize::None => Writer::Exact(0),
-            BodySize::Exact(n) if mute => Writer::Mute(n),
-            BodySize::Stream if mute => Writer::Mute(u64::MAX),
-            BodySize::Exact(n) => Writer::Exact(n),
-            BodySize::Stream if until_close => Writer::UntilClose,
-            BodySize::Stream => Writer::Chunked,
+        self.trim_state = TrimState::IdleSince(self.now);
+        let body_suppressed = bare || self.request.is_head_request;
+        self.writing = ResponseWriteState::Body(match size {
+            BodySize::None => BodyWriter::Exact(0),
+            BodySize::Exact(n) if body_suppressed => BodyWriter::Suppressed(n),
+            BodySize::Stream if body_suppressed => BodyWriter::Suppressed(u64::MAX),
+            BodySize::Exact(n) => BodyWriter::Exact(n),
+            BodySize::Stream if until_close => BodyWriter::UntilClose,
+            BodySize::Stream => BodyWriter::Chunked,
         });
         Ok(())
     }
 
-    /// Why nothing can be sent now
-    const fn refusal(&self) -> Refused {
-        if matches!(self.reading, Reading::Off { .. }) { Refused::Closed } else { Refused::OutOfOrder }
+    /// Returns the error of a write command in the current state.
+    const fn write_error(&self) -> WriteError {
+        if matches!(self.reading, RequestReadState::Closed { .. }) {
+            WriteError::Closed
+        } else {
+            WriteError::OutOfOrder
+        }
     }
 
-    /// Whether what is left of the request, if anything, is read when nobody wants it
-    fn is_rest_small(&self) -> bool {
-        match self.asked.framing {
+    /// Returns whether the rest of the request can be read and dropped.
+    fn can_drain_request(&self) -> bool {
+        match self.request.framing {
             Framing::None => true,
-            // By its whole length, so that how it was cut plays no part.
+            // Decided by the whole length, so that the cutting of the input changes nothing.
             Framing::Exact(n) => {
-                n <= self.limits.max_drain && !matches!(self.writing, Writing::Owed { continued: false })
+                n <= self.limits.max_drain
+                    && !matches!(self.writing, ResponseWriteState::Pending { continue_handled: false })
             }
             Framing::Chunked | Framing::UntilClose => false,
         }
     }
 
-    /// More of the body of the response; it is copied
-    pub fn body(&mut self, data: &[u8]) -> Result<(), Refused> {
-        self.keep = Keep::Used;
+    /// Appends to the body of the response; the data is copied.
+    ///
+    /// # Errors
+    ///
+    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::OutOfOrder`]: no response is being written.
+    /// - [`WriteError::Length`]: the data exceeds the announced length.
+    pub fn write_body(&mut self, data: &[u8]) -> Result<(), WriteError> {
+        self.trim_state = TrimState::InUse;
         match &mut self.writing {
-            Writing::Body(writer) => writer.body(&mut self.out, data),
-            _ => Err(self.refusal()),
+            ResponseWriteState::Body(writer) => writer.write(&mut self.out, data),
+            _ => Err(self.write_error()),
         }
     }
 
-    /// More of the body of the response; a large piece is sent from where it is
-    pub fn body_owned(&mut self, data: &Bytes) -> Result<(), Refused> {
-        self.keep = Keep::Used;
+    /// Appends to the body of the response; a large piece is sent without a copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_body`](Self::write_body).
+    pub fn write_body_owned(&mut self, data: &Bytes) -> Result<(), WriteError> {
+        self.trim_state = TrimState::InUse;
         match &mut self.writing {
-            Writing::Body(writer) => writer.body_owned(&mut self.out, data),
-            _ => Err(self.refusal()),
+            ResponseWriteState::Body(writer) => writer.write_owned(&mut self.out, data),
+            _ => Err(self.write_error()),
         }
     }
 
-    /// The response is complete
-    pub fn end(&mut self, now: Instant) -> Result<(), Refused> {
-        self.pass(now);
-        let Writing::Body(writer) = self.writing else { return Err(self.refusal()) };
+    /// Completes the response.
+    ///
+    /// # Errors
+    ///
+    /// - [`WriteError::Closed`]: the connection is over.
+    /// - [`WriteError::OutOfOrder`]: no response is being written.
+    /// - [`WriteError::Length`]: the body is shorter than the announced length.
+    pub fn end(&mut self, now: Instant) -> Result<(), WriteError> {
+        self.tick(now);
+        let ResponseWriteState::Body(writer) = self.writing else { return Err(self.write_error()) };
         writer.end(&mut self.out)?;
-        self.keep = Keep::Since(self.now);
-        self.writing = Writing::Ended;
+        self.trim_state = TrimState::IdleSince(self.now);
+        self.writing = ResponseWriteState::Ended;
         match self.reading {
-            Reading::Complete => self.next(),
-            Reading::Body(reader) if reader.is_done() => self.next(),
-            // Whoever still sends may not have read this: closing at once could take it from him.
-            _ if self.last => self.stop(true),
+            RequestReadState::Complete => self.finish_exchange(),
+            RequestReadState::Body(reader) if reader.is_done() => self.finish_exchange(),
+            // A client that still sends may not have read the response; closing at once could discard it.
+            _ if self.closing => self.stop(true),
             _ => {}
         }
         Ok(())
     }
 
-    /// Gives the exchange up: the response is cut short so that the client sees it, and the connection ends
+    /// Aborts the exchange and the connection; a response that has begun is truncated visibly.
     ///
-    /// Without a response so far there will be none.
+    /// If no response has begun, none is sent.
     pub fn abort(&mut self, now: Instant) {
-        self.pass(now);
-        if matches!(self.writing, Writing::Owed { .. } | Writing::Body(_)) {
-            self.cut();
+        self.tick(now);
+        if matches!(self.writing, ResponseWriteState::Pending { .. } | ResponseWriteState::Body(_)) {
+            self.truncate_response();
         }
     }
 
-    /// Begins the time of a body anew: it was not asked for, nor read, until now
+    /// Restarts the timeouts of a body that was not read until now.
     #[cfg(feature = "http")]
     pub(crate) fn restart_body(&mut self, now: Instant) {
-        self.pass(now);
-        if matches!(self.reading, Reading::Body(_)) {
-            self.since = self.now;
+        self.tick(now);
+        if matches!(self.reading, RequestReadState::Body(_)) {
+            self.wait_started = self.now;
         }
     }
 
-    /// Ends the connection: at once when no exchange is open, otherwise after it
+    /// Ends the connection: at once if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
-        self.pass(now);
-        self.last = true;
-        if matches!((self.reading, self.writing), (Reading::Head, Writing::Idle)) {
+        self.tick(now);
+        self.closing = true;
+        if matches!((self.reading, self.writing), (RequestReadState::Head, ResponseWriteState::Idle)) {
             self.stop(!self.inbox.is_empty());
         }
     }
 
-    /// Gives back the memory of empty buffers
+    /// Frees the memory of empty buffers.
     pub fn trim(&mut self) {
         self.inbox.trim();
         self.out.trim();
         if self.inbox.is_empty() && self.out.is_empty() {
-            self.keep = Keep::Nothing;
+            self.trim_state = TrimState::Trimmed;
         }
     }
 
-    /// An exchange is complete
-    fn next(&mut self) {
-        self.writing = Writing::Idle;
-        if self.last {
+    /// Ends the exchange after a complete response and request.
+    fn finish_exchange(&mut self) {
+        self.writing = ResponseWriteState::Idle;
+        if self.closing {
             self.stop(!self.inbox.is_empty());
         } else {
-            self.reading = Reading::Head;
-            self.since = self.now;
+            self.reading = RequestReadState::Head;
+            self.wait_started = self.now;
         }
     }
 
-    fn cut(&mut self) {
-        self.reset |= matches!(self.writing, Writing::Body(Writer::UntilClose));
+    fn truncate_response(&mut self) {
+        self.needs_reset |= matches!(self.writing, ResponseWriteState::Body(BodyWriter::UntilClose));
         self.stop(false);
     }
 
-    /// Nothing is read any more; a client that may still be sending is let finish
+    /// Stops reading requests; with `linger`, input is read and dropped for a while.
     fn stop(&mut self, linger: bool) {
-        self.reading = Reading::Off { linger };
-        self.writing = Writing::Idle;
+        self.reading = RequestReadState::Closed { draining: linger };
+        self.writing = ResponseWriteState::Idle;
         self.inbox.clear();
-        self.since = self.now;
+        self.wait_started = self.now;
     }
 
-    fn lingers(&self) -> bool {
-        matches!(self.reading, Reading::Off { linger: true }) && self.now < self.linger_until()
+    fn is_draining(&self) -> bool {
+        matches!(self.reading, RequestReadState::Closed { draining: true })
+            && self.now < self.drain_deadline()
     }
 
-    /// When a client that goes on sending has had time enough: it may be far from the end of what it sends
-    fn linger_until(&self) -> Instant {
-        let (pause, all) = (self.limits.linger, self.limits.linger.saturating_mul(10));
-        (self.input_at.max(self.since) + pause).min(self.since + all)
+    /// Returns when draining ends: after a pause of `drain_timeout`, or after ten times that in all.
+    fn drain_deadline(&self) -> Instant {
+        let (pause, all) = (self.limits.drain_timeout, self.limits.drain_timeout.saturating_mul(10));
+        (self.last_input_at.max(self.wait_started) + pause).min(self.wait_started + all)
     }
 
-    /// When waiting ends
+    /// Returns when the current wait ends.
     fn deadline(&self) -> Option<Instant> {
         match (self.reading, self.writing) {
-            (Reading::Head, _) if !self.inbox.is_empty() => Some(self.since + self.limits.head_timeout),
-            (Reading::Head, _) if self.out.is_empty() => Some(self.since + self.limits.keep_alive),
-            (Reading::Body(_), _) => {
-                let idle = self.input_at.max(self.since) + self.limits.body_idle;
-                Some(idle.min(self.since + self.limits.body_timeout))
+            (RequestReadState::Head, _) if !self.inbox.is_empty() => {
+                Some(self.wait_started + self.limits.head_timeout)
             }
-            (Reading::Off { linger: true }, _) if !self.eof => {
-                Some(self.linger_until()).filter(|_| self.lingers())
+            (RequestReadState::Head, _) if self.out.is_empty() => {
+                Some(self.wait_started + self.limits.keep_alive)
+            }
+            (RequestReadState::Body(_), _) => {
+                let idle = self.last_input_at.max(self.wait_started) + self.limits.body_idle_timeout;
+                Some(idle.min(self.wait_started + self.limits.body_timeout))
+            }
+            (RequestReadState::Closed { draining: true }, _) if !self.eof_received => {
+                Some(self.drain_deadline()).filter(|_| self.is_draining())
             }
             _ => None,
         }
     }
 
-    /// When buffers have been empty for so long that they may be wanted elsewhere
-    fn trim_at(&self) -> Option<Instant> {
-        let off = matches!(self.reading, Reading::Off { .. });
+    /// Returns when the empty buffers are to be freed.
+    fn trim_deadline(&self) -> Option<Instant> {
+        let off = matches!(self.reading, RequestReadState::Closed { .. });
         if off || !self.inbox.is_empty() || !self.out.is_empty() {
             return None;
         }
-        self.keep.until(self.now, self.limits.idle_trim)
+        self.trim_state.trim_deadline(self.now, self.limits.idle_trim)
     }
 
-    fn pass(&mut self, now: Instant) {
+    fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        self.keep.pass(self.now);
+        self.trim_state.tick(self.now);
     }
 }

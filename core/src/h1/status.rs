@@ -1,8 +1,8 @@
-//! Status lines and lengths, written.
+//! Writers of status lines and lengths.
 
 use alloc::vec::Vec;
 
-/// A status line; the phrase is for people and may be empty (RFC 9112, 4)
+/// Writes a status line; the phrase is informative and may be empty (RFC 9112, 4).
 pub(super) fn put_status(tail: &mut Vec<u8>, status: u16) {
     tail.extend_from_slice(b"HTTP/1.1 ");
     tail.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());

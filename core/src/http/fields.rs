@@ -1,5 +1,6 @@
-//! Header fields of MCP over HTTP: their names, and how values are written that a header cannot hold as they are
-//! (XHDR-016 to XHDR-023).
+//! Header fields of MCP over HTTP: their names, and the encoding of values that are not plain ASCII.
+//!
+//! The rules are XHDR-016 to XHDR-023.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -7,19 +8,19 @@ use alloc::string::String;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::ascii::AnyCase as _;
-use crate::head::{Field, values};
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::{FieldLine, values};
 
-/// Constants for names of fields
-macro_rules! names {
+/// Defines constants for field names.
+macro_rules! field_names {
     ($($constant:ident $name:literal)*) => {$(
         #[doc = concat!("`", $name, "`")]
         pub const $constant: &str = $name;
     )*};
 }
 
-// Those of MCP, spelt as its specification does (HTTP-037: any case is read).
-names! {
+// Fields of MCP, spelt as in the specification; received names match in any case (HTTP-037).
+field_names! {
     SESSION_ID "Mcp-Session-Id"
     PROTOCOL_VERSION "MCP-Protocol-Version"
     METHOD "Mcp-Method"
@@ -27,11 +28,11 @@ names! {
     LAST_EVENT_ID "Last-Event-ID"
 }
 
-/// What the names of fields begin with that repeat arguments of a tool (XHDR-001)
+/// The prefix of the fields that repeat tool arguments (XHDR-001).
 pub const PARAM_PREFIX: &str = "Mcp-Param-";
 
-// Those of HTTP that MCP gives a meaning.
-names! {
+// Fields of HTTP to which MCP gives a meaning.
+field_names! {
     ACCEPT "Accept"
     ALLOW "Allow"
     AUTHORIZATION "Authorization"
@@ -49,7 +50,7 @@ names! {
 }
 
 // CORS.
-names! {
+field_names! {
     ALLOW_CREDENTIALS "Access-Control-Allow-Credentials"
     ALLOW_HEADERS "Access-Control-Allow-Headers"
     ALLOW_METHODS "Access-Control-Allow-Methods"
@@ -60,31 +61,31 @@ names! {
     REQUEST_METHOD "Access-Control-Request-Method"
 }
 
-/// The type of a body that is one message, or a batch
+/// The media type of a body that is one message or a batch.
 pub(crate) const JSON: &str = "application/json";
-/// The type of a body that is a stream of events
+/// The media type of an event stream.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
-/// What clients accept that follow the specification to the letter
-pub(crate) const JSON_AND_EVENTS: &str = "application/json, text/event-stream";
-/// The parameter of a target that names a session of HTTP+SSE (HTTPSSE-009)
-pub(crate) const OLD_SESSION: &str = "sessionId";
-/// What pages of another origin may send (CORS), besides what tools want repeated …
-pub(crate) const SENT_BY_PAGES: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
-/// … and what they may read
-pub(crate) const READ_BY_PAGES: &str = "Mcp-Session-Id, WWW-Authenticate";
+/// The `Accept` value of a client that follows the specification literally.
+pub(crate) const JSON_AND_EVENT_STREAM: &str = "application/json, text/event-stream";
+/// The query parameter that names an HTTP+SSE session (HTTPSSE-009).
+pub(crate) const HTTP_SSE_SESSION: &str = "sessionId";
+/// The request fields that pages of other origins may send (CORS); `Mcp-Param-*` fields of tools are added to them.
+pub(crate) const CORS_REQUEST_HEADERS: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Session-Id, MCP-Protocol-Version";
+/// The response fields that pages of other origins may read (CORS).
+pub(crate) const CORS_EXPOSED_HEADERS: &str = "Mcp-Session-Id, WWW-Authenticate";
 
-/// Whether the value of a field is never shown: it opens doors, or is called as if it did (SEC-019)
+/// Returns whether the value of a field must not be shown, because its name suggests a secret (SEC-019).
 pub(crate) fn is_secret(name: &str) -> bool {
     const PARTS: [&str; 6] = ["auth", "cookie", "session", "token", "secret", "key"];
-    // What is asked for is no secret.
-    const ASKED: [&str; 2] = [WWW_AUTHENTICATE, "Proxy-Authenticate"];
-    let has = |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_any_case(part.as_bytes()));
-    PARTS.iter().any(has) && !ASKED.iter().any(|asked| name.eq_any_case(asked))
+    // A challenge is not a secret.
+    const CHALLENGES: [&str; 2] = [WWW_AUTHENTICATE, "Proxy-Authenticate"];
+    let has = |part: &&str| name.as_bytes().windows(part.len()).any(|w| w.eq_ignore_case(part.as_bytes()));
+    PARTS.iter().any(has) && !CHALLENGES.iter().any(|challenge| name.eq_ignore_case(challenge))
 }
 
-/// A field that a server goes by
+/// A field that a server evaluates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Known {
+pub(crate) enum KnownField {
     Accept,
     Authorization,
     ContentEncoding,
@@ -94,17 +95,19 @@ pub(crate) enum Known {
     Method,
     Name,
     Origin,
-    /// [`PARAM_PREFIX`]
+    /// A field with [`PARAM_PREFIX`].
     Param,
     ProtocolVersion,
     SessionId,
 }
 
-impl Known {
-    /// Which one a name is, in whatever case it is written (HTTP-037); by its length first, as most are none of these
+impl KnownField {
+    /// Returns the field with a name, in any case (HTTP-037).
+    ///
+    /// Compares the length first, because most fields are none of these.
     #[inline]
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        let is = |known: &str| name == known || name.eq_any_case(known);
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let is = |known: &str| name == known || name.eq_ignore_case(known);
         match name.len() {
             4 if is(HOST) => Some(Self::Host),
             6 if is(ACCEPT) => Some(Self::Accept),
@@ -117,27 +120,29 @@ impl Known {
             14 if is(SESSION_ID) => Some(Self::SessionId),
             16 if is(CONTENT_ENCODING) => Some(Self::ContentEncoding),
             20 if is(PROTOCOL_VERSION) => Some(Self::ProtocolVersion),
-            10.. if is_param(name) => Some(Self::Param),
+            10.. if is_param_field(name) => Some(Self::Param),
             _ => None,
         }
     }
 }
 
-/// Whether a field is one of MCP's own, be it known or not
-pub(crate) fn is_own(name: &str) -> bool {
-    name.get(..4).is_some_and(|start| start.eq_any_case("Mcp-"))
+/// Returns whether the name begins with `Mcp-`, whether or not the field is known.
+pub(crate) fn is_mcp_field(name: &str) -> bool {
+    name.get(..4).is_some_and(|start| start.eq_ignore_case("Mcp-"))
 }
 
-/// Whether a field repeats an argument of a tool
-fn is_param(name: &str) -> bool {
-    name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_any_case(PARAM_PREFIX))
+/// Returns whether a field repeats a tool argument.
+fn is_param_field(name: &str) -> bool {
+    name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_case(PARAM_PREFIX))
 }
 
-const BEGIN: &str = "=?base64?";
-const END: &str = "?=";
+const BASE64_PREFIX: &str = "=?base64?";
+const BASE64_SUFFIX: &str = "?=";
 
-/// A value as a header field holds it: as it is, or in Base64 between markers where it has other characters than printable
-/// ASCII, begins or ends with a space, or looks like that itself (XHDR-017, XHDR-018, HTTP-035)
+/// Encodes a value for a header field.
+///
+/// A value of printable ASCII is returned unchanged. Another value is written in Base64 between
+/// markers; likewise one that begins or ends with a space or looks encoded itself (XHDR-017, XHDR-018, HTTP-035).
 ///
 /// ```
 /// use mcp_proto::http::fields::{decode_value, encode_value};
@@ -148,68 +153,78 @@ const END: &str = "?=";
 pub fn encode_value<'a>(value: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
     let value = value.into();
     let ends = value.starts_with(' ') || value.ends_with(' ');
-    let marked = value.starts_with(BEGIN) && value.ends_with(END);
+    let marked = value.starts_with(BASE64_PREFIX) && value.ends_with(BASE64_SUFFIX);
     if !ends && !marked && value.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return value;
     }
-    let mut out = String::with_capacity(BEGIN.len() + value.len().div_ceil(3) * 4 + END.len());
-    out.push_str(BEGIN);
+    let mut out =
+        String::with_capacity(BASE64_PREFIX.len() + value.len().div_ceil(3) * 4 + BASE64_SUFFIX.len());
+    out.push_str(BASE64_PREFIX);
     STANDARD.encode_string(value.as_bytes(), &mut out);
-    out.push_str(END);
+    out.push_str(BASE64_SUFFIX);
     out.into()
 }
 
-/// What [`encode_value`] was given, read out of a header field; white space around it does not count (HTTP-038)
+/// Decodes a header field value that [`encode_value`] produced; surrounding whitespace is ignored (HTTP-038).
 ///
-/// Only both markers, as they are spelt, make it Base64; everything else is what it says (XHDR-020).
+/// Only a value between both markers, spelt exactly, is decoded as Base64. Any other value is taken literally
+/// (XHDR-020).
 ///
 /// # Errors
 ///
-/// [`BadValue`], but for [`Repeated`](BadValue::Repeated).
-pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, BadValue> {
+/// - [`FieldValueError::Characters`]: the value has characters other than printable ASCII.
+/// - [`FieldValueError::Base64`]: the text between the markers is not valid Base64.
+/// - [`FieldValueError::Utf8`]: the decoded bytes are not UTF-8.
+pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, FieldValueError> {
     let value = trim(value);
     if !value.iter().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
-        return Err(BadValue::Characters);
+        return Err(FieldValueError::Characters);
     }
-    let text = core::str::from_utf8(value).map_err(|_| BadValue::Characters)?;
-    let Some(base64) = text.strip_prefix(BEGIN).and_then(|t| t.strip_suffix(END)) else {
+    let text = core::str::from_utf8(value).map_err(|_| FieldValueError::Characters)?;
+    let Some(base64) = text.strip_prefix(BASE64_PREFIX).and_then(|t| t.strip_suffix(BASE64_SUFFIX)) else {
         return Ok(text.into());
     };
-    let bytes = STANDARD.decode(base64).map_err(|_| BadValue::Base64)?;
-    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| BadValue::Text)
+    let bytes = STANDARD.decode(base64).map_err(|_| FieldValueError::Base64)?;
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| FieldValueError::Utf8)
 }
 
-/// The value of the one field called `name`, as it stands but for white space around it; none when there is none
+/// Returns the value of the single field called `name` without surrounding whitespace, or `None` if it is absent.
 ///
 /// # Errors
 ///
-/// [`BadValue::Repeated`] where there are several: two readers of the same request may take different ones (XHDR-027).
-pub fn only<'a>(fields: &'a [Field<'a>], name: &'a str) -> Result<Option<&'a [u8]>, BadValue> {
+/// [`FieldValueError::Repeated`] if the field occurs several times: two readers may take different values (XHDR-027).
+pub fn single_value<'a>(
+    fields: &'a [FieldLine<'a>],
+    name: &'a str,
+) -> Result<Option<&'a [u8]>, FieldValueError> {
     let mut all = values(fields, name);
     let first = all.next();
-    if all.next().is_some() { Err(BadValue::Repeated) } else { Ok(first.map(trim)) }
+    if all.next().is_some() { Err(FieldValueError::Repeated) } else { Ok(first.map(trim)) }
 }
 
-/// [`only`] of it, [decoded](decode_value)
+/// Returns the [decoded](decode_value) value of the single field called `name`, or `None` if it is absent.
 ///
 /// # Errors
 ///
-/// Any [`BadValue`].
-pub fn only_decoded<'a>(fields: &'a [Field<'a>], name: &'a str) -> Result<Option<Cow<'a, str>>, BadValue> {
-    only(fields, name)?.map(decode_value).transpose()
+/// Those of [`single_value`] and [`decode_value`].
+pub fn single_decoded_value<'a>(
+    fields: &'a [FieldLine<'a>],
+    name: &'a str,
+) -> Result<Option<Cow<'a, str>>, FieldValueError> {
+    single_value(fields, name)?.map(decode_value).transpose()
 }
 
-/// A field of MCP's own that is there twice, be it known or not (XHDR-027)
+/// Returns the name of an MCP field that occurs more than once, whether or not the field is known (XHDR-027).
 #[must_use]
-pub fn repeated<'a>(fields: &[Field<'a>]) -> Option<&'a str> {
+pub fn find_repeated<'a>(fields: &[FieldLine<'a>]) -> Option<&'a str> {
     fields.iter().enumerate().find_map(|(i, (name, _))| {
         let before = fields.get(..i).unwrap_or_default();
-        let twice = is_own(name) && before.iter().any(|(n, _)| n.eq_any_case(name));
+        let twice = is_mcp_field(name) && before.iter().any(|(n, _)| n.eq_ignore_case(name));
         twice.then_some(*name)
     })
 }
 
-/// A value without the spaces and tabs around it
+/// Returns a value without surrounding spaces and tabs.
 fn trim(value: &[u8]) -> &[u8] {
     let mut value = value;
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
@@ -218,22 +233,22 @@ fn trim(value: &[u8]) -> &[u8] {
     value
 }
 
-/// Why a field says nothing; to be put behind its name
+/// The reason why a field value is unusable; its text follows the name of the field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadValue {
-    /// It is there several times (XHDR-027)
+pub enum FieldValueError {
+    /// The field occurs more than once (XHDR-027).
     #[error("is there more than once")]
     Repeated,
-    /// It has characters that belong into Base64 (XHDR-023)
+    /// The value has characters that need Base64 (XHDR-023).
     #[error("has characters other than printable ASCII")]
     Characters,
-    /// Its Base64 is none: another alphabet, or not the padding that belongs to it (XHDR-022)
+    /// The Base64 is invalid: a wrong alphabet or wrong padding (XHDR-022).
     #[error("is not valid Base64")]
     Base64,
-    /// It is no UTF-8 (XHDR-022)
+    /// The decoded bytes are not UTF-8 (XHDR-022).
     #[error("is not UTF-8")]
-    Text,
+    Utf8,
 }
 
 #[cfg(test)]
@@ -243,7 +258,7 @@ mod tests {
 
     // covers: XHDR-017, XHDR-018, XHDR-019, XHDR-021, HTTP-035
     #[test]
-    fn values_come_back_and_only_safe_ones_go_as_they_are() {
+    fn values_round_trip_and_only_plain_ascii_is_unencoded() {
         for plain in [
             "",
             "us-west1",
@@ -272,7 +287,7 @@ mod tests {
             ("\u{7f}", "fw=="),
             ("=?base64?x?=", "PT9iYXNlNjQ/eD89"),
             ("=?base64??=", "PT9iYXNlNjQ/Pz0="),
-            // Begins and ends like that, with a character for both.
+            // Prefix and suffix share one character.
             ("=?base64?=", "PT9iYXNlNjQ/PQ=="),
         ] {
             let want = format!("=?base64?{base64}?=");
@@ -283,7 +298,7 @@ mod tests {
 
     // covers: XHDR-020, XHDR-022, XHDR-023, HTTP-038
     #[test]
-    fn values_are_read_strictly() {
+    fn decode_value_refuses_invalid_base64_and_characters() {
         for literal in [
             "SGVsbG8=",
             "=?base64?SGVsbG8=",
@@ -300,29 +315,29 @@ mod tests {
         assert_eq!(decode_value(b"=?base64??=").as_deref(), Ok(""));
         for base64 in ["SGVsbG8", "SGVs!!!bG8=", "SGVsbG8==", "SGVsbG9=", "SGVs bG8=", "_-8=", "=", "A"] {
             let value = format!("=?base64?{base64}?=");
-            assert_eq!(decode_value(value.as_bytes()), Err(BadValue::Base64), "{base64}");
+            assert_eq!(decode_value(value.as_bytes()), Err(FieldValueError::Base64), "{base64}");
         }
-        assert_eq!(decode_value(b"=?base64?/w==?="), Err(BadValue::Text));
+        assert_eq!(decode_value(b"=?base64?/w==?="), Err(FieldValueError::Utf8));
         for bad in [&b"\xc3\xb4"[..], b"a\0", b"a\nb", b"\x7f", b"\x1b"] {
-            assert_eq!(decode_value(bad), Err(BadValue::Characters));
+            assert_eq!(decode_value(bad), Err(FieldValueError::Characters));
         }
     }
 
     // covers: XHDR-027
     #[test]
-    fn what_is_said_twice_is_not_said() {
-        let fields: [Field<'_>; 5] = [
+    fn repeated_field_is_refused() {
+        let fields: [FieldLine<'_>; 5] = [
             ("mcp-name", b" =?base64?eA==?= "),
             ("Accept", b"a"),
             ("accept", b"b"),
             ("Mcp-Param-X", b"1"),
             ("MCP-PARAM-X", b"1"),
         ];
-        assert_eq!(only(&fields, NAME), Ok(Some(&b"=?base64?eA==?="[..])));
-        assert_eq!(only_decoded(&fields, NAME), Ok(Some("x".into())));
-        assert_eq!(only(&fields, METHOD), Ok(None));
-        assert_eq!(only(&fields, ACCEPT), Err(BadValue::Repeated));
-        assert_eq!(repeated(&fields), Some("MCP-PARAM-X"));
-        assert_eq!(repeated(&fields[..4]), None);
+        assert_eq!(single_value(&fields, NAME), Ok(Some(&b"=?base64?eA==?="[..])));
+        assert_eq!(single_decoded_value(&fields, NAME), Ok(Some("x".into())));
+        assert_eq!(single_value(&fields, METHOD), Ok(None));
+        assert_eq!(single_value(&fields, ACCEPT), Err(FieldValueError::Repeated));
+        assert_eq!(find_repeated(&fields), Some("MCP-PARAM-X"));
+        assert_eq!(find_repeated(&fields[..4]), None);
     }
 }

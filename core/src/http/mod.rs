@@ -1,4 +1,4 @@
-//! MCP over HTTP, exchange by exchange, whoever speaks HTTP.
+//! MCP over HTTP at the level of exchanges, independent of the HTTP implementation.
 
 pub mod client;
 pub mod fields;

@@ -1,5 +1,6 @@
-//! Arguments of tools that are repeated in header fields: which ones a schema asks for (`x-mcp-header`), what a client
-//! writes, what a server holds against the body (XHDR-001 to XHDR-030).
+//! Tool arguments repeated in header fields (`x-mcp-header`, XHDR-001 to XHDR-030).
+//!
+//! A schema annotates the arguments, a client writes the fields, and a server compares them with the body.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -8,22 +9,22 @@ use alloc::vec::Vec;
 
 use memchr::memmem;
 
-use super::fields::{BadValue, PARAM_PREFIX, encode_value, only_decoded};
-use crate::ascii::AnyCase as _;
-use crate::head::{Field, is_token};
+use super::fields::{FieldValueError, PARAM_PREFIX, encode_value, single_decoded_value};
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::{FieldLine, is_token};
 use crate::json::{ScanError, Scanner, string};
 use crate::raw::RawJson;
 
 const ANNOTATION: &[u8] = b"x-mcp-header";
 
-/// The arguments of one tool that are repeated in header fields
+/// The arguments of one tool that are repeated in header fields.
 ///
-/// The same on both sides: a client [writes](Self::values) them, a server [checks](Self::check) them.
+/// Both sides use this type: a client [writes](Self::values) the fields, a server [checks](Self::check) them.
 ///
 /// ```
 /// use mcp_proto::{RawJson, http::params::HeaderParams};
 /// let schema = RawJson::new(r#"{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}"#)?;
-/// let params = HeaderParams::of(&schema).unwrap();
+/// let params = HeaderParams::from_schema(&schema).unwrap();
 /// let headers: Vec<_> = params.values(br#"{"n":42.0}"#).collect();
 /// assert_eq!(headers, [("Mcp-Param-Count", "42".into())]);
 /// assert!(params.check(br#"{"n":42}"#, &[("mcp-param-count", b"42")]).is_ok());
@@ -32,112 +33,122 @@ const ANNOTATION: &[u8] = b"x-mcp-header";
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HeaderParams {
-    /// Sorted by path
-    params: Box<[Param]>,
+    /// Sorted by path.
+    params: Box<[HeaderParam]>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Param {
-    /// Names of members from the arguments to the value
+struct HeaderParam {
+    /// Member names from the arguments object to the value.
     path: Box<[Box<str>]>,
-    /// The whole name of the field
+    /// The full name of the field.
     name: Box<str>,
 }
 
 impl HeaderParams {
-    /// Arguments of one tool that may be repeated
-    pub const MAX: usize = 64;
-    /// Bytes of the name that one may be given
+    /// Largest number of repeated arguments of one tool.
+    pub const MAX_PARAMS: usize = 64;
+    /// Largest length of an annotated name, in bytes.
     pub const MAX_NAME: usize = 128;
-    /// Bytes of all names of properties that lead to one tool's annotations, each path counted for itself
+    /// Largest total length of the property names on the paths of one tool, in bytes; each path counts separately.
     pub const MAX_PATHS: usize = 16 << 10;
 
-    /// What an `inputSchema` asks for
+    /// Reads the annotations of an `inputSchema`.
     ///
-    /// All of the schema is looked at, but for `default`, `const`, `enum` and `examples`, where values stand and not
-    /// schemas. The work is that of reading it once.
+    /// All of the schema is searched, except `default`, `const`, `enum` and `examples`, which hold values and not
+    /// schemas. The schema is read once.
     ///
     /// # Errors
     ///
-    /// Where an annotation breaks one of the rules XHDR-003 to XHDR-010, or there are more than [`MAX`](Self::MAX) or they
-    /// stand deeper than [`MAX_PATHS`](Self::MAX_PATHS): the tool is not to be offered over HTTP (XHDR-011).
-    pub fn of(schema: &RawJson) -> Result<Self, BadAnnotation> {
+    /// [`AnnotationError`] if an annotation violates XHDR-003 to XHDR-010, if there are more than
+    /// [`MAX_PARAMS`](Self::MAX_PARAMS), or if their paths exceed [`MAX_PATHS`](Self::MAX_PATHS). The tool must not be
+    /// offered over HTTP then (XHDR-011).
+    pub fn from_schema(schema: &RawJson) -> Result<Self, AnnotationError> {
         let text = schema.as_bytes();
-        // A name may be spelt with escapes, but hardly any is.
+        // The name may be spelt with escapes, but rarely is.
         if memmem::find(text, ANNOTATION).is_none() && memmem::find(text, b"\\u").is_none() {
             return Ok(Self::default());
         }
-        let mut search =
-            Search { text, at: String::new(), path: Vec::new(), params: Vec::new(), paths: 0, bad: None };
-        let scanned = search.schema(&mut Scanner::trusted(text), true);
-        if let Some(bad) = search.bad {
+        let mut search = AnnotationScan {
+            text,
+            pointer: String::new(),
+            path: Vec::new(),
+            params: Vec::new(),
+            path_bytes: 0,
+            error: None,
+        };
+        let scanned = search.scan_schema(&mut Scanner::trusted(text), true);
+        if let Some(bad) = search.error {
             return Err(bad);
         }
         if scanned.is_err() {
-            return Err(BadAnnotation { at: search.at, why: BadReason::Schema });
+            return Err(AnnotationError { at: search.pointer, kind: AnnotationErrorKind::DuplicateMember });
         }
         let mut params = search.params;
         params.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { params: params.into() })
     }
 
-    /// Whether nothing is repeated
+    /// Returns whether no argument is repeated.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.params.is_empty()
     }
 
-    /// The names of the fields
+    /// Returns the names of the fields.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.params.iter().map(|p| &*p.name)
     }
 
-    /// The fields that go with these arguments (JSON text, empty for none): name and value (XHDR-014 to XHDR-019)
+    /// Returns the name and value of each field for these arguments (XHDR-014 to XHDR-019).
     ///
-    /// A value that no field can hold, which is a list, an object or a number beyond XHDR-008, has none: it does not fit
-    /// the schema either, and it is for the server to say so. None has one where an object names a member twice.
+    /// `arguments` is JSON text; empty text means no arguments. A list, an object, or a number outside XHDR-008 has no
+    /// field. Such a value does not fit the schema either, and the server reports that. There are no fields at all if
+    /// an object has a duplicate member.
     pub fn values<'a>(&'a self, arguments: &'a [u8]) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
         let found = self.find(arguments).unwrap_or_default();
         self.params.iter().zip(found).filter_map(|(param, value)| {
-            let value = match Value::of(value)? {
-                Value::Text(text) => encode_value(text),
-                Value::Bool(yes) => Cow::Borrowed(if yes { "true" } else { "false" }),
-                Value::Integer(number) => String::from(itoa::Buffer::new().format(number)).into(),
-                Value::Other => return None,
+            let value = match ParamValue::from_json(value)? {
+                ParamValue::Text(text) => encode_value(text),
+                ParamValue::Bool(yes) => Cow::Borrowed(if yes { "true" } else { "false" }),
+                ParamValue::Integer(number) => String::from(itoa::Buffer::new().format(number)).into(),
+                ParamValue::Unrepresentable => return None,
             };
             Some((&*param.name, value))
         })
     }
 
-    /// Holds the fields of a request against its arguments (JSON text, empty for none) (XHDR-021 to XHDR-027)
+    /// Compares the fields of a request with its arguments (XHDR-021 to XHDR-027).
     ///
-    /// Fields that the schema does not ask for are not looked at.
+    /// `arguments` is JSON text; empty text means no arguments. Fields without an annotation are ignored.
     ///
     /// # Errors
     ///
-    /// The first field that is missing, says something else, says something about nothing (DEC-008), or cannot be read;
-    /// an object among the arguments that names a member twice, of which two readers may take different ones.
-    pub fn check(&self, arguments: &[u8], fields: &[Field<'_>]) -> Result<(), Mismatch> {
+    /// [`HeaderMismatch`] for the first field that is missing, differs, repeats an absent argument (DEC-008), or is
+    /// invalid. Also if an object in the arguments has a duplicate member, because two readers may take different
+    /// values.
+    pub fn check(&self, arguments: &[u8], fields: &[FieldLine<'_>]) -> Result<(), HeaderMismatch> {
         let Some(first) = self.params.first() else { return Ok(()) };
-        let mismatch = |param: &Param, why| Mismatch { name: param.name.clone(), why };
-        let found = self.find(arguments).map_err(|_| mismatch(first, MismatchReason::Twice))?;
+        let mismatch =
+            |param: &HeaderParam, reason| HeaderMismatch { name: param.name.clone(), kind: reason };
+        let found = self.find(arguments).map_err(|_| mismatch(first, HeaderMismatchKind::DuplicateMember))?;
         for (param, value) in self.params.iter().zip(found) {
-            let field = only_decoded(fields, &param.name);
-            let field = field.map_err(|bad| mismatch(param, MismatchReason::Value(bad)))?;
-            let same = match (Value::of(value), field) {
+            let field = single_decoded_value(fields, &param.name);
+            let field = field.map_err(|bad| mismatch(param, HeaderMismatchKind::Value(bad)))?;
+            let same = match (ParamValue::from_json(value), field) {
                 (None, None) => Ok(()),
-                (None, Some(_)) => Err(MismatchReason::Unexpected),
-                (Some(Value::Other), _) => Err(MismatchReason::Arguments),
-                (Some(_), None) => Err(MismatchReason::Missing),
-                (Some(value), Some(field)) if value.is(&field) => Ok(()),
-                (Some(_), Some(_)) => Err(MismatchReason::Different),
+                (None, Some(_)) => Err(HeaderMismatchKind::Unexpected),
+                (Some(ParamValue::Unrepresentable), _) => Err(HeaderMismatchKind::Unrepresentable),
+                (Some(_), None) => Err(HeaderMismatchKind::Missing),
+                (Some(value), Some(field)) if value.matches_field(&field) => Ok(()),
+                (Some(_), Some(_)) => Err(HeaderMismatchKind::Different),
             };
-            same.map_err(|why| mismatch(param, why))?;
+            same.map_err(|reason| mismatch(param, reason))?;
         }
         Ok(())
     }
 
-    /// The JSON text of each value, empty for what is not there
+    /// Returns the JSON text of each value, empty if the value is absent.
     fn find<'a>(&self, arguments: &'a [u8]) -> Result<Vec<&'a [u8]>, ScanError> {
         let mut found = Vec::new();
         found.resize(self.params.len(), &b""[..]);
@@ -149,32 +160,32 @@ impl HeaderParams {
     }
 }
 
-/// Reads an object and finds the values of `params`, the paths of which lead here with `depth` names
+/// Reads an object and finds the values of `params`, whose first `depth` path members lead to this object.
 ///
-/// No deeper than the paths, which come from a text that is nested at most 128 deep.
+/// The recursion is bounded by the paths, which come from a text of at most 128 levels.
 fn walk<'a>(
     s: &mut Scanner<'a>,
     text: &'a [u8],
-    params: &[Param],
+    params: &[HeaderParam],
     depth: usize,
     found: &mut [&'a [u8]],
 ) -> Result<(), ScanError> {
     s.members(&mut |s, name| {
-        let name = name.bytes();
-        let key = |p: &Param| p.path.get(depth).map_or(&b""[..], |k| k.as_bytes()).cmp(&name);
+        let name = name.unescaped();
+        let key = |p: &HeaderParam| p.path.get(depth).map_or(&b""[..], |k| k.as_bytes()).cmp(&name);
         let from = params.partition_point(|p| key(p).is_lt());
         let to = params.partition_point(|p| key(p).is_le());
-        let (mut here, mut place) = (params.get(from..to).unwrap_or_default(), from);
-        // The shortest path comes first; it ends here if any does.
-        let own = here.first().filter(|p| p.path.len() == depth + 1).map(|_| place);
+        let (mut candidates, mut index) = (params.get(from..to).unwrap_or_default(), from);
+        // The shortest path sorts first; only this one can end here.
+        let own = candidates.first().filter(|p| p.path.len() == depth + 1).map(|_| index);
         if own.is_some() {
-            here = here.get(1..).unwrap_or_default();
-            place += 1;
+            candidates = candidates.get(1..).unwrap_or_default();
+            index += 1;
         }
         s.peek();
         let start = s.pos();
-        if !here.is_empty() && s.peek() == b'{' {
-            walk(s, text, here, depth + 1, found.get_mut(place..to).unwrap_or_default())?;
+        if !candidates.is_empty() && s.peek() == b'{' {
+            walk(s, text, candidates, depth + 1, found.get_mut(index..to).unwrap_or_default())?;
         } else {
             s.value()?;
         }
@@ -186,45 +197,47 @@ fn walk<'a>(
     Ok(())
 }
 
-/// A value as a field can say it
-enum Value<'a> {
+/// An argument value in a form that a field can hold.
+enum ParamValue<'a> {
     Text(Cow<'a, str>),
     Bool(bool),
     Integer(i64),
-    /// There is a value that no field can hold
-    Other,
+    /// A value that no field can hold.
+    Unrepresentable,
 }
 
-impl<'a> Value<'a> {
-    /// Reads JSON text; none for `null` and for nothing
-    fn of(text: &'a [u8]) -> Option<Self> {
+impl<'a> ParamValue<'a> {
+    /// Reads JSON text; returns `None` for `null` and for empty text.
+    fn from_json(text: &'a [u8]) -> Option<Self> {
         match text {
             b"" | b"null" => None,
             b"true" => Some(Self::Bool(true)),
             b"false" => Some(Self::Bool(false)),
-            [b'"', ..] => Some(string(text).map_or(Self::Other, Self::Text)),
-            [b'-' | b'0'..=b'9', ..] => Some(integer(text).map_or(Self::Other, Self::Integer)),
-            _ => Some(Self::Other),
+            [b'"', ..] => Some(string(text).map_or(Self::Unrepresentable, Self::Text)),
+            [b'-' | b'0'..=b'9', ..] => Some(integer(text).map_or(Self::Unrepresentable, Self::Integer)),
+            _ => Some(Self::Unrepresentable),
         }
     }
 
-    /// Whether a field that says `field` says this; numbers are compared as such (XHDR-026)
-    fn is(&self, field: &str) -> bool {
+    /// Returns whether the text of a field equals this value; numbers are compared by value (XHDR-026).
+    fn matches_field(&self, field: &str) -> bool {
         match self {
             Self::Text(text) => text == field,
             Self::Bool(yes) => field == if *yes { "true" } else { "false" },
             Self::Integer(number) => {
                 let mut s = Scanner::trusted(field.as_bytes());
-                let whole = s.value().is_ok_and(|span| span.of(field.as_bytes()) == Some(field.as_bytes()));
+                let whole =
+                    s.value().is_ok_and(|span| span.slice(field.as_bytes()) == Some(field.as_bytes()));
                 whole && integer(field.as_bytes()) == Some(*number)
             }
-            Self::Other => false,
+            Self::Unrepresentable => false,
         }
     }
 }
 
-/// The value of a JSON number that is an integer within the bounds of XHDR-008, however it is written; none for others,
-/// and for what is no number
+/// Returns the integer value of a JSON number in any notation.
+///
+/// Returns `None` if it is not an integer, is outside XHDR-008, or is not a number.
 fn integer(number: &[u8]) -> Option<i64> {
     const MAX: u64 = (1 << 53) - 1;
     let (negative, number) = match number {
@@ -238,7 +251,7 @@ fn integer(number: &[u8]) -> Option<i64> {
         Some([b'-', digits @ ..]) => -decimal(digits)?,
         Some([b'+', digits @ ..] | digits) => decimal(digits)?,
     };
-    // The digits from the first to the last that is not zero, and how many places the last one is from the point.
+    // The digits from the first to the last non-zero one, and the distance of the last one to the decimal point.
     let (mut digits, mut zeros, mut fraction) = (0u64, 0i64, false);
     for byte in mantissa {
         match byte {
@@ -265,35 +278,35 @@ fn integer(number: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Ten to that power, as far as any of use goes; none for fractions
+/// Returns ten to this power; `None` if it is negative or too large for `u64`.
 fn power(exponent: i64) -> Option<u64> {
     u32::try_from(exponent).ok().and_then(|e| 10u64.checked_pow(e))
 }
 
-/// A number of decimal digits; no two that are too large are told apart
+/// Reads decimal digits; large values saturate.
 fn decimal(digits: &[u8]) -> Option<i64> {
     let digit = |sum: i64, b: &u8| sum.saturating_mul(10).saturating_add(i64::from(*b - b'0'));
     digits.iter().all(u8::is_ascii_digit).then(|| digits.iter().fold(0, digit))
 }
 
-/// Looks for annotations
-struct Search<'a> {
+/// The search for annotations in a schema.
+struct AnnotationScan<'a> {
     text: &'a [u8],
-    /// Where in the schema it is, as a JSON pointer
-    at: String,
-    /// The names of the properties that lead here
+    /// The current position in the schema, as a JSON pointer.
+    pointer: String,
+    /// The property names that lead to the current position.
     path: Vec<Box<str>>,
-    params: Vec<Param>,
-    /// Bytes of names in the paths of those
-    paths: usize,
-    bad: Option<BadAnnotation>,
+    params: Vec<HeaderParam>,
+    /// Total bytes of the names on the paths of `params`.
+    path_bytes: usize,
+    error: Option<AnnotationError>,
 }
 
-type Scanned = Result<(), ScanError>;
+type ScanResult = Result<(), ScanError>;
 
-impl<'a> Search<'a> {
-    /// Reads a schema, or whatever stands where one may stand; `reached` when nothing but `properties` leads to it
-    fn schema(&mut self, s: &mut Scanner<'a>, reached: bool) -> Scanned {
+impl<'a> AnnotationScan<'a> {
+    /// Reads a schema, or another value in its position; `reached` if only `properties` lead to it.
+    fn scan_schema(&mut self, s: &mut Scanner<'a>, reached: bool) -> ScanResult {
         match s.peek() {
             b'{' => {}
             b'[' => {
@@ -301,7 +314,7 @@ impl<'a> Search<'a> {
                 return s.array(|s| {
                     n += 1;
                     let mut number = itoa::Buffer::new();
-                    self.below(number.format(n - 1), |search| search.schema(s, false))
+                    self.descend(number.format(n - 1), |search| search.scan_schema(s, false))
                 });
             }
             _ => return s.value().map(|_| ()),
@@ -315,36 +328,36 @@ impl<'a> Search<'a> {
                 "default" | "const" | "enum" | "examples" => {
                     s.value()?;
                 }
-                "properties" => self.below(&name, |search| search.named(s, reached))?,
+                "properties" => self.descend(&name, |search| search.scan_named_schemas(s, reached))?,
                 "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
-                    self.below(&name, |search| search.named(s, false))?;
+                    self.descend(&name, |search| search.scan_named_schemas(s, false))?;
                 }
-                _ => self.below(&name, |search| search.schema(s, false))?,
+                _ => self.descend(&name, |search| search.scan_schema(s, false))?,
             }
             Ok(())
         })?;
         let text = self.text;
-        if let Some(annotation) = annotation.and_then(|span| span.of(text)) {
-            let kind = kind.and_then(|span| span.of(text)).unwrap_or_default();
-            let noted = self.note(annotation, kind, reached && !self.path.is_empty());
-            if let Err(why) = noted {
-                self.bad = Some(BadAnnotation { at: core::mem::take(&mut self.at), why });
+        if let Some(annotation) = annotation.and_then(|span| span.slice(text)) {
+            let kind = kind.and_then(|span| span.slice(text)).unwrap_or_default();
+            let added = self.add_annotation(annotation, kind, reached && !self.path.is_empty());
+            if let Err(reason) = added {
+                self.error = Some(AnnotationError { at: core::mem::take(&mut self.pointer), kind: reason });
                 return s.fail();
             }
         }
         Ok(())
     }
 
-    /// Reads schemas by name
-    fn named(&mut self, s: &mut Scanner<'a>, reached: bool) -> Scanned {
+    /// Reads an object of named schemas.
+    fn scan_named_schemas(&mut self, s: &mut Scanner<'a>, reached: bool) -> ScanResult {
         if s.peek() != b'{' {
-            return self.schema(s, false);
+            return self.scan_schema(s, false);
         }
         s.members(&mut |s, name| {
             let name = name.into_str().unwrap_or_default();
-            self.below(&name, |search| {
+            self.descend(&name, |search| {
                 search.path.push((*name).into());
-                let scanned = search.schema(s, reached);
+                let scanned = search.scan_schema(s, reached);
                 search.path.pop();
                 scanned
             })
@@ -352,131 +365,136 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Does something one step further down; where that fails, `at` stays there
-    fn below(&mut self, name: &str, scan: impl FnOnce(&mut Self) -> Scanned) -> Scanned {
-        let length = self.at.len();
-        self.at.push('/');
+    /// Runs `scan` one level deeper; on failure, `pointer` keeps the position of the error.
+    fn descend(&mut self, name: &str, scan: impl FnOnce(&mut Self) -> ScanResult) -> ScanResult {
+        let length = self.pointer.len();
+        self.pointer.push('/');
         for c in name.chars() {
             match c {
-                '~' => self.at.push_str("~0"),
-                '/' => self.at.push_str("~1"),
-                c => self.at.push(c),
+                '~' => self.pointer.push_str("~0"),
+                '/' => self.pointer.push_str("~1"),
+                c => self.pointer.push(c),
             }
         }
         scan(self)?;
-        self.at.truncate(length);
+        self.pointer.truncate(length);
         Ok(())
     }
 
-    /// Takes an annotation, or says what is wrong with it
-    fn note(&mut self, annotation: &[u8], kind: &[u8], reached: bool) -> Result<(), BadReason> {
+    /// Adds an annotation, or returns the rule that it violates.
+    fn add_annotation(
+        &mut self,
+        annotation: &[u8],
+        kind: &[u8],
+        reached: bool,
+    ) -> Result<(), AnnotationErrorKind> {
         if !reached {
-            return Err(BadReason::Unreachable);
+            return Err(AnnotationErrorKind::Unreachable);
         }
-        let name = string(annotation).ok_or(BadReason::NoText)?;
+        let name = string(annotation).ok_or(AnnotationErrorKind::NotString)?;
         if name.len() > HeaderParams::MAX_NAME {
-            return Err(BadReason::Long);
+            return Err(AnnotationErrorKind::TooLong);
         }
         if !is_token(name.as_bytes()) {
-            return Err(BadReason::NoToken(name.into()));
+            return Err(AnnotationErrorKind::NotToken(name.into()));
         }
         if !matches!(string(kind).as_deref(), Some("integer" | "string" | "boolean")) {
-            return Err(BadReason::Type);
+            return Err(AnnotationErrorKind::Type);
         }
         let name = [PARAM_PREFIX, &*name].concat().into_boxed_str();
-        if self.params.iter().any(|p| p.name.eq_any_case(&name)) {
-            return Err(BadReason::Repeated(name));
+        if self.params.iter().any(|p| p.name.eq_ignore_case(&name)) {
+            return Err(AnnotationErrorKind::Duplicate(name));
         }
-        if self.params.len() >= HeaderParams::MAX {
-            return Err(BadReason::Many);
+        if self.params.len() >= HeaderParams::MAX_PARAMS {
+            return Err(AnnotationErrorKind::TooMany);
         }
-        // Paths share what leads to them in the schema, and not here.
-        self.paths += self.path.iter().map(|name| name.len()).sum::<usize>();
-        if self.paths > HeaderParams::MAX_PATHS {
-            return Err(BadReason::Deep);
+        // Paths share a prefix in the schema, but each is stored separately.
+        self.path_bytes += self.path.iter().map(|name| name.len()).sum::<usize>();
+        if self.path_bytes > HeaderParams::MAX_PATHS {
+            return Err(AnnotationErrorKind::TooDeep);
         }
-        self.params.push(Param { path: self.path.as_slice().into(), name });
+        self.params.push(HeaderParam { path: self.path.as_slice().into(), name });
         Ok(())
     }
 }
 
-/// An annotation that breaks a rule, so that its tool cannot be used over HTTP (XHDR-011, XHDR-012)
+/// An annotation that violates a rule, so that its tool cannot be used over HTTP (XHDR-011, XHDR-012).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`x-mcp-header` at `{at}` of the schema {why}")]
+#[error("`x-mcp-header` at `{at}` of the schema {kind}")]
 #[non_exhaustive]
-pub struct BadAnnotation {
-    /// Where in the schema, as a JSON pointer
+pub struct AnnotationError {
+    /// The position in the schema, as a JSON pointer.
     pub at: String,
-    /// Which rule
-    pub why: BadReason,
+    /// The violated rule.
+    pub kind: AnnotationErrorKind,
 }
 
-/// What is wrong with an annotation
+/// The rule that an annotation violates.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadReason {
-    /// It is no string
-    #[error("is no string")]
-    NoText,
-    /// It is empty, or has characters that a name of a field cannot have (XHDR-003, XHDR-004, XHDR-005)
-    #[error("is {0:?}, which is no token")]
-    NoToken(Box<str>),
-    /// It is longer than [`HeaderParams::MAX_NAME`]
+pub enum AnnotationErrorKind {
+    /// The annotation is not a string.
+    #[error("is not a string")]
+    NotString,
+    /// The name is empty or has characters that are not allowed in a field name (XHDR-003, XHDR-004, XHDR-005).
+    #[error("is {0:?}, which is not a token")]
+    NotToken(Box<str>),
+    /// The name is longer than [`HeaderParams::MAX_NAME`].
     #[error("is too long")]
-    Long,
-    /// Another property has it, in whatever case (XHDR-006)
-    #[error("is there twice: {0}")]
-    Repeated(Box<str>),
-    /// The property's type is none of `integer`, `string` and `boolean`, or not said (XHDR-007)
-    #[error("stands at a property whose type is none of integer, string and boolean")]
+    TooLong,
+    /// Another property has the same name, in any case (XHDR-006).
+    #[error("repeats the name {0} of another property")]
+    Duplicate(Box<str>),
+    /// The type of the property is absent or not one of `integer`, `string` and `boolean` (XHDR-007).
+    #[error("annotates a property whose type is not integer, string or boolean")]
     Type,
-    /// Something other than `properties` leads to it (XHDR-009, XHDR-010)
+    /// The path to the property has keywords other than `properties` (XHDR-009, XHDR-010).
     #[error("cannot be reached through `properties` alone")]
     Unreachable,
-    /// There are more than [`HeaderParams::MAX`]
-    #[error("is one too many")]
-    Many,
-    /// The names that lead to it and to the others are longer than [`HeaderParams::MAX_PATHS`] in all
-    #[error("stands too deep, behind names that are too long")]
-    Deep,
-    /// An object of the schema names a member twice
-    #[error("cannot be judged: a member is named twice")]
-    Schema,
+    /// The schema has more than [`HeaderParams::MAX_PARAMS`] annotations.
+    #[error("exceeds the limit of annotations per tool")]
+    TooMany,
+    /// The names on all paths together are longer than [`HeaderParams::MAX_PATHS`].
+    #[error("has a path that exceeds the limit of property names")]
+    TooDeep,
+    /// An object of the schema has a duplicate member.
+    #[error("cannot be checked: an object of the schema has a duplicate member")]
+    DuplicateMember,
 }
 
-/// A field that does not say what the body says
+/// A field that does not match the body.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{name} {why}")]
+#[error("{name} {kind}")]
 #[non_exhaustive]
-pub struct Mismatch {
-    /// Its name
+pub struct HeaderMismatch {
+    /// The name of the field.
     pub name: Box<str>,
-    /// What is wrong
-    pub why: MismatchReason,
+    /// The kind of the mismatch.
+    pub kind: HeaderMismatchKind,
 }
 
-/// What is wrong with a field beside the body
+/// How a field differs from the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum MismatchReason {
-    /// There is a value in the body, and no field (XHDR-024)
+pub enum HeaderMismatchKind {
+    /// The body has a value and the field is absent (XHDR-024).
     #[error("is missing")]
     Missing,
-    /// There is a field, and no value in the body (XHDR-025, DEC-008)
-    #[error("stands for nothing in the body")]
+    /// The field is present and the body has no value (XHDR-025, DEC-008).
+    #[error("has no counterpart in the body")]
     Unexpected,
-    /// They differ (XHDR-021, XHDR-026)
+    /// The values differ (XHDR-021, XHDR-026).
     #[error("does not match the body")]
     Different,
-    /// The field cannot be read (XHDR-022, XHDR-023, XHDR-027)
+    /// The field cannot be decoded (XHDR-022, XHDR-023, XHDR-027).
     #[error("{0}")]
-    Value(BadValue),
-    /// The body has a value that no field can hold: a list, an object, a number beyond XHDR-008
+    Value(FieldValueError),
+    /// The body has a value that no field can hold: a list, an object, or a number outside XHDR-008.
     #[error("has no value in the body that a header can hold")]
-    Arguments,
-    /// An object in the body names a member twice; told of the tool's first field
-    #[error("cannot be held against a body that names a member twice")]
-    Twice,
+    Unrepresentable,
+    /// An object in the body has a duplicate member; reported for the first field of the tool.
+    #[error("cannot be compared: the body has a duplicate member")]
+    DuplicateMember,
 }
 
 #[cfg(test)]

@@ -1,45 +1,45 @@
-//! Heads of requests and responses as a person may see them: without what opens doors (SEC-019).
+//! Printable records of request and response heads, without secrets (SEC-019).
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::fmt::Write;
 
 use super::fields;
-use crate::ascii::AnyCase as _;
-use crate::head::Request;
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::RequestHead;
 use crate::tap::Direction;
 use crate::time::Instant;
 
-/// A head as it went over the wire, with secrets replaced and long parts cut
+/// Record of a head that was sent or received, with secrets replaced and long parts cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HeadRecord {
-    /// When it was handled here
+    /// Time at which the head was processed.
     pub at: Instant,
-    /// Which way it went
+    /// Direction of the head.
     pub direction: Direction,
-    /// The first line and then the fields, each on a line of its own, without an empty line behind them
+    /// Text of the head: the first line and the fields, one per line, without a final empty line.
     pub text: String,
 }
 
-/// What stands in the place of a secret
-const REPLACEMENT: &str = "[redacted]";
-/// Characters of a target or a value that are shown
-const SHOWN: usize = 512;
-/// Heads that are kept until they are looked at
-const KEPT: usize = 64;
+/// Text that replaces a secret.
+const REDACTED: &str = "[redacted]";
+/// Maximum number of characters shown of a target or a value; the rest is cut.
+const MAX_SHOWN_CHARS: usize = 512;
+/// Maximum number of records that wait to be polled. Further heads are not recorded.
+const MAX_RECORDS: usize = 64;
 
 impl HeadRecord {
-    pub(crate) fn request(at: Instant, direction: Direction, head: &Request<'_>) -> Self {
+    pub(crate) fn request(at: Instant, direction: Direction, head: &RequestHead<'_>) -> Self {
         let mut text = String::new();
         let (path, query) = head.target.split_once('?').unwrap_or((head.target, ""));
-        let _ = write!(text, "{} {}", head.method, cut(path));
+        let _ = write!(text, "{} {}", head.method, truncate(path));
         for (n, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
             text.push(if n == 0 { '?' } else { '&' });
-            // Sessions of HTTP+SSE are there, and keys of those who know no better place for them.
+            // Query values may be HTTP+SSE session ids or API keys.
             match pair.split_once('=') {
-                Some((name, _)) => _ = write!(text, "{}={REPLACEMENT}", cut(name)),
-                None => text.push_str(REPLACEMENT),
+                Some((name, _)) => _ = write!(text, "{}={REDACTED}", truncate(name)),
+                None => text.push_str(REDACTED),
             }
         }
         Self::with_fields(at, direction, text, head.fields.iter().copied())
@@ -65,12 +65,12 @@ impl HeadRecord {
         for (name, value) in fields {
             let value = String::from_utf8_lossy(value);
             let shown = match () {
-                () if fields::is_secret(name) => REPLACEMENT,
-                // What follows the path may be anything.
-                () if name.eq_any_case(fields::LOCATION) => {
-                    cut(value.split(['?', '#']).next().unwrap_or_default())
+                () if fields::is_secret(name) => REDACTED,
+                // The query of a redirect may hold secrets.
+                () if name.eq_ignore_case(fields::LOCATION) => {
+                    truncate(value.split(['?', '#']).next().unwrap_or_default())
                 }
-                () => cut(&value),
+                () => truncate(&value),
             };
             let _ = write!(text, "\n{name}: {shown}");
         }
@@ -78,15 +78,15 @@ impl HeadRecord {
     }
 }
 
-/// Keeps a head, if heads are kept and there is room
-pub(crate) fn keep(heads: &mut Option<VecDeque<HeadRecord>>, record: impl FnOnce() -> HeadRecord) {
-    if let Some(heads) = heads.as_mut().filter(|heads| heads.len() < KEPT) {
+/// Adds a record if records are enabled. Once [`MAX_RECORDS`] wait to be polled, the new head is not recorded.
+pub(crate) fn push_record(heads: &mut Option<VecDeque<HeadRecord>>, record: impl FnOnce() -> HeadRecord) {
+    if let Some(heads) = heads.as_mut().filter(|heads| heads.len() < MAX_RECORDS) {
         heads.push_back(record());
     }
 }
 
-fn cut(text: &str) -> &str {
-    text.char_indices().nth(SHOWN).map_or(text, |(at, _)| text.get(..at).unwrap_or_default())
+fn truncate(text: &str) -> &str {
+    text.char_indices().nth(MAX_SHOWN_CHARS).map_or(text, |(at, _)| text.get(..at).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
 
     // covers: SEC-019
     #[test]
-    fn secrets_are_not_shown() {
+    fn record_redacts_secrets() {
         let fields: [(&str, &[u8]); 10] = [
             ("AUTHORIZATION", b"Bearer abc"),
             ("mcp-Session-Id", b"abc"),
@@ -108,7 +108,7 @@ mod tests {
             ("location", b"/login?state=abc"),
             ("WWW-Authenticate", b"Bearer scope=x"),
         ];
-        let head = Request { method: "POST", target: "/m?key=abc&sessionId=abc&abc", fields: &fields };
+        let head = RequestHead { method: "POST", target: "/m?key=abc&sessionId=abc&abc", fields: &fields };
         let record = HeadRecord::request(Instant::ZERO, Direction::In, &head);
         assert!(!record.text.contains("abc"), "{}", record.text);
         assert!(
@@ -119,16 +119,16 @@ mod tests {
             record.text
         );
         assert!(record.text.contains("\nAccept: x/y") && record.text.contains("\nlocation: /login\n"));
-        assert!(record.text.ends_with("WWW-Authenticate: Bearer scope=x"), "what is asked for is no secret");
+        assert!(record.text.ends_with("WWW-Authenticate: Bearer scope=x"), "a challenge is not a secret");
         let answer = HeadRecord::response(Instant::ZERO, Direction::Out, 200, fields.into_iter());
         assert!(answer.text.starts_with("200\n") && !answer.text.contains("abc"));
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn record_truncates_long_parts() {
         let long = "ä".repeat(10_000);
         let fields: [(&str, &[u8]); 1] = [("a", long.as_bytes())];
-        let head = Request { method: "GET", target: &long, fields: &fields };
+        let head = RequestHead { method: "GET", target: &long, fields: &fields };
         assert!(HeadRecord::request(Instant::ZERO, Direction::In, &head).text.chars().count() < 1_100);
     }
 }

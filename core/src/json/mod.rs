@@ -1,12 +1,12 @@
-//! JSON text: a strict scanner over borrowed bytes and a writer of compact text.
+//! JSON text: a strict scanner over borrowed bytes, and a serializer for compact text.
 //!
-//! The scanner finds where things are and builds nothing; the writer is a serde `Serializer`. Both treat plain
-//! string bytes eight at a time.
+//! The scanner finds positions and builds no tree; the writer is a serde `Serializer`. Both process plain string bytes
+//! eight at a time.
 
 #[cfg(feature = "crypto")]
-mod canon;
-mod members;
-mod name;
+mod canonical;
+mod key_serializer;
+mod member_names;
 mod read;
 mod scan;
 mod shape;
@@ -14,11 +14,13 @@ mod swar;
 mod write;
 
 #[cfg(feature = "crypto")]
-pub(crate) use canon::canonical;
-pub(crate) use members::twice;
+pub(crate) use canonical::canonical;
+pub(crate) use member_names::find_duplicate;
 pub(crate) use read::{read, string};
-pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, Text, object_members, unescape};
-pub(crate) use shape::{Revisions, Rule, Substitute, Table};
+pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape};
+pub(crate) use shape::{RevisionMask, ShapeRule, ShapeTable, Substitute};
 pub(crate) use swar::{check_utf8, find_newline};
 pub use write::EncodeError;
-pub(crate) use write::{Noted, OBJECT, RAW, Serializer, append_one_line, write_int, write_str};
+pub(crate) use write::{
+    OBJECT_MARKER, RAW_VALUE_NAME, Serializer, TopLevelMembers, append_one_line, write_int, write_str,
+};

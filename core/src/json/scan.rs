@@ -1,41 +1,41 @@
-//! A strict scanner of JSON text (RFC 8259) over borrowed bytes.
+//! Strict scanner of JSON text (RFC 8259) over borrowed bytes.
 //!
-//! It checks the whole grammar: number forms, escapes, control characters, paired surrogates. It keeps no tree and
-//! never recurses: what a container is comes from a bit per level. The text must be valid UTF-8; whoever starts
-//! a scan checks that.
+//! It checks the whole grammar: numbers, escapes, control characters and surrogate pairs. It builds no tree and never
+//! recurses; one bit per level stores the kind of each open container. The text must be valid UTF-8, which the caller
+//! checks.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use super::members::Members;
+use super::member_names::MemberNames;
 use super::swar::plain_prefix;
 
-/// Deepest nesting that can be counted: one bit per level
+/// Maximum nesting depth: one bit per level.
 pub(crate) const MAX_DEPTH: u8 = 128;
 
-/// Why a text was refused, and at which byte
+/// Reason why a text was refused, with the byte position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScanError {
-    /// Not JSON
+    /// The text is not JSON.
     Syntax(usize),
-    /// Nested deeper than allowed
+    /// The nesting exceeds the limit.
     Depth(usize),
-    /// One object names a member twice
+    /// An object has two members with the same name.
     Duplicate(usize),
-    /// One object has more members than allowed
+    /// An object has more members than the limit.
     Members(usize),
 }
 
 impl ScanError {
-    /// The byte at which the text was refused
-    pub(crate) const fn at(self) -> usize {
+    /// Returns the byte position of the error.
+    pub(crate) const fn offset(self) -> usize {
         match self {
             Self::Syntax(at) | Self::Depth(at) | Self::Duplicate(at) | Self::Members(at) => at,
         }
     }
 }
 
-/// A part of a frame: byte positions. Empty means absent (no JSON value is empty).
+/// Range of bytes in a frame. An empty span means absent, because no JSON value is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Frames are shorter than 4 GiB (`Limits::frame`), so positions fit.
+    /// Creates a span. Positions fit, because frames are shorter than 4 GiB (`Limits::max_frame`).
     #[allow(clippy::cast_possible_truncation, reason = "frames are shorter than 4 GiB")]
     #[inline]
     pub(crate) const fn new(start: usize, end: usize) -> Self {
@@ -54,9 +54,9 @@ impl Span {
         self.start == self.end
     }
 
-    /// The bytes that the span covers, when it is there
+    /// Returns the bytes of the span, or `None` if it is absent.
     #[inline]
-    pub(crate) fn of(self, frame: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn slice(self, frame: &[u8]) -> Option<&[u8]> {
         if self.is_empty() { None } else { frame.get(self.start as usize..self.end as usize) }
     }
 
@@ -69,24 +69,24 @@ impl Span {
     }
 }
 
-/// The inside of a string, as it stands in the text
+/// Content of a string, as it is spelled in the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Text<'a> {
+pub(crate) struct StringToken<'a> {
     pub(crate) raw: &'a [u8],
     pub(crate) escaped: bool,
 }
 
-impl<'a> Text<'a> {
-    /// The text with its escapes resolved
+impl<'a> StringToken<'a> {
+    /// Returns the unescaped bytes.
     #[inline]
-    pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
+    pub(crate) fn unescaped(self) -> Cow<'a, [u8]> {
         if self.escaped { Cow::Owned(unescape(self.raw)) } else { Cow::Borrowed(self.raw) }
     }
 
-    /// The same as a `str`; none when the bytes are not UTF-8
+    /// Returns the unescaped text, or `None` if it is not UTF-8.
     #[inline]
     pub(crate) fn into_str(self) -> Option<Cow<'a, str>> {
-        match self.bytes() {
+        match self.unescaped() {
             Cow::Borrowed(bytes) => core::str::from_utf8(bytes).ok().map(Cow::Borrowed),
             Cow::Owned(bytes) => alloc::string::String::from_utf8(bytes).ok().map(Cow::Owned),
         }
@@ -102,14 +102,14 @@ pub(crate) struct Scanner<'a> {
     max_members: u32,
 }
 
-type Result<T> = core::result::Result<T, ScanError>;
+type ScannerResult<T> = Result<T, ScanError>;
 
 impl<'a> Scanner<'a> {
     pub(crate) const fn new(text: &'a [u8], max_depth: u8, max_members: u32) -> Self {
         Self { text, pos: 0, depth: 0, max_depth, max_members }
     }
 
-    /// A scanner for text that was checked before
+    /// Creates a scanner for text that was checked before.
     pub(crate) const fn trusted(text: &'a [u8]) -> Self {
         Self::new(text, MAX_DEPTH, u32::MAX)
     }
@@ -126,17 +126,17 @@ impl<'a> Scanner<'a> {
         self.pos += by;
     }
 
-    /// Goes to a place that was met before
+    /// Moves to a position that was reached before.
     #[cfg(feature = "crypto")]
-    pub(super) const fn go(&mut self, pos: usize) {
+    pub(super) const fn seek(&mut self, pos: usize) {
         self.pos = pos;
     }
 
-    pub(crate) const fn fail<T>(&self) -> Result<T> {
+    pub(crate) const fn fail<T>(&self) -> ScannerResult<T> {
         Err(ScanError::Syntax(self.pos))
     }
 
-    /// Skips white space; the next byte, or zero at the end (which no JSON token starts with)
+    /// Skips white space and returns the next byte, or 0 at the end. No JSON token starts with 0.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn peek(&mut self) -> u8 {
         match self.text.get(self.pos) {
@@ -162,7 +162,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    fn eat(&mut self, byte: u8) -> Result<()> {
+    fn expect_byte(&mut self, byte: u8) -> ScannerResult<()> {
         if self.peek() != byte {
             return self.fail();
         }
@@ -170,29 +170,29 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Whether only white space is left
-    pub(crate) fn at_end(&mut self) -> bool {
+    /// Returns whether only white space is left.
+    pub(crate) fn is_at_end(&mut self) -> bool {
         self.peek();
         self.pos >= self.text.len()
     }
 
-    /// A string; the position is after its closing quote
+    /// Scans a string; the position is then behind its closing quote.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    pub(crate) fn string(&mut self) -> Result<Text<'a>> {
-        self.eat(b'"')?;
+    pub(crate) fn string(&mut self) -> ScannerResult<StringToken<'a>> {
+        self.expect_byte(b'"')?;
         let rest = self.rest();
         let length = plain_prefix(rest);
         if let Some((raw, [b'"', ..])) = rest.split_at_checked(length) {
             self.pos += length + 1;
-            return Ok(Text { raw, escaped: false });
+            return Ok(StringToken { raw, escaped: false });
         }
         self.string_with_escapes(length)
     }
 
-    /// A string that has an escape, or no end, `length` bytes behind the position
+    /// Scans a string whose first escape, or unexpected end, is `length` bytes behind the position.
     #[cold]
     #[inline(never)]
-    fn string_with_escapes(&mut self, length: usize) -> Result<Text<'a>> {
+    fn string_with_escapes(&mut self, length: usize) -> ScannerResult<StringToken<'a>> {
         let start = self.pos;
         self.pos += length;
         loop {
@@ -200,7 +200,7 @@ impl<'a> Scanner<'a> {
                 b'"' => {
                     let raw = self.text.get(start..self.pos).unwrap_or_default();
                     self.pos += 1;
-                    return Ok(Text { raw, escaped: true });
+                    return Ok(StringToken { raw, escaped: true });
                 }
                 b'\\' => {
                     self.pos += 1;
@@ -212,7 +212,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<()> {
+    fn escape(&mut self) -> ScannerResult<()> {
         let kind = self.byte();
         self.pos += 1;
         match kind {
@@ -232,7 +232,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn hex4(&mut self) -> Result<u32> {
+    fn hex4(&mut self) -> ScannerResult<u32> {
         let mut value = 0;
         for _ in 0..4 {
             let Some(digit) = (self.byte() as char).to_digit(16) else { return self.fail() };
@@ -242,7 +242,7 @@ impl<'a> Scanner<'a> {
         Ok(value)
     }
 
-    fn digits(&mut self) -> Result<()> {
+    fn digits(&mut self) -> ScannerResult<()> {
         let start = self.pos;
         while self.byte().is_ascii_digit() {
             self.pos += 1;
@@ -250,7 +250,7 @@ impl<'a> Scanner<'a> {
         if self.pos == start { self.fail() } else { Ok(()) }
     }
 
-    fn number(&mut self) -> Result<()> {
+    fn number(&mut self) -> ScannerResult<()> {
         if self.byte() == b'-' {
             self.pos += 1;
         }
@@ -273,7 +273,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn word(&mut self, word: &[u8]) -> Result<()> {
+    fn literal(&mut self, word: &[u8]) -> ScannerResult<()> {
         if !self.rest().starts_with(word) {
             return self.fail();
         }
@@ -281,21 +281,21 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// A value that is no container
+    /// Scans a value that is not a container.
     #[inline]
-    fn scalar(&mut self, first: u8) -> Result<()> {
+    fn scalar(&mut self, first: u8) -> ScannerResult<()> {
         match first {
             b'"' => self.string().map(|_| ()),
             b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.word(b"true"),
-            b'f' => self.word(b"false"),
-            b'n' => self.word(b"null"),
+            b't' => self.literal(b"true"),
+            b'f' => self.literal(b"false"),
+            b'n' => self.literal(b"null"),
             _ => self.fail(),
         }
     }
 
     #[inline]
-    fn enter(&mut self) -> Result<()> {
+    fn enter(&mut self) -> ScannerResult<()> {
         if self.depth >= self.max_depth {
             return Err(ScanError::Depth(self.pos));
         }
@@ -304,9 +304,9 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Any value, checked and left behind; where it stood
+    /// Scans any value and returns its span.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<Span> {
+    pub(crate) fn value(&mut self) -> ScannerResult<Span> {
         let first = self.peek();
         let start = self.pos;
         if matches!(first, b'{' | b'[') {
@@ -317,10 +317,10 @@ impl<'a> Scanner<'a> {
         Ok(Span::new(start, self.pos))
     }
 
-    /// An object or array with all that is in it
-    fn container(&mut self) -> Result<()> {
+    /// Scans an object or an array with its content.
+    fn container(&mut self) -> ScannerResult<()> {
         let base = self.depth;
-        // Bit 0 is the innermost container, set for an object.
+        // Bit 0 is the innermost container; it is set for an object.
         let mut objects: u128 = 0;
         loop {
             match self.peek() {
@@ -329,7 +329,7 @@ impl<'a> Scanner<'a> {
                     objects = objects << 1 | 1;
                     if self.peek() != b'}' {
                         self.string()?;
-                        self.eat(b':')?;
+                        self.expect_byte(b':')?;
                         continue;
                     }
                 }
@@ -342,7 +342,7 @@ impl<'a> Scanner<'a> {
                 }
                 first => self.scalar(first)?,
             }
-            // A value has ended, or an empty container stands before its closing bracket.
+            // A value has ended, or an empty container is before its closing bracket.
             loop {
                 if self.depth == base {
                     return Ok(());
@@ -350,11 +350,11 @@ impl<'a> Scanner<'a> {
                 let object = objects & 1 == 1;
                 match self.peek() {
                     b',' => {
-                        // After an opening bracket only the closing one gets here, so a comma follows a value.
+                        // Behind an opening bracket only the closing one gets here, so this comma follows a value.
                         self.pos += 1;
                         if object {
                             self.string()?;
-                            self.eat(b':')?;
+                            self.expect_byte(b':')?;
                         }
                         break;
                     }
@@ -369,11 +369,16 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An object, member by member: `each` is given the name and must take the value
+    /// Scans an object; `each` receives the name of each member and must scan its value.
     ///
-    /// Equal names are refused.
+    /// # Errors
+    ///
+    /// [`ScanError::Duplicate`] if two names are equal, and any error of the grammar or the limits.
     #[inline]
-    pub(crate) fn object(&mut self, mut each: impl FnMut(&mut Self, Text<'a>) -> Result<()>) -> Result<Span> {
+    pub(crate) fn object(
+        &mut self,
+        mut each: impl FnMut(&mut Self, StringToken<'a>) -> ScannerResult<()>,
+    ) -> ScannerResult<Span> {
         let start = self.pos;
         if self.peek() != b'{' {
             return self.fail();
@@ -385,7 +390,7 @@ impl<'a> Scanner<'a> {
             self.depth -= 1;
             return Ok(Span::new(begin, self.pos));
         }
-        let mut members = Members::default();
+        let mut members = MemberNames::default();
         loop {
             self.peek();
             let at = self.pos;
@@ -396,7 +401,7 @@ impl<'a> Scanner<'a> {
             if members.len() > self.max_members as usize {
                 return Err(ScanError::Members(at));
             }
-            self.eat(b':')?;
+            self.expect_byte(b':')?;
             each(self, name)?;
             match self.peek() {
                 b',' => self.pos += 1,
@@ -409,16 +414,19 @@ impl<'a> Scanner<'a> {
         if members.all_differ() { Ok(Span::new(begin, self.pos)) } else { Err(ScanError::Duplicate(start)) }
     }
 
-    /// The same as [`object`](Self::object), compiled once for all callers that are not in a hurry
+    /// Scans an object as [`object`](Self::object) does; compiled once, for callers where speed does not matter.
     pub(crate) fn members(
         &mut self,
-        each: &mut dyn FnMut(&mut Self, Text<'a>) -> Result<()>,
-    ) -> Result<Span> {
+        each: &mut dyn FnMut(&mut Self, StringToken<'a>) -> ScannerResult<()>,
+    ) -> ScannerResult<Span> {
         self.object(|s, name| each(s, name))
     }
 
-    /// An array, element by element
-    pub(crate) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    /// Scans an array; `each` must scan each element.
+    pub(crate) fn array(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> ScannerResult<()>,
+    ) -> ScannerResult<()> {
         if self.peek() != b'[' {
             return self.fail();
         }
@@ -442,20 +450,20 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The members of a checked object, in order; nothing for any other value
+/// Calls `each` for the members of a checked object in order; does nothing for any other value.
 pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a [u8])) {
-    /// Compiled once
+    /// Compiled once for all callers.
     fn walk<'a>(text: &'a [u8], each: &mut dyn FnMut(&[u8], &'a [u8])) {
         let _ = Scanner::trusted(text).members(&mut |s, name| {
             let span = s.value()?;
-            each(&name.bytes(), span.of(text).unwrap_or_default());
+            each(&name.unescaped(), span.slice(text).unwrap_or_default());
             Ok(())
         });
     }
     walk(text, &mut each);
 }
 
-/// Resolves the escapes of a checked string
+/// Resolves the escapes of a checked string.
 pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -501,14 +509,14 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    fn scan(text: &str) -> Result<()> {
+    fn scan(text: &str) -> ScannerResult<()> {
         let mut s = Scanner::new(text.as_bytes(), 16, 1000);
         s.value()?;
-        if s.at_end() { Ok(()) } else { s.fail() }
+        if s.is_at_end() { Ok(()) } else { s.fail() }
     }
 
     #[test]
-    fn agrees_with_serde_json_on_what_is_json() {
+    fn scanner_accepts_same_texts_as_serde_json() {
         let cases = [
             "0",
             "-0",
@@ -569,17 +577,17 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_counted_not_recursed() {
+    fn nesting_beyond_limit_is_refused_without_recursion() {
         let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert_eq!(scan(&nested(16)), Ok(()));
         assert_eq!(scan(&nested(17)), Err(ScanError::Depth(16)));
         assert_eq!(scan(&"[{\"a\":".repeat(1_000_000)), Err(ScanError::Depth(48)));
-        // Siblings do not add up.
+        // The depth of siblings does not add up.
         assert_eq!(scan(&format!("[{}[]]", "[[]],".repeat(100))), Ok(()));
     }
 
     #[test]
-    fn objects_hand_out_members_and_refuse_equal_names() {
+    fn object_scan_reports_members_and_refuses_duplicates() {
         let names = |text: &str| {
             let mut seen = String::new();
             Scanner::new(text.as_bytes(), 16, 3)
@@ -596,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn unescaping_is_serde_jsons() {
+    fn unescape_agrees_with_serde_json() {
         for raw in ["plain", "a\\n\\t\\\"\\\\\\/", "\\u00e9\\ud83d\\ude00z", "é\\u0000"] {
             let want: String = serde_json::from_str(&format!("\"{raw}\"")).unwrap_or_default();
             assert_eq!(unescape(raw.as_bytes()), want.as_bytes());

@@ -1,57 +1,58 @@
-//! The seam between writing and the revisions: which types and members a revision has, and what stands in for a type
-//! that it lacks. The rules themselves are [`crate::shape`]'s; this module only says what one is.
+//! Interface between the serializer and the shaping rules of the revisions (DESIGN-35).
 //!
-//! A type is known by the name of the newtype that it is written through, which begins with [`MARK`].
+//! A rule defines which types and members a revision has, and what replaces a type that it lacks. [`crate::shape`]
+//! holds the rules; this module defines their form. A type is known by the name of the newtype that it is serialized
+//! through, which begins with [`SHAPED_PREFIX`].
 
 use alloc::vec::Vec;
 
-/// What the names of shaped types begin with, so that no other newtype is taken for one
-pub(crate) const MARK: &str = "$mcp::";
+/// Prefix of the newtype names of shaped types; other newtypes are not affected.
+pub(crate) const SHAPED_PREFIX: &str = "$mcp::";
 
-/// A set of revisions, a bit each
-pub(crate) type Revisions = u8;
+/// Set of revisions, one bit each.
+pub(crate) type RevisionMask = u8;
 
-/// Makes something else out of the JSON text of a value, and appends it
+/// Function that appends a replacement made from the JSON text of a value.
 pub(crate) type Substitute = fn(&[u8], &mut Vec<u8>);
 
-/// One type, and what the revisions make of it
+/// Shaping rule of one type.
 #[derive(Debug)]
-pub(crate) struct Rule {
-    /// The name behind [`MARK`]
+pub(crate) struct ShapeRule {
+    /// Name of the type, without [`SHAPED_PREFIX`].
     pub(crate) name: &'static str,
-    /// The revisions that have the type
-    pub(crate) lives: Revisions,
-    /// Members that not every one of them has: they are left out
-    pub(crate) members: &'static [(&'static str, Revisions)],
-    /// What stands in for it in others; where there is nothing, it cannot be written
-    pub(crate) instead: &'static [(Revisions, Substitute)],
-    /// What the refusal says
-    pub(crate) what: &'static str,
+    /// Revisions that have the type.
+    pub(crate) revisions: RevisionMask,
+    /// Members that some revisions lack, with the revisions that have them; they are omitted elsewhere.
+    pub(crate) members: &'static [(&'static str, RevisionMask)],
+    /// Replacements in revisions that lack the type; without one the value cannot be encoded there.
+    pub(crate) substitutes: &'static [(RevisionMask, Substitute)],
+    /// Name of the missing method or feature for the error.
+    pub(crate) refusal: &'static str,
 }
 
-/// The rules of one revision; types without one are written in full
+/// Shaping rules of one revision; types without a rule are written in full.
 ///
-/// Found by hash, since every object that is written asks; the index is made by the compiler.
+/// Rules are found by hash, because every object needs a lookup. The index is computed at compile time.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ShapeTable {
     pub(crate) revision: &'static str,
-    pub(crate) bit: Revisions,
-    rules: &'static [Rule],
-    /// Places in `rules`, counted from one; zero for none
+    pub(crate) bit: RevisionMask,
+    rules: &'static [ShapeRule],
+    /// Positions in `rules` plus one; 0 marks a free slot.
     index: [u8; SLOTS],
 }
 
 const SLOTS: usize = 128;
 
-impl Table {
-    /// The table of the revision that `bit` stands for, with the rules that do something there
+impl ShapeTable {
+    /// Creates the table of the revision with this bit; it contains the rules that change something there.
     #[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "only the compiler runs it")]
-    pub(crate) const fn new(revision: &'static str, bit: Revisions, rules: &'static [Rule]) -> Self {
+    pub(crate) const fn new(revision: &'static str, bit: RevisionMask, rules: &'static [ShapeRule]) -> Self {
         assert!(rules.len() < SLOTS, "some slots stay free, where a search ends");
         let mut index = [0; SLOTS];
         let mut i = 0;
         while i < rules.len() {
-            if rules[i].concerns(bit) {
+            if rules[i].affects(bit) {
                 let mut slot = hash(rules[i].name.as_bytes());
                 while index[slot % SLOTS] != 0 {
                     slot += 1;
@@ -63,14 +64,14 @@ impl Table {
         Self { revision, bit, rules, index }
     }
 
-    /// The rule of a type, given the name of its newtype
+    /// Returns the rule of a type by the name of its newtype.
     #[inline]
-    pub(crate) fn rule(&self, newtype: &str) -> Option<&'static Rule> {
-        let name = newtype.strip_prefix(MARK)?;
+    pub(crate) fn rule(&self, newtype: &str) -> Option<&'static ShapeRule> {
+        let name = newtype.strip_prefix(SHAPED_PREFIX)?;
         let mut slot = hash(name.as_bytes());
         loop {
-            let place = self.index.get(slot % SLOTS)?.checked_sub(1)?;
-            let rule = self.rules.get(usize::from(place))?;
+            let position = self.index.get(slot % SLOTS)?.checked_sub(1)?;
+            let rule = self.rules.get(usize::from(position))?;
             if rule.name == name {
                 return Some(rule);
             }
@@ -79,7 +80,7 @@ impl Table {
     }
 }
 
-/// Cheap, and spreads the few names that there are well enough
+/// Computes a cheap hash that spreads the few type names well enough.
 const fn hash(name: &[u8]) -> usize {
     match name {
         [first, second, .., before, last] => {
@@ -93,34 +94,34 @@ const fn hash(name: &[u8]) -> usize {
     }
 }
 
-impl Rule {
-    /// Whether a revision lacks the type or one of its members
-    const fn concerns(&self, bit: Revisions) -> bool {
-        let mut missing = self.lives & bit == 0;
+impl ShapeRule {
+    /// Returns whether a revision lacks the type or one of its members.
+    const fn affects(&self, bit: RevisionMask) -> bool {
+        let mut missing = self.revisions & bit == 0;
         let mut members = self.members;
-        while let Some(((_, lives), rest)) = members.split_first() {
-            missing |= *lives & bit == 0;
+        while let Some(((_, revisions), rest)) = members.split_first() {
+            missing |= *revisions & bit == 0;
             members = rest;
         }
         missing
     }
 
-    /// What stands in for the type in a revision that lacks it
-    pub(crate) fn substitute(&self, bit: Revisions) -> Option<Substitute> {
-        self.instead.iter().find(|(revisions, _)| revisions & bit != 0).map(|(_, substitute)| *substitute)
+    /// Returns the replacement for the type in a revision that lacks it.
+    pub(crate) fn substitute(&self, bit: RevisionMask) -> Option<Substitute> {
+        self.substitutes.iter().find(|(revisions, _)| revisions & bit != 0).map(|(_, substitute)| *substitute)
     }
 }
 
-/// The members that an object is written without
+/// Members that are omitted from an object.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Without {
-    pub(crate) members: &'static [(&'static str, Revisions)],
-    pub(crate) bit: Revisions,
+pub(crate) struct OmittedMembers {
+    pub(crate) members: &'static [(&'static str, RevisionMask)],
+    pub(crate) bit: RevisionMask,
 }
 
-impl Without {
+impl OmittedMembers {
     #[inline]
-    pub(crate) fn has(self, name: &str) -> bool {
-        self.members.iter().any(|(member, lives)| *member == name && lives & self.bit == 0)
+    pub(crate) fn contains(self, name: &str) -> bool {
+        self.members.iter().any(|(member, revisions)| *member == name && revisions & self.bit == 0)
     }
 }

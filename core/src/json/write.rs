@@ -1,7 +1,7 @@
-//! A serde `Serializer` that appends compact, one-line JSON to a buffer.
+//! Serde `Serializer` that appends compact, one-line JSON to a buffer.
 //!
-//! It notes the members of the outermost object that the protocol owns, so that stamps can be added without a
-//! second pass and a member is never written twice.
+//! It records which protocol members the outermost object has. The engine can then add members without a second pass,
+//! and never writes one twice.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,33 +9,33 @@ use core::fmt::Write as _;
 
 use serde::ser::{self, Serialize};
 
-use super::name::Named;
+use super::key_serializer::KeySerializer;
 use super::scan::object_members;
-use super::shape::{Substitute, Table, Without};
+use super::shape::{OmittedMembers, ShapeTable, Substitute};
 use super::swar::plain_prefix;
 
-/// A value could not be written as JSON
+/// Reason why a value cannot be encoded as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// `Serialize` of a value failed, with its message
+    /// The `Serialize` implementation of a value failed with this message.
     #[error("{0}")]
     Custom(String),
-    /// A map key is neither a string nor a number nor a boolean
+    /// A map key is neither a string nor a number nor a boolean.
     #[error("a JSON object needs string keys")]
     Key,
-    /// A JSON object was needed
+    /// The value has to be a JSON object and is not.
     #[error("the value is not a JSON object")]
     NotAnObject,
-    /// The revision has no such thing, and nothing could stand in for it
+    /// The revision lacks the feature, and there is no substitute.
     #[error("`{what}` does not exist in {revision}")]
     NotInVersion {
-        /// Method or feature
+        /// Method or feature.
         what: &'static str,
-        /// The revision that the value was to be written for
+        /// Revision that the value was to be encoded for.
         revision: &'static str,
     },
-    /// What is named has a value that no revision allows; it is read and kept, but never sent
+    /// A member has a value that no revision allows; such values are received and kept, but never sent.
     #[error("{0} has a value that must not be sent")]
     NeverSent(&'static str),
 }
@@ -46,15 +46,15 @@ impl ser::Error for EncodeError {
     }
 }
 
-/// A string of this size is larger than all that usually stands around it
-const LARGE: usize = 16 << 10;
+/// Size from which a string is usually larger than the rest of its message.
+const LARGE_STRING: usize = 16 << 10;
 
-/// Appends a string with its quotes
+/// Appends a string with its quotes.
 pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let plain = plain_prefix(bytes);
-    // What follows a large string must not double its buffer.
-    let rest = if bytes.len() < LARGE { 2 } else { 1 << 10 };
+    // The text behind a large string must not double the buffer.
+    let rest = if bytes.len() < LARGE_STRING { 2 } else { 1 << 10 };
     out.reserve(bytes.len() + rest);
     out.push(b'"');
     if plain == bytes.len() {
@@ -65,7 +65,7 @@ pub(crate) fn write_str(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends string bytes of which the first `plain` need no escape
+/// Appends string bytes whose first `plain` bytes need no escape.
 #[cold]
 fn write_escaped(out: &mut Vec<u8>, mut rest: &[u8], mut plain: usize) {
     loop {
@@ -93,21 +93,21 @@ fn write_escaped(out: &mut Vec<u8>, mut rest: &[u8], mut plain: usize) {
     }
 }
 
-/// Appends an integer
+/// Appends an integer.
 pub(crate) fn write_int(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// What was seen of the outermost object
+/// Protocol members found in the outermost object while writing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noted {
-    /// Members that the protocol owns, a bit each
+pub(crate) struct TopLevelMembers {
+    /// One bit per member that the protocol owns.
     bits: u8,
-    /// Offset in the buffer just behind the brace that opens `_meta`
+    /// Offset in the buffer just behind the opening brace of `_meta`.
     pub(crate) meta: Option<usize>,
 }
 
-impl Noted {
+impl TopLevelMembers {
     pub(crate) const META: u8 = 1;
     pub(crate) const RESULT_TYPE: u8 = 2;
     pub(crate) const TTL: u8 = 4;
@@ -116,11 +116,11 @@ impl Noted {
     pub(crate) const REQUEST_STATE: u8 = 32;
     pub(crate) const INPUT_REQUESTS: u8 = 64;
 
-    pub(crate) const fn has(self, bit: u8) -> bool {
+    pub(crate) const fn contains(self, bit: u8) -> bool {
         self.bits & bit != 0
     }
 
-    fn note(&mut self, name: &[u8]) {
+    fn record(&mut self, name: &[u8]) {
         self.bits |= match name {
             b"_meta" => Self::META,
             b"resultType" => Self::RESULT_TYPE,
@@ -133,8 +133,8 @@ impl Noted {
         };
     }
 
-    /// The same of an object that stands so many bytes further behind
-    pub(crate) const fn behind(self, by: usize) -> Self {
+    /// Returns the same for an object that is `by` bytes further behind.
+    pub(crate) const fn shifted(self, by: usize) -> Self {
         let meta = match self.meta {
             Some(at) => Some(at + by),
             None => None,
@@ -142,49 +142,51 @@ impl Noted {
         Self { meta, ..self }
     }
 
-    /// Looks at an object that stands in `text` already, `at` being its offset in the buffer
-    pub(crate) fn of_text(text: &[u8], at: usize) -> Self {
-        let mut noted = Self::default();
+    /// Scans an object that was written before; `at` is its offset in the buffer.
+    pub(crate) fn scan(text: &[u8], at: usize) -> Self {
+        let mut found = Self::default();
         object_members(text, |name, value| {
-            noted.note(name);
+            found.record(name);
             if name == b"_meta" && value.first() == Some(&b'{') {
-                // Both slices lie in `text`, so the difference of their addresses is an offset.
-                noted.meta = Some(at + (value.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize) + 1);
+                // Both slices are parts of `text`, so the difference of their addresses is an offset.
+                found.meta = Some(at + (value.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize) + 1);
             }
         });
-        noted
+        found
     }
 }
 
-/// What is written as a newtype of this name has to be an object
-pub(crate) const OBJECT: &str = "$object";
+/// Name of the newtype whose content has to be an object.
+pub(crate) const OBJECT_MARKER: &str = "$object";
 
-/// What is written as a newtype whose name begins so is refused by the engines, which name what follows
+/// Prefix of the newtype names of values that the engines refuse to send; the rest of the name goes into the error.
 ///
-/// Any other serializer writes it: values that came from a peer can be shown and stored.
-const NEVER: &str = "$never::";
+/// Other serializers write such a value, so that a received one can be shown and stored.
+const NEVER_SENT_PREFIX: &str = "$never::";
 
 pub(crate) struct Serializer<'a> {
     out: &'a mut Vec<u8>,
     depth: u32,
-    noted: Noted,
-    /// The next value belongs to `_meta` of the outermost object
-    meta_next: bool,
-    /// How types are shaped; none to write them in full
-    table: Option<&'static Table>,
-    /// What the next object is written without
-    without: Without,
+    members: TopLevelMembers,
+    /// Whether the next value is `_meta` of the outermost object.
+    next_is_meta: bool,
+    /// Shaping rules; `None` to write all types in full.
+    table: Option<&'static ShapeTable>,
+    /// Members to omit from the next object.
+    omitted: OmittedMembers,
 }
 
 impl<'a> Serializer<'a> {
-    /// Appends an object; notes its members
+    /// Appends an object and returns the protocol members that it has.
     ///
-    /// On an error part of the value may have been appended: the caller truncates.
+    /// # Errors
+    ///
+    /// [`EncodeError`]. Part of the value may have been appended then; the caller truncates the buffer.
     pub(crate) fn object<T: Serialize + ?Sized>(
         out: &'a mut Vec<u8>,
         value: &T,
-        table: Option<&'static Table>,
-    ) -> Result<Noted, EncodeError> {
+        table: Option<&'static ShapeTable>,
+    ) -> Result<TopLevelMembers, EncodeError> {
         let start = out.len();
         let mut s = Self::new(out, 0, table);
         value.serialize(&mut s)?;
@@ -192,77 +194,86 @@ impl<'a> Serializer<'a> {
         if written.first() != Some(&b'{') || written.last() != Some(&b'}') {
             return Err(EncodeError::NotAnObject);
         }
-        Ok(s.noted)
+        Ok(s.members)
     }
 
-    /// Appends any value
+    /// Appends any value.
     pub(crate) fn any<T: Serialize + ?Sized>(out: &'a mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
         Self::shaped(out, value, None)
     }
 
-    /// Appends any value in the shape of a revision
+    /// Appends any value in the shape of a revision.
     pub(crate) fn shaped<T: Serialize + ?Sized>(
         out: &'a mut Vec<u8>,
         value: &T,
-        table: Option<&'static Table>,
+        table: Option<&'static ShapeTable>,
     ) -> Result<(), EncodeError> {
         value.serialize(&mut Self::new(out, 1 << 16, table))
     }
 
-    fn new(out: &'a mut Vec<u8>, depth: u32, table: Option<&'static Table>) -> Self {
-        Self { out, depth, noted: Noted::default(), meta_next: false, table, without: Without::default() }
+    fn new(out: &'a mut Vec<u8>, depth: u32, table: Option<&'static ShapeTable>) -> Self {
+        Self {
+            out,
+            depth,
+            members: TopLevelMembers::default(),
+            next_is_meta: false,
+            table,
+            omitted: OmittedMembers::default(),
+        }
     }
 
     fn open(&mut self, bracket: u8) {
         self.out.push(bracket);
         self.depth += 1;
-        if core::mem::take(&mut self.meta_next) && bracket == b'{' {
-            self.noted.meta = Some(self.out.len());
+        if core::mem::take(&mut self.next_is_meta) && bracket == b'{' {
+            self.members.meta = Some(self.out.len());
         }
     }
 
     fn name(&mut self, name: &str) {
         if self.depth == 1 {
-            self.noted.note(name.as_bytes());
-            self.meta_next = name == "_meta";
+            self.members.record(name.as_bytes());
+            self.next_is_meta = name == "_meta";
         }
         write_str(self.out, name);
     }
 
-    /// Looks up how the type of this name is shaped; what stands in for it, if something has to
-    fn shape(&mut self, name: &'static str) -> Result<Option<Substitute>, EncodeError> {
+    /// Applies the shaping rule of the type with this name; returns the substitute if the revision lacks the type.
+    fn look_up_shape(&mut self, name: &'static str) -> Result<Option<Substitute>, EncodeError> {
         let Some(table) = self.table else { return Ok(None) };
         let Some(rule) = table.rule(name) else {
-            return name.strip_prefix(NEVER).map_or(Ok(None), |what| Err(EncodeError::NeverSent(what)));
+            return name
+                .strip_prefix(NEVER_SENT_PREFIX)
+                .map_or(Ok(None), |what| Err(EncodeError::NeverSent(what)));
         };
-        self.without = Without { members: rule.members, bit: table.bit };
-        if rule.lives & table.bit != 0 {
+        self.omitted = OmittedMembers { members: rule.members, bit: table.bit };
+        if rule.revisions & table.bit != 0 {
             return Ok(None);
         }
-        let missing = EncodeError::NotInVersion { what: rule.what, revision: table.revision };
+        let missing = EncodeError::NotInVersion { what: rule.refusal, revision: table.revision };
         rule.substitute(table.bit).ok_or(missing).map(Some)
     }
 
-    /// Puts what stands in for a value in its place
+    /// Replaces a value that was just written by its substitute.
     #[cold]
-    fn replace(&mut self, start: usize, substitute: Substitute) {
+    fn substitute(&mut self, start: usize, substitute: Substitute) {
         let full = self.out.split_off(start);
         substitute(&full, self.out);
         if self.depth == 0 {
-            self.noted = Noted::of_text(self.out.get(start..).unwrap_or_default(), start);
+            self.members = TopLevelMembers::scan(self.out.get(start..).unwrap_or_default(), start);
         }
     }
 
     fn text(&mut self, value: impl core::fmt::Display) {
         let mut text = String::new();
-        // Writing into a `String` cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{value}");
         self.out.extend_from_slice(text.as_bytes());
     }
 }
 
-/// serde_json's own name for "this text is JSON already"
-pub(crate) const RAW: &str = "$serde_json::private::RawValue";
+/// Name of the struct by which serde_json marks text that is JSON already.
+pub(crate) const RAW_VALUE_NAME: &str = "$serde_json::private::RawValue";
 
 impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     type Ok = ();
@@ -325,13 +336,13 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     fn serialize_f64(self, v: f64) -> Result<(), EncodeError> {
         let whole = v as i64;
         if whole.unsigned_abs() < 1 << 53 && whole as f64 == v && !(v == 0.0 && v.is_sign_negative()) {
-            // `1`, as other languages write it, and not `1.0`.
+            // `1`, as other languages write it, instead of `1.0`.
             write_int(self.out, whole);
         } else if let Some(number) = serde_json::Number::from_f64(v) {
-            // The shortest text that reads back as the same number; a float's own `Display` is far larger.
+            // The shortest text that parses to the same number; `Display` of floats would add far more code.
             self.text(number);
         } else {
-            // JSON has no word for it.
+            // JSON cannot represent it.
             self.out.extend_from_slice(b"null");
         }
         Ok(())
@@ -378,14 +389,14 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         name: &'static str,
         v: &T,
     ) -> Result<(), EncodeError> {
-        let substitute = self.shape(name)?;
+        let substitute = self.look_up_shape(name)?;
         let start = self.out.len();
         v.serialize(&mut *self)?;
-        if name == OBJECT && self.out.get(start) != Some(&b'{') {
+        if name == OBJECT_MARKER && self.out.get(start) != Some(&b'{') {
             return Err(EncodeError::NotAnObject);
         }
         if let Some(substitute) = substitute {
-            self.replace(start, substitute);
+            self.substitute(start, substitute);
         }
         Ok(())
     }
@@ -428,13 +439,13 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         Ok(Compound::new(self, b"]}"))
     }
     fn serialize_map(self, _: Option<usize>) -> Result<Compound<'s, 'a>, EncodeError> {
-        let without = core::mem::take(&mut self.without);
+        let omitted = core::mem::take(&mut self.omitted);
         self.open(b'{');
-        Ok(Compound { without, ..Compound::new(self, b"}") })
+        Ok(Compound { omitted, ..Compound::new(self, b"}") })
     }
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Compound<'s, 'a>, EncodeError> {
-        if name == RAW {
-            return Ok(Compound { raw: true, ..Compound::new(self, b"") });
+        if name == RAW_VALUE_NAME {
+            return Ok(Compound { is_raw: true, ..Compound::new(self, b"") });
         }
         self.serialize_map(None)
     }
@@ -457,33 +468,33 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
 
 pub(crate) struct Compound<'s, 'a> {
     ser: &'s mut Serializer<'a>,
-    first: bool,
+    is_first: bool,
     close: &'static [u8],
-    raw: bool,
-    /// Members that are left out
-    without: Without,
-    /// The value that follows is left out
-    skip: bool,
+    is_raw: bool,
+    /// Members to omit.
+    omitted: OmittedMembers,
+    /// Whether the next value is omitted.
+    skips_value: bool,
 }
 
 impl<'s, 'a> Compound<'s, 'a> {
     #[inline]
     const fn new(ser: &'s mut Serializer<'a>, close: &'static [u8]) -> Self {
-        let without = Without { members: &[], bit: 0 };
-        Self { ser, first: true, close, raw: false, without, skip: false }
+        let omitted = OmittedMembers { members: &[], bit: 0 };
+        Self { ser, is_first: true, close, is_raw: false, omitted, skips_value: false }
     }
 
     #[inline]
     fn comma(&mut self) {
-        if !core::mem::take(&mut self.first) {
+        if !core::mem::take(&mut self.is_first) {
             self.ser.out.push(b',');
         }
     }
 
-    /// The name of a member, unless that is left out
+    /// Writes the name of a member, unless the member is omitted.
     fn key(&mut self, name: &str) {
-        self.skip = self.without.has(name);
-        if !self.skip {
+        self.skips_value = self.omitted.contains(name);
+        if !self.skips_value {
             self.comma();
             self.ser.name(name);
             self.ser.out.push(b':');
@@ -496,40 +507,40 @@ impl<'s, 'a> Compound<'s, 'a> {
     }
 
     fn member<T: Serialize + ?Sized>(&mut self, name: &str, v: &T) -> Result<(), EncodeError> {
-        if self.raw {
+        if self.is_raw {
             return self.raw_text(v);
         }
         self.comma();
         self.ser.name(name);
         self.ser.out.push(b':');
         v.serialize(&mut *self.ser)?;
-        self.ser.meta_next = false;
+        self.ser.next_is_meta = false;
         Ok(())
     }
 
-    /// The text of a raw value, which reaches us as a string
+    /// Appends the text of a raw value, which serde passes as a string.
     fn raw_text<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
         let start = self.ser.out.len();
         let out = &mut *self.ser.out;
-        v.serialize(Named(|text: &str| append_one_line(out, text.as_bytes())))?;
+        v.serialize(KeySerializer(|text: &str| append_one_line(out, text.as_bytes())))?;
         let written = self.ser.out.get(start..).unwrap_or_default();
         if self.ser.depth == 0 {
-            self.ser.noted = Noted::of_text(written, start);
-        } else if core::mem::take(&mut self.ser.meta_next) && written.first() == Some(&b'{') {
-            self.ser.noted.meta = Some(start + 1);
+            self.ser.members = TopLevelMembers::scan(written, start);
+        } else if core::mem::take(&mut self.ser.next_is_meta) && written.first() == Some(&b'{') {
+            self.ser.members.meta = Some(start + 1);
         }
         Ok(())
     }
 
     fn finish(self) {
-        if !self.raw {
+        if !self.is_raw {
             self.ser.depth -= 1;
             self.ser.out.extend_from_slice(self.close);
         }
     }
 }
 
-/// Appends JSON text as one line: a raw line break in JSON can only be white space between tokens (STDIO-003)
+/// Appends JSON text as one line. A raw line break in JSON is always white space between tokens (STDIO-003).
 #[inline(never)]
 pub(crate) fn append_one_line(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
@@ -579,14 +590,14 @@ impl ser::SerializeMap for Compound<'_, '_> {
     type Ok = ();
     type Error = EncodeError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
-        key.serialize(Named(|name: &str| self.key(name)))
+        key.serialize(KeySerializer(|name: &str| self.key(name)))
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, v: &T) -> Result<(), EncodeError> {
-        if self.skip {
+        if self.skips_value {
             return Ok(());
         }
         v.serialize(&mut *self.ser)?;
-        self.ser.meta_next = false;
+        self.ser.next_is_meta = false;
         Ok(())
     }
     fn end(self) -> Result<(), EncodeError> {
@@ -603,7 +614,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     #[derive(Serialize)]
-    enum Kind {
+    enum EncodedVariant {
         Unit,
         New(u8),
         Tuple(u8, i8),
@@ -611,12 +622,12 @@ mod tests {
     }
 
     #[derive(Serialize)]
-    struct All<'a> {
+    struct AllTypes<'a> {
         text: &'a str,
         ints: (i64, u64, i128),
         floats: [f64; 5],
         none: Option<u8>,
-        kinds: [Kind; 4],
+        kinds: [EncodedVariant; 4],
         map: BTreeMap<i32, bool>,
         raw: &'a RawValue,
         #[serde(rename = "_meta")]
@@ -625,30 +636,35 @@ mod tests {
 
     // covers: STDIO-003
     #[test]
-    fn writes_what_serde_json_reads_as_the_same() {
+    fn serialized_value_is_decoded_equal() {
         let raw: &RawValue = serde_json::from_str("[1,\n \"a\\nb\"]").expect("JSON");
-        let value = All {
+        let value = AllTypes {
             text: "q\" b\\ n\n r\r t\t c\u{1} e\u{e9} \u{1F600} /",
             ints: (i64::MIN, u64::MAX, -5),
             floats: [1.5, 0.1, 1e300, -2.5e-9, f64::NAN],
             none: None,
-            kinds: [Kind::Unit, Kind::New(1), Kind::Tuple(1, -1), Kind::Struct { a: '"' }],
+            kinds: [
+                EncodedVariant::Unit,
+                EncodedVariant::New(1),
+                EncodedVariant::Tuple(1, -1),
+                EncodedVariant::Struct { a: '"' },
+            ],
             map: [(1, true), (-2, false)].into(),
             raw,
             meta: [("k", 1)].into(),
         };
         let mut out = b"xx".to_vec();
-        let noted = Serializer::object(&mut out, &value, None).expect("an object");
+        let found = Serializer::object(&mut out, &value, None).expect("an object");
         assert!(!out.contains(&b'\n'), "one line");
-        let ours: serde_json::Value = serde_json::from_slice(&out[2..]).expect("JSON");
-        let theirs = serde_json::to_value(&value).expect("JSON");
-        assert_eq!(ours, theirs);
-        assert!(noted.has(Noted::META) && !noted.has(Noted::TTL));
-        assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
+        let encoded: serde_json::Value = serde_json::from_slice(&out[2..]).expect("JSON");
+        let expected = serde_json::to_value(&value).expect("JSON");
+        assert_eq!(encoded, expected);
+        assert!(found.contains(TopLevelMembers::META) && !found.contains(TopLevelMembers::TTL));
+        assert!(out[found.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
     }
 
     #[test]
-    fn whole_numbers_are_written_as_such() {
+    fn whole_floats_are_written_as_integers() {
         let mut out = Vec::new();
         Serializer::any(&mut out, &[1.0, -3.0, 0.0, -0.0, 1e15, 0.1]).expect("numbers");
         assert_eq!(out, b"[1,-3,0,-0.0,1000000000000000,0.1]");
@@ -660,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_object_or_has_no_names() {
+    fn object_serializer_refuses_non_objects_and_non_string_keys() {
         let mut out = Vec::new();
         assert_eq!(Serializer::object(&mut out, &[1], None), Err(EncodeError::NotAnObject));
         let bad: BTreeMap<[u8; 2], u8> = [([1, 2], 3)].into();
@@ -668,11 +684,15 @@ mod tests {
     }
 
     #[test]
-    fn notes_the_members_of_raw_text() {
+    fn raw_value_members_are_recorded() {
         let raw: &RawValue = serde_json::from_str(r#"{"ttlMs":1,"_meta":{"a":1}}"#).expect("JSON");
         let mut out = b"..".to_vec();
-        let noted = Serializer::object(&mut out, raw, None).expect("an object");
-        assert!(noted.has(Noted::META) && noted.has(Noted::TTL) && !noted.has(Noted::SCOPE));
-        assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"a\":1}"));
+        let found = Serializer::object(&mut out, raw, None).expect("an object");
+        assert!(
+            found.contains(TopLevelMembers::META)
+                && found.contains(TopLevelMembers::TTL)
+                && !found.contains(TopLevelMembers::SCOPE)
+        );
+        assert!(out[found.meta.expect("_meta")..].starts_with(b"\"a\":1}"));
     }
 }

@@ -11,97 +11,97 @@ use super::union::union;
 use crate::raw::RawJson;
 
 message! {
-    /// The parameters of `completion/complete` (COMP-002)
+    /// Parameters of `completion/complete` (COMP-002).
     CompleteParams<'a> {
-        /// What is being filled in (COMP-003)
+        /// Prompt or template that is being filled in (COMP-003).
         reference: CompletionReference<'a> = "ref",
-        /// Which part of it, and what was typed so far
+        /// Argument that is being filled in, with the text typed so far.
         argument: CompletionArgument<'a> = "argument",
     } {
-        /// What else is known (since 2025-06-18; COMP-006)
+        /// Arguments that are filled in already (since 2025-06-18; COMP-006).
         opt context: CompletionContext = "context",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A prompt, by its name (COMP-003)
+    /// A prompt, by its name (COMP-003).
     PromptReference<'a> ("type" = "ref/prompt") {
-        /// Its name
-        name: Cow<'a, str> as Text = "name",
+        /// Name of the prompt.
+        name: Cow<'a, str> as CowStr = "name",
     } {
-        /// Name for people (since 2025-06-18; META-035)
-        opt title: Cow<'a, str> as Text = "title",
+        /// Name for display (since 2025-06-18; META-035).
+        opt title: Cow<'a, str> as CowStr = "title",
     }
 
-    /// A resource, or a family of them (COMP-003)
+    /// A resource or a resource template (COMP-003).
     ResourceTemplateReference<'a> ("type" = "ref/resource") {
-        /// A URI, or a template of RFC 6570
-        uri: Cow<'a, str> as Text = "uri",
+        /// URI, or URI template (RFC 6570).
+        uri: Cow<'a, str> as CowStr = "uri",
     } {}
 
-    /// The part that is being filled in (COMP-002)
+    /// The argument that is being filled in (COMP-002).
     CompletionArgument<'a> {
-        /// The name of an argument of the prompt, or of a variable of the template
-        name: Cow<'a, str> as Text = "name",
-        /// What was typed so far
-        value: Cow<'a, str> as Text = "value",
+        /// Name of the prompt's argument, or of the template's variable.
+        name: Cow<'a, str> as CowStr = "name",
+        /// Text typed so far.
+        value: Cow<'a, str> as CowStr = "value",
     } {}
 
-    /// What else is known when something is filled in (since 2025-06-18; COMP-006)
+    /// Context of a completion (since 2025-06-18; COMP-006).
     CompletionContext {} {
-        /// The parts that are filled in already, by name
+        /// Arguments that are filled in already, by name.
         opt arguments: Map<String> = "arguments",
     }
 
-    /// The result of `completion/complete` (COMP-004)
+    /// Result of `completion/complete` (COMP-004).
     CompleteResult {
-        /// What could be meant
+        /// The suggestions.
         completion: Completion = "completion",
     } {
-        /// What kind of result it is (since 2026-07-28); a server's engine adds it
+        /// Kind of the result (since 2026-07-28). If a handler leaves it unset, the server's engine adds it.
         opt result_type: ResultType = "resultType",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// What could be meant (COMP-004)
+    /// Suggestions for an argument (COMP-004).
     Completion {
-        /// The likeliest first (COMP-005), at most [`Completion::MAX`]: more are never sent
-        values: Vec<String> as Hundred = "values",
+        /// Values, the most likely first (COMP-005); at most [`Completion::MAX`] are ever sent.
+        values: Vec<String> as CompletionValues = "values",
     } {
-        /// How many there are in all
+        /// Total number of matching values.
         opt total: u64 as Integer = "total",
-        /// Whether there are more than these; absent means that it is not known
+        /// Whether more values exist; absent means unknown.
         opt has_more: bool = "hasMore",
     }
 }
 
 union! {
-    /// What is being filled in (COMP-003)
+    /// Prompt or template that is being filled in (COMP-003).
     CompletionReference<'a> by "type" {
-        /// A prompt
+        /// A prompt.
         Prompt(PromptReference<'a>) = "ref/prompt",
-        /// A resource, or a family of them
+        /// A resource or a resource template.
         Resource(ResourceTemplateReference<'a>) = "ref/resource",
     }
 }
 
 impl Completion {
-    /// The most values that a result may have (COMP-004)
+    /// Maximum number of values of a result (COMP-004).
     pub const MAX: usize = super::codec::MAX_VALUES;
 
-    /// As many of `all` as a result may have, and how many there are
+    /// Creates a completion of the first [`MAX`](Self::MAX) values of `all`, and sets `total` and `has_more`.
     #[must_use]
-    pub fn first(all: Vec<String>) -> Self {
+    pub fn from_suggestions(all: Vec<String>) -> Self {
         let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
         let mut first = Self::new(all).total(total).has_more(false);
-        first.cut();
+        first.truncate();
         first
     }
 
-    /// Takes off the values that a result may not have: then there are more, and at least as many as there were
+    /// Removes the values beyond [`MAX`](Self::MAX); then `has_more` is true and `total` at least the former number.
     #[inline(never)]
-    pub fn cut(&mut self) {
+    pub fn truncate(&mut self) {
         if self.values.len() > Self::MAX {
             let all = u64::try_from(self.values.len()).unwrap_or(u64::MAX);
             self.total = self.total.max(Some(all));
@@ -112,10 +112,10 @@ impl Completion {
 }
 
 impl CompleteResult {
-    /// As many of `all` as a result may have, and how many there are
+    /// Creates a result of the first [`Completion::MAX`] values of `all`, and sets `total` and `has_more`.
     #[must_use]
-    pub fn first(all: Vec<String>) -> Self {
-        Self::new(Completion::first(all))
+    pub fn from_suggestions(all: Vec<String>) -> Self {
+        Self::new(Completion::from_suggestions(all))
     }
 }
 
@@ -123,26 +123,29 @@ impl CompleteResult {
 mod tests {
     use alloc::string::ToString;
 
-    use super::super::for_tests::{borrowed, missing, same};
+    use super::super::test_support::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
     use super::*;
     use alloc::format;
 
     // covers: COMP-002, COMP-003, COMP-006
     #[test]
-    fn what_is_asked() {
+    fn completion_params_round_trip() {
         let prompt =
             CompleteParams::new(PromptReference::new("p").title("P"), CompletionArgument::new("a", "v"))
                 .context(CompletionContext::new().arguments([("b", "w".into())]));
         let read = |text: &str| serde_json::from_str::<CompleteParams<'_>>(text).map(|p| p.into_owned());
-        borrowed(&prompt, read);
+        assert_borrowed_round_trip(&prompt, read);
         let template = ResourceTemplateReference::new("chart://{sea}");
-        borrowed(&CompleteParams::new(template, CompletionArgument::new("sea", "")), read);
-        same(&CompletionContext::new());
-        missing::<CompleteParams<'_>>(r#"{"ref":{"type":"ref/prompt","name":"p"}}"#, "argument");
-        missing::<CompleteParams<'_>>(r#"{"ref":{"name":"p"},"argument":{"name":"","value":""}}"#, "type");
-        missing::<CompletionArgument<'_>>(r#"{"name":""}"#, "value");
-        missing::<PromptReference<'_>>(r#"{"type":"ref/prompt"}"#, "name");
-        missing::<ResourceTemplateReference<'_>>(r#"{"type":"ref/resource"}"#, "uri");
+        assert_borrowed_round_trip(&CompleteParams::new(template, CompletionArgument::new("sea", "")), read);
+        assert_round_trip(&CompletionContext::new());
+        assert_missing::<CompleteParams<'_>>(r#"{"ref":{"type":"ref/prompt","name":"p"}}"#, "argument");
+        assert_missing::<CompleteParams<'_>>(
+            r#"{"ref":{"name":"p"},"argument":{"name":"","value":""}}"#,
+            "type",
+        );
+        assert_missing::<CompletionArgument<'_>>(r#"{"name":""}"#, "value");
+        assert_missing::<PromptReference<'_>>(r#"{"type":"ref/prompt"}"#, "name");
+        assert_missing::<ResourceTemplateReference<'_>>(r#"{"type":"ref/resource"}"#, "uri");
         let other: CompletionReference<'_> =
             serde_json::from_str(r#"{"name":1,"type":"ref/tool"}"#).expect("kept");
         assert!(
@@ -152,16 +155,16 @@ mod tests {
 
     // covers: COMP-004
     #[test]
-    fn at_most_a_hundred_values_are_given() {
+    fn completion_is_truncated_to_a_hundred_values() {
         let all: Vec<String> = (0..101).map(|n| format!("{n}")).collect();
-        let result = CompleteResult::first(all.clone());
+        let result = CompleteResult::from_suggestions(all.clone());
         assert_eq!((result.completion.values.len(), result.completion.total), (100, Some(101)));
         assert_eq!(result.completion.has_more, Some(true));
-        assert_eq!(Completion::first(all[..3].into()).has_more, Some(false));
-        same(&result);
-        same(&result.completion);
-        missing::<CompleteResult>("{}", "completion");
-        missing::<Completion>("{}", "values");
+        assert_eq!(Completion::from_suggestions(all[..3].into()).has_more, Some(false));
+        assert_round_trip(&result);
+        assert_round_trip(&result.completion);
+        assert_missing::<CompleteResult>("{}", "completion");
+        assert_missing::<Completion>("{}", "values");
         let float: Completion = serde_json::from_str(r#"{"values":[],"total":3.0}"#).expect("an integer");
         assert_eq!(float.total, Some(3));
         for wrong in ["-1", "1.5", "\"1\"", "1e30"] {

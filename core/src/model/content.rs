@@ -8,125 +8,125 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize};
 
 use super::base::{Annotations, Icon};
+use super::into_static::IntoStatic;
 use super::message::message;
-use super::own::Own;
 use super::resources::ResourceContents;
 use super::union::union;
 use crate::raw::RawJson;
 
 message! {
-    /// Plain text (CONT-001)
+    /// Plain text (CONT-001).
     TextContent<'a> ("type" = "text") {
-        /// The text
-        text: Cow<'a, str> as Text = "text",
+        /// The text.
+        text: Cow<'a, str> as CowStr = "text",
     } {
-        /// For whom it is and how much it matters
+        /// Audience and importance.
         opt annotations: Box<Annotations> = "annotations",
-        /// Metadata (since 2025-06-18; CONT-006)
+        /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A picture (CONT-001)
+    /// An image (CONT-001).
     ImageContent<'a> ("type" = "image") {
-        /// The bytes, in Base64 with the standard alphabet (CONT-002)
-        data: Cow<'a, str> as Text = "data",
-        /// Its media type, `image/png` for instance
-        mime_type: Cow<'a, str> as Text = "mimeType",
+        /// Bytes in Base64 with the standard alphabet (CONT-002).
+        data: Cow<'a, str> as CowStr = "data",
+        /// Media type (`image/png`, for example).
+        mime_type: Cow<'a, str> as CowStr = "mimeType",
     } {
-        /// For whom it is and how much it matters
+        /// Audience and importance.
         opt annotations: Box<Annotations> = "annotations",
-        /// Metadata (since 2025-06-18; CONT-006)
+        /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// Sound (since 2025-03-26; CONT-001)
+    /// Audio (since 2025-03-26; CONT-001).
     ///
-    /// A peer of 2024-11-05 gets a text that says what was left out (CONT-008).
+    /// A peer of 2024-11-05 gets a text block that says what was left out (CONT-008).
     AudioContent<'a> ("type" = "audio") {
-        /// The bytes, in Base64 with the standard alphabet (CONT-002)
-        data: Cow<'a, str> as Text = "data",
-        /// Its media type, `audio/wav` for instance
-        mime_type: Cow<'a, str> as Text = "mimeType",
+        /// Bytes in Base64 with the standard alphabet (CONT-002).
+        data: Cow<'a, str> as CowStr = "data",
+        /// Media type (`audio/wav`, for example).
+        mime_type: Cow<'a, str> as CowStr = "mimeType",
     } {
-        /// For whom it is and how much it matters
+        /// Audience and importance.
         opt annotations: Box<Annotations> = "annotations",
-        /// Metadata (since 2025-06-18; CONT-006)
+        /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// Where a resource can be read; it need not stand in the list of resources (since 2025-06-18; TOOL-018)
+    /// Link to a resource that can be read; it need not be in the list of resources (since 2025-06-18; TOOL-018).
     ///
-    /// An older peer gets a text with the name, the URI and the description (CONT-008).
+    /// A peer of an older revision gets a text block with the name, the URI and the description (CONT-008).
     ResourceLink<'a> ("type" = "resource_link") {
-        /// The URI to read it by
-        uri: Cow<'a, str> as Text = "uri",
-        /// Name for programs
-        name: Cow<'a, str> as Text = "name",
+        /// URI of the resource.
+        uri: Cow<'a, str> as CowStr = "uri",
+        /// Name for programs.
+        name: Cow<'a, str> as CowStr = "name",
     } {
-        /// Name for people
-        opt title: Cow<'a, str> as Text = "title",
-        /// What it is, for a model to read
-        opt description: Cow<'a, str> as Text = "description",
-        /// Its media type
-        opt mime_type: Cow<'a, str> as Text = "mimeType",
-        /// Its size in bytes, before any encoding
+        /// Name for display.
+        opt title: Cow<'a, str> as CowStr = "title",
+        /// Description for a model.
+        opt description: Cow<'a, str> as CowStr = "description",
+        /// Media type.
+        opt mime_type: Cow<'a, str> as CowStr = "mimeType",
+        /// Size in bytes, before any encoding.
         opt size: u64 as Integer = "size",
-        /// For whom it is and how much it matters
+        /// Audience and importance.
         opt annotations: Box<Annotations> = "annotations",
-        /// Pictures for it (since 2025-11-25; META-026)
+        /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
-        /// Metadata (CONT-006)
+        /// Metadata (CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A resource, there and then (CONT-003)
+    /// A resource with its contents (CONT-003).
     EmbeddedResource<'a> ("type" = "resource") {
-        /// What the resource holds
+        /// Contents of the resource.
         resource: ResourceContents<'a> = "resource",
     } {
-        /// For whom it is and how much it matters
+        /// Audience and importance.
         opt annotations: Box<Annotations> = "annotations",
-        /// Metadata (since 2025-06-18; CONT-006)
+        /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 }
 
 union! {
-    /// A piece of what a tool or a prompt says (`ContentBlock`; CONT-001)
+    /// One content block of a tool result or a prompt (`ContentBlock`; CONT-001).
     Content<'a> by "type" {
-        /// Plain text
+        /// Plain text.
         Text(TextContent<'a>) = "text",
-        /// A picture
+        /// An image.
         Image(ImageContent<'a>) = "image",
-        /// Sound (since 2025-03-26)
+        /// Audio (since 2025-03-26).
         Audio(AudioContent<'a>) = "audio",
-        /// Where a resource can be read (since 2025-06-18)
+        /// A link to a resource (since 2025-06-18).
         ResourceLink(Box<ResourceLink<'a>>) = "resource_link",
-        /// A resource itself
+        /// A resource with its contents.
         Resource(Box<EmbeddedResource<'a>>) = "resource",
     }
 }
 
 impl<'a> Content<'a> {
-    /// A text block
+    /// Creates a text block.
     #[must_use]
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Self::Text(TextContent::new(text))
     }
 
-    /// A picture, given in Base64
+    /// Creates an image from Base64.
     #[must_use]
     pub fn image(data: impl Into<Cow<'a, str>>, mime_type: impl Into<Cow<'a, str>>) -> Self {
         Self::Image(ImageContent::new(data, mime_type))
     }
 
-    /// Sound, given in Base64
+    /// Creates audio from Base64.
     #[must_use]
     pub fn audio(data: impl Into<Cow<'a, str>>, mime_type: impl Into<Cow<'a, str>>) -> Self {
         Self::Audio(AudioContent::new(data, mime_type))
     }
 
-    /// The text, if this is a text block
+    /// Returns the text of a text block, or `None` for any other block.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -138,20 +138,20 @@ impl<'a> Content<'a> {
 
 #[cfg(feature = "base64")]
 impl Content<'static> {
-    /// A picture, given as bytes
+    /// Creates an image from bytes.
     #[must_use]
     pub fn image_bytes(bytes: &[u8], mime_type: impl Into<Cow<'static, str>>) -> Self {
         Self::image(base64(bytes), mime_type)
     }
 
-    /// Sound, given as bytes
+    /// Creates audio from bytes.
     #[must_use]
     pub fn audio_bytes(bytes: &[u8], mime_type: impl Into<Cow<'static, str>>) -> Self {
         Self::audio(base64(bytes), mime_type)
     }
 }
 
-/// Bytes as the protocol spells them (CONT-002, RES-020)
+/// Encodes bytes in Base64 as the protocol requires (CONT-002, RES-020).
 #[cfg(feature = "base64")]
 pub(crate) fn base64(bytes: &[u8]) -> alloc::string::String {
     use base64::Engine as _;
@@ -170,48 +170,48 @@ impl From<alloc::string::String> for Content<'_> {
     }
 }
 
-/// Content blocks: the one that most results have stands without an allocation
+/// A list of content blocks; a single block needs no allocation.
 #[derive(Clone, Debug)]
-pub enum Blocks<'a> {
-    /// Exactly one
+pub enum ContentBlocks<'a> {
+    /// Exactly one block.
     One([Content<'a>; 1]),
-    /// Any number
+    /// Any number of blocks.
     Many(Vec<Content<'a>>),
 }
 
-impl Blocks<'_> {
-    /// The same, borrowing from nothing
+impl ContentBlocks<'_> {
+    /// Converts to a value that borrows nothing.
     #[must_use]
-    pub fn into_owned(self) -> Blocks<'static> {
-        self.own()
+    pub fn into_owned(self) -> ContentBlocks<'static> {
+        self.into_static()
     }
 }
 
-impl PartialEq for Blocks<'_> {
+impl PartialEq for ContentBlocks<'_> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl Default for Blocks<'_> {
+impl Default for ContentBlocks<'_> {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl<'a> From<Vec<Content<'a>>> for Blocks<'a> {
+impl<'a> From<Vec<Content<'a>>> for ContentBlocks<'a> {
     fn from(blocks: Vec<Content<'a>>) -> Self {
         Self::Many(blocks)
     }
 }
 
-impl<'a> From<Content<'a>> for Blocks<'a> {
+impl<'a> From<Content<'a>> for ContentBlocks<'a> {
     fn from(block: Content<'a>) -> Self {
         Self::One([block])
     }
 }
 
-impl<'a> core::ops::Deref for Blocks<'a> {
+impl<'a> core::ops::Deref for ContentBlocks<'a> {
     type Target = [Content<'a>];
 
     fn deref(&self) -> &[Content<'a>] {
@@ -222,17 +222,17 @@ impl<'a> core::ops::Deref for Blocks<'a> {
     }
 }
 
-impl Own for Blocks<'_> {
-    type Owned = Blocks<'static>;
-    fn own(self) -> Blocks<'static> {
+impl IntoStatic for ContentBlocks<'_> {
+    type Owned = ContentBlocks<'static>;
+    fn into_static(self) -> ContentBlocks<'static> {
         match self {
-            Self::One([one]) => Blocks::One([one.own()]),
-            Self::Many(many) => Blocks::Many(many.own()),
+            Self::One([one]) => ContentBlocks::One([one.into_static()]),
+            Self::Many(many) => ContentBlocks::Many(many.into_static()),
         }
     }
 }
 
-impl Serialize for Blocks<'_> {
+impl Serialize for ContentBlocks<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut seq = serializer.serialize_seq(Some(self.len()))?;
         for block in &**self {
@@ -242,25 +242,28 @@ impl Serialize for Blocks<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Blocks<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ContentBlocks<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> serde::de::Visitor<'de> for Read {
-            type Value = Blocks<'de>;
+        struct ContentBlocksVisitor;
+        impl<'de> serde::de::Visitor<'de> for ContentBlocksVisitor {
+            type Value = ContentBlocks<'de>;
             fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str("an array of content")
             }
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Blocks<'de>, A::Error> {
-                let Some(first) = seq.next_element()? else { return Ok(Blocks::default()) };
-                let Some(second) = seq.next_element()? else { return Ok(Blocks::One([first])) };
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<ContentBlocks<'de>, A::Error> {
+                let Some(first) = seq.next_element()? else { return Ok(ContentBlocks::default()) };
+                let Some(second) = seq.next_element()? else { return Ok(ContentBlocks::One([first])) };
                 let mut many = alloc::vec![first, second];
                 while let Some(block) = seq.next_element()? {
                     many.push(block);
                 }
-                Ok(Blocks::Many(many))
+                Ok(ContentBlocks::Many(many))
             }
         }
-        deserializer.deserialize_seq(Read)
+        deserializer.deserialize_seq(ContentBlocksVisitor)
     }
 }
 

@@ -7,116 +7,117 @@ use core::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
-use super::codec::{Number, Write, whole};
+use super::codec::{Encode, Number, exact_integer};
 use super::form::PrimitiveSchemaDefinition;
+use super::into_static::IntoStatic;
 use super::map::Map;
 use super::message::message;
-use super::own::Own;
-use super::words::words;
+use super::string_enum::string_enum;
 use crate::json::object_members;
-use crate::raw::{RawJson, borrowed};
+use crate::raw::{RawJson, deserialize_borrowed};
 
-words! {
-    /// How the user is asked (since 2025-11-25; ELIC-009)
+string_enum! {
+    /// Way in which the user is asked (since 2025-11-25; ELIC-009).
     ElicitMode {
-        /// By a form; what a missing one means (ELIC-010)
+        /// By a form; the meaning of a missing `mode` (ELIC-010).
         Form = "form",
-        /// By a web page
+        /// By a web page.
         Url = "url",
     }
 
-    /// What the user did (ELIC-018)
+    /// Action of the user (ELIC-018).
     ElicitAction {
-        /// Filled in the form, or agreed to open the page (ELIC-034)
+        /// Submitted the form, or agreed to open the page (ELIC-034).
         Accept = "accept",
-        /// Said no
+        /// Refused.
         Decline = "decline",
-        /// Closed the question without an answer
+        /// Dismissed the request without an answer.
         Cancel = "cancel",
     }
 }
 
 message! {
-    /// A form for the user (ELIC-008, ELIC-009)
+    /// A form for the user (ELIC-008, ELIC-009).
     ///
-    /// Not for secrets: those are asked for by a web page ([`ElicitUrlParams`]; ELIC-022, ELIC-023).
+    /// Do not request secrets with a form; use a web page ([`ElicitUrlParams`]; ELIC-022, ELIC-023).
     ElicitFormParams {
-        /// What it is about, for people
+        /// Explanation for the user.
         message: String = "message",
-        /// What is to be filled in
+        /// The fields of the form.
         requested_schema: ElicitSchema = "requestedSchema",
     } {
-        /// `form`, or absent (since 2025-11-25; ELIC-011)
+        /// `form`, or absent (since 2025-11-25; ELIC-011).
         opt mode: ElicitMode = "mode",
-        /// Metadata (until 2025-11-25)
+        /// Metadata (up to and including 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A web page for the user (since 2025-11-25; ELIC-009)
-    ElicitUrlParams ("mode" = "url") by form {
-        /// What it is about, for people
+    /// A web page for the user (since 2025-11-25; ELIC-009).
+    ElicitUrlParams ("mode" = "url") by shape_name {
+        /// Explanation for the user.
         message: String = "message",
-        /// The page: without secrets and without access of its own (ELIC-036)
+        /// URL of the page; it must hold no secrets and grant no access by itself (ELIC-036).
         url: String = "url",
     } {
-        /// By which the end of the matter is told (2025-11-25 only, where it must be there; ELIC-025, ELIC-032)
+        /// Id that `notifications/elicitation/complete` refers to (2025-11-25 only, required there; ELIC-025,
+        /// ELIC-032).
         opt elicitation_id: String = "elicitationId",
-        /// Metadata (2025-11-25 only)
+        /// Metadata (2025-11-25 only).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// What is to be filled in: a flat object (ELIC-012)
+    /// Fields of a form: a flat object (ELIC-012).
     ElicitSchema ("type" = "object") {
-        /// The fields by name, in the order in which they are to be shown
+        /// The fields by name, in display order.
         properties: Map<PrimitiveSchemaDefinition> = "properties",
     } {
-        /// The dialect of the schema (since 2025-11-25)
+        /// Dialect of the schema (since 2025-11-25).
         opt schema: String = "$schema",
-        /// The names of the fields that must be filled in
+        /// Names of the required fields.
         opt required: Vec<String> = "required",
     }
 
-    /// The answer to `elicitation/create` (ELIC-018)
+    /// Result of `elicitation/create` (ELIC-018).
     ElicitResult {
-        /// What the user did
+        /// Action of the user.
         action: ElicitAction = "action",
     } {
-        /// The fields by name: only with `accept`, and only for a form
+        /// Values of the fields by name: only with `accept`, and only for a form.
         opt content: Map<ElicitValue> = "content",
-        /// Metadata (until 2025-11-25)
+        /// Metadata (up to and including 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `notifications/elicitation/complete` (2025-11-25 only; ELIC-025)
+    /// Parameters of `notifications/elicitation/complete` (2025-11-25 only; ELIC-025).
     ElicitationCompleteParams {
-        /// Which one
+        /// Id of the elicitation that is complete.
         elicitation_id: String = "elicitationId",
     } {
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 }
 
-/// The parameters of `elicitation/create`, told apart by `mode` (since 2025-06-18; ELIC-009)
+/// Parameters of `elicitation/create`, distinguished by `mode` (since 2025-06-18; ELIC-009).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitParams {
-    /// A form
+    /// A form.
     Form(ElicitFormParams),
-    /// A web page (since 2025-11-25)
+    /// A web page (since 2025-11-25).
     Url(ElicitUrlParams),
-    /// A mode that this version does not know, as JSON
+    /// An unknown mode, as JSON.
     Other(RawJson),
 }
 
 impl ElicitParams {
-    /// A form
+    /// Creates the parameters of a form.
     #[must_use]
     pub fn form(message: impl Into<String>, schema: ElicitSchema) -> Self {
         Self::Form(ElicitFormParams::new(message, schema))
     }
 
-    /// A web page
+    /// Creates the parameters of a web page.
     #[must_use]
     pub fn url(message: impl Into<String>, url: impl Into<String>) -> Self {
         Self::Url(ElicitUrlParams::new(message, url))
@@ -135,9 +136,9 @@ impl From<ElicitUrlParams> for ElicitParams {
     }
 }
 
-impl Own for ElicitParams {
+impl IntoStatic for ElicitParams {
     type Owned = Self;
-    fn own(self) -> Self {
+    fn into_static(self) -> Self {
         self
     }
 }
@@ -154,13 +155,13 @@ impl Serialize for ElicitParams {
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::of(borrowed(deserializer)?).map_err(de::Error::custom)
+        Self::from_text(deserialize_borrowed(deserializer)?).map_err(de::Error::custom)
     }
 }
 
 impl ElicitParams {
-    /// The same, of a text that was checked
-    pub(crate) fn of(text: &str) -> Result<Self, serde_json::Error> {
+    /// Reads parameters from JSON text that was checked already.
+    pub(crate) fn from_text(text: &str) -> Result<Self, serde_json::Error> {
         let mut mode = &b"\"form\""[..];
         object_members(text.as_bytes(), |name, value| {
             if name == b"mode" {
@@ -171,13 +172,13 @@ impl ElicitParams {
             b"\"form\"" | b"null" => serde_json::from_str(text).map(Self::Form),
             b"\"url\"" => serde_json::from_str(text).map(Self::Url),
             [b'"', ..] => Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))),
-            _ => Err(de::Error::custom("`mode`: it is not a string")),
+            _ => Err(de::Error::custom("`mode`: expected a string")),
         }
     }
 }
 
 impl ElicitUrlParams {
-    fn form(&self) -> &'static str {
+    fn shape_name(&self) -> &'static str {
         if self.elicitation_id.is_some() {
             "$mcp::ElicitUrlParams"
         } else {
@@ -187,14 +188,14 @@ impl ElicitUrlParams {
 }
 
 impl ElicitSchema {
-    /// Adds a field that may be left empty
+    /// Adds an optional field.
     #[must_use]
     pub fn optional(mut self, name: impl Into<String>, field: impl Into<PrimitiveSchemaDefinition>) -> Self {
         self.properties.insert(name, field.into());
         self
     }
 
-    /// Adds a field that must be filled in
+    /// Adds a required field.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, field: impl Into<PrimitiveSchemaDefinition>) -> Self {
         let name = name.into();
@@ -204,49 +205,49 @@ impl ElicitSchema {
 }
 
 impl Default for ElicitSchema {
-    /// Nothing to fill in yet
+    /// Creates a form without fields.
     fn default() -> Self {
         Self::new(Map::new())
     }
 }
 
 impl ElicitResult {
-    /// The user filled in the form
+    /// Creates the result for a submitted form.
     #[must_use]
     pub fn accept(content: impl Into<Map<ElicitValue>>) -> Self {
         Self::new(ElicitAction::Accept).content(content)
     }
 
-    /// The user said no
+    /// Creates the result for a refusal.
     #[must_use]
     pub fn decline() -> Self {
         Self::new(ElicitAction::Decline)
     }
 
-    /// The user closed the question
+    /// Creates the result for a dismissed request.
     #[must_use]
     pub fn cancel() -> Self {
         Self::new(ElicitAction::Cancel)
     }
 }
 
-/// What was filled into a field (ELIC-018)
+/// Value of a form field (ELIC-018).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitValue {
-    /// A text, or the one choice of an enum
+    /// A text, or the choice of a single-select field.
     Text(String),
-    /// A whole number
+    /// An integer.
     Integer(i64),
-    /// A number (ELIC-019)
+    /// A number (ELIC-019).
     Number(f64),
-    /// Yes or no
+    /// A boolean.
     Boolean(bool),
-    /// The choices of an enum that allows several (since 2025-11-25)
+    /// The choices of a multi-select field (since 2025-11-25).
     Choices(Vec<String>),
 }
 
-macro_rules! values {
+macro_rules! value_from {
     ($($type:ty => $kind:ident)*) => {$(
         impl From<$type> for ElicitValue {
             fn from(value: $type) -> Self {
@@ -255,7 +256,7 @@ macro_rules! values {
         }
     )*};
 }
-values!(&str => Text String => Text i64 => Integer i32 => Integer f64 => Number bool => Boolean Vec<String> => Choices);
+value_from!(&str => Text String => Text i64 => Integer i32 => Integer f64 => Number bool => Boolean Vec<String> => Choices);
 
 impl Serialize for ElicitValue {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -264,7 +265,7 @@ impl Serialize for ElicitValue {
             Self::Integer(int) => serializer.serialize_i64(*int),
             Self::Number(number) => Number::write(number, serializer),
             Self::Boolean(boolean) => serializer.serialize_bool(*boolean),
-            // A name of its own, since not every revision has them.
+            // It has a name for the shaping serializer, because not every revision has lists of choices.
             Self::Choices(choices) => serializer.serialize_newtype_struct("$mcp::ElicitChoices", choices),
         }
     }
@@ -272,8 +273,8 @@ impl Serialize for ElicitValue {
 
 impl<'de> Deserialize<'de> for ElicitValue {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> de::Visitor<'de> for Read {
+        struct ElicitValueVisitor;
+        impl<'de> de::Visitor<'de> for ElicitValueVisitor {
             type Value = ElicitValue;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string, a number, a boolean or an array of strings")
@@ -288,8 +289,8 @@ impl<'de> Deserialize<'de> for ElicitValue {
                 Ok(i64::try_from(int).map_or(ElicitValue::Number(int as f64), ElicitValue::Integer))
             }
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<ElicitValue, E> {
-                // As it is written: one value has one form.
-                Ok(whole(number).map_or(ElicitValue::Number(number), ElicitValue::Integer))
+                // Normalised as `Number` writes it, so that each value has one form.
+                Ok(exact_integer(number).map_or(ElicitValue::Number(number), ElicitValue::Integer))
             }
             fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<ElicitValue, E> {
                 Ok(ElicitValue::Boolean(boolean))
@@ -302,7 +303,7 @@ impl<'de> Deserialize<'de> for ElicitValue {
                 Ok(ElicitValue::Choices(choices))
             }
         }
-        deserializer.deserialize_any(Read)
+        deserializer.deserialize_any(ElicitValueVisitor)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What errors carry in `data` (ERR).
+//! `data` of errors (ERR).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,57 +11,67 @@ use crate::raw::RawJson;
 use crate::rpc::{RpcError, code};
 
 message! {
-    /// `data` of an error that says which revisions are spoken (-32022; -32602 before 2026-07-28; ERR-008, ERR-017)
+    /// `data` of an error that lists the supported revisions (-32022; -32602 before 2026-07-28; ERR-008, ERR-017).
     UnsupportedProtocolVersion {
-        /// The revisions that are spoken
+        /// The supported revisions.
         supported: Vec<String> = "supported",
     } {
-        /// The one that was asked for; must be there since 2026-07-28
+        /// The requested revision; required since 2026-07-28.
         opt requested: String = "requested",
     }
 
-    /// `data` of -32021 (since 2026-07-28; ERR-007)
+    /// `data` of -32021 (since 2026-07-28; ERR-007).
     MissingRequiredClientCapability {
-        /// What the client would have to declare
+        /// The capabilities that the client would have to declare.
         required_capabilities: ClientCapabilities = "requiredCapabilities",
     } {}
 
-    /// `data` of a resource that does not exist (-32002 until 2025-11-25, -32602 since; ERR-010, RES-015, RES-016)
+    /// `data` for a resource that does not exist (ERR-010, RES-015, RES-016).
+    ///
+    /// The error code is -32002 up to and including 2025-11-25, and -32602 since 2026-07-28.
     ResourceNotFound {
-        /// Which one
+        /// URI of the resource.
         uri: String = "uri",
     } {}
 
-    /// `data` of -32042 (2025-11-25 only; ERR-012, ELIC-030)
+    /// `data` of -32042 (2025-11-25 only; ERR-012, ELIC-030).
     UrlElicitationRequired {
-        /// The pages that the user must visit first, each with an `elicitationId`
+        /// Web pages that the user must visit first, each with an `elicitationId`.
         elicitations: Vec<ElicitUrlParams> = "elicitations",
     } {}
 }
 
 impl RpcError {
-    /// -32021: the work needs something that the client did not declare (META-017, ERR-007)
+    /// Creates error -32021: the request needs a capability that the client did not declare (META-017, ERR-007).
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] if the capabilities cannot be expressed as JSON.
     pub fn missing_client_capability(required: ClientCapabilities) -> Result<Self, EncodeError> {
         let data = RawJson::encode(&MissingRequiredClientCapability::new(required))?;
         let message = "the client lacks a capability that this needs";
         Ok(Self::new(code::MISSING_CLIENT_CAPABILITY, message).with_data(data))
     }
 
-    /// -32042: the user must visit these pages first (2025-11-25 only; ELIC-029)
+    /// Creates error -32042: the user must visit these web pages first (2025-11-25 only; ELIC-029).
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] if a page cannot be expressed as JSON.
     pub fn url_elicitation_required(pages: Vec<ElicitUrlParams>) -> Result<Self, EncodeError> {
         let data = RawJson::encode(&UrlElicitationRequired::new(pages))?;
         let message = "the user must visit a web page first";
         Ok(Self::new(code::URL_ELICITATION_REQUIRED, message).with_data(data))
     }
 
-    /// The resource that does not exist, when this says so in either spelling (ERR-011, RES-018)
+    /// Returns the missing resource if the error reports one, with either code (ERR-011, RES-018).
     #[must_use]
     pub fn as_resource_not_found(&self) -> Option<ResourceNotFound> {
         let known = matches!(self.code, code::RESOURCE_NOT_FOUND | code::INVALID_PARAMS);
         self.data.as_ref().filter(|_| known)?.parse().ok()
     }
 
-    /// The revisions that are spoken, when this says so, whatever the code (DEC-001)
+    /// Returns the supported revisions if the error reports them, whatever its code is (DEC-001).
     #[must_use]
     pub fn as_unsupported_version(&self) -> Option<UnsupportedProtocolVersion> {
         let read: UnsupportedProtocolVersion = self.data.as_ref()?.parse().ok()?;
@@ -69,20 +79,20 @@ impl RpcError {
         known.then_some(read)
     }
 
-    /// What the client would have to declare, when this says so
+    /// Returns the required capabilities if the error reports them.
     #[must_use]
     pub fn as_missing_client_capability(&self) -> Option<MissingRequiredClientCapability> {
         self.data.as_ref().filter(|_| self.code == code::MISSING_CLIENT_CAPABILITY)?.parse().ok()
     }
 
-    /// The pages that the user must visit first, when this says so
+    /// Returns the web pages that the user must visit first if the error reports them.
     #[must_use]
     pub fn as_url_elicitation_required(&self) -> Option<UrlElicitationRequired> {
         self.data.as_ref().filter(|_| self.code == code::URL_ELICITATION_REQUIRED)?.parse().ok()
     }
 }
 
-/// For handlers that write JSON themselves: the details are not for the peer
+/// For handlers that write JSON themselves: the peer does not receive the details.
 impl From<EncodeError> for RpcError {
     fn from(_: EncodeError) -> Self {
         Self::internal("the answer cannot be written as JSON")
@@ -92,21 +102,23 @@ impl From<EncodeError> for RpcError {
 #[cfg(test)]
 mod tests {
     use super::super::RootsCapability;
-    use super::super::for_tests::{missing, same};
+    use super::super::test_support::{assert_missing, assert_round_trip};
     use super::*;
 
     // covers: ERR-007, ERR-008, ERR-010, ERR-011, ERR-012, RES-018, ELIC-030
     #[test]
-    fn data_is_read_by_code_and_shape() {
-        same(&UnsupportedProtocolVersion::new(["2026-07-28".into()]).requested("2027-01-01"));
-        same(&MissingRequiredClientCapability::new(ClientCapabilities::new().roots(RootsCapability::new())));
-        same(&ResourceNotFound::new("a:b"));
+    fn error_data_is_recognised_by_code_and_shape() {
+        assert_round_trip(&UnsupportedProtocolVersion::new(["2026-07-28".into()]).requested("2027-01-01"));
+        assert_round_trip(&MissingRequiredClientCapability::new(
+            ClientCapabilities::new().roots(RootsCapability::new()),
+        ));
+        assert_round_trip(&ResourceNotFound::new("a:b"));
         let page = ElicitUrlParams::new("m", "https://x.example").elicitation_id("e");
-        same(&UrlElicitationRequired::new([page.clone()]));
-        missing::<UnsupportedProtocolVersion>("{}", "supported");
-        missing::<MissingRequiredClientCapability>("{}", "requiredCapabilities");
-        missing::<ResourceNotFound>("{}", "uri");
-        missing::<UrlElicitationRequired>("{}", "elicitations");
+        assert_round_trip(&UrlElicitationRequired::new([page.clone()]));
+        assert_missing::<UnsupportedProtocolVersion>("{}", "supported");
+        assert_missing::<MissingRequiredClientCapability>("{}", "requiredCapabilities");
+        assert_missing::<ResourceNotFound>("{}", "uri");
+        assert_missing::<UrlElicitationRequired>("{}", "elicitations");
 
         let gone = RpcError::resource_not_found("a:\"b");
         assert_eq!((gone.code, gone.as_resource_not_found().expect("data").uri.as_str()), (-32002, "a:\"b"));

@@ -1,4 +1,4 @@
-//! Forms and their fields (ELIC-012 to ELIC-016): how they are written, made from types, and answered.
+//! Forms and their fields (ELIC-012 to ELIC-016): builders, derivation from types, and checks of answers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,211 +7,211 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
 use super::message::message;
-use super::words::words;
+use super::string_enum::string_enum;
 use crate::json::object_members;
-use crate::raw::{RawJson, borrowed};
+use crate::raw::{RawJson, deserialize_borrowed};
 
 mod build;
 mod check;
-mod format;
 #[cfg(feature = "schemars")]
-mod of;
-mod read;
+mod derive;
+mod format;
+mod parse;
 
 pub use build::EnumSchema;
 #[cfg(feature = "schemars")]
-pub(crate) use of::settings;
-pub use read::Elicited;
+pub(crate) use derive::schema_settings;
+pub use parse::ElicitOutcome;
 
-words! {
-    /// What a text must look like (ELIC-013)
+string_enum! {
+    /// Format of a text field (ELIC-013).
     StringFormat {
-        /// An address for mail
+        /// An e-mail address.
         Email = "email",
-        /// A URI
+        /// A URI.
         Uri = "uri",
-        /// A day: `2026-07-28`
+        /// A date: `2026-07-28`.
         Date = "date",
-        /// A moment: `2026-07-28T12:00:00Z`
+        /// A date and time: `2026-07-28T12:00:00Z`.
         DateTime = "date-time",
     }
 
-    /// Which numbers are meant (ELIC-014)
+    /// Kind of a number field (ELIC-014).
     NumberKind {
-        /// Any number
+        /// Any number.
         Number = "number",
-        /// Whole ones
+        /// Integers.
         Integer = "integer",
     }
 }
 
 message! {
-    /// A text (ELIC-013)
+    /// A text field (ELIC-013).
     StringSchema ("type" = "string") {} {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// The fewest characters
+        /// Minimum number of characters.
         opt min_length: u64 as Integer = "minLength",
-        /// The most characters
+        /// Maximum number of characters.
         opt max_length: u64 as Integer = "maxLength",
-        /// What it must look like
+        /// Required format.
         opt format: StringFormat = "format",
-        /// What stands there at first (since 2025-11-25)
+        /// Default value (since 2025-11-25).
         opt default: String = "default",
     }
 
-    /// A number (ELIC-014)
+    /// A number field (ELIC-014).
     NumberSchema {
-        /// Any, or whole ones
+        /// Any number, or integers.
         kind: NumberKind = "type",
     } {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// The smallest
+        /// Minimum value.
         opt minimum: f64 as Number = "minimum",
-        /// The largest
+        /// Maximum value.
         opt maximum: f64 as Number = "maximum",
-        /// What stands there at first (since 2025-11-25)
+        /// Default value (since 2025-11-25).
         opt default: f64 as Number = "default",
     }
 
-    /// Yes or no (ELIC-014)
+    /// A boolean field (ELIC-014).
     BooleanSchema ("type" = "boolean") {} {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// What stands there at first
+        /// Default value.
         opt default: bool = "default",
     }
 
-    /// One of several (ELIC-015, ELIC-016)
+    /// A single-select field (ELIC-015, ELIC-016).
     UntitledSingleSelectEnumSchema ("type" = "string") {
-        /// What can be chosen
+        /// The choices.
         values: Vec<String> = "enum",
     } {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// What is chosen at first (since 2025-11-25)
+        /// Default choice (since 2025-11-25).
         opt default: String = "default",
     }
 
-    /// One of several that have names (since 2025-11-25; ELIC-016)
+    /// A single-select field with titled choices (since 2025-11-25; ELIC-016).
     ///
-    /// Goes to 2025-06-18 as a [`LegacyTitledEnumSchema`].
+    /// A peer of 2025-06-18 gets a [`LegacyTitledEnumSchema`].
     TitledSingleSelectEnumSchema ("type" = "string") {
-        /// What can be chosen
+        /// The choices.
         one_of: Vec<EnumOption> = "oneOf",
     } {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// What is chosen at first
+        /// Default choice.
         opt default: String = "default",
     }
 
-    /// Any of several (since 2025-11-25; ELIC-016)
+    /// A multi-select field (since 2025-11-25; ELIC-016).
     UntitledMultiSelectEnumSchema ("type" = "array") {
-        /// What can be chosen
+        /// The choices.
         items: UntitledEnumItems = "items",
     } {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// The fewest choices
+        /// Minimum number of choices.
         opt min_items: u64 as Integer = "minItems",
-        /// The most choices
+        /// Maximum number of choices.
         opt max_items: u64 as Integer = "maxItems",
-        /// What is chosen at first
+        /// Default choices.
         opt default: Vec<String> = "default",
     }
 
-    /// Any of several that have names (since 2025-11-25; ELIC-016)
+    /// A multi-select field with titled choices (since 2025-11-25; ELIC-016).
     TitledMultiSelectEnumSchema ("type" = "array") {
-        /// What can be chosen
+        /// The choices.
         items: TitledEnumItems = "items",
     } {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// The fewest choices
+        /// Minimum number of choices.
         opt min_items: u64 as Integer = "minItems",
-        /// The most choices
+        /// Maximum number of choices.
         opt max_items: u64 as Integer = "maxItems",
-        /// What is chosen at first
+        /// Default choices.
         opt default: Vec<String> = "default",
     }
 
-    /// One of several that have names, as 2025-06-18 said it; still understood (ELIC-015)
+    /// A single-select field with titled choices in the form of 2025-06-18; still accepted (ELIC-015).
     LegacyTitledEnumSchema ("type" = "string") {
-        /// What can be chosen
+        /// The choices.
         values: Vec<String> = "enum",
-        /// Their names for people, in the same order; without them it is an [`UntitledSingleSelectEnumSchema`]
+        /// Titles of the choices, in the same order; without them it is an [`UntitledSingleSelectEnumSchema`].
         enum_names: Vec<String> = "enumNames",
     } {
-        /// Name for people
+        /// Name for display.
         opt title: String = "title",
-        /// What it is
+        /// Description.
         opt description: String = "description",
-        /// What is chosen at first (since 2025-11-25)
+        /// Default choice (since 2025-11-25).
         opt default: String = "default",
     }
 
-    /// What can be chosen
+    /// Choices of a multi-select field.
     UntitledEnumItems ("type" = "string") {
-        /// The choices
+        /// The choices.
         values: Vec<String> = "enum",
     } {}
 
-    /// What can be chosen, with names
+    /// Titled choices of a multi-select field.
     TitledEnumItems {
-        /// The choices
+        /// The choices.
         any_of: Vec<EnumOption> = "anyOf",
     } {}
 
-    /// Something that can be chosen, with its name
+    /// A choice with its title.
     EnumOption {
-        /// What is chosen
+        /// The value.
         value: String = "const",
-        /// Its name for people
+        /// Title for display.
         title: String = "title",
     } {}
 }
 
-/// A field of a form: told apart by `type` and by how choices are written (ELIC-012)
+/// A field of a form, distinguished by `type` and by the form of its choices (ELIC-012).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PrimitiveSchemaDefinition {
-    /// A text
+    /// A text field.
     String(StringSchema),
-    /// A number
+    /// A number field.
     Number(NumberSchema),
-    /// Yes or no
+    /// A boolean field.
     Boolean(BooleanSchema),
-    /// One of several
+    /// A single-select field.
     SingleSelect(UntitledSingleSelectEnumSchema),
-    /// One of several that have names (since 2025-11-25)
+    /// A single-select field with titled choices (since 2025-11-25).
     TitledSingleSelect(TitledSingleSelectEnumSchema),
-    /// Any of several (since 2025-11-25)
+    /// A multi-select field (since 2025-11-25).
     MultiSelect(UntitledMultiSelectEnumSchema),
-    /// Any of several that have names (since 2025-11-25)
+    /// A multi-select field with titled choices (since 2025-11-25).
     TitledMultiSelect(TitledMultiSelectEnumSchema),
-    /// One of several that have names, as 2025-06-18 said it
+    /// A single-select field with titled choices in the form of 2025-06-18.
     LegacyTitledEnum(LegacyTitledEnumSchema),
-    /// Something else, as JSON
+    /// An unknown kind of field, as JSON.
     Other(RawJson),
 }
 
-macro_rules! fields {
+macro_rules! field_kinds {
     ($($kind:ident($type:ty))*) => {
         impl Serialize for PrimitiveSchemaDefinition {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -230,7 +230,7 @@ macro_rules! fields {
         )*
     };
 }
-fields! {
+field_kinds! {
     String(StringSchema)
     Number(NumberSchema)
     Boolean(BooleanSchema)
@@ -243,7 +243,7 @@ fields! {
 
 impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = borrowed(deserializer)?;
+        let raw = deserialize_borrowed(deserializer)?;
         let (mut kind, mut one_of, mut values, mut names, mut any_of) = (None, false, false, false, false);
         object_members(raw.as_bytes(), |name, value| match name {
             b"type" => kind = Some(value),
@@ -265,20 +265,20 @@ impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
             _ if raw.starts_with('{') => {
                 Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(raw.as_bytes()))))
             }
-            _ => return Err(de::Error::custom("a field of a form is an object")),
+            _ => return Err(de::Error::custom("a form field must be an object")),
         }
         .map_err(de::Error::custom)
     }
 }
 
 impl NumberSchema {
-    /// Whole numbers
+    /// Creates an integer field.
     #[must_use]
     pub fn integer() -> Self {
         Self::new(NumberKind::Integer)
     }
 
-    /// Any numbers
+    /// Creates a number field.
     #[must_use]
     pub fn number() -> Self {
         Self::new(NumberKind::Number)

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 
-/// As it came: the spelling is the peer's (BASE-008)
+/// Writes the id as it was received, in the peer's spelling (BASE-008).
 impl Serialize for RequestId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = self.to_string();
@@ -26,11 +26,11 @@ impl From<i64> for RequestId {
     }
 }
 
-/// Only from JSON text, as [`RawJson`]
+/// Works with JSON text only, like [`RawJson`].
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw: &RawValue = Deserialize::deserialize(deserializer)?;
         Self::from_json(raw.get().as_bytes(), usize::MAX)
-            .ok_or_else(|| de::Error::custom("neither a string nor an integer of 64 bits"))
+            .ok_or_else(|| de::Error::custom("expected a string or a 64-bit integer"))
     }
 }

@@ -1,4 +1,4 @@
-//! What a server needs first: the questions of 2026-07-28 and their answers (MRTR).
+//! Input requests of 2026-07-28 and their responses (MRTR).
 
 use alloc::string::String;
 
@@ -7,57 +7,56 @@ use serde::{Deserialize, Serialize, de};
 
 use super::base::EmptyParams;
 use super::elicitation::{ElicitParams, ElicitResult};
+use super::into_static::IntoStatic;
 use super::map::{Extra, Map};
-use super::message::{Name, message, within};
-use super::own::Own;
+use super::message::{MemberKey, message, prefix_path};
 use super::roots::ListRootsResult;
 use super::sampling::{CreateMessageParams, CreateMessageResult};
 use super::union;
 use crate::json::object_members;
+use crate::methods::{CREATE_MESSAGE, ELICIT, LIST_ROOTS};
 use crate::raw::RawJson;
-use crate::vocab::{CREATE_MESSAGE, ELICIT, LIST_ROOTS};
 
 mod check;
 
-/// What a server needs, by keys of its choice (MRTR-006, MRTR-007)
+/// Input requests by the server's keys (MRTR-006, MRTR-007).
 pub type InputRequests<'a> = Map<InputRequest<'a>>;
 
-/// What it is given, by the same keys (MRTR-014)
+/// Input responses by the keys of the requests (MRTR-014).
 pub type InputResponses<'a> = Map<InputResponse<'a>>;
 
 message! {
-    /// The result of `tools/call`, `prompts/get` or `resources/read` when the server needs something first
-    /// (since 2026-07-28; MRTR-002, MRTR-004)
+    /// Result of `tools/call`, `prompts/get` or `resources/read` with which the server asks for input.
     ///
-    /// Has one of the two members at least (MRTR-005).
+    /// Since 2026-07-28 (MRTR-002, MRTR-004). It has at least one of `input_requests` and `request_state` (MRTR-005).
     InputRequiredResult<'a> ("resultType" = "input_required") {} {
-        /// What it needs
+        /// The input requests.
         opt input_requests: InputRequests<'a> = "inputRequests",
-        /// To be sent back with the answers, unread (MRTR-010, MRTR-011)
+        /// Opaque state that the client returns with the input responses (MRTR-010, MRTR-011).
         opt request_state: String = "requestState",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 }
 
-/// One thing that a server needs (MRTR-008)
+/// An input request: elicitation, sampling or roots (MRTR-008).
 ///
-/// On the wire a method and its parameters; other members of that object mean nothing and are not kept.
+/// On the wire it is an object with a method and its parameters. Other members are ignored and not kept.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InputRequest<'a> {
-    /// `elicitation/create`
+    /// `elicitation/create`.
     Elicit(ElicitParams),
-    /// `sampling/createMessage`
+    /// `sampling/createMessage`.
     CreateMessage(CreateMessageParams<'a>),
-    /// `roots/list`
+    /// `roots/list`.
     ListRoots(Option<EmptyParams>),
-    /// Something that this version does not know, as JSON
+    /// An unknown method, as JSON.
     Other(RawJson),
 }
 
 impl InputRequest<'_> {
-    /// Its method; none for something that this version does not know
+    /// Returns the method, or `None` for an unknown one.
     #[must_use]
     pub const fn method(&self) -> Option<&'static str> {
         match self {
@@ -68,19 +67,19 @@ impl InputRequest<'_> {
         }
     }
 
-    /// The same, borrowing from nothing
+    /// Converts to a value that borrows nothing.
     #[must_use]
     pub fn into_owned(self) -> InputRequest<'static> {
-        self.own()
+        self.into_static()
     }
 }
 
-impl Own for InputRequest<'_> {
+impl IntoStatic for InputRequest<'_> {
     type Owned = InputRequest<'static>;
-    fn own(self) -> InputRequest<'static> {
+    fn into_static(self) -> InputRequest<'static> {
         match self {
             Self::Elicit(params) => InputRequest::Elicit(params),
-            Self::CreateMessage(params) => InputRequest::CreateMessage(params.own()),
+            Self::CreateMessage(params) => InputRequest::CreateMessage(params.into_static()),
             Self::ListRoots(params) => InputRequest::ListRoots(params),
             Self::Other(raw) => InputRequest::Other(raw),
         }
@@ -106,8 +105,8 @@ impl Serialize for InputRequest<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for InputRequest<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> de::Visitor<'de> for Read {
+        struct InputRequestVisitor;
+        impl<'de> de::Visitor<'de> for InputRequestVisitor {
             type Value = InputRequest<'de>;
             fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str("a method and its parameters")
@@ -115,59 +114,59 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputRequest<'a> {
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<InputRequest<'de>, A::Error> {
                 let (kind, rest) = union::kind(map, "method")?;
                 match &*kind.0 {
-                    ELICIT => params(rest)?
+                    ELICIT => read_params(rest)?
                         .ok_or_else(|| de::Error::missing_field("params"))
                         .map(InputRequest::Elicit),
-                    CREATE_MESSAGE => params(rest)?
+                    CREATE_MESSAGE => read_params(rest)?
                         .ok_or_else(|| de::Error::missing_field("params"))
                         .map(InputRequest::CreateMessage),
-                    LIST_ROOTS => params(rest).map(InputRequest::ListRoots),
-                    _ => union::unknown("method", &kind, rest).map(InputRequest::Other),
+                    LIST_ROOTS => read_params(rest).map(InputRequest::ListRoots),
+                    _ => union::read_unknown("method", &kind, rest).map(InputRequest::Other),
                 }
             }
         }
-        deserializer.deserialize_map(Read)
+        deserializer.deserialize_map(InputRequestVisitor)
     }
 }
 
-/// The parameters among what else may stand beside a method
-fn params<'de, T: Deserialize<'de>, A: de::MapAccess<'de>>(mut map: A) -> Result<Option<T>, A::Error> {
+/// Reads the parameters among the other members of an input request.
+fn read_params<'de, T: Deserialize<'de>, A: de::MapAccess<'de>>(mut map: A) -> Result<Option<T>, A::Error> {
     let mut params = None;
     let mut others = Extra::new();
-    while let Some(name) = map.next_key::<Name<'de>>()? {
+    while let Some(name) = map.next_key::<MemberKey<'de>>()? {
         match &*name.0 {
             "method" => return Err(de::Error::duplicate_field("method")),
             "params" if params.is_some() => return Err(de::Error::duplicate_field("params")),
-            "params" => params = Some(map.next_value::<Option<T>>().map_err(|e| within("params", &e))?),
+            "params" => params = Some(map.next_value::<Option<T>>().map_err(|e| prefix_path("params", &e))?),
             _ => others.read(&name, &mut map)?,
         }
     }
-    others.distinct()?;
+    others.reject_duplicates()?;
     Ok(params.flatten())
 }
 
-/// One thing that a server is given: a bare result (MRTR-018)
+/// An input response: a bare result (MRTR-018).
 ///
-/// As a part of a message it is told apart by its members. Where the question is known, [`InputRequest::read`] reads by
-/// that, and an answer that does not fit spoils no more than itself.
+/// In a message its members tell which kind it is. Where the request is known, use [`InputRequest::parse_response`]: it
+/// reads by the kind of the request, and an invalid response does not affect the others.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InputResponse<'a> {
-    /// Of `elicitation/create`: has an `action`
+    /// Result of `elicitation/create`: has `action`.
     Elicit(ElicitResult),
-    /// Of `sampling/createMessage`: has a `model`
+    /// Result of `sampling/createMessage`: has `model`.
     CreateMessage(CreateMessageResult<'a>),
-    /// Of `roots/list`: has `roots`
+    /// Result of `roots/list`: has `roots`.
     ListRoots(ListRootsResult),
-    /// Something that this version does not know, as JSON
+    /// An unknown result, as JSON.
     Other(RawJson),
 }
 
 impl InputResponse<'_> {
-    /// The same, borrowing from nothing
+    /// Converts to a value that borrows nothing.
     #[must_use]
     pub fn into_owned(self) -> InputResponse<'static> {
-        self.own()
+        self.into_static()
     }
 }
 
@@ -189,12 +188,12 @@ impl From<ListRootsResult> for InputResponse<'_> {
     }
 }
 
-impl Own for InputResponse<'_> {
+impl IntoStatic for InputResponse<'_> {
     type Owned = InputResponse<'static>;
-    fn own(self) -> InputResponse<'static> {
+    fn into_static(self) -> InputResponse<'static> {
         match self {
             Self::Elicit(result) => InputResponse::Elicit(result),
-            Self::CreateMessage(result) => InputResponse::CreateMessage(result.own()),
+            Self::CreateMessage(result) => InputResponse::CreateMessage(result.into_static()),
             Self::ListRoots(result) => InputResponse::ListRoots(result),
             Self::Other(raw) => InputResponse::Other(raw),
         }
@@ -215,7 +214,7 @@ impl Serialize for InputResponse<'_> {
 impl<'de: 'a, 'a> Deserialize<'de> for InputResponse<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw: &'de serde_json::value::RawValue = Deserialize::deserialize(deserializer)?;
-        // Checked, nesting included, before it is read anew.
+        // The check includes nesting, before the text is parsed again.
         let whole =
             RawJson::new(bytes::Bytes::copy_from_slice(raw.get().as_bytes())).map_err(de::Error::custom)?;
         let (mut action, mut model, mut roots) = (false, false, false);
@@ -231,7 +230,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for InputResponse<'a> {
             (_, true, _) => serde_json::from_str(text).map(Self::CreateMessage),
             (.., true) => serde_json::from_str(text).map(Self::ListRoots),
             _ => {
-                // Kept as it is, but not if it means two things.
+                // Kept as it is, unless a member occurs twice.
                 if whole.is_object() {
                     serde_json::from_str::<Map<de::IgnoredAny>>(text).map_err(de::Error::custom)?;
                 }

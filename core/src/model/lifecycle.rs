@@ -1,4 +1,4 @@
-//! The handshake of legacy revisions and its successor (LIFE, VER).
+//! Handshake of legacy revisions, and `server/discover` of modern ones (LIFE, VER).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,50 +9,50 @@ use super::message::message;
 use crate::raw::RawJson;
 
 message! {
-    /// The parameters of `initialize` (until 2025-11-25; LIFE-002)
+    /// Parameters of `initialize` (up to and including 2025-11-25; LIFE-002).
     InitializeParams {
-        /// The revision that the client wants: the newest that it speaks (VER-001)
+        /// Requested revision, which is the newest that the client supports (VER-001).
         protocol_version: String = "protocolVersion",
-        /// What the client can do
+        /// Capabilities of the client.
         capabilities: ClientCapabilities = "capabilities",
-        /// Who the client is
+        /// Name and version of the client.
         client_info: Implementation = "clientInfo",
     } {
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `initialize` (until 2025-11-25; LIFE-003)
+    /// Result of `initialize` (up to and including 2025-11-25; LIFE-003).
     InitializeResult {
-        /// The revision that is in force: the client's, or another that the server offers (VER-004, VER-005)
+        /// Negotiated revision: the requested one, or another that the server offers (VER-004, VER-005).
         protocol_version: String = "protocolVersion",
-        /// What the server can do
+        /// Capabilities of the server.
         capabilities: ServerCapabilities = "capabilities",
-        /// Who the server is
+        /// Name and version of the server.
         server_info: Implementation = "serverInfo",
     } {
-        /// How to use the server, for a model to read: untrusted text (LIFE-016)
+        /// Instructions that tell a model how to use the server. They are untrusted text (LIFE-016).
         opt instructions: String = "instructions",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `server/discover` (since 2026-07-28; VER-013)
+    /// Result of `server/discover` (since 2026-07-28; VER-013).
     DiscoverResult {
-        /// The revisions that the server speaks
+        /// Revisions that the server supports.
         supported_versions: Vec<String> = "supportedVersions",
-        /// What the server can do
+        /// Capabilities of the server.
         capabilities: ServerCapabilities = "capabilities",
     } {
-        /// How to use the server, for a model to read: untrusted text (LIFE-016)
+        /// Instructions that tell a model how to use the server. They are untrusted text (LIFE-016).
         opt instructions: String = "instructions",
-        /// How long it may be kept, in milliseconds; negative counts as 0 (CACHE-002, CACHE-006)
-        opt ttl_ms: i64 as Millis = "ttlMs",
-        /// Who may be given it while it is kept
+        /// Cache lifetime in milliseconds; negative counts as 0 (CACHE-002, CACHE-006).
+        opt ttl_ms: i64 as TtlMillis = "ttlMs",
+        /// Parties that may share the cached result.
         opt cache_scope: CacheScope = "cacheScope",
-        /// What kind of result it is; a server's engine adds it
+        /// Kind of the result; the server's engine sets it to `complete`.
         opt result_type: ResultType = "resultType",
-        /// Metadata; says who the server is ([`ResultMeta`](super::ResultMeta); META-018)
+        /// Metadata with name and version of the server ([`ResultMeta`](super::ResultMeta); META-018).
         opt meta: RawJson as Object = "_meta",
     }
 }
@@ -61,22 +61,24 @@ message! {
 mod tests {
     use alloc::string::ToString;
 
-    use super::super::for_tests::{missing, same};
+    use super::super::test_support::{assert_missing, assert_round_trip};
     use super::*;
 
     // covers: LIFE-002, LIFE-003
     #[test]
-    fn handshakes() {
+    fn initialize_messages_round_trip() {
         let (client, server) = (Implementation::new("c", "1"), Implementation::new("s", "2"));
         let meta = RawJson::new("{}").expect("JSON");
-        same(&InitializeParams::new("2099-01-01", ClientCapabilities::new(), client).meta(meta.clone()));
-        same(
+        assert_round_trip(
+            &InitializeParams::new("2099-01-01", ClientCapabilities::new(), client).meta(meta.clone()),
+        );
+        assert_round_trip(
             &InitializeResult::new("2025-11-25", ServerCapabilities::new(), server)
                 .instructions("i")
                 .meta(meta.clone()),
         );
-        missing::<InitializeParams>(r#"{"protocolVersion":"","capabilities":{}}"#, "clientInfo");
-        missing::<InitializeResult>(
+        assert_missing::<InitializeParams>(r#"{"protocolVersion":"","capabilities":{}}"#, "clientInfo");
+        assert_missing::<InitializeResult>(
             r#"{"protocolVersion":"","serverInfo":{"name":"","version":""}}"#,
             "capabilities",
         );
@@ -87,8 +89,8 @@ mod tests {
 
     // covers: VER-013, CACHE-002, CACHE-003
     #[test]
-    fn discoveries() {
-        same(
+    fn discover_result_round_trips() {
+        assert_round_trip(
             &DiscoverResult::new(["2026-07-28".into()], ServerCapabilities::new())
                 .instructions("i")
                 .ttl_ms(3_600_000)
@@ -96,6 +98,6 @@ mod tests {
                 .result_type(ResultType::Complete)
                 .meta(RawJson::new("{}").expect("JSON")),
         );
-        missing::<DiscoverResult>(r#"{"capabilities":{}}"#, "supportedVersions");
+        assert_missing::<DiscoverResult>(r#"{"capabilities":{}}"#, "supportedVersions");
     }
 }

@@ -1,4 +1,4 @@
-//! JSON objects whose member names the protocol does not fix.
+//! JSON objects with free member names.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,20 +8,20 @@ use core::marker::PhantomData;
 use serde::de::{self, Deserialize, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::message::{Name, within};
-use crate::json::twice;
+use super::message::{MemberKey, prefix_path};
+use crate::json::find_duplicate;
 use crate::raw::RawJson;
 use crate::rpc::clip;
 
-/// A JSON object from names to values, in the order in which they came
+/// A JSON object from names to values that keeps the order of its members.
 ///
-/// Looked up by walking: such objects are small. Two equal names in one object are refused when it is read.
+/// Lookup is linear, because such objects are small. Reading refuses an object with two equal names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map<V>(Vec<(String, V)>);
 
-/// Members that a type does not know
+/// Members that a type does not know.
 ///
-/// They are written again behind the known ones (BASE-010, META-008).
+/// They are written after the known members (BASE-010, META-008).
 pub type Extra = Map<RawJson>;
 
 impl<V> Default for Map<V> {
@@ -31,19 +31,19 @@ impl<V> Default for Map<V> {
 }
 
 impl<V> Map<V> {
-    /// None
+    /// Creates an empty object.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The value of a member
+    /// Returns the value of a member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&V> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
-    /// Sets a member; the old value, if there was one
+    /// Sets a member and returns its previous value.
     pub fn insert(&mut self, name: impl Into<String>, value: V) -> Option<V> {
         let name = name.into();
         match self.0.iter_mut().find(|(n, _)| *n == name) {
@@ -55,37 +55,37 @@ impl<V> Map<V> {
         }
     }
 
-    /// Takes a member out
+    /// Removes a member and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<V> {
         let at = self.0.iter().position(|(n, _)| n == name)?;
         Some(self.0.remove(at).1)
     }
 
-    /// All members, in order
+    /// Iterates over all members in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &V)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// How many there are
+    /// Returns the number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none
+    /// Returns whether the object is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A way to find members without walking: for objects of which a peer decides how large they are
-    pub(super) fn index(&self) -> Index<'_, V> {
+    /// Returns an index for logarithmic lookup, for objects whose size a peer decides.
+    pub(super) fn sorted_index(&self) -> MapIndex<'_, V> {
         let mut members: Vec<_> = self.iter().collect();
         members.sort_by_key(|(name, _)| *name);
-        Index(members)
+        MapIndex(members)
     }
 
-    /// Appends members of which none is there yet
+    /// Appends members whose names are not present yet.
     pub(super) fn append_new(&mut self, mut members: Vec<(String, V)>) {
         self.0.append(&mut members);
     }
@@ -94,12 +94,12 @@ impl<V> Map<V> {
         Map(self.0.into_iter().map(|(name, value)| (name, f(value))).collect())
     }
 
-    /// Refuses a member that stands twice
-    pub(crate) fn distinct<E: de::Error>(self) -> Result<Self, E> {
+    /// Refuses duplicate members.
+    pub(crate) fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
         if self.0.len() < 2 {
             return Ok(self);
         }
-        match twice(self.0.iter().map(|(name, _)| name.as_bytes())) {
+        match find_duplicate(self.0.iter().map(|(name, _)| name.as_bytes())) {
             Some(name) => Err(E::custom(format_args!(
                 "duplicate field `{}`",
                 clip(core::str::from_utf8(name).unwrap_or_default())
@@ -109,10 +109,10 @@ impl<V> Map<V> {
     }
 }
 
-/// The members of a [`Map`] in the order of their names
-pub(super) struct Index<'a, V>(Vec<(&'a str, &'a V)>);
+/// Members of a [`Map`], sorted by name.
+pub(super) struct MapIndex<'a, V>(Vec<(&'a str, &'a V)>);
 
-impl<'a, V> Index<'a, V> {
+impl<'a, V> MapIndex<'a, V> {
     pub(super) fn get(&self, name: &str) -> Option<&'a V> {
         let at = self.0.binary_search_by_key(&name, |(name, _)| *name).ok()?;
         self.0.get(at).map(|(_, value)| *value)
@@ -122,14 +122,14 @@ impl<'a, V> Index<'a, V> {
 impl Extra {
     pub(crate) fn read<'de, A: MapAccess<'de>>(
         &mut self,
-        name: &Name<'_>,
+        name: &MemberKey<'_>,
         map: &mut A,
     ) -> Result<(), A::Error> {
         self.0.push((String::from(&*name.0), map.next_value()?));
         Ok(())
     }
 
-    /// Writes the members but those that were written already
+    /// Writes the members, except those whose names are `known`.
     pub(crate) fn write<M: SerializeMap>(&self, map: &mut M, known: &[&str]) -> Result<(), M::Error> {
         let unknown = self.0.iter().filter(|(name, _)| !known.contains(&&**name));
         unknown.into_iter().try_for_each(|(name, value)| map.serialize_entry(name, value))
@@ -137,7 +137,7 @@ impl Extra {
 }
 
 impl<K: Into<String>, V> FromIterator<(K, V)> for Map<V> {
-    /// Of two equal names the later one counts
+    /// Collects members; of two equal names the later one wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
         let mut map = Self::new();
         for (name, value) in members {
@@ -170,22 +170,22 @@ impl<V: Serialize> Serialize for Map<V> {
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for Map<V> {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read<V>(PhantomData<V>);
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Read<V> {
+        struct MapVisitor<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for MapVisitor<V> {
             type Value = Map<V>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Map<V>, A::Error> {
                 let mut members = Vec::new();
-                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
-                    let value = map.next_value().map_err(|e| within(&name, &e))?;
+                while let Some(MemberKey(name)) = map.next_key::<MemberKey<'de>>()? {
+                    let value = map.next_value().map_err(|e| prefix_path(&name, &e))?;
                     members.push((name.into_owned(), value));
                 }
-                Map(members).distinct()
+                Map(members).reject_duplicates()
             }
         }
-        deserializer.deserialize_map(Read(PhantomData))
+        deserializer.deserialize_map(MapVisitor(PhantomData))
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
 
     // covers: BASE-010
     #[test]
-    fn order_is_kept_and_equal_names_are_refused() {
+    fn map_keeps_order_and_refuses_duplicates() {
         let map: Map<u8> = serde_json::from_str(r#"{"b":1,"a":2}"#).expect("a map");
         assert_eq!(serde_json::to_string(&map).expect("JSON"), r#"{"b":1,"a":2}"#);
         let twice = serde_json::from_str::<Map<u8>>(r#"{"b":1,"a":2,"\u0062":3}"#).expect_err("twice");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_member_is_never_written_twice() {
+    fn extra_member_with_known_name_is_not_written() {
         let mut tool = super::super::Tool::new("t", RawJson::new("{\"type\":\"object\"}").expect("JSON"));
         tool.extra.insert("name", RawJson::new("1").expect("JSON"));
         tool.extra.insert("x", RawJson::new("1").expect("JSON"));

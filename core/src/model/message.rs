@@ -1,9 +1,9 @@
-//! The macro that typed messages are written in: a struct, how it is made, read and written.
+//! Macro `message!`, which declares a message type with its constructor and its codec (DESIGN-34).
 //!
-//! Reading is strict on structure and lenient on vocabulary: a member that stands twice, is missing or is of the wrong
-//! type is an error that names it; unknown members are kept. Writing goes through a newtype that carries the name of
-//! the type, by which the engines' serializer shapes it for a revision ([`shape`](crate::shape)); any other serializer
-//! sees a map.
+//! Reading is strict on structure and lenient on vocabulary. A duplicate or missing member, or one of the wrong type,
+//! is an error that names it; unknown members are kept. Values are written as a newtype that carries the name of the
+//! type. By that name the engines' serializer shapes the value for a revision ([`shape`](crate::shape)); any other
+//! serializer sees a map.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -12,13 +12,13 @@ use serde::de::{self, Deserialize, MapAccess, Visitor};
 
 use alloc::borrow::Cow;
 
-/// The name of a member, borrowed where it has no escape
-pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
+/// Name of a member; borrowed if it has no escape.
+pub(crate) struct MemberKey<'a>(pub(crate) Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for MemberKey<'a> {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
+        struct MemberKeyVisitor;
+        impl<'de> Visitor<'de> for MemberKeyVisitor {
             type Value = Cow<'de, str>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
@@ -30,16 +30,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
                 Ok(Cow::Owned(String::from(v)))
             }
         }
-        deserializer.deserialize_str(Read).map(Name)
+        deserializer.deserialize_str(MemberKeyVisitor).map(MemberKey)
     }
 }
 
-/// Puts the name of a member in front of what is wrong with it: paths grow from the inside out
+/// Prefixes an error with the name of a member; paths grow from the inside out.
 ///
-/// A path is what stands between backticks in front of a colon; whatever else begins with a backtick is no path.
+/// A path is the text between backticks before a colon. Any other text that begins with a backtick is not a path.
 #[cold]
 #[inline(never)]
-pub(crate) fn within<E: de::Error>(name: &str, error: &E) -> E {
+pub(crate) fn prefix_path<E: de::Error>(name: &str, error: &E) -> E {
     let text = error.to_string();
     let name = crate::rpc::clip(name);
     let path = text
@@ -51,25 +51,25 @@ pub(crate) fn within<E: de::Error>(name: &str, error: &E) -> E {
     }
 }
 
-/// The path in front of what is wrong, as [`within`] puts it there, and the rest
-pub(crate) fn split(text: &str) -> (&str, &str) {
+/// Splits an error text into the path that [`prefix_path`] added, and the rest.
+pub(crate) fn split_path(text: &str) -> (&str, &str) {
     text.strip_prefix('`').and_then(|rest| rest.split_once("`: ")).unwrap_or(("", text))
 }
 
-/// The value of the member that was announced; an error names it
-pub(crate) fn take<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
+/// Reads the value of the current member; an error names the member.
+pub(crate) fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
     map: &mut A,
     name: &'static str,
-    twice: bool,
+    is_duplicate: bool,
     seed: S,
 ) -> Result<S::Value, A::Error> {
-    if twice {
+    if is_duplicate {
         return Err(de::Error::duplicate_field(name));
     }
-    map.next_value_seed(seed).map_err(|e| within(name, &e))
+    map.next_value_seed(seed).map_err(|e| prefix_path(name, &e))
 }
 
-/// Declares message types
+/// Declares message types.
 ///
 /// ```text
 /// Name<'a> ("tag" = "value") by form {
@@ -78,11 +78,14 @@ pub(crate) fn take<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
 ///     opt may_be_absent: Type = "mayBeAbsent",
 /// }
 /// ```
-/// The first block holds the members that must be there, the second the others: `opt` members are left out when
-/// `None`, and `null` is read as absent; `any` members may hold any JSON, so that `null` is a value; `list` members are
-/// vectors, left out when empty. `as` names a codec of [`codec`](super::codec) for what serde would read or write in
-/// another way. `by` names a function that chooses the name by which the value is shaped, where that depends on the
-/// value.
+/// The first block holds the required members, the second one the optional members:
+///
+/// - `opt` members are left out if `None`; `null` is read as absent.
+/// - `any` members hold any JSON, so `null` is a value.
+/// - `list` members are vectors that are left out if empty.
+///
+/// `as` names a codec of [`codec`](super::codec) for members that serde would read or write differently. `by` names a
+/// method that returns the name for shaping, where that depends on the value.
 macro_rules! message {
     ($(
         $(#[$doc:meta])*
@@ -95,9 +98,9 @@ macro_rules! message {
     )*};
     (@one $docs:tt $name:ident [] $tag:tt $form:tt $required:tt $optional:tt) => {
         $crate::model::message::message! { @item $docs $name [] [] $tag $form $required $optional }
-        impl $crate::model::own::Own for $name {
+        impl $crate::model::into_static::IntoStatic for $name {
             type Owned = Self;
-            fn own(self) -> Self {
+            fn into_static(self) -> Self {
                 self
             }
         }
@@ -117,12 +120,12 @@ macro_rules! message {
         pub struct $name $($own)* {
             $( $(#[$rdoc])* pub $rm: $rt, )*
             $( $(#[$odoc])* pub $om: $crate::model::message::message!(@type $kind $ot), )*
-            /// Members that this version does not know
+            /// Members that this type does not know.
             pub extra: $crate::model::Extra,
         }
 
         impl $($own)* $name $($own)* {
-            /// With the members that must be there
+            /// Creates a value with the required members.
             #[must_use]
             pub fn new($($rm: $crate::model::message::message!(@given $rt $(, $rc)?)),*) -> Self {
                 Self {
@@ -133,7 +136,7 @@ macro_rules! message {
             }
 
             $(
-                #[doc = concat!("Sets [`", stringify!($om), "`](#structfield.", stringify!($om), ")")]
+                #[doc = concat!("Sets [`", stringify!($om), "`](#structfield.", stringify!($om), ").")]
                 #[must_use]
                 pub fn $om(mut self, $om: impl Into<$ot>) -> Self {
                     self.$om = $crate::model::message::message!(@set $kind $om.into());
@@ -146,45 +149,45 @@ macro_rules! message {
 
         impl<'de $($lives)*> serde::Deserialize<'de> for $name $($own)* {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Read<T>(core::marker::PhantomData<T>);
-                impl<'de $($lives)*> serde::de::Visitor<'de> for Read<$name $($own)*> {
+                struct MessageVisitor<T>(core::marker::PhantomData<T>);
+                impl<'de $($lives)*> serde::de::Visitor<'de> for MessageVisitor<$name $($own)*> {
                     type Value = $name $($own)*;
                     fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                         f.write_str(concat!("a ", stringify!($name), " object"))
                     }
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                        <$name $($own)* as $crate::model::union::Members<'de>>::members(map, false)
+                        <$name $($own)* as $crate::model::union::FromMembers<'de>>::from_members(map, false)
                     }
                 }
-                deserializer.deserialize_map(Read::<Self>(core::marker::PhantomData))
+                deserializer.deserialize_map(MessageVisitor::<Self>(core::marker::PhantomData))
             }
         }
 
-        impl<'de $($lives)*> $crate::model::union::Members<'de> for $name $($own)* {
+        impl<'de $($lives)*> $crate::model::union::FromMembers<'de> for $name $($own)* {
             #[allow(unused_mut, unused_assignments, unused_variables, reason = "not every type has a tag")]
-            fn members<A: serde::de::MapAccess<'de>>(mut map: A, mut tagged: bool) -> Result<Self, A::Error> {
+            fn from_members<A: serde::de::MapAccess<'de>>(mut map: A, mut tagged: bool) -> Result<Self, A::Error> {
                 $( let mut $rm = None; )*
                 $( let mut $om = None; )*
                 let mut extra = $crate::model::Extra::new();
-                while let Some(name) = map.next_key::<$crate::model::message::Name<'de>>()? {
+                while let Some(name) = map.next_key::<$crate::model::message::MemberKey<'de>>()? {
                     match &*name.0 {
                         $( $tag => {
-                            let seed = core::marker::PhantomData::<$crate::model::message::Name<'de>>;
-                            let kind = $crate::model::message::take(&mut map, $tag, tagged, seed)?;
+                            let seed = core::marker::PhantomData::<$crate::model::message::MemberKey<'de>>;
+                            let kind = $crate::model::message::read_member(&mut map, $tag, tagged, seed)?;
                             tagged = true;
                             if kind.0 != $kind_name {
-                                return Err(serde::de::Error::custom(concat!("`", $tag, "`: it is not `", $kind_name, "`")));
+                                return Err(serde::de::Error::custom(concat!("`", $tag, "`: expected `", $kind_name, "`")));
                             }
                         } )?
                         $( $rw => {
-                            let seed = $crate::model::codec::Seed::<
+                            let seed = $crate::model::codec::MemberSeed::<
                                 $crate::model::message::message!(@codec $($rc)?), _>::new();
-                            $rm = Some($crate::model::message::take(&mut map, $rw, $rm.is_some(), seed)?);
+                            $rm = Some($crate::model::message::read_member(&mut map, $rw, $rm.is_some(), seed)?);
                         } )*
                         $( $ow => {
                             let seed = $crate::model::message::message!(@seed $kind,
                                 $crate::model::message::message!(@codec $($oc)?));
-                            $om = Some($crate::model::message::take(&mut map, $ow, $om.is_some(), seed)?);
+                            $om = Some($crate::model::message::read_member(&mut map, $ow, $om.is_some(), seed)?);
                         } )*
                         _ => extra.read(&name, &mut map)?,
                     }
@@ -195,20 +198,20 @@ macro_rules! message {
                 Ok(Self {
                     $( $rm: $rm.ok_or_else(|| serde::de::Error::missing_field($rw))?, )*
                     $( $om: $crate::model::message::message!(@take $kind $om), )*
-                    extra: extra.distinct()?,
+                    extra: extra.reject_duplicates()?,
                 })
             }
         }
 
         impl $($own)* serde::Serialize for $name $($own)* {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                struct Content<'m, T>(&'m T);
-                impl $($own)* serde::Serialize for Content<'_, $name $($own)*> {
+                struct MessageMembers<'m, T>(&'m T);
+                impl $($own)* serde::Serialize for MessageMembers<'_, $name $($own)*> {
                     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                         use serde::ser::SerializeMap as _;
                         let mut map = serializer.serialize_map(None)?;
                         $( map.serialize_entry($tag, $kind_name)?; )?
-                        $( map.serialize_entry($rw, &$crate::model::codec::Via::<
+                        $( map.serialize_entry($rw, &$crate::model::codec::EncodedWith::<
                             $crate::model::message::message!(@codec $($rc)?), _>::new(&self.0.$rm))?; )*
                         $( $crate::model::message::message!(@write $kind self.0.$om, $ow, map,
                             $crate::model::message::message!(@codec $($oc)?)); )*
@@ -219,7 +222,7 @@ macro_rules! message {
                     }
                 }
                 let form = $crate::model::message::message!(@form $name self $form);
-                serializer.serialize_newtype_struct(form, &Content(self))
+                serializer.serialize_newtype_struct(form, &MessageMembers(self))
             }
         }
     };
@@ -227,21 +230,21 @@ macro_rules! message {
         { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt, )* }
         { $( $(#[$odoc:meta])* $kind:ident $om:ident : $ot:ty $(as $oc:ident)? = $ow:tt, )* }
     ) => {
-        impl<$life> $crate::model::own::Own for $name<$life> {
+        impl<$life> $crate::model::into_static::IntoStatic for $name<$life> {
             type Owned = $name<'static>;
-            fn own(self) -> $name<'static> {
+            fn into_static(self) -> $name<'static> {
                 $name {
-                    $( $rm: self.$rm.own(), )*
-                    $( $om: self.$om.own(), )*
+                    $( $rm: self.$rm.into_static(), )*
+                    $( $om: self.$om.into_static(), )*
                     extra: self.extra,
                 }
             }
         }
         impl $name<'_> {
-            /// The same, borrowing from nothing
+            /// Converts to a value that borrows nothing.
             #[must_use]
             pub fn into_owned(self) -> $name<'static> {
-                $crate::model::own::Own::own(self)
+                $crate::model::into_static::IntoStatic::into_static(self)
             }
         }
     };
@@ -259,8 +262,8 @@ macro_rules! message {
     (@given $type:ty $(, $codec:ident)?) => { impl Into<$type> };
     (@codec) => { $crate::model::codec::Plain };
     (@codec $codec:ident) => { $crate::model::codec::$codec };
-    (@seed any, $codec:ty) => { $crate::model::codec::Seed::<$codec, _>::new() };
-    (@seed $kind:ident, $codec:ty) => { $crate::model::codec::OptionalSeed::<$codec, _>::new() };
+    (@seed any, $codec:ty) => { $crate::model::codec::MemberSeed::<$codec, _>::new() };
+    (@seed $kind:ident, $codec:ty) => { $crate::model::codec::OptionalMemberSeed::<$codec, _>::new() };
     (@type list $type:ty) => { $type };
     (@type $kind:ident $type:ty) => { Option<$type> };
     (@set list $value:expr) => { $value };
@@ -270,12 +273,12 @@ macro_rules! message {
     (@take list $member:ident) => { $member.flatten().unwrap_or_default() };
     (@write list $value:expr, $wire:tt, $map:ident, $codec:ty) => {
         if !$value.is_empty() {
-            $map.serialize_entry($wire, &$crate::model::codec::Via::<$codec, _>::new(&$value))?;
+            $map.serialize_entry($wire, &$crate::model::codec::EncodedWith::<$codec, _>::new(&$value))?;
         }
     };
     (@write $kind:ident $value:expr, $wire:tt, $map:ident, $codec:ty) => {
         if let Some(value) = &$value {
-            $map.serialize_entry($wire, &$crate::model::codec::Via::<$codec, _>::new(value))?;
+            $map.serialize_entry($wire, &$crate::model::codec::EncodedWith::<$codec, _>::new(value))?;
         }
     };
 }

@@ -1,12 +1,13 @@
-//! Typed messages: every value of the protocol, the superset of all revisions.
+//! Typed messages: every value of the protocol, as the superset of all revisions.
 //!
-//! The names are the specification's, in Rust's spelling. Values that pass through borrow from the message that they
-//! came in ([`CallToolResult`], [`Content`], …; `into_owned` ends that); values that are stored own what they hold
-//! ([`Tool`], [`Resource`], …). `new` takes what must be there, a method per member adds the rest. Members that this
-//! version does not know are kept in `extra`, words that it does not know in a variant `Other`, kinds of content in one
-//! of the same name: reading is strict on structure and lenient on vocabulary. The structs are messages as they stand
-//! on the wire, so they can be read from JSON text by anything that is given a [`RawJson`], and written by any serde
-//! serializer; the engines write them in the shape of the revision that the peer speaks.
+//! Names are those of the specification in Rust's spelling. Values that pass through borrow from their message
+//! ([`CallToolResult`], [`Content`], …); `into_owned` makes them owned. Values that are stored own their content
+//! ([`Tool`], [`Resource`], …). `new` takes the required members, and one method per optional member adds it.
+//!
+//! Reading is strict on structure and lenient on vocabulary (DESIGN-34). Unknown members are kept in `extra`, unknown
+//! words and unknown kinds of content in a variant `Other`. The structs are messages as they stand on the wire:
+//! anything that is given a [`RawJson`] can read them, and any serde serializer can write them. The engines write them
+//! in the shape of the peer's revision (DESIGN-35).
 //!
 //! ```
 //! use mcp_proto::model::{CallToolResult, Content, ResourceLink, Tool, ToolAnnotations, encode_for};
@@ -57,16 +58,20 @@
 //! | `notifications/elicitation/complete` | [`ElicitationCompleteParams`] |
 //! | `notifications/subscriptions/acknowledged` | [`SubscriptionsAcknowledgedParams`] |
 //!
-//! Tasks are not typed: `task` and what belongs to it are in `extra`.
+//! Tasks are not typed: `task` and its related members are in `extra`.
 //!
-//! # Questions and answers
+//! # Input requests and input responses
 //!
-//! What a server can ask of a client is an [`InputRequest`], in every revision. It says whether it is right in itself
-//! ([`validate`](InputRequest::validate)), what the client must have declared ([`needs`](InputRequest::needs)), and
-//! whether an answer fits it ([`read`](InputRequest::read), [`check`](InputRequest::check)): the same functions for who
-//! asks and for who answers. What does not fit is a [`Misfit`], which names the place. A form is an [`ElicitSchema`]: of
-//! fields, of choices ([`EnumSchema`]), or of a Rust type (`ElicitSchema::of`, with feature `schemars`); its answer is
-//! read as one by [`ElicitResult::parse`].
+//! An [`InputRequest`] is a request of a server to a client, in every revision. The same functions serve both sides:
+//!
+//! - [`validate`](InputRequest::validate) checks the request itself.
+//! - [`required_capabilities`](InputRequest::required_capabilities) lists what the client must have declared.
+//! - [`parse_response`](InputRequest::parse_response) and [`check_response`](InputRequest::check_response) check
+//!   whether a response matches the request.
+//!
+//! A failed check is a [`ValidationError`], which names the member. A form is an [`ElicitSchema`]: of
+//! fields, of choices ([`EnumSchema`]), or of a Rust type (`ElicitSchema::for_type`, with feature `schemars`).
+//! [`ElicitResult::parse`] reads the answer as that type.
 //!
 //! ```
 //! use mcp_proto::RawJson;
@@ -75,25 +80,26 @@
 //! let form = ElicitSchema::default()
 //!     .field("nights", NumberSchema::integer().minimum(1))
 //!     .optional("power", BooleanSchema::new().default(true));
-//! let question = InputRequest::Elicit(ElicitParams::form("How long do you stay?", form));
-//! question.validate()?;
+//! let request = InputRequest::Elicit(ElicitParams::form("How long do you stay?", form));
+//! request.validate()?;
 //!
 //! let wrong = RawJson::new(r#"{"action":"accept","content":{"nights":0}}"#)?;
-//! assert_eq!(question.read(&wrong).unwrap_err().to_string(), "`content.nights`: must be 1 or more");
+//! assert_eq!(request.parse_response(&wrong).unwrap_err().to_string(), "`content.nights`: must be 1 or more");
 //! let right = RawJson::new(r#"{"action":"accept","content":{"nights":2}}"#)?;
-//! let InputResponse::Elicit(answer) = question.read(&right)? else { unreachable!() };
+//! let InputResponse::Elicit(answer) = request.parse_response(&right)? else { unreachable!() };
 //! #[derive(serde::Deserialize)]
 //! struct Stay { nights: u32 }
 //! assert_eq!(answer.parse::<Stay>()?.nights, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What each revision has
+//! # Differences between the revisions
 //!
-//! An application makes one value for all revisions; this is what becomes of it. What is not listed exists in all of
-//! them, and a type "with" something is like the type but for what is said there. "Left out" means that the member is
-//! not written, also where it stands in something that is written in place of its type. "Refused" is [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent.
-//! `initialize` is written for the revision that it asks for, whatever comes of it.
+//! An application makes one value for all revisions. The table lists how the engines change it; everything else exists
+//! in all revisions. A type "with" something is like the type apart from that row. "Left out" means that the member is
+//! not written, also in a value that replaces its type. "Refused" means
+//! [`UseError::NotInVersion`](crate::UseError::NotInVersion), and nothing is sent. `initialize` is written for the
+//! revision that it requests, whichever is negotiated.
 //!
 #![doc = include_str!("revisions.md")]
 
@@ -113,26 +119,26 @@ mod completion;
 mod content;
 mod elicitation;
 mod errors;
-#[cfg(test)]
-mod for_tests;
 mod form;
 mod id;
 mod input;
+pub(crate) mod into_static;
 mod lifecycle;
 mod map;
 pub(crate) mod message;
 mod meta;
-mod misfit;
 mod notifications;
-pub(crate) mod own;
 mod prompts;
 mod request;
 mod resources;
 mod roots;
 mod sampling;
+pub(crate) mod string_enum;
+#[cfg(test)]
+mod test_support;
 mod tools;
 pub(crate) mod union;
-pub(crate) mod words;
+mod validation_error;
 
 pub use base::{
     Annotations, CacheScope, Cursor, EmptyParams, EmptyResult, Icon, IconTheme, Implementation,
@@ -146,7 +152,9 @@ pub use completion::{
     CompleteParams, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
     PromptReference, ResourceTemplateReference,
 };
-pub use content::{AudioContent, Blocks, Content, EmbeddedResource, ImageContent, ResourceLink, TextContent};
+pub use content::{
+    AudioContent, Content, ContentBlocks, EmbeddedResource, ImageContent, ResourceLink, TextContent,
+};
 pub use elicitation::{
     ElicitAction, ElicitFormParams, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, ElicitUrlParams,
     ElicitValue, ElicitationCompleteParams,
@@ -155,9 +163,9 @@ pub use errors::{
     MissingRequiredClientCapability, ResourceNotFound, UnsupportedProtocolVersion, UrlElicitationRequired,
 };
 #[cfg(feature = "schemars")]
-pub(crate) use form::settings;
+pub(crate) use form::schema_settings;
 pub use form::{
-    BooleanSchema, Elicited, EnumOption, EnumSchema, LegacyTitledEnumSchema, NumberKind, NumberSchema,
+    BooleanSchema, ElicitOutcome, EnumOption, EnumSchema, LegacyTitledEnumSchema, NumberKind, NumberSchema,
     PrimitiveSchemaDefinition, StringFormat, StringSchema, TitledEnumItems, TitledMultiSelectEnumSchema,
     TitledSingleSelectEnumSchema, UntitledEnumItems, UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
@@ -166,7 +174,6 @@ pub use input::{InputRequest, InputRequests, InputRequiredResult, InputResponse,
 pub use lifecycle::{DiscoverResult, InitializeParams, InitializeResult};
 pub use map::{Extra, Map};
 pub use meta::{NotificationMeta, RequestMeta, ResultMeta, TraceContext};
-pub use misfit::Misfit;
 pub use notifications::{
     CancelledParams, LoggingLevel, LoggingMessageParams, ProgressParams, SetLevelParams, SubscriptionFilter,
     SubscriptionsAcknowledgedParams, SubscriptionsListenParams, SubscriptionsListenResult,
@@ -174,7 +181,7 @@ pub use notifications::{
 pub use prompts::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
-pub use request::{Listed, Request};
+pub use request::{ListItem, RequestParams};
 pub use resources::{
     BlobResourceContents, ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams,
     ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
@@ -189,11 +196,16 @@ pub use sampling::{
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
 };
+pub use validation_error::ValidationError;
 
-/// A value as JSON in the shape of a revision, as the engines write it
+/// Encodes a value as JSON in the shape of a revision, as the engines write it.
 ///
-/// The stamps that an engine puts on a result (`resultType`, `_meta`, …) are not part of it. An error
-/// ([`EncodeError::NotInVersion`]) says what the revision has no form for.
+/// Members that an engine adds to a result (`resultType`, `_meta`, …) are not included.
+///
+/// # Errors
+///
+/// [`EncodeError::NotInVersion`] if the revision has no form for the value, and the other variants if it cannot be
+/// expressed as JSON.
 pub fn encode_for<T: Serialize + ?Sized>(version: Version, value: &T) -> Result<RawJson, EncodeError> {
     let mut out = Vec::new();
     Serializer::shaped(&mut out, value, shape::table(version))?;

@@ -6,36 +6,36 @@ use core::cmp::Ordering;
 
 use super::base::{ProgressToken, ResultType};
 use super::message::message;
-use super::words::words;
+use super::string_enum::string_enum;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 
-words! {
-    /// How serious a log message is (RFC 5424; LOG-002)
+string_enum! {
+    /// Level of a log message (RFC 5424; LOG-002).
     ///
-    /// Levels compare by seriousness; one that is not known compares with nothing but itself.
+    /// Levels are ordered by severity. An unknown level equals itself and is not comparable with others.
     LoggingLevel {
-        /// Details for whoever looks for a fault
+        /// Debugging information.
         Debug = "debug",
-        /// What goes as it should
+        /// Normal operation.
         Info = "info",
-        /// Something that seldom happens
+        /// Normal but significant event.
         Notice = "notice",
-        /// Something that may become a fault
+        /// Warning condition.
         Warning = "warning",
-        /// A fault
+        /// Error condition.
         Error = "error",
-        /// A part of the system has failed
+        /// Failure of a component.
         Critical = "critical",
-        /// Something must be done at once
+        /// Condition that needs immediate action.
         Alert = "alert",
-        /// Nothing works
+        /// The system is unusable.
         Emergency = "emergency",
     }
 }
 
 impl LoggingLevel {
-    /// From 0 (`debug`) to 7 (`emergency`); none for a level that is not known
+    /// Returns the severity from 0 (`debug`) to 7 (`emergency`), or `None` for an unknown level.
     #[must_use]
     pub const fn severity(&self) -> Option<u8> {
         Some(match self {
@@ -62,96 +62,96 @@ impl PartialOrd for LoggingLevel {
 }
 
 message! {
-    /// The parameters of `logging/setLevel` (until 2025-11-25; LOG-004)
+    /// Parameters of `logging/setLevel` (up to and including 2025-11-25; LOG-004).
     SetLevelParams {
-        /// The least serious level that is wanted
+        /// Lowest level that the client wants.
         level: LoggingLevel = "level",
     } {
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `notifications/message` (LOG-003)
+    /// Parameters of `notifications/message` (LOG-003).
     LoggingMessageParams {
-        /// How serious it is
+        /// Level of the message.
         level: LoggingLevel = "level",
-        /// The message: any JSON value; no secrets (LOG-013)
+        /// The message: any JSON value; no secrets (LOG-013).
         data: RawJson = "data",
     } {
-        /// What part of the server speaks
+        /// Component of the server that logs.
         opt logger: String = "logger",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `notifications/progress` (PROG-006)
+    /// Parameters of `notifications/progress` (PROG-006).
     ProgressParams {
-        /// The token that the request gave
+        /// Progress token of the request.
         progress_token: ProgressToken = "progressToken",
-        /// How much is done; grows from one report to the next (PROG-007)
+        /// Progress so far; increases with each notification (PROG-007).
         progress: f64 as Number = "progress",
     } {
-        /// How much there is in all, when that is known
+        /// Total amount, if known.
         opt total: f64 as Number = "total",
-        /// A sentence for people (since 2025-03-26; PROG-009)
+        /// Message for people (since 2025-03-26; PROG-009).
         opt message: String = "message",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `notifications/cancelled` (CANC-005)
+    /// Parameters of `notifications/cancelled` (CANC-005).
     CancelledParams {} {
-        /// Which request; only 2025-11-25 lets it be absent, and then it says nothing (DEC-015)
+        /// Id of the cancelled request; 2025-11-25 alone lets it be absent, and then it has no meaning (DEC-015).
         opt request_id: RequestId = "requestId",
-        /// Why, for people
+        /// Reason for people.
         opt reason: String = "reason",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `subscriptions/listen` (since 2026-07-28; SUB-001)
+    /// Parameters of `subscriptions/listen` (since 2026-07-28; SUB-001).
     SubscriptionsListenParams {
-        /// What is wanted
+        /// The requested changes.
         notifications: SubscriptionFilter = "notifications",
     } {
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// What a subscription is about (since 2026-07-28; SUB-002)
+    /// Changes that a subscription covers (since 2026-07-28; SUB-002).
     SubscriptionFilter {} {
-        /// `notifications/tools/list_changed`; absent means no
+        /// `notifications/tools/list_changed`; absent means no.
         opt tools_list_changed: bool = "toolsListChanged",
-        /// `notifications/prompts/list_changed`; absent means no
+        /// `notifications/prompts/list_changed`; absent means no.
         opt prompts_list_changed: bool = "promptsListChanged",
-        /// `notifications/resources/list_changed`; absent means no
+        /// `notifications/resources/list_changed`; absent means no.
         opt resources_list_changed: bool = "resourcesListChanged",
-        /// `notifications/resources/updated` for these URIs
+        /// `notifications/resources/updated` for these URIs.
         opt resource_subscriptions: Vec<String> = "resourceSubscriptions",
     }
 
-    /// The parameters of `notifications/subscriptions/acknowledged` (since 2026-07-28; SUB-004)
+    /// Parameters of `notifications/subscriptions/acknowledged` (since 2026-07-28; SUB-004).
     SubscriptionsAcknowledgedParams {
-        /// The part of the filter that is honoured (SUB-006)
+        /// Part of the filter that the server honours (SUB-006).
         notifications: SubscriptionFilter = "notifications",
     } {
-        /// Metadata; names the subscription ([`NotificationMeta`](super::NotificationMeta))
+        /// Metadata that names the subscription ([`NotificationMeta`](super::NotificationMeta)).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `subscriptions/listen`, with which the server ends it (since 2026-07-28; SUB-013)
+    /// Result of `subscriptions/listen`, with which the server ends it (since 2026-07-28; SUB-013).
     SubscriptionsListenResult {
-        /// Metadata; names the subscription ([`ResultMeta`](super::ResultMeta); SUB-014)
+        /// Metadata that names the subscription ([`ResultMeta`](super::ResultMeta); SUB-014).
         meta: RawJson as Object = "_meta",
     } {
-        /// What kind of result it is; a server's engine adds it
+        /// Kind of the result; the server's engine sets it.
         opt result_type: ResultType = "resultType",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::for_tests::{missing, same};
+    use super::super::test_support::{assert_missing, assert_round_trip};
     use super::*;
 
     fn raw(text: &'static str) -> RawJson {
@@ -160,7 +160,7 @@ mod tests {
 
     // covers: LOG-002, LOG-003, LOG-004
     #[test]
-    fn levels_compare_by_seriousness() {
+    fn logging_levels_compare_by_severity() {
         let names = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let levels = names.map(LoggingLevel::from);
         assert!(levels.windows(2).all(|w| w[0] < w[1]) && LoggingLevel::Error >= LoggingLevel::Error);
@@ -169,20 +169,22 @@ mod tests {
         }
         let odd = LoggingLevel::from("loud");
         assert!(odd == odd.clone() && odd.partial_cmp(&LoggingLevel::Emergency).is_none());
-        same(&SetLevelParams::new("warning").meta(raw("{}")));
-        same(&LoggingMessageParams::new("loud", raw("null")).logger("db").meta(raw("{}")));
-        missing::<SetLevelParams>("{}", "level");
-        missing::<LoggingMessageParams>(r#"{"level":"info"}"#, "data");
+        assert_round_trip(&SetLevelParams::new("warning").meta(raw("{}")));
+        assert_round_trip(&LoggingMessageParams::new("loud", raw("null")).logger("db").meta(raw("{}")));
+        assert_missing::<SetLevelParams>("{}", "level");
+        assert_missing::<LoggingMessageParams>(r#"{"level":"info"}"#, "data");
     }
 
     // covers: PROG-003, PROG-006, PROG-008
     #[test]
     fn progress_may_be_fractional() {
         let token = |text: &'static str| raw(text).parse::<ProgressToken>().expect("a token");
-        let text = same(&ProgressParams::new(token("\"t\""), 2.5).total(3).message("half").meta(raw("{}")));
+        let text = assert_round_trip(
+            &ProgressParams::new(token("\"t\""), 2.5).total(3).message("half").meta(raw("{}")),
+        );
         assert!(text.starts_with(r#"{"progressToken":"t","progress":2.5,"total":3,"#), "{text}");
-        same(&ProgressParams::new(token("7"), 123_456_789.5));
-        missing::<ProgressParams>(r#"{"progressToken":1}"#, "progress");
+        assert_round_trip(&ProgressParams::new(token("7"), 123_456_789.5));
+        assert_missing::<ProgressParams>(r#"{"progressToken":1}"#, "progress");
         for wrong in ["null", "1.5", "true", "{}"] {
             assert!(raw(wrong).parse::<ProgressToken>().is_err(), "{wrong}");
         }
@@ -191,25 +193,25 @@ mod tests {
 
     // covers: CANC-005
     #[test]
-    fn a_cancellation_may_name_nothing() {
-        same(&CancelledParams::new().request_id(RequestId::int(4)).reason("r").meta(raw("{}")));
-        same(&CancelledParams::new());
+    fn cancellation_without_request_id_round_trips() {
+        assert_round_trip(&CancelledParams::new().request_id(RequestId::int(4)).reason("r").meta(raw("{}")));
+        assert_round_trip(&CancelledParams::new());
     }
 
     // covers: SUB-001, SUB-002, SUB-004, SUB-006, SUB-013
     #[test]
-    fn subscriptions() {
+    fn subscription_messages_round_trip() {
         let filter = SubscriptionFilter::new()
             .tools_list_changed(true)
             .prompts_list_changed(false)
             .resources_list_changed(true)
             .resource_subscriptions(["a:b".into()]);
-        same(&filter);
-        same(&SubscriptionsListenParams::new(filter.clone()).meta(raw("{}")));
-        same(&SubscriptionsAcknowledgedParams::new(filter).meta(raw("{}")));
-        same(&SubscriptionsListenResult::new(raw("{}")).result_type(ResultType::Complete));
-        missing::<SubscriptionsListenParams>("{}", "notifications");
-        missing::<SubscriptionsAcknowledgedParams>("{}", "notifications");
-        missing::<SubscriptionsListenResult>("{}", "_meta");
+        assert_round_trip(&filter);
+        assert_round_trip(&SubscriptionsListenParams::new(filter.clone()).meta(raw("{}")));
+        assert_round_trip(&SubscriptionsAcknowledgedParams::new(filter).meta(raw("{}")));
+        assert_round_trip(&SubscriptionsListenResult::new(raw("{}")).result_type(ResultType::Complete));
+        assert_missing::<SubscriptionsListenParams>("{}", "notifications");
+        assert_missing::<SubscriptionsAcknowledgedParams>("{}", "notifications");
+        assert_missing::<SubscriptionsListenResult>("{}", "_meta");
     }
 }

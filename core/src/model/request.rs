@@ -1,56 +1,56 @@
-//! Which method parameters belong to, and what its result is read as.
+//! Links from parameters to their method and result type, and from list entries to their list.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::completion::{CompleteParams, CompleteResult};
-use super::own::Own;
+use super::into_static::IntoStatic;
 use super::prompts::{GetPromptParams, GetPromptResult, Prompt};
 use super::resources::{ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate};
 use super::tools::{CallToolParams, CallToolResult, Tool};
+use crate::methods::{self, Kind};
 use crate::raw::RawJson;
-use crate::vocab::{self, Kind};
 
-/// Parameters that know their method, and how its result is read
+/// Parameters of a method, with its name and its result type.
 ///
-/// What a client needs in order to make a typed call:
+/// A client needs it for a typed call:
 ///
 /// ```
 /// use mcp_proto::client::{Config, Engine};
-/// use mcp_proto::model::{ReadResourceParams, Request};
+/// use mcp_proto::model::{ReadResourceParams, RequestParams};
 /// use mcp_proto::{CallKey, CallOptions, Instant, RawJson, UseError};
 ///
-/// fn ask<R: Request>(engine: &mut Engine, now: Instant, params: &R) -> Result<CallKey, UseError> {
+/// fn call<R: RequestParams>(engine: &mut Engine, now: Instant, params: &R) -> Result<CallKey, UseError> {
 ///     engine.call(now, R::METHOD, params, &CallOptions::new())
 /// }
 ///
-/// // … and when its outcome has come:
+/// // … and when the result has arrived:
 /// let result = RawJson::new(r#"{"contents":[{"uri":"note://1","text":"buy milk"}]}"#)?;
 /// let read = ReadResourceParams::read(&result)?;
 /// assert_eq!(read.contents[0].uri(), "note://1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Request: Serialize {
-    /// The method
+pub trait RequestParams: Serialize {
+    /// Name of the method.
     const METHOD: &'static str;
-    /// What its result is read as; borrows from nothing
+    /// Type of the result; borrows nothing.
     type Result;
 
-    /// Reads a result
+    /// Reads a result.
     ///
     /// # Errors
     ///
-    /// Says which member is missing or of the wrong type, by its path.
+    /// An error that names the missing or wrong member by its path.
     fn read(result: &RawJson) -> Result<Self::Result, serde_json::Error>;
 }
 
 macro_rules! requests {
     ($($params:ident $method:ident $result:ty, $owned:ty;)*) => {$(
-        impl Request for $params<'_> {
-            const METHOD: &'static str = vocab::$method;
+        impl RequestParams for $params<'_> {
+            const METHOD: &'static str = methods::$method;
             type Result = $owned;
             fn read(result: &RawJson) -> Result<Self::Result, serde_json::Error> {
-                result.parse::<$result>().map(Own::own)
+                result.parse::<$result>().map(IntoStatic::into_static)
             }
         }
     )*};
@@ -62,22 +62,22 @@ requests! {
     CompleteParams COMPLETE CompleteResult, CompleteResult;
 }
 
-/// An entry of a list: it knows which list
-pub trait Listed: Serialize + DeserializeOwned {
-    /// The list that it stands in
+/// Entry of a list.
+pub trait ListItem: Serialize + DeserializeOwned {
+    /// The list that it belongs to.
     const KIND: Kind;
 }
 
-impl Listed for Tool {
+impl ListItem for Tool {
     const KIND: Kind = Kind::Tool;
 }
-impl Listed for Resource {
+impl ListItem for Resource {
     const KIND: Kind = Kind::Resource;
 }
-impl Listed for ResourceTemplate {
+impl ListItem for ResourceTemplate {
     const KIND: Kind = Kind::ResourceTemplate;
 }
-impl Listed for Prompt {
+impl ListItem for Prompt {
     const KIND: Kind = Kind::Prompt;
 }
 
@@ -86,14 +86,14 @@ mod tests {
     use super::*;
     use alloc::string::{String, ToString};
 
-    fn why<R: Request>(text: &'static str) -> String {
+    fn why<R: RequestParams>(text: &'static str) -> String {
         let read = R::read(&RawJson::new(text).expect("JSON"));
         read.err().map_or_else(String::new, |error| error.to_string())
     }
 
     // covers: TOOL-013, TOOL-037, RES-005, RES-006, PROMPT-004, PROMPT-006, COMP-004
     #[test]
-    fn what_cannot_be_read_is_told_by_its_path() {
+    fn result_error_names_path() {
         for (text, path) in [
             ("[]", "invalid type: sequence"),
             ("{}", "missing field `content`"),
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn methods_exist() {
-        fn exists<R: Request>() -> bool {
-            vocab::request(R::METHOD).is_some()
+    fn request_params_name_known_methods() {
+        fn exists<R: RequestParams>() -> bool {
+            methods::request_rule(R::METHOD).is_some()
         }
         assert!(exists::<CallToolParams<'_>>() && exists::<ReadResourceParams<'_>>());
         assert!(exists::<GetPromptParams<'_>>() && exists::<CompleteParams<'_>>());

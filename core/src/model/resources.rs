@@ -1,4 +1,4 @@
-//! Resources: lists, templates, what they hold, news about them (RES).
+//! Resources: lists, templates, contents, change notifications (RES).
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -8,193 +8,193 @@ use serde::{Deserialize, Serialize};
 
 use super::base::{Annotations, CacheScope, Cursor, Icon, ResultType};
 use super::input::InputResponses;
+use super::into_static::IntoStatic;
 use super::message::message;
-use super::own::Own;
 use crate::raw::RawJson;
 
 message! {
-    /// A resource that a server offers (RES-008)
+    /// A resource of a server (RES-008).
     Resource {
-        /// What it is read by (RES-019)
+        /// URI by which it is read (RES-019).
         uri: String = "uri",
-        /// Name for programs
+        /// Name for programs.
         name: String = "name",
     } {
-        /// Name for people (since 2025-06-18; META-035)
+        /// Name for display (since 2025-06-18; META-035).
         opt title: String = "title",
-        /// What it is, for a model to read
+        /// Description for a model.
         opt description: String = "description",
-        /// Its media type
+        /// Media type.
         opt mime_type: String = "mimeType",
-        /// Its size in bytes, before any encoding
+        /// Size in bytes, before any encoding.
         opt size: u64 as Integer = "size",
-        /// For whom it is and how much it matters
+        /// Audience and importance.
         opt annotations: Annotations = "annotations",
-        /// Pictures for it (since 2025-11-25; META-026)
+        /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
-        /// Metadata (since 2025-06-18)
+        /// Metadata (since 2025-06-18).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A family of resources (RES-009)
+    /// A template for the URIs of resources (RES-009).
     ResourceTemplate {
-        /// What their URIs look like: a template of RFC 6570
+        /// URI template (RFC 6570).
         uri_template: String = "uriTemplate",
-        /// Name for programs
+        /// Name for programs.
         name: String = "name",
     } {
-        /// Name for people (since 2025-06-18; META-035)
+        /// Name for display (since 2025-06-18; META-035).
         opt title: String = "title",
-        /// What they are, for a model to read
+        /// Description for a model.
         opt description: String = "description",
-        /// The media type that all of them share; none when they differ
+        /// Media type of all matching resources; `None` if they differ.
         opt mime_type: String = "mimeType",
-        /// For whom they are and how much they matter
+        /// Audience and importance.
         opt annotations: Annotations = "annotations",
-        /// Pictures for them (since 2025-11-25; META-026)
+        /// Icons (since 2025-11-25; META-026).
         list icons: Vec<Icon> = "icons",
-        /// Metadata (since 2025-06-18)
+        /// Metadata (since 2025-06-18).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `resources/list`: one page (RES-003)
+    /// Result of `resources/list`: one page (RES-003).
     ListResourcesResult {
-        /// The resources
+        /// The resources.
         resources: Vec<Resource> as List = "resources",
     } {
-        /// Where the next page begins; absent on the last (PAGE-003, PAGE-004)
+        /// Cursor of the next page; absent on the last page (PAGE-003, PAGE-004).
         opt next_cursor: Cursor = "nextCursor",
-        /// How long it may be kept, in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006)
-        opt ttl_ms: i64 as Millis = "ttlMs",
-        /// Who may be given it while it is kept (since 2026-07-28)
+        /// Cache lifetime in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006).
+        opt ttl_ms: i64 as TtlMillis = "ttlMs",
+        /// Parties that may share the cached result (since 2026-07-28).
         opt cache_scope: CacheScope = "cacheScope",
-        /// What kind of result it is (since 2026-07-28); a server's engine adds it
+        /// Kind of the result (since 2026-07-28). If a handler leaves it unset, the server's engine adds it.
         opt result_type: ResultType = "resultType",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `resources/templates/list`: one page (RES-004)
+    /// Result of `resources/templates/list`: one page (RES-004).
     ListResourceTemplatesResult {
-        /// The templates
+        /// The templates.
         resource_templates: Vec<ResourceTemplate> as List = "resourceTemplates",
     } {
-        /// Where the next page begins; absent on the last (PAGE-003, PAGE-004)
+        /// Cursor of the next page; absent on the last page (PAGE-003, PAGE-004).
         opt next_cursor: Cursor = "nextCursor",
-        /// How long it may be kept, in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006)
-        opt ttl_ms: i64 as Millis = "ttlMs",
-        /// Who may be given it while it is kept (since 2026-07-28)
+        /// Cache lifetime in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006).
+        opt ttl_ms: i64 as TtlMillis = "ttlMs",
+        /// Parties that may share the cached result (since 2026-07-28).
         opt cache_scope: CacheScope = "cacheScope",
-        /// What kind of result it is (since 2026-07-28); a server's engine adds it
+        /// Kind of the result (since 2026-07-28). If a handler leaves it unset, the server's engine adds it.
         opt result_type: ResultType = "resultType",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `resources/read` (RES-005)
+    /// Parameters of `resources/read` (RES-005).
     ReadResourceParams<'a> {
-        /// Which resource
-        uri: Cow<'a, str> as Text = "uri",
+        /// URI of the resource.
+        uri: Cow<'a, str> as CowStr = "uri",
     } {
-        /// Answers to what the server asked for (since 2026-07-28; MRTR-014); a client's engine adds them
+        /// Input responses (since 2026-07-28; MRTR-014); a client's engine adds them.
         opt input_responses: InputResponses<'a> = "inputResponses",
-        /// The state that the server gave along with its questions (since 2026-07-28; MRTR-014)
-        opt request_state: Cow<'a, str> as Text = "requestState",
-        /// Metadata
+        /// `requestState` that came with the input requests (since 2026-07-28; MRTR-014).
+        opt request_state: Cow<'a, str> as CowStr = "requestState",
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `resources/read` (RES-005)
+    /// Result of `resources/read` (RES-005).
     ReadResourceResult<'a> {
-        /// What the resource holds; several when it is a folder, for instance (RES-006)
+        /// Contents of the resource; a folder may have several (RES-006).
         contents: Vec<ResourceContents<'a>> = "contents",
     } {
-        /// How long it may be kept, in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006)
-        opt ttl_ms: i64 as Millis = "ttlMs",
-        /// Who may be given it while it is kept (since 2026-07-28)
+        /// Cache lifetime in milliseconds; negative counts as 0 (since 2026-07-28; CACHE-002, CACHE-006).
+        opt ttl_ms: i64 as TtlMillis = "ttlMs",
+        /// Parties that may share the cached result (since 2026-07-28).
         opt cache_scope: CacheScope = "cacheScope",
-        /// What kind of result it is (since 2026-07-28); a server's engine adds it
+        /// Kind of the result (since 2026-07-28). If a handler leaves it unset, the server's engine adds it.
         opt result_type: ResultType = "resultType",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// What a resource holds, as text (CONT-003)
+    /// Contents of a resource as text (CONT-003).
     TextResourceContents<'a> {
-        /// Its URI
-        uri: Cow<'a, str> as Text = "uri",
-        /// The text
-        text: Cow<'a, str> as Text = "text",
+        /// URI of the resource.
+        uri: Cow<'a, str> as CowStr = "uri",
+        /// The text.
+        text: Cow<'a, str> as CowStr = "text",
     } {
-        /// Its media type
-        opt mime_type: Cow<'a, str> as Text = "mimeType",
-        /// Metadata (since 2025-06-18; CONT-006)
+        /// Media type.
+        opt mime_type: Cow<'a, str> as CowStr = "mimeType",
+        /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// What a resource holds, as bytes (CONT-003, RES-020)
+    /// Contents of a resource as bytes (CONT-003, RES-020).
     BlobResourceContents<'a> {
-        /// Its URI
-        uri: Cow<'a, str> as Text = "uri",
-        /// The bytes, in Base64 with the standard alphabet
-        blob: Cow<'a, str> as Text = "blob",
+        /// URI of the resource.
+        uri: Cow<'a, str> as CowStr = "uri",
+        /// Bytes in Base64 with the standard alphabet.
+        blob: Cow<'a, str> as CowStr = "blob",
     } {
-        /// Its media type
-        opt mime_type: Cow<'a, str> as Text = "mimeType",
-        /// Metadata (since 2025-06-18; CONT-006)
+        /// Media type.
+        opt mime_type: Cow<'a, str> as CowStr = "mimeType",
+        /// Metadata (since 2025-06-18; CONT-006).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `resources/subscribe` and `resources/unsubscribe` (until 2025-11-25; RES-010)
+    /// Parameters of `resources/subscribe` and `resources/unsubscribe` (up to and including 2025-11-25; RES-010).
     SubscribeParams {
-        /// Which resource
+        /// URI of the resource.
         uri: String = "uri",
     } {
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The parameters of `notifications/resources/updated` (RES-011, RES-013)
+    /// Parameters of `notifications/resources/updated` (RES-011, RES-013).
     ResourceUpdatedParams {
-        /// What has changed; possibly a part of what was subscribed to
+        /// URI of the changed resource; may be a part of the subscribed one.
         uri: String = "uri",
     } {
-        /// Metadata; since 2026-07-28 it names the subscription ([`NotificationMeta`](super::NotificationMeta))
+        /// Metadata; since 2026-07-28 it names the subscription ([`NotificationMeta`](super::NotificationMeta)).
         opt meta: RawJson as Object = "_meta",
     }
 }
 
-/// What a resource holds: told apart by which of `text` and `blob` is there (CONT-003)
+/// Contents of a resource, distinguished by the member `text` or `blob` (CONT-003).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ResourceContents<'a> {
-    /// Text
+    /// Text.
     Text(TextResourceContents<'a>),
-    /// Bytes
+    /// Bytes.
     Blob(BlobResourceContents<'a>),
 }
 
 impl<'a> ResourceContents<'a> {
-    /// Text at `uri`
+    /// Creates text contents.
     #[must_use]
     pub fn text(uri: impl Into<Cow<'a, str>>, text: impl Into<Cow<'a, str>>) -> Self {
         Self::Text(TextResourceContents::new(uri, text))
     }
 
-    /// Bytes at `uri`, given in Base64
+    /// Creates binary contents from Base64.
     #[must_use]
     pub fn blob(uri: impl Into<Cow<'a, str>>, blob: impl Into<Cow<'a, str>>) -> Self {
         Self::Blob(BlobResourceContents::new(uri, blob))
     }
 
-    /// Bytes at `uri`, given as such
+    /// Creates binary contents from bytes.
     #[cfg(feature = "base64")]
     #[must_use]
     pub fn blob_bytes(uri: impl Into<Cow<'a, str>>, bytes: &[u8]) -> Self {
         Self::blob(uri, super::content::base64(bytes))
     }
 
-    /// The URI
+    /// Returns the URI.
     #[must_use]
     pub fn uri(&self) -> &str {
         match self {
@@ -203,7 +203,7 @@ impl<'a> ResourceContents<'a> {
         }
     }
 
-    /// The media type, if it is said
+    /// Returns the media type, if it is known.
     #[must_use]
     pub fn mime_type(&self) -> Option<&str> {
         match self {
@@ -212,7 +212,7 @@ impl<'a> ResourceContents<'a> {
         }
     }
 
-    /// The text, if it is text
+    /// Returns the text of text contents, or `None` for binary ones.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -221,10 +221,10 @@ impl<'a> ResourceContents<'a> {
         }
     }
 
-    /// The same, borrowing from nothing
+    /// Converts to a value that borrows nothing.
     #[must_use]
     pub fn into_owned(self) -> ResourceContents<'static> {
-        self.own()
+        self.into_static()
     }
 }
 
@@ -240,12 +240,12 @@ impl<'a> From<BlobResourceContents<'a>> for ResourceContents<'a> {
     }
 }
 
-impl Own for ResourceContents<'_> {
+impl IntoStatic for ResourceContents<'_> {
     type Owned = ResourceContents<'static>;
-    fn own(self) -> ResourceContents<'static> {
+    fn into_static(self) -> ResourceContents<'static> {
         match self {
-            Self::Text(text) => ResourceContents::Text(text.own()),
-            Self::Blob(blob) => ResourceContents::Blob(blob.own()),
+            Self::Text(text) => ResourceContents::Text(text.into_static()),
+            Self::Blob(blob) => ResourceContents::Blob(blob.into_static()),
         }
     }
 }
@@ -264,18 +264,18 @@ mod either {
     use super::{Cow, RawJson, message};
 
     message! {
-        /// Contents before it is known which they are
+        /// Contents whose kind is not known yet.
         Contents<'a> {
-            /// As in both
-            uri: Cow<'a, str> as Text = "uri",
+            /// In both kinds.
+            uri: Cow<'a, str> as CowStr = "uri",
         } {
-            /// There in one
-            opt text: Cow<'a, str> as Text = "text",
-            /// There in the other
-            opt blob: Cow<'a, str> as Text = "blob",
-            /// As in both
-            opt mime_type: Cow<'a, str> as Text = "mimeType",
-            /// As in both
+            /// In text contents.
+            opt text: Cow<'a, str> as CowStr = "text",
+            /// In binary contents.
+            opt blob: Cow<'a, str> as CowStr = "blob",
+            /// In both kinds.
+            opt mime_type: Cow<'a, str> as CowStr = "mimeType",
+            /// In both kinds.
             opt meta: RawJson as Object = "_meta",
         }
     }

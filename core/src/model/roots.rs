@@ -1,4 +1,4 @@
-//! `roots/list`: where a client lets a server work (ROOT).
+//! `roots/list`: directories of the client that a server may work in (ROOT).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,40 +7,40 @@ use super::message::message;
 use crate::raw::RawJson;
 
 message! {
-    /// The result of `roots/list` (ROOT-002)
+    /// Result of `roots/list` (ROOT-002).
     ListRootsResult {
-        /// The roots
+        /// The roots.
         roots: Vec<Root> as List = "roots",
     } {
-        /// Metadata (until 2025-11-25)
+        /// Metadata (up to and including 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A place where a server may work: information, not access control (ROOT-013)
+    /// A location where a server may work: information, not access control (ROOT-013).
     Root {
-        /// Where it is: a `file://` URI (ROOT-005)
+        /// A `file://` URI (ROOT-005).
         uri: String = "uri",
     } {
-        /// Name for people
+        /// Name for display.
         opt name: String = "name",
-        /// Metadata (since 2025-06-18)
+        /// Metadata (since 2025-06-18).
         opt meta: RawJson as Object = "_meta",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::for_tests::{missing, same};
+    use super::super::test_support::{assert_missing, assert_round_trip};
     use super::*;
 
     // covers: ROOT-002, ROOT-005
     #[test]
-    fn roots() {
+    fn roots_round_trip() {
         let meta = RawJson::new("{}").expect("JSON");
         let root = Root::new("file:///home").name("home").meta(meta.clone());
-        same(&root);
-        same(&ListRootsResult::new(alloc::vec![root, Root::new("file:///")]).meta(meta));
-        missing::<Root>("{}", "uri");
-        missing::<ListRootsResult>("{}", "roots");
+        assert_round_trip(&root);
+        assert_round_trip(&ListRootsResult::new(alloc::vec![root, Root::new("file:///")]).meta(meta));
+        assert_missing::<Root>("{}", "uri");
+        assert_missing::<ListRootsResult>("{}", "roots");
     }
 }

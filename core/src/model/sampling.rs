@@ -8,190 +8,191 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::base::Role;
-use super::content::{AudioContent, Blocks, Content, ImageContent, TextContent};
+use super::content::{AudioContent, Content, ContentBlocks, ImageContent, TextContent};
+use super::into_static::IntoStatic;
 use super::message::message;
-use super::own::Own;
+use super::string_enum::string_enum;
 use super::tools::Tool;
 use super::union::union;
-use super::words::words;
 use crate::raw::RawJson;
 
 mod check;
 
-words! {
-    /// What the model is given besides the messages (SAMP-010)
+string_enum! {
+    /// Context that the model receives besides the messages (SAMP-010).
     IncludeContext {
-        /// Nothing; what a missing one means
+        /// None; the meaning of a missing value.
         None = "none",
-        /// What the server that asks has; needs `sampling.context`
+        /// Context of the requesting server; needs `sampling.context`.
         ThisServer = "thisServer",
-        /// What all servers of the client have; needs `sampling.context`
+        /// Context of all servers of the client; needs `sampling.context`.
         AllServers = "allServers",
     }
 
-    /// Whether the model uses tools (since 2025-11-25; SAMP-016)
+    /// Use of tools by the model (since 2025-11-25; SAMP-016).
     ToolChoiceMode {
-        /// As it likes; what a missing one means
+        /// The model decides; the meaning of a missing value.
         Auto = "auto",
-        /// It uses one at least
+        /// At least one tool.
         Required = "required",
-        /// It uses none
+        /// No tools.
         None = "none",
     }
 
-    /// Why the model stopped: an open set (SAMP-005)
+    /// Reason why the model stopped: an open set (SAMP-005).
     StopReason {
-        /// It was done
+        /// The answer is complete.
         EndTurn = "endTurn",
-        /// It came to one of the `stopSequences`
+        /// One of the `stopSequences` occurred.
         StopSequence = "stopSequence",
-        /// It came to `maxTokens`
+        /// `maxTokens` was reached.
         MaxTokens = "maxTokens",
-        /// It wants tools to be called (since 2025-11-25)
+        /// The model calls tools (since 2025-11-25).
         ToolUse = "toolUse",
     }
 }
 
 message! {
-    /// The parameters of `sampling/createMessage` (SAMP-004)
+    /// Parameters of `sampling/createMessage` (SAMP-004).
     ///
-    /// To a client of a revision before 2025-11-25 a message of several blocks goes out as several messages, and
-    /// `tools` and `toolChoice` cannot be sent.
-    CreateMessageParams<'a> by form {
-        /// What was said so far
+    /// A client of a revision before 2025-11-25 gets a message of several blocks as several messages. `tools` and
+    /// `toolChoice` cannot be sent to it.
+    CreateMessageParams<'a> by shape_name {
+        /// The conversation so far.
         messages: Vec<SamplingMessage<'a>> = "messages",
-        /// The most tokens that the answer may have (SAMP-017)
+        /// Maximum number of tokens of the answer (SAMP-017).
         max_tokens: u64 as Integer = "maxTokens",
     } {
-        /// Which model would do
+        /// Preferred models.
         opt model_preferences: ModelPreferences = "modelPreferences",
-        /// What the model is told before the messages; the client may change it (SAMP-018)
-        opt system_prompt: Cow<'a, str> as Text = "systemPrompt",
-        /// What else the model is given
+        /// System prompt; the client may change it (SAMP-018).
+        opt system_prompt: Cow<'a, str> as CowStr = "systemPrompt",
+        /// Further context for the model.
         opt include_context: IncludeContext = "includeContext",
-        /// How freely the model chooses
+        /// Sampling temperature.
         opt temperature: f64 as Number = "temperature",
-        /// Texts at which the model stops
+        /// Texts at which the model stops.
         opt stop_sequences: Vec<String> = "stopSequences",
-        /// Settings for the model's provider: a JSON object
+        /// Settings for the model's provider: a JSON object.
         opt metadata: RawJson as Object = "metadata",
-        /// Tools that the model may use (since 2025-11-25; SAMP-008)
+        /// Tools that the model may use (since 2025-11-25; SAMP-008).
         opt tools: Vec<Tool> = "tools",
-        /// Whether it uses them (since 2025-11-25)
+        /// Use of the tools (since 2025-11-25).
         opt tool_choice: ToolChoice = "toolChoice",
-        /// Metadata (until 2025-11-25)
+        /// Metadata (up to and including 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// A message for the model, or of it (SAMP-006)
+    /// A message to or from the model (SAMP-006).
     SamplingMessage<'a> {
-        /// Who speaks
+        /// Sender of the message.
         role: Role = "role",
-        /// What they say: one block, or several (since 2025-11-25)
+        /// One content block, or several (since 2025-11-25).
         content: SamplingBlocks<'a> = "content",
     } {
-        /// Metadata (since 2025-11-25)
+        /// Metadata (since 2025-11-25).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// The result of `sampling/createMessage` (SAMP-005)
+    /// Result of `sampling/createMessage` (SAMP-005).
     ///
-    /// To a server of a revision before 2025-11-25 several blocks go out as one text.
-    CreateMessageResult<'a> by form {
-        /// Who speaks: the assistant
+    /// A server of a revision before 2025-11-25 gets several blocks as one text.
+    CreateMessageResult<'a> by shape_name {
+        /// Sender of the message: the assistant.
         role: Role = "role",
-        /// What they say: one block, or several (since 2025-11-25)
+        /// One content block, or several (since 2025-11-25).
         content: SamplingBlocks<'a> = "content",
-        /// The model that was used
-        model: Cow<'a, str> as Text = "model",
+        /// Name of the model that was used.
+        model: Cow<'a, str> as CowStr = "model",
     } {
-        /// Why it stopped
+        /// Reason why the model stopped.
         opt stop_reason: StopReason = "stopReason",
-        /// Metadata
+        /// Metadata.
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// Which model would do: advice, not an order (SAMP-019)
+    /// Preferences for the choice of a model: advisory (SAMP-019).
     ModelPreferences {} {
-        /// Names, the likeliest first; the first that fits counts (SAMP-020)
+        /// Names, the most preferred first; the first match counts (SAMP-020).
         list hints: Vec<ModelHint> = "hints",
-        /// How much a low price matters, from 0 to 1
-        opt cost_priority: f64 as Share = "costPriority",
-        /// How much speed matters, from 0 to 1
-        opt speed_priority: f64 as Share = "speedPriority",
-        /// How much ability matters, from 0 to 1
-        opt intelligence_priority: f64 as Share = "intelligencePriority",
+        /// Importance of a low price, from 0 to 1.
+        opt cost_priority: f64 as PriorityValue = "costPriority",
+        /// Importance of speed, from 0 to 1.
+        opt speed_priority: f64 as PriorityValue = "speedPriority",
+        /// Importance of ability, from 0 to 1.
+        opt intelligence_priority: f64 as PriorityValue = "intelligencePriority",
     }
 
-    /// A model that would do
+    /// A suggested model.
     ModelHint {} {
-        /// A part of its name (SAMP-020)
+        /// Part of the model's name (SAMP-020).
         opt name: String = "name",
     }
 
-    /// Whether the model uses tools (since 2025-11-25; SAMP-016)
+    /// Use of tools by the model (since 2025-11-25; SAMP-016).
     ToolChoice {} {
-        /// Whether it does
+        /// The mode.
         opt mode: ToolChoiceMode = "mode",
     }
 
-    /// The model wants a tool to be called (since 2025-11-25; SAMP-012)
+    /// A tool call by the model (since 2025-11-25; SAMP-012).
     ///
-    /// An older peer gets a text that says so (CONT-008).
+    /// A peer of an older revision gets a text block that describes it (CONT-008).
     ToolUseContent<'a> ("type" = "tool_use") {
-        /// By which its result is known
-        id: Cow<'a, str> as Text = "id",
-        /// Which tool
-        name: Cow<'a, str> as Text = "name",
-        /// The arguments: a JSON object
+        /// Id that the result refers to.
+        id: Cow<'a, str> as CowStr = "id",
+        /// Name of the tool.
+        name: Cow<'a, str> as CowStr = "name",
+        /// Arguments: a JSON object.
         input: RawJson as Object = "input",
     } {
-        /// Metadata, to be kept in later requests (SAMP-025)
+        /// Metadata, to be kept in later requests (SAMP-025).
         opt meta: RawJson as Object = "_meta",
     }
 
-    /// What a tool said (since 2025-11-25; SAMP-012)
+    /// Result of a tool call by the model (since 2025-11-25; SAMP-012).
     ///
-    /// Stands only beside others of its kind, in a message of the user (SAMP-011). An older peer gets a text.
-    ToolResultContent<'a> ("type" = "tool_result") by form {
-        /// The `id` of the [`ToolUseContent`]
-        tool_use_id: Cow<'a, str> as Text = "toolUseId",
-        /// What the tool said
-        content: Blocks<'a> = "content",
+    /// It stands in a message of the user, and only together with other tool results (SAMP-011). A peer of an older
+    /// revision gets a text block.
+    ToolResultContent<'a> ("type" = "tool_result") by shape_name {
+        /// The `id` of the [`ToolUseContent`].
+        tool_use_id: Cow<'a, str> as CowStr = "toolUseId",
+        /// Content blocks of the result.
+        content: ContentBlocks<'a> = "content",
     } {
-        /// The same as a value: an object in 2025-11-25, any JSON value since 2026-07-28
+        /// The result as a value: an object in 2025-11-25, any JSON value since 2026-07-28.
         any structured_content: RawJson = "structuredContent",
-        /// The tool failed; absent means that it did not
+        /// Whether the tool failed; absent means no.
         opt is_error: bool = "isError",
-        /// Metadata, to be kept in later requests (SAMP-025)
+        /// Metadata, to be kept in later requests (SAMP-025).
         opt meta: RawJson as Object = "_meta",
     }
 }
 
 union! {
-    /// A piece of what the model is given or says (`SamplingMessageContentBlock`; SAMP-006)
+    /// One content block of a message to or from the model (`SamplingMessageContentBlock`; SAMP-006).
     SamplingContent<'a> by "type" {
-        /// Plain text
+        /// Plain text.
         Text(TextContent<'a>) = "text",
-        /// A picture
+        /// An image.
         Image(ImageContent<'a>) = "image",
-        /// Sound (since 2025-03-26)
+        /// Audio (since 2025-03-26).
         Audio(AudioContent<'a>) = "audio",
-        /// The model wants a tool to be called (since 2025-11-25)
+        /// A tool call by the model (since 2025-11-25).
         ToolUse(ToolUseContent<'a>) = "tool_use",
-        /// What a tool said (since 2025-11-25)
+        /// Result of a tool call (since 2025-11-25).
         ToolResult(Box<ToolResultContent<'a>>) = "tool_result",
     }
 }
 
 impl<'a> SamplingContent<'a> {
-    /// A text block
+    /// Creates a text block.
     #[must_use]
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Self::Text(TextContent::new(text))
     }
 
-    /// The text, if this is a text block
+    /// Returns the text of a text block, or `None` for any other block.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -213,12 +214,12 @@ impl From<String> for SamplingContent<'_> {
     }
 }
 
-/// What somebody says: one block stands for itself on the wire, several for an array (since 2025-11-25)
+/// Content of a message: a single block on the wire, or an array of blocks (since 2025-11-25).
 #[derive(Clone, Debug, PartialEq)]
 pub enum SamplingBlocks<'a> {
-    /// One block
+    /// One block.
     One(SamplingContent<'a>),
-    /// Several, in an array
+    /// An array of blocks.
     Many(Vec<SamplingContent<'a>>),
 }
 
@@ -245,12 +246,12 @@ impl<'a> From<Vec<SamplingContent<'a>>> for SamplingBlocks<'a> {
     }
 }
 
-impl Own for SamplingBlocks<'_> {
+impl IntoStatic for SamplingBlocks<'_> {
     type Owned = SamplingBlocks<'static>;
-    fn own(self) -> SamplingBlocks<'static> {
+    fn into_static(self) -> SamplingBlocks<'static> {
         match self {
-            Self::One(one) => SamplingBlocks::One(one.own()),
-            Self::Many(many) => SamplingBlocks::Many(many.own()),
+            Self::One(one) => SamplingBlocks::One(one.into_static()),
+            Self::Many(many) => SamplingBlocks::Many(many.into_static()),
         }
     }
 }
@@ -267,8 +268,8 @@ impl Serialize for SamplingBlocks<'_> {
 impl<'de: 'a, 'a> Deserialize<'de> for SamplingBlocks<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-        struct Read;
-        impl<'de> serde::de::Visitor<'de> for Read {
+        struct SamplingBlocksVisitor;
+        impl<'de> serde::de::Visitor<'de> for SamplingBlocksVisitor {
             type Value = SamplingBlocks<'de>;
             fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str("content or an array of content")
@@ -286,12 +287,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for SamplingBlocks<'a> {
                 Deserialize::deserialize(SeqAccessDeserializer::new(seq)).map(SamplingBlocks::Many)
             }
         }
-        deserializer.deserialize_any(Read)
+        deserializer.deserialize_any(SamplingBlocksVisitor)
     }
 }
 
 impl CreateMessageParams<'_> {
-    fn form(&self) -> &'static str {
+    fn shape_name(&self) -> &'static str {
         if self.tools.is_some() || self.tool_choice.is_some() {
             "$mcp::CreateMessageParams+tools"
         } else if self.messages.iter().any(|m| matches!(m.content, SamplingBlocks::Many(_))) {
@@ -303,7 +304,7 @@ impl CreateMessageParams<'_> {
 }
 
 impl CreateMessageResult<'_> {
-    fn form(&self) -> &'static str {
+    fn shape_name(&self) -> &'static str {
         match self.content {
             SamplingBlocks::One(_) => "$mcp::CreateMessageResult",
             SamplingBlocks::Many(_) => "$mcp::CreateMessageResult+many",
@@ -312,13 +313,13 @@ impl CreateMessageResult<'_> {
 }
 
 impl<'a> SamplingMessage<'a> {
-    /// The person says something
+    /// Creates a message of the user.
     #[must_use]
     pub fn user(content: impl Into<SamplingBlocks<'a>>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// The model says something
+    /// Creates a message of the model.
     #[must_use]
     pub fn assistant(content: impl Into<SamplingBlocks<'a>>) -> Self {
         Self::new(Role::Assistant, content)
@@ -326,13 +327,13 @@ impl<'a> SamplingMessage<'a> {
 }
 
 impl<'a> ToolResultContent<'a> {
-    /// A result that is one text
+    /// Creates a result with one text block.
     #[must_use]
     pub fn text(id: impl Into<Cow<'a, str>>, text: impl Into<Cow<'a, str>>) -> Self {
         Self::new(id, Content::text(text))
     }
 
-    fn form(&self) -> &'static str {
+    fn shape_name(&self) -> &'static str {
         match &self.structured_content {
             Some(value) if !value.is_object() => "$mcp::ToolResultContent+value",
             _ => "$mcp::ToolResultContent",

@@ -1,4 +1,4 @@
-//! The macro that unions are written in: kinds of objects that a member tells apart.
+//! Macro `union!`, which declares unions of message types that one member distinguishes.
 
 use alloc::string::ToString;
 use alloc::vec::{self, Vec};
@@ -6,68 +6,68 @@ use alloc::vec::{self, Vec};
 use serde::de::{self, DeserializeSeed, MapAccess};
 use serde_json::value::RawValue;
 
-use super::message::Name;
+use super::message::MemberKey;
 use crate::json::{MAX_DEPTH, Scanner, write_str};
 use crate::raw::RawJson;
 
-/// A type that can be read from members alone
-pub(crate) trait Members<'de>: Sized {
-    /// `tagged` says that the member which names the kind was read before
-    fn members<A: MapAccess<'de>>(map: A, tagged: bool) -> Result<Self, A::Error>;
+/// A type that can be read from members alone.
+pub(crate) trait FromMembers<'de>: Sized {
+    /// Reads the members; `tagged` says whether the member that names the kind was read already.
+    fn from_members<A: MapAccess<'de>>(map: A, tagged: bool) -> Result<Self, A::Error>;
 }
 
-/// The members of an object of which some were read before its kind was known
-pub(crate) struct Rest<'de, A> {
-    early: vec::IntoIter<(Name<'de>, &'de RawValue)>,
+/// Members of an object, some of which were read before its kind was known.
+pub(crate) struct RemainingMembers<'de, A> {
+    buffered: vec::IntoIter<(MemberKey<'de>, &'de RawValue)>,
     value: Option<&'de RawValue>,
     map: A,
 }
 
-/// Reads up to the member that names the kind: nearly always the first
+/// Reads up to the member that names the kind, which is nearly always the first.
 pub(crate) fn kind<'de, A: MapAccess<'de>>(
     mut map: A,
     tag: &'static str,
-) -> Result<(Name<'de>, Rest<'de, A>), A::Error> {
+) -> Result<(MemberKey<'de>, RemainingMembers<'de, A>), A::Error> {
     let mut early = Vec::new();
     loop {
-        match map.next_key::<Name<'de>>()? {
+        match map.next_key::<MemberKey<'de>>()? {
             None => return Err(de::Error::missing_field(tag)),
             Some(name) if name.0 == tag => break,
             Some(name) => {
                 let value: &'de RawValue = map.next_value()?;
-                // Reading it later starts counting depth anew.
+                // Parsing the value later restarts the depth count, so its depth is checked here.
                 let mut scanner = Scanner::new(value.get().as_bytes(), MAX_DEPTH, u32::MAX);
                 scanner.value().map_err(|_| de::Error::custom("invalid or nested too deeply"))?;
                 early.push((name, value));
             }
         }
     }
-    let kind = map.next_value().map_err(|e| super::message::within(tag, &e))?;
-    Ok((kind, Rest { early: early.into_iter(), value: None, map }))
+    let kind = map.next_value().map_err(|e| super::message::prefix_path(tag, &e))?;
+    Ok((kind, RemainingMembers { buffered: early.into_iter(), value: None, map }))
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<'de, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for RemainingMembers<'de, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        let Some((name, value)) = self.early.next() else { return self.map.next_key_seed(seed) };
+        let Some((name, value)) = self.buffered.next() else { return self.map.next_key_seed(seed) };
         self.value = Some(value);
         seed.deserialize(de::value::CowStrDeserializer::new(name.0)).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         let Some(value) = self.value.take() else { return self.map.next_value_seed(seed) };
-        // From `str`, as all else is read, so that no code is made twice.
+        // Uses `from_str` like all other readers, so that no code is generated twice.
         seed.deserialize(&mut serde_json::Deserializer::from_str(value.get()))
             .map_err(|e| de::Error::custom(e.to_string()))
     }
 }
 
-/// An object of a kind that is not known, as JSON text (CONT-007)
-pub(crate) fn unknown<'de, A: MapAccess<'de>>(
+/// Reads an object of unknown kind as JSON text (CONT-007).
+pub(crate) fn read_unknown<'de, A: MapAccess<'de>>(
     tag: &str,
-    kind: &Name<'_>,
-    mut map: Rest<'de, A>,
+    kind: &MemberKey<'_>,
+    mut map: RemainingMembers<'de, A>,
 ) -> Result<RawJson, A::Error> {
     let mut text = Vec::new();
     let member = |text: &mut Vec<u8>, name: &str| {
@@ -78,10 +78,10 @@ pub(crate) fn unknown<'de, A: MapAccess<'de>>(
     member(&mut text, tag);
     write_str(&mut text, &kind.0);
     let mut members = super::Extra::new();
-    while let Some(name) = map.next_key::<Name<'de>>()? {
+    while let Some(name) = map.next_key::<MemberKey<'de>>()? {
         members.read(&name, &mut map)?;
     }
-    for (name, value) in members.distinct::<A::Error>()?.iter() {
+    for (name, value) in members.reject_duplicates::<A::Error>()?.iter() {
         if name == tag {
             return Err(de::Error::custom(format_args!("duplicate field `{tag}`")));
         }
@@ -92,7 +92,7 @@ pub(crate) fn unknown<'de, A: MapAccess<'de>>(
     RawJson::new(text).map_err(de::Error::custom)
 }
 
-/// Declares a union of message types, told apart by the member `tag`; other kinds are kept as JSON
+/// Declares a union of message types, distinguished by the member `tag`; other kinds are kept as JSON.
 macro_rules! union {
     (
         $(#[$doc:meta])*
@@ -102,12 +102,12 @@ macro_rules! union {
     ) => {
         $(#[$doc])*
         ///
-        /// Kinds that this version does not know are kept as JSON when read.
+        /// Unknown kinds are kept as JSON when read.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum $name<$life> {
             $( $(#[$kdoc])* $kind($($type)+), )*
-            /// Another kind, as JSON; no revision has it, so an engine refuses to send it (CONT-007)
+            /// Another kind, as JSON; no revision has it, so an engine refuses to send it (CONT-007).
             Other($crate::RawJson),
         }
 
@@ -115,7 +115,7 @@ macro_rules! union {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $( Self::$kind(value) => value.serialize(serializer), )*
-                    Self::Other(raw) => $crate::model::codec::never(
+                    Self::Other(raw) => $crate::model::codec::serialize_unsendable(
                         serializer,
                         concat!("$never::the kind of a ", stringify!($name)),
                         raw.into(),
@@ -126,48 +126,48 @@ macro_rules! union {
 
         impl<'de: $life, $life> serde::Deserialize<'de> for $name<$life> {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Read;
-                impl<'de> serde::de::Visitor<'de> for Read {
+                struct UnionVisitor;
+                impl<'de> serde::de::Visitor<'de> for UnionVisitor {
                     type Value = $name<'de>;
                     fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                         f.write_str(concat!("a ", stringify!($name), " object"))
                     }
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$name<'de>, A::Error> {
-                        use $crate::model::union::Members as _;
+                        use $crate::model::union::FromMembers as _;
                         let (kind, rest) = $crate::model::union::kind(map, $tag)?;
                         match &*kind.0 {
                             $( $word => $crate::model::union::union!(@read $($type)+)(rest, true)
                                 .map(|read| $name::$kind(read.into())), )*
-                            _ => $crate::model::union::unknown($tag, &kind, rest).map($name::Other),
+                            _ => $crate::model::union::read_unknown($tag, &kind, rest).map($name::Other),
                         }
                     }
                 }
-                deserializer.deserialize_map(Read)
+                deserializer.deserialize_map(UnionVisitor)
             }
         }
 
-        impl $crate::model::own::Own for $name<'_> {
+        impl $crate::model::into_static::IntoStatic for $name<'_> {
             type Owned = $name<'static>;
-            fn own(self) -> $name<'static> {
+            fn into_static(self) -> $name<'static> {
                 match self {
-                    $( Self::$kind(value) => $name::$kind(value.own()), )*
+                    $( Self::$kind(value) => $name::$kind(value.into_static()), )*
                     Self::Other(raw) => $name::Other(raw),
                 }
             }
         }
 
         impl $name<'_> {
-            /// The same, borrowing from nothing
+            /// Converts to a value that borrows nothing.
             #[must_use]
             pub fn into_owned(self) -> $name<'static> {
-                $crate::model::own::Own::own(self)
+                $crate::model::into_static::IntoStatic::into_static(self)
             }
         }
 
         $( $crate::model::union::union! { @from $name $life $kind $($type)+ } )*
     };
-    (@read Box<$type:ident<$inner:lifetime>>) => { $type::members };
-    (@read $type:ident<$inner:lifetime>) => { $type::members };
+    (@read Box<$type:ident<$inner:lifetime>>) => { $type::from_members };
+    (@read $type:ident<$inner:lifetime>) => { $type::from_members };
     (@from $name:ident $life:lifetime $kind:ident Box<$type:ident<$inner:lifetime>>) => {
         impl<$life> From<$type<$life>> for $name<$life> {
             fn from(value: $type<$life>) -> Self {

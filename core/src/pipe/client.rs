@@ -1,4 +1,4 @@
-//! A client engine on one byte stream.
+//! A client engine on a byte stream.
 
 use alloc::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::frame::line::{Line, LineDecoder};
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
-/// A client on a byte stream: a server process's pipes, a socket
+/// A client on a byte stream, for example a socket or the pipes of a server process.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use mcp_proto::{Instant, client::Config, pipe::{Client, Pipe}};
 ///
 /// let client = Client::new(Arc::new(Config::new("demo", "1.0")), Instant::ZERO);
-/// // The first question is ready to be written:
+/// // The first request is ready to be written:
 /// assert!(client.transmit().starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\""));
 /// ```
 #[derive(Debug)]
@@ -29,21 +29,21 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client whose first question is ready to be sent
+    /// Creates a client whose first request is ready to be sent.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let decoder = LineDecoder::new(config.get_limits().frame());
+        let decoder = LineDecoder::new(config.effective_limits().effective_max_frame());
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false }
     }
 
-    /// The engine, for calls and other commands
+    /// Returns the engine, for calls and other commands.
     pub const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// Takes bytes that were read without copying the messages that lie wholly in them
+    /// Takes bytes that were read. Messages that lie completely in them are not copied.
     pub fn handle_input_owned(&mut self, _now: Instant, bytes: Bytes) {
         if !self.eof {
             self.decoder.push_owned(bytes);
@@ -77,7 +77,7 @@ impl Pipe for Client {
             if event.is_some() {
                 return event;
             }
-            // Once nothing more can come, what is there is looked at without waiting for anything.
+            // After the end of the input, back-pressure has no purpose: the rest is decoded at once.
             if self.engine.is_closed() || (self.engine.is_stalled() && !self.eof) {
                 return None;
             }
@@ -93,7 +93,7 @@ impl Pipe for Client {
     }
 
     fn wants_input(&self) -> bool {
-        // Never paused because of calls of its own: what has not been polled is bounded by the caller's reading.
+        // Unfinished outbound calls never pause reading (DESIGN-12); what is unpolled is bounded by the decoder.
         !self.eof
             && !self.engine.is_closed()
             && self.decoder.buffered() <= self.decoder.max().saturating_mul(2)
@@ -118,6 +118,6 @@ impl Pipe for Client {
     }
 
     fn is_drained(&self) -> bool {
-        self.engine.is_over()
+        self.engine.is_drained()
     }
 }

@@ -1,9 +1,11 @@
-//! An engine on a byte stream: newline framing, one channel, and the loop that every adapter runs.
+//! Bindings of the engines to a byte stream: newline framing and one channel.
+//!
+//! The caller runs this loop:
 //!
 //! ```text
-//!   apply input and commands in any number
-//!     → poll_event until None
-//!     → write transmit, consume what was written
+//!   pass in input and commands, in any number and order
+//!     → poll_event until it returns None
+//!     → write the bytes of transmit, consume those that were written
 //!     → wait for input (if wants_input), room to write, a command, or poll_timeout
 //! ```
 
@@ -15,48 +17,48 @@ pub use server::Server;
 
 use crate::time::Instant;
 
-/// What a driver needs to know of anything that speaks over a byte stream
+/// A protocol endpoint on a byte stream, as its driver sees it.
 ///
-/// The contract of every implementer:
-/// - Any number of inputs and commands may come between two polls, in any order. How the input was cut never changes
-///   what comes out.
-/// - Input is only stored by [`handle_input`](Self::handle_input); it is decoded by `poll_event`, a bounded amount of
-///   work per call. Forgetting to poll delays, and harms nothing.
-/// - `now` never goes back; an older `now` counts as the last one seen.
-/// - No call blocks or panics, whatever the peer sends.
+/// Every implementation keeps this contract:
+/// - Inputs and commands may come in any number and order between two polls. The way in which the input was cut never
+///   changes the output.
+/// - [`handle_input`](Self::handle_input) only stores the input. [`poll_event`](Self::poll_event) decodes it, a bounded
+///   amount per call. A missing poll delays the output and has no other effect.
+/// - `now` is monotonic: an older value counts as the last one.
+/// - No method blocks or panics, whatever the peer sends.
 pub trait Pipe {
-    /// What `poll_event` yields
+    /// The type that [`poll_event`](Self::poll_event) returns.
     type Event;
 
-    /// Takes bytes that were read
+    /// Takes bytes that were read.
     fn handle_input(&mut self, now: Instant, bytes: &[u8]);
 
-    /// Says that no more bytes will come
+    /// Reports that no more bytes will come.
     fn handle_eof(&mut self, now: Instant);
 
-    /// Lets deadlines pass; calling it early or in vain does no harm
+    /// Processes the deadlines that have passed. Early or spurious calls have no effect.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next event; decodes input as needed
+    /// Returns the next event, decoding input as needed.
     fn poll_event(&mut self, now: Instant) -> Option<Self::Event>;
 
-    /// Whether to read now; false asks to let the peer wait
+    /// Returns whether the caller should read. False applies back-pressure to the peer.
     fn wants_input(&self) -> bool;
 
-    /// The bytes to write next; empty when there are none
+    /// Returns the bytes to write next, or an empty slice.
     fn transmit(&self) -> &[u8];
 
-    /// Notes that `n` of these bytes were written; short writes are welcome
+    /// Removes the first `n` bytes of [`transmit`](Self::transmit), which were written. Short writes are allowed.
     fn consume(&mut self, n: usize);
 
-    /// When to call [`handle_timeout`](Self::handle_timeout)
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&mut self) -> Option<Instant>;
 
-    /// As [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are given back
+    /// Like [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are freed.
     ///
-    /// For a driver that pays for every wait with a deadline and keeps little in its buffers: a blocking read.
+    /// For a driver that pays for each wait with a deadline and buffers little: one with blocking reads.
     fn poll_punctual(&mut self) -> Option<Instant>;
 
-    /// Whether everything is over: closed, nothing in work, nothing to write, no event left
+    /// Returns whether the connection is finished: closed, no call open, nothing to write, no event left.
     fn is_drained(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! A server engine on one byte stream.
+//! A server engine on a byte stream.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::server::{Config, Engine, Event};
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
-/// A server on a byte stream: stdin and stdout, a socket, any pipe
+/// A server on a byte stream, for example a socket or stdin and stdout.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,48 +37,49 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with one channel
+    /// Creates a server with one channel.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let decoder = LineDecoder::new(config.limits.frame());
+        let decoder = LineDecoder::new(config.limits.effective_max_frame());
         let mut engine = Engine::new(config);
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false }
     }
 
-    /// The engine, for answers and other commands
+    /// Returns the engine, for answers and other commands.
     pub const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The channel that the stream is
+    /// Returns the channel of the byte stream.
     #[must_use]
     pub const fn channel(&self) -> ChannelId {
         self.channel
     }
 
-    /// Whether what comes next waits until calls are answered or output is taken: a cancellation, say, or the end of input
+    /// Returns whether decoding is paused until calls are answered or output is written.
     ///
-    /// Once the engine has read the end, the grace time for calls runs, and this is false.
+    /// Input that was already received, a cancellation or the end of the stream for example, waits meanwhile. Returns
+    /// false once the engine has seen the end of the input; the grace period for open calls runs then.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.engine.is_stalled(self.channel) && !self.engine.has_ended(self.channel)
+        self.engine.is_stalled(self.channel) && !self.engine.has_input_ended(self.channel)
     }
 
-    /// Takes bytes that were read without copying the messages that lie wholly in them
+    /// Takes bytes that were read. Messages that lie completely in them are not copied.
     pub fn handle_input_owned(&mut self, _now: Instant, bytes: Bytes) {
         if !self.eof {
             self.decoder.push_owned(bytes);
         }
     }
 
-    /// Stops taking requests and ends when those in work are answered, or after `grace`
+    /// Refuses new requests, and closes the channel when all calls are answered or `grace` has passed.
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.eof = true;
         self.engine.shutdown(now, grace);
     }
 
-    /// Ends at once: calls are cancelled and what is not written is dropped
+    /// Closes the channel at once: cancels its calls and drops unwritten output.
     pub fn abort(&mut self, now: Instant, fault: &Fault) {
         self.eof = true;
         self.engine.close_channel(now, self.channel, fault);
@@ -122,7 +123,7 @@ impl Pipe for Server {
                         0 => Fault::Eof,
                         bytes => Fault::Truncated { bytes },
                     };
-                    let grace = self.engine.config().limits.eof_grace;
+                    let grace = self.engine.config().limits.eof_grace_period;
                     self.engine.end_input(now, self.channel.0, &fault, grace);
                 }
                 None => return None,
@@ -131,7 +132,7 @@ impl Pipe for Server {
     }
 
     fn wants_input(&self) -> bool {
-        // What has not been polled is bounded too.
+        // Input that was not polled yet is bounded as well.
         let room = self.decoder.buffered() <= self.decoder.max().saturating_mul(2);
         !self.eof && room && !self.engine.is_stalled(self.channel)
     }
@@ -155,6 +156,6 @@ impl Pipe for Server {
     }
 
     fn is_drained(&self) -> bool {
-        self.engine.is_over(self.channel)
+        self.engine.is_drained(self.channel)
     }
 }

@@ -1,61 +1,62 @@
-//! Pages of lists as they were written.
+//! Cache of serialized list pages.
 
 use alloc::vec::Vec;
 
-use super::page::{CacheHint, Cursors, Page, Place};
-use super::route::Answer;
-use crate::server::Prepared;
+use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition};
+use super::route::RouterAnswer;
+use crate::methods::Kind;
+use crate::server::PreparedResult;
 use crate::version::Version;
-use crate::vocab::Kind;
 
-/// Pages of the lists of one router, as text: what has not changed since is not written again
+/// Serialized pages of the lists of one router; an unchanged page is not serialized again.
 ///
-/// Apart from the router, so that threads which share one need no lock: each has a cache of its own. Give what comes out
-/// to [`Engine::complete_prepared`](crate::server::Engine::complete_prepared), which shares the bytes of large pages.
+/// The cache is separate from the router, so that threads can share a router without a lock: each has its own cache.
+/// Pass a page to [`Engine::complete_prepared`](crate::server::Engine::complete_prepared), which shares the bytes of
+/// large pages.
 #[derive(Debug, Default)]
 pub struct PageCache {
-    /// At most [`MOST`], the last used last
-    pages: Vec<(Key, Prepared)>,
+    /// At most [`MAX_PAGES`] pages, the most recently used last.
+    pages: Vec<(PageKey, PreparedResult)>,
 }
 
-/// All that a page is made of
+/// Everything that determines the bytes of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Key {
+struct PageKey {
     kind: Kind,
     generation: u64,
     after: u64,
     size: usize,
-    cursors: Cursors,
+    cursors: CursorCodec,
     hint: Option<CacheHint>,
     version: Version,
 }
 
-/// How many pages are kept: every list in every revision, and some
-const MOST: usize = 32;
+/// Maximum number of cached pages: each list in each revision, and a reserve.
+const MAX_PAGES: usize = 32;
 
 impl PageCache {
-    /// Empty
+    /// Creates an empty cache.
     #[must_use]
     pub const fn new() -> Self {
         Self { pages: Vec::new() }
     }
 
-    /// A list in the shape of a revision; none for other answers
-    pub fn page(&mut self, version: Version, answer: &Answer<'_>) -> Option<&Prepared> {
+    /// Returns a list page in the shape of a revision, or `None` if the answer is not a list.
+    pub fn page(&mut self, version: Version, answer: &RouterAnswer<'_>) -> Option<&PreparedResult> {
         let key = match answer {
-            Answer::Tools(page) => Key::of(page, version),
-            Answer::Resources(page) => Key::of(page, version),
-            Answer::ResourceTemplates(page) => Key::of(page, version),
-            Answer::Prompts(page) => Key::of(page, version),
+            RouterAnswer::Tools(page) => PageKey::new(page, version),
+            RouterAnswer::Resources(page) => PageKey::new(page, version),
+            RouterAnswer::ResourceTemplates(page) => PageKey::new(page, version),
+            RouterAnswer::Prompts(page) => PageKey::new(page, version),
             _ => return None,
         };
         match self.pages.iter().position(|(k, _)| *k == key) {
-            // Moved to the end, which is the last place to be taken away.
+            // Moved to the end, because eviction takes the first page.
             Some(at) => self.pages.get_mut(at..)?.rotate_left(1),
             None => {
-                let page = Prepared::new(version, answer).ok()?;
+                let page = PreparedResult::new(version, answer).ok()?;
                 self.pages.retain(|(k, _)| k.kind != key.kind || k.generation == key.generation);
-                if self.pages.len() >= MOST {
+                if self.pages.len() >= MAX_PAGES {
                     self.pages.remove(0);
                 }
                 self.pages.push((key, page));
@@ -65,9 +66,9 @@ impl PageCache {
     }
 }
 
-impl Key {
-    fn of<T>(page: &Page<'_, T>, version: Version) -> Self {
-        let Page { catalog, place: Place { kind, after, size, cursors, hint } } = *page;
+impl PageKey {
+    fn new<T>(page: &CatalogPage<'_, T>, version: Version) -> Self {
+        let CatalogPage { catalog, position: PagePosition { kind, after, size, cursors, hint } } = *page;
         Self { kind, generation: catalog.generation(), after, size, cursors, hint, version }
     }
 }

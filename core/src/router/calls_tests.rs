@@ -1,17 +1,17 @@
-//! Who is found for a call.
+//! Tests of the routing of calls.
 
 use alloc::boxed::Box;
 
-use super::template::Screen;
+use super::template::VariablePolicy;
 use super::tests::*;
 use super::*;
 
 // covers: TOOL-010, TOOL-021, TOOL-024, RES-005, RES-015, RES-016, RES-017, PROMPT-004, PROMPT-010
 #[test]
-fn calls_find_their_handlers() {
+fn calls_reach_handlers_by_name_or_uri() {
     let router = sample();
-    let mut b = Bench::new(&router);
-    let mut ask = |method: &str, params: Value| b.ask(&router, method, params);
+    let mut harness = RouterHarness::new(&router);
+    let mut ask = |method: &str, params: Value| harness.ask(&router, method, params);
     assert_eq!(text(&ask("tools/call", json!({"name": "mid", "arguments": {"a": 1}}))), r#"mid({"a":1})"#);
     assert_eq!(text(&ask("tools/call", json!({"name": "mid"}))), "mid({})");
     let unknown = ask("tools/call", json!({"name": "nope"}));
@@ -53,14 +53,14 @@ fn calls_find_their_handlers() {
 
 // covers: RES-015
 #[test]
-fn a_missing_resource_is_told_as_the_revision_tells_it() {
+fn missing_resource_error_code_follows_revision() {
     let router = sample();
-    let mut b = Bench::new(&router);
+    let mut harness = RouterHarness::new(&router);
     let open = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
-    b.ask_in(&router, Version::V2025_06_18, "initialize", open);
-    b.server.handle_input(NOW, b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+    harness.ask_in(&router, Version::V2025_06_18, "initialize", open);
+    harness.server.handle_input(NOW, b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
     let (answer, _) =
-        b.ask_in(&router, Version::V2025_06_18, "resources/read", json!({"uri": "none://here"}));
+        harness.ask_in(&router, Version::V2025_06_18, "resources/read", json!({"uri": "none://here"}));
     assert_eq!((code(&answer), &answer["error"]["data"]["uri"]), (-32002, &json!("none://here")));
 }
 
@@ -68,11 +68,11 @@ fn a_missing_resource_is_told_as_the_revision_tells_it() {
 #[test]
 fn completions_are_found_by_reference_and_argument() {
     let router = sample();
-    let mut b = Bench::new(&router);
+    let mut harness = RouterHarness::new(&router);
     let mut ask = |reference: Value, name: &str| {
         let argument = json!({"name": name, "value": "v"});
         let context = json!({"arguments": {"other": "o"}});
-        b.ask(
+        harness.ask(
             &router,
             "completion/complete",
             json!({"ref": reference, "argument": argument, "context": context}),
@@ -82,7 +82,7 @@ fn completions_are_found_by_reference_and_argument() {
     let family = json!({"type": "ref/resource", "uri": "test://template/{id}/data"});
     assert_eq!(text(&ask(prompt.clone(), "arg1")), r#"arg1~v with Some("o")"#);
     assert_eq!(text(&ask(family.clone(), "id")), r#"id~v with Some("o")"#);
-    // Known, but nobody has suggestions.
+    // The argument exists and has no completion handler.
     for (reference, name) in
         [(prompt.clone(), "arg2"), (json!({"type": "ref/resource", "uri": "test://static"}), "x")]
     {
@@ -101,9 +101,9 @@ fn completions_are_found_by_reference_and_argument() {
 }
 
 #[test]
-fn methods_that_are_not_a_routers_are_left_to_the_application() {
+fn unknown_method_falls_back_to_application() {
     let router = sample();
-    let mut server = Bench::new(&router);
+    let mut server = RouterHarness::new(&router);
     let config = router.config().custom_method("x/own");
     server.server = Server::new(Arc::new(config), NOW);
     let (_, done) = server.ask_in(&router, Version::V2026_07_28, "x/own", json!({}));
@@ -112,35 +112,35 @@ fn methods_that_are_not_a_routers_are_left_to_the_application() {
 
 // covers: RES-009
 #[test]
-fn many_templates_cost_no_more_than_those_that_begin_alike() {
+fn lookup_tries_only_templates_with_matching_prefix() {
     let mut router = TestRouter::new("many", "1");
     for i in 0..1_000 {
         router
-            .resource_template(ResourceTemplate::new(format!("r{i}://{{id}}"), "n"), told)
+            .resource_template(ResourceTemplate::new(format!("r{i}://{{id}}"), "n"), target_text)
             .expect("a template");
     }
-    let mut b = Bench::new(&router);
-    let answer = b.ask(&router, "resources/read", json!({"uri": "r512://x"}));
+    let mut harness = RouterHarness::new(&router);
+    let answer = harness.ask(&router, "resources/read", json!({"uri": "r512://x"}));
     assert_eq!(text(&answer), "r512://x [id=x]");
-    assert_eq!(router.beginnings.of("r512://x").len(), 1);
+    assert_eq!(router.prefixes.find("r512://x").len(), 1);
 }
 
 // covers: RES-009, RES-019
 #[test]
-fn what_matching_costs_depends_on_the_uri_and_not_on_the_number_of_templates() {
-    // Each family begins in its own way; a few begin like nothing else does, and one like everything.
+fn match_cost_is_independent_of_template_count() {
+    // Each template has its own prefix; one more has no prefix and matches almost every URI.
     let with = |families: usize| {
         let mut router = TestRouter::new("many", "1");
         for i in 0..families {
             let template = format!("fam{i}://{{id}}/{{+rest}}{{?q,r*}}");
-            router.resource_template(ResourceTemplate::new(template, "n"), told).expect("a template");
+            router.resource_template(ResourceTemplate::new(template, "n"), target_text).expect("a template");
         }
-        router.resource_template(ResourceTemplate::new("{+any}!", "n"), told).expect("a template");
+        router.resource_template(ResourceTemplate::new("{+any}!", "n"), target_text).expect("a template");
         router
     };
     let steps = |router: &TestRouter, uri: &str| {
-        let tried = router.beginnings.of(uri);
-        let cost = |number| router.templates.numbered(number)?.extra.template.steps(uri);
+        let tried = router.prefixes.find(uri);
+        let cost = |number| router.templates.find_by_number(number)?.extra.template.count_steps(uri);
         (tried.len(), tried.into_iter().filter_map(cost).sum::<usize>())
     };
     let (few, many) = (with(10), with(2_000));
@@ -158,42 +158,42 @@ fn what_matching_costs_depends_on_the_uri_and_not_on_the_number_of_templates() {
 }
 
 #[test]
-fn threads_can_share_a_router() {
+fn router_is_send_and_sync() {
     fn shared<T: Send + Sync>() {}
-    shared::<Router<Handler, Box<dyn Hook + Send + Sync>>>();
-    shared::<Route<'_, Handler>>();
+    shared::<Router<TextHandler, Box<dyn Hook + Send + Sync>>>();
+    shared::<Route<'_, TextHandler>>();
     shared::<PageCache>();
 }
 
 // covers: RES-022
 #[test]
-fn the_template_that_came_first_is_asked_first_and_refuses_for_all() {
+fn first_registered_template_wins_and_its_refusal_is_final() {
     let mut router = TestRouter::new("order", "1");
     for template in ["x:/{a}/{b}", "x:/{+rest}"] {
-        router.resource_template(ResourceTemplate::new(template, "t"), told).expect("a template");
+        router.resource_template(ResourceTemplate::new(template, "t"), target_text).expect("a template");
     }
-    let mut b = Bench::new(&router);
-    let mut read = |uri| b.ask(&router, "resources/read", json!({"uri": uri}));
+    let mut harness = RouterHarness::new(&router);
+    let mut read = |uri| harness.ask(&router, "resources/read", json!({"uri": uri}));
     assert_eq!(text(&read("x:/1/2")), "x:/1/2 [a=1,b=2]");
     assert_eq!(text(&read("x:/1/2/3")), "x:/1/2/3 [rest=1/2/3]");
-    // The second template would take this once it is told to.
+    // Only the policy of the second template allows this URI.
     assert_eq!(code(&read("x:/1%2F2/3")), -32602);
-    router.screen("x:/{+rest}", Screen::dangerously_off()).expect("a template");
-    let mut b = Bench::new(&router);
-    assert_eq!(code(&b.ask(&router, "resources/read", json!({"uri": "x:/1%2F2/3"}))), -32602);
+    router.variable_policy("x:/{+rest}", VariablePolicy::dangerously_off()).expect("a template");
+    let mut harness = RouterHarness::new(&router);
+    assert_eq!(code(&harness.ask(&router, "resources/read", json!({"uri": "x:/1%2F2/3"}))), -32602);
 }
 
 // covers: RES-019, RES-026
 #[test]
-fn a_resource_is_found_by_its_host_in_any_letters() {
+fn resource_lookup_ignores_host_case() {
     let mut router = TestRouter::new("hosts", "1");
-    router.resource(Resource::new("https://Example.com/Doc", "doc"), told).expect("a resource");
+    router.resource(Resource::new("https://Example.com/Doc", "doc"), target_text).expect("a resource");
     router
-        .resource_template(ResourceTemplate::new("https://EXAMPLE.com/{x}/y", "t"), told)
+        .resource_template(ResourceTemplate::new("https://EXAMPLE.com/{x}/y", "t"), target_text)
         .expect("a template");
-    assert!(router.resource(Resource::new("HTTPS://EXAMPLE.COM/Doc", "doc"), told).is_err());
-    let mut b = Bench::new(&router);
-    let mut read = |uri| b.ask(&router, "resources/read", json!({"uri": uri}));
+    assert!(router.resource(Resource::new("HTTPS://EXAMPLE.COM/Doc", "doc"), target_text).is_err());
+    let mut harness = RouterHarness::new(&router);
+    let mut read = |uri| harness.ask(&router, "resources/read", json!({"uri": uri}));
     assert_eq!(text(&read("HTTPS://EXAMPLE.com/Doc")), "HTTPS://EXAMPLE.com/Doc []");
     assert_eq!(text(&read("https://example.COM/A/y")), "https://example.COM/A/y [x=A]");
     assert!(code(&read("https://example.com/doc")) != 0);

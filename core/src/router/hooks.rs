@@ -1,4 +1,4 @@
-//! Hooks around calls.
+//! Hooks that observe calls before and after their handlers.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -6,153 +6,159 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::methods::Kind;
 use crate::rpc::RpcError;
 use crate::server::Call;
-use crate::vocab::Kind;
 
-/// Something that sees calls before and after they are handled: to log, to measure, to refuse
+/// Code that runs before and after each call: to log, to measure, or to refuse it.
 ///
-/// Hooks run in the order in which they were added before a call, and in the reverse order after it. Those of a router
-/// that was [nested](super::Router::nest) see the calls of what came with it, within those of the outer router. Every
-/// hook that was asked before is told after, once, unless the call is forgotten in between.
+/// Before a call, hooks run in the order in which they were added; after it, in the reverse order. The hooks of a
+/// [nested](super::Router::nest) router observe the calls of its entries, inside the hooks of the outer router.
+///
+/// Every hook whose `before_call` ran gets one `after_call`, unless the call is dropped in between.
 pub trait Hook {
-    /// Sees a call; an error refuses it, and is the answer
-    fn before(&self, asked: &Asked<'_>) -> Result<(), RpcError> {
-        let _ = asked;
+    /// Runs before the handler.
+    ///
+    /// # Errors
+    ///
+    /// An error refuses the call and is its answer.
+    fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+        let _ = context;
         Ok(())
     }
 
-    /// Sees how a call ended
-    fn after(&self, asked: &Asked<'_>, outcome: Outcome<'_>) {
-        let _ = (asked, outcome);
+    /// Runs after the call has ended with `outcome`.
+    fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
+        let _ = (context, outcome);
     }
 }
 
-macro_rules! forward {
+macro_rules! forward_hook {
     ($($pointer:ident),*) => {$(
         impl<K: Hook + ?Sized> Hook for $pointer<K> {
-            fn before(&self, asked: &Asked<'_>) -> Result<(), RpcError> {
-                (**self).before(asked)
+            fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+                (**self).before_call(context)
             }
 
-            fn after(&self, asked: &Asked<'_>, outcome: Outcome<'_>) {
-                (**self).after(asked, outcome);
+            fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
+                (**self).after_call(context, outcome);
             }
         }
     )*};
 }
 
-forward!(Box, Rc, Arc);
+forward_hook!(Box, Rc, Arc);
 
-/// A call as hooks see it
+/// A call as hooks see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct HookContext<'a> {
     pub(super) call: &'a Call,
     pub(super) subject: Subject<'a>,
     pub(super) scope: usize,
 }
 
-impl<'a> Asked<'a> {
-    /// The call itself
+impl<'a> HookContext<'a> {
+    /// Returns the call.
     #[must_use]
     pub const fn call(&self) -> &'a Call {
         self.call
     }
 
-    /// What it is about
+    /// Returns the entry that the call addresses.
     #[must_use]
     pub const fn subject(&self) -> Subject<'a> {
         self.subject
     }
 }
 
-/// What a call is about
+/// The entry that a call addresses.
 ///
-/// Names are those that are registered. What is not, or is hidden, is [`Subject::Unknown`].
+/// Names are registered names. An entry that is not registered, or is hidden, is [`Subject::Unknown`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Subject<'a> {
-    /// A page of a list
+    /// A page of a list.
     List(Kind),
-    /// A tool, by name
+    /// A tool, by name.
     Tool(&'a str),
-    /// A resource, by its URI
+    /// A resource, by URI.
     Resource(&'a str),
-    /// A resource of a family, by the template
+    /// A resource of a template, by the template.
     ResourceTemplate(&'a str),
-    /// A prompt, by name
+    /// A prompt, by name.
     Prompt(&'a str),
-    /// A completion for a prompt or template, which is named
+    /// A completion, by the name of the prompt or by the template.
     Completion(&'a str),
-    /// Something that is not there
+    /// An entry that does not exist.
     Unknown,
 }
 
-/// How a call ended
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Outcome<'a> {
-    /// With a result
+pub enum HookOutcome<'a> {
+    /// A result was sent.
     Completed,
-    /// With a result that says that the tool failed (TOOL-023)
+    /// A result was sent that reports a tool failure (TOOL-023).
     ToolFailed,
-    /// With an error
+    /// An error was sent.
     Failed(&'a RpcError),
-    /// It was cancelled: nothing was answered
+    /// The call was cancelled; nothing was sent.
     Cancelled,
-    /// With something to be asked first: the call is handled anew when the answers have come, if they do
-    Asking,
+    /// Input requests were sent; the call is delivered again when their responses arrive.
+    InputRequired,
 }
 
-/// The hooks of a router and of those that were nested in it
+/// The hooks of a router and of its nested routers.
 #[derive(Clone)]
-pub(super) struct Scopes<M> {
-    /// Each scope with those around it, the outermost first, itself last; the first one is the router's own
+pub(super) struct HookScopes<M> {
+    /// Hooks of each scope, and its path: the enclosing scopes from the outermost to itself. The first scope is
+    /// [`ROOT_SCOPE`].
     scopes: Vec<(Vec<usize>, Vec<M>)>,
 }
 
-/// The scope of a router itself
-pub(super) const ROOT: usize = 0;
+/// Scope of the router itself.
+pub(super) const ROOT_SCOPE: usize = 0;
 
-impl<M> Default for Scopes<M> {
+impl<M> Default for HookScopes<M> {
     fn default() -> Self {
-        Self { scopes: vec![(vec![ROOT], Vec::new())] }
+        Self { scopes: vec![(vec![ROOT_SCOPE], Vec::new())] }
     }
 }
 
-impl<M: Hook> Scopes<M> {
+impl<M: Hook> HookScopes<M> {
     pub(super) fn add(&mut self, hook: M) {
-        if let Some((_, hooks)) = self.scopes.get_mut(ROOT) {
+        if let Some((_, hooks)) = self.scopes.get_mut(ROOT_SCOPE) {
             hooks.push(hook);
         }
     }
 
-    fn around(&self, scope: usize) -> impl DoubleEndedIterator<Item = &M> {
+    fn enclosing_hooks(&self, scope: usize) -> impl DoubleEndedIterator<Item = &M> {
         let path = self.scopes.get(scope).map_or(&[][..], |(path, _)| path);
         path.iter().filter_map(|scope| self.scopes.get(*scope)).flat_map(|(_, hooks)| hooks)
     }
 
-    /// Asks the hooks; when one refuses, those that were asked before it are told
-    pub(super) fn before(&self, asked: &Asked<'_>) -> Result<(), RpcError> {
-        for (i, hook) in self.around(asked.scope).enumerate() {
-            if let Err(error) = hook.before(asked) {
-                let told: Vec<_> = self.around(asked.scope).take(i).collect();
-                told.iter().rev().for_each(|hook| hook.after(asked, Outcome::Failed(&error)));
+    /// Runs `before_call` of the hooks; if one refuses, those that ran before it get `after_call`.
+    pub(super) fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+        for (i, hook) in self.enclosing_hooks(context.scope).enumerate() {
+            if let Err(error) = hook.before_call(context) {
+                let notified: Vec<_> = self.enclosing_hooks(context.scope).take(i).collect();
+                notified.iter().rev().for_each(|hook| hook.after_call(context, HookOutcome::Failed(&error)));
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    pub(super) fn after(&self, asked: &Asked<'_>, outcome: Outcome<'_>) {
-        self.around(asked.scope).rev().for_each(|hook| hook.after(asked, outcome));
+    pub(super) fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
+        self.enclosing_hooks(context.scope).rev().for_each(|hook| hook.after_call(context, outcome));
     }
 
-    /// Takes the scopes of a nested router in; what is to be added to their numbers
+    /// Adds the scopes of a nested router; returns the offset for its scope numbers.
     pub(super) fn nest(&mut self, inner: Self) -> usize {
         let base = self.scopes.len();
         for (path, hooks) in inner.scopes {
-            let path = [ROOT].into_iter().chain(path.into_iter().map(|scope| scope + base)).collect();
+            let path = [ROOT_SCOPE].into_iter().chain(path.into_iter().map(|scope| scope + base)).collect();
             self.scopes.push((path, hooks));
         }
         base

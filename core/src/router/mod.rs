@@ -1,15 +1,15 @@
-//! Tools, resources, templates, prompts and completions by name, each with a handler: the layer for servers that do not
-//! want to read requests by hand.
+//! Router: tools, resources, templates, prompts and completions by name, each with a handler.
 //!
-//! A [`Router`] knows what is registered; it does no I/O and runs nothing. For each call that an engine delivers,
-//! [`Router::route`] says what to do: give an answer that the router makes itself (lists), run a handler, or refuse.
-//! Whatever the handlers are (`H`) is the adapter's business.
+//! It is a layer for servers that do not want to read requests by hand (DESIGN-03). A [`Router`] holds the registered
+//! entries; it does no I/O and runs no handler. For each call that an engine delivers, [`Router::route`] returns what
+//! to do: send an answer that the router makes itself (lists), run a handler, or refuse. The adapter chooses the
+//! handler type `H`.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use mcp_proto::model::Tool;
 //! use mcp_proto::pipe::{Pipe, Server};
-//! use mcp_proto::router::{IntoToolResult, Route, Router, Target};
+//! use mcp_proto::router::{CallTarget, IntoToolResult, Route, Router};
 //! use mcp_proto::{Instant, RawJson, server::Event};
 //!
 //! #[derive(serde::Deserialize)]
@@ -17,7 +17,8 @@
 //!
 //! type Handler = fn(Add) -> i64;
 //! let mut router = Router::<Handler>::new("calc", "1.0");
-//! let schema = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"#;
+//! let schema =
+//!     r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"#;
 //! router.tool(Tool::new("add", RawJson::new(schema)?), |add| add.a + add.b)?;
 //!
 //! let mut server = Server::new(Arc::new(router.config()), Instant::ZERO);
@@ -28,11 +29,11 @@
 //!     match router.route(&call) {
 //!         Route::Answer(answer) => server.engine().complete(now, call.id(), &answer)?,
 //!         Route::Refuse(error) => server.engine().fail(now, call.id(), &error)?,
-//!         Route::Handle(work) => match &work.target {
-//!             Target::Tool(tool) => {
+//!         Route::Handle(routed) => match &routed.target {
+//!             CallTarget::Tool(tool) => {
 //!                 let result = match tool.parse() {
-//!                     Ok(add) => (work.handler)(add).into_tool_result()?,
-//!                     Err(bad) => bad.into_result(),
+//!                     Ok(add) => (routed.handler)(add).into_tool_result()?,
+//!                     Err(error) => error.into_result(),
 //!                 };
 //!                 server.engine().complete(now, call.id(), &result)?;
 //!             }
@@ -47,15 +48,14 @@
 mod cache;
 #[cfg(test)]
 mod calls_tests;
-mod check;
 mod entries;
 mod hooks;
-mod kinds;
 #[cfg(test)]
 mod lists_tests;
 mod nest;
 mod page;
 mod params;
+mod registration;
 mod registry;
 #[cfg(test)]
 mod registry_tests;
@@ -66,18 +66,21 @@ pub mod schema;
 pub mod template;
 #[cfg(test)]
 mod tests;
-mod texts;
+mod text_deserializer;
+mod tool_checks;
 
 pub use cache::PageCache;
-pub use check::{BadArguments, BadResult};
-pub use hooks::{Asked, Hook, Outcome, Subject};
-pub use kinds::{Changed, RegisterError, check_tool_name};
-pub use page::{CacheHint, Page};
+pub use hooks::{Hook, HookContext, HookOutcome, Subject};
+pub use page::{CacheHint, CatalogPage};
+pub use registration::{ChangedLists, RegisterError, check_tool_name};
 pub use registry::Router;
 pub use results::{
-    IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, Json, NoResult, suggest,
+    HandlerError, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, Json, suggest,
 };
-pub use route::{Answer, CompletionTarget, PromptTarget, ResourceTarget, Route, Target, ToolTarget, Work};
+pub use route::{
+    CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
+};
+pub use tool_checks::{InvalidArguments, InvalidToolOutput};
 
+pub use crate::methods::Kind;
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};
-pub use crate::vocab::Kind;

@@ -1,78 +1,85 @@
-//! One router in another.
+//! Nesting of one router in another.
 
 use alloc::format;
 use alloc::string::String;
 
 use super::hooks::Hook;
-use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
-use super::registry::{Router, refuse_second};
-use crate::vocab::Kind;
+use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
+use super::registry::{Router, refuse_duplicate};
+use crate::methods::Kind;
 
 impl<H, M: Hook> Router<H, M> {
-    /// Takes in all that is registered in another router, behind what is registered here
+    /// Moves all entries of another router behind the entries of this one.
     ///
-    /// Tools and prompts get a prefix: `add` becomes `math.add` (TOOL-029). Resources and templates keep their URIs:
-    /// these are names for the whole world already, and stand in what handlers write and in what users have noted. All
-    /// names must be new here; if one is not, nothing has changed, and the error names it.
+    /// Tools and prompts get a prefix: `add` becomes `math.add` (TOOL-029). Resources and templates keep their URIs,
+    /// which are globally unique already, and which handlers write and users store.
     ///
-    /// The hooks of the inner router go on seeing its calls, and its validator goes on checking its tools; if it has
-    /// none, that of the outer one does. Its identity, instructions, page size and list hints go. What it declared is
-    /// declared here.
-    pub fn nest(&mut self, prefix: &str, mut inner: Self) -> Result<Changed, RegisterError> {
-        let outer = |name: &str| format!("{prefix}.{name}");
-        for name in inner.tools.names().map(outer) {
-            check_tool_name(&name).map_err(|why| RegisterError::Name {
+    /// The hooks of `inner` keep observing its calls. Its validator keeps checking its tools; without one, the
+    /// validator of this router checks them. The capabilities that `inner` declared are declared here. Its identity,
+    /// instructions, page sizes and cache hints for lists are dropped.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Name`]: a name with its prefix is not valid.
+    /// - [`RegisterError::Duplicate`]: a name, URI or template is registered here already.
+    /// - [`RegisterError::Schema`]: the validator of this router cannot use a schema of `inner`.
+    ///
+    /// This router is unchanged then.
+    pub fn nest(&mut self, prefix: &str, mut inner: Self) -> Result<ChangedLists, RegisterError> {
+        let prefixed = |name: &str| format!("{prefix}.{name}");
+        for name in inner.tools.names().map(prefixed) {
+            check_tool_name(&name).map_err(|reason| RegisterError::Name {
                 kind: Kind::Tool,
                 name: name.clone(),
-                why,
+                reason,
             })?;
-            refuse_second(Kind::Tool, &name, self.tools.has(&name))?;
+            refuse_duplicate(Kind::Tool, &name, self.tools.contains(&name))?;
         }
-        for name in inner.prompts.names().map(outer) {
-            check_prompt_name(&name).map_err(|why| RegisterError::Name {
+        for name in inner.prompts.names().map(prefixed) {
+            check_prompt_name(&name).map_err(|reason| RegisterError::Name {
                 kind: Kind::Prompt,
                 name: name.clone(),
-                why,
+                reason,
             })?;
-            refuse_second(Kind::Prompt, &name, self.prompts.has(&name))?;
+            refuse_duplicate(Kind::Prompt, &name, self.prompts.contains(&name))?;
         }
         for uri in inner.resources.names() {
-            refuse_second(Kind::Resource, uri, self.resources.has(uri))?;
+            refuse_duplicate(Kind::Resource, uri, self.resources.contains(uri))?;
         }
         for template in inner.templates.names() {
-            refuse_second(Kind::ResourceTemplate, template, self.templates.has(template))?;
+            refuse_duplicate(Kind::ResourceTemplate, template, self.templates.contains(template))?;
         }
 
         self.prepare(&mut inner)?;
 
-        let mut changed = Changed::NONE;
+        let mut changed = ChangedLists::NONE;
         let base = self.scopes.nest(inner.scopes);
         for capability in inner.declared.iter() {
             self.declare(capability);
         }
-        for (name, mut tool, shown, mut rest) in inner.tools.into_ordered() {
-            tool.name = outer(&name);
-            rest.scope += base;
-            self.tools.adopt(&outer(&name), tool, shown, rest);
-            changed |= Changed::of(Kind::Tool);
+        for (name, mut tool, shown, mut registration) in inner.tools.into_ordered() {
+            tool.name = prefixed(&name);
+            registration.scope += base;
+            self.tools.append(&prefixed(&name), tool, shown, registration);
+            changed |= ChangedLists::from_kind(Kind::Tool);
         }
-        for (uri, resource, shown, mut rest) in inner.resources.into_ordered() {
-            rest.scope += base;
-            self.resources.adopt(&uri, resource, shown, rest);
-            changed |= Changed::of(Kind::Resource);
+        for (uri, resource, shown, mut registration) in inner.resources.into_ordered() {
+            registration.scope += base;
+            self.resources.append(&uri, resource, shown, registration);
+            changed |= ChangedLists::from_kind(Kind::Resource);
         }
-        for (name, family, shown, mut rest) in inner.templates.into_ordered() {
-            rest.scope += base;
-            let beginning = String::from(rest.extra.template.beginning());
-            let number = self.templates.adopt(&name, family, shown, rest);
-            self.beginnings.insert(&beginning, number);
-            changed |= Changed::of(Kind::ResourceTemplate);
+        for (name, family, shown, mut registration) in inner.templates.into_ordered() {
+            registration.scope += base;
+            let literal_prefix = String::from(registration.extra.template.literal_prefix());
+            let number = self.templates.append(&name, family, shown, registration);
+            self.prefixes.insert(&literal_prefix, number);
+            changed |= ChangedLists::from_kind(Kind::ResourceTemplate);
         }
-        for (name, mut prompt, shown, mut rest) in inner.prompts.into_ordered() {
-            prompt.name = outer(&name);
-            rest.scope += base;
-            self.prompts.adopt(&outer(&name), prompt, shown, rest);
-            changed |= Changed::of(Kind::Prompt);
+        for (name, mut prompt, shown, mut registration) in inner.prompts.into_ordered() {
+            prompt.name = prefixed(&name);
+            registration.scope += base;
+            self.prompts.append(&prefixed(&name), prompt, shown, registration);
+            changed |= ChangedLists::from_kind(Kind::Prompt);
         }
         Ok(changed)
     }

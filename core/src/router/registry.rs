@@ -1,4 +1,4 @@
-//! The router itself: what is registered, and how it changes.
+//! The router: its entries, and the methods that change them.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,28 +6,29 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::check::Checks;
 use super::entries::Entries;
-use super::hooks::{Hook, Scopes};
-use super::kinds::{Changed, RegisterError, check_prompt_name, check_tool_name};
-use super::page::{CacheHint, Cursors};
-use super::template::{Beginnings, MAX_URI, Screen, Template, key};
+use super::hooks::{Hook, HookScopes};
+use super::page::{CacheHint, CursorCodec};
+use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
+use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};
+use super::tool_checks::ToolChecks;
 use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
+use crate::methods::{Capability, Kind};
 use crate::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use crate::server::Config;
 use crate::validate::SchemaValidator;
-use crate::vocab::{Capability, Kind};
 
-/// Tools, resources, templates, prompts and completions by name, each with a handler
+/// Tools, resources, templates, prompts and completions by name, each with a handler.
 ///
-/// `H` is whatever an adapter calls: a boxed closure, a function that returns a future, a number. The router finds it;
-/// it never runs it. `M` is what hooks are; say `Router<H, Arc<dyn Hook + Send + Sync>>` for a router that threads share.
+/// `H` is the handler type of the adapter: a boxed closure, a function that returns a future, or a number. The router
+/// finds the handler and never runs it. `M` is the type of the hooks; use `Router<H, Arc<dyn Hook + Send + Sync>>` for
+/// a router that threads share.
 ///
-/// Entries can come and go while a server runs. Each method that changes a list says so ([`Changed`]); lists keep the
-/// order in which entries were registered (TOOL-004).
+/// Entries can be added and removed while a server runs. Each method that changes a list returns [`ChangedLists`].
+/// Lists keep the order of registration (TOOL-004).
 ///
-/// Where handlers and hooks can be cloned, a router can: to change the copy while the first one is in use.
+/// A router can be cloned if its handlers and hooks can. This allows changing a copy while the original is in use.
 ///
 /// ```
 /// use mcp_proto::RawJson;
@@ -36,8 +37,8 @@ use crate::vocab::{Capability, Kind};
 ///
 /// let mut router = Router::<fn() -> String>::new("clock", "1.0.0");
 /// let schema = RawJson::new(r#"{"type":"object"}"#)?;
-/// router.tool(Tool::new("time", schema).description("Says what time it is"), || "noon".into())?;
-/// let config = router.config(); // for an engine: says that there are tools
+/// router.tool(Tool::new("time", schema).description("Returns the current time"), || "noon".into())?;
+/// let config = router.config(); // configuration for an engine; declares the tools capability
 /// # let _ = config;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -46,90 +47,95 @@ pub struct Router<H, M = Box<dyn Hook>> {
     info: Implementation,
     instructions: Option<String>,
     pub(super) declared: Capabilities,
-    pub(super) cursors: Cursors,
+    pub(super) cursors: CursorCodec,
     pub(super) page_sizes: [usize; 4],
     pub(super) hints: [Option<CacheHint>; 4],
     validator: Option<Arc<dyn SchemaValidator>>,
-    pub(super) scopes: Scopes<M>,
-    pub(super) tools: Entries<Tool, H, Checks>,
+    pub(super) scopes: HookScopes<M>,
+    pub(super) tools: Entries<Tool, H, ToolChecks>,
     pub(super) resources: Entries<Resource, H, Option<CacheHint>>,
-    pub(super) templates: Entries<ResourceTemplate, H, Family<H>>,
-    pub(super) beginnings: Beginnings,
-    pub(super) prompts: Entries<Prompt, H, Completions<H>>,
-    /// How often the lists had changed when [`changes`](Self::changes) was asked last
-    told: [u64; 4],
-    promises: bool,
+    pub(super) templates: Entries<ResourceTemplate, H, TemplateExtra<H>>,
+    pub(super) prefixes: PrefixIndex,
+    pub(super) prompts: Entries<Prompt, H, CompletionHandlers<H>>,
+    /// Generations of the lists at the last call of [`take_changes`](Self::take_changes).
+    published_generations: [u64; 4],
+    announces_list_changes: bool,
 }
 
-/// Handlers by the names of arguments or variables
-pub(super) type Completions<H> = Vec<(Box<str>, H)>;
+/// Completion handlers by name of the argument or variable.
+pub(super) type CompletionHandlers<H> = Vec<(Box<str>, H)>;
 
-/// What belongs to a template of resources
+/// Data of a resource template.
 #[derive(Clone)]
-pub(super) struct Family<H> {
+pub(super) struct TemplateExtra<H> {
     pub(super) template: Template,
-    pub(super) screen: Screen,
+    pub(super) policy: VariablePolicy,
     pub(super) cache: Option<CacheHint>,
-    pub(super) completions: Completions<H>,
+    pub(super) completions: CompletionHandlers<H>,
 }
 
 impl<H, M: Hook> Router<H, M> {
-    /// A router without anything, for a server that is called `name`, in `version`
+    /// Creates an empty router for the server `name` in version `version`.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let info = Implementation::new(name, version);
         Self {
-            cursors: Cursors::new(&info.name, &info.version),
+            cursors: CursorCodec::new(&info.name, &info.version),
             info,
             instructions: None,
             declared: Capabilities::new(),
             page_sizes: [usize::MAX; 4],
             hints: [None; 4],
             validator: None,
-            scopes: Scopes::default(),
+            scopes: HookScopes::default(),
             tools: Entries::default(),
             resources: Entries::default(),
             templates: Entries::default(),
-            beginnings: Beginnings::default(),
+            prefixes: PrefixIndex::default(),
             prompts: Entries::default(),
-            told: [0; 4],
-            promises: true,
+            published_generations: [0; 4],
+            announces_list_changes: true,
         }
     }
 
-    /// Replaces the identity, with a title, a description and icons
+    /// Replaces the identity of the server: name, version, title, description and icons.
     pub fn info(&mut self, info: Implementation) -> &mut Self {
-        self.cursors = Cursors::new(&info.name, &info.version);
+        self.cursors = CursorCodec::new(&info.name, &info.version);
         self.info = info;
         self
     }
 
-    /// Tells clients how to use the server, in plain language
+    /// Sets the instructions: how to use the server, in natural language.
     pub fn instructions(&mut self, text: impl Into<String>) -> &mut Self {
         self.instructions = Some(text.into());
         self
     }
 
-    /// Declares what nothing is registered for yet: entries that come later are not seen otherwise
+    /// Declares a capability before an entry needs it.
+    ///
+    /// Clients do not see entries of an undeclared capability that are registered later.
     pub fn declare(&mut self, capability: Capability) -> &mut Self {
         self.declared = core::mem::take(&mut self.declared).with(capability);
         self
     }
 
-    /// Promises no news of its lists: for who does not publish [`changes`](Self::changes), or never changes anything
-    pub fn no_list_changed(&mut self) -> &mut Self {
-        self.promises = false;
+    /// Stops declaring that list changes are announced.
+    ///
+    /// For a server whose lists never change, or that does not publish [`take_changes`](Self::take_changes).
+    pub fn disable_list_changed(&mut self) -> &mut Self {
+        self.announces_list_changes = false;
         self
     }
 
-    /// Gives lists out in pages of so many entries (PAGE-001); the default is all at once, since many clients never ask
-    /// for a second page
+    /// Sets the maximum number of entries per page of all lists (PAGE-001); 0 counts as 1.
+    ///
+    /// Without it, a list is one page, because many clients never request a second one.
     pub fn page_size(&mut self, entries: usize) -> &mut Self {
         self.page_sizes = [entries.max(1); 4];
         self
     }
 
-    /// As [`page_size`](Self::page_size), for one list: the one that grows
+    /// Sets the maximum number of entries per page of one list, as [`page_size`](Self::page_size) does for all.
     pub fn page_size_of(&mut self, list: Kind, entries: usize) -> &mut Self {
         if let Some(size) = self.page_sizes.get_mut(list as usize) {
             *size = entries.max(1);
@@ -137,158 +143,221 @@ impl<H, M: Hook> Router<H, M> {
         self
     }
 
-    /// Says how long clients may keep a list, all of its pages alike (CACHE-017)
+    /// Sets the cache hint of a list, for all of its pages (CACHE-017).
     pub fn cache_list(&mut self, list: Kind, hint: CacheHint) -> &mut Self {
-        if let Some(place) = self.hints.get_mut(list as usize) {
-            *place = Some(hint);
+        if let Some(slot) = self.hints.get_mut(list as usize) {
+            *slot = Some(hint);
         }
         self
     }
 
-    /// Says how long clients may keep what a resource holds, or all of a family, given its URI or template
+    /// Sets the cache hint of the content of a resource, or of all resources of a template.
+    ///
+    /// `uri` is the URI of the resource, or the template.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Unknown`] if neither is registered.
     pub fn cache_resource(&mut self, uri: &str, hint: CacheHint) -> Result<&mut Self, RegisterError> {
-        let normal = key(uri, MAX_URI);
+        let normal = comparison_key(uri, MAX_URI);
         if let Some((_, cache)) = normal.ok().and_then(|uri| self.resources.extra_mut(&uri)) {
             *cache = Some(hint);
         } else if let Some((_, family)) = self.templates.extra_mut(uri) {
             family.cache = Some(hint);
         } else {
-            return Err(unknown(Kind::Resource, uri));
+            return Err(unknown_item(Kind::Resource, uri));
         }
         Ok(self)
     }
 
-    /// Changes what the variables of a template are searched for (RES-022)
-    pub fn screen(&mut self, template: &str, screen: Screen) -> Result<&mut Self, RegisterError> {
+    /// Sets the checks on the values of the variables of a template (RES-022).
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Unknown`] if the template is not registered.
+    pub fn variable_policy(
+        &mut self,
+        template: &str,
+        policy: VariablePolicy,
+    ) -> Result<&mut Self, RegisterError> {
         let found = self.templates.extra_mut(template);
-        let (_, family) = found.ok_or_else(|| unknown(Kind::ResourceTemplate, template))?;
-        family.screen = screen;
+        let (_, family) = found.ok_or_else(|| unknown_item(Kind::ResourceTemplate, template))?;
+        family.policy = policy;
         Ok(self)
     }
 
-    /// Adds a hook that sees all calls
+    /// Adds a hook that observes the calls of entries and lists. It does not observe [`Route::Fallback`](super::Route::Fallback).
     pub fn hook(&mut self, hook: M) -> &mut Self {
         self.scopes.add(hook);
         self
     }
 
-    /// Has arguments and results checked against the schemas of tools: those that are there, and those to come
+    /// Sets the validator that checks arguments and results against the schemas of all tools, present and future.
     ///
-    /// Fails, without any effect, when a schema that is there cannot be used.
+    /// # Errors
+    ///
+    /// [`RegisterError::Schema`] if the validator cannot use a schema of a registered tool. The router is unchanged
+    /// then.
     pub fn validator(
         &mut self,
         validator: impl SchemaValidator + 'static,
     ) -> Result<&mut Self, RegisterError> {
-        prepare(&mut self.tools, &validator)?;
+        prepare_checks(&mut self.tools, &validator)?;
         self.validator = Some(Arc::new(validator));
         Ok(self)
     }
 
-    /// Has nothing checked from now on, nor the tools that came with other routers so far
-    pub fn no_validator(&mut self) -> &mut Self {
+    /// Removes the validator; tools of nested routers are not checked any more either.
+    pub fn clear_validator(&mut self) -> &mut Self {
         self.validator = None;
-        self.tools.extras_mut().for_each(|checks| *checks = Checks::default());
+        self.tools.extras_mut().for_each(|checks| *checks = ToolChecks::default());
         self
     }
 
-    /// Prepares the schemas of tools that come from another router, if that has not been done there
+    /// Prepares the schemas of the tools of `inner`, unless `inner` has a validator of its own.
     pub(super) fn prepare(&self, inner: &mut Self) -> Result<(), RegisterError> {
         let Some(validator) = self.validator.as_deref().filter(|_| inner.validator.is_none()) else {
             return Ok(());
         };
-        prepare(&mut inner.tools, validator)
+        prepare_checks(&mut inner.tools, validator)
     }
 
-    /// Registers a tool; its name is checked (TOOL-028), and must be new
-    pub fn tool(&mut self, tool: Tool, handler: H) -> Result<Changed, RegisterError> {
-        refuse_second(Kind::Tool, &tool.name, self.tools.has(&tool.name))?;
+    /// Registers a tool under a new name.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Name`]: the name is not valid (TOOL-028).
+    /// - [`RegisterError::Duplicate`]: a tool with this name is registered already.
+    /// - [`RegisterError::Schema`]: a schema of the tool cannot be used.
+    pub fn tool(&mut self, tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
+        refuse_duplicate(Kind::Tool, &tool.name, self.tools.contains(&tool.name))?;
         self.replace_tool(tool, handler)
     }
 
-    /// Registers a tool, in the place of the one of this name if there is one
-    pub fn replace_tool(&mut self, tool: Tool, handler: H) -> Result<Changed, RegisterError> {
-        check_tool_name(&tool.name).map_err(|why| bad_name(Kind::Tool, &tool.name, why))?;
-        let checks = checks_of(&tool, self.validator.as_deref())?;
+    /// Registers a tool, and replaces the one with the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`tool`](Self::tool), except for `Duplicate`.
+    pub fn replace_tool(&mut self, tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
+        check_tool_name(&tool.name).map_err(|reason| invalid_name(Kind::Tool, &tool.name, reason))?;
+        let checks = compile_checks(&tool, self.validator.as_deref())?;
         let name = tool.name.clone();
         self.tools.put(&name, tool, handler, |_| checks);
-        Ok(Changed::of(Kind::Tool))
+        Ok(ChangedLists::from_kind(Kind::Tool))
     }
 
-    /// Registers a resource; its URI is checked (RES-019), and must be new
+    /// Registers a resource under a new URI.
     ///
-    /// URIs that mean the same by RFC 3986 are the same, however they are spelt.
-    pub fn resource(&mut self, resource: Resource, handler: H) -> Result<Changed, RegisterError> {
-        let taken = self.resources.has(&normal(&resource)?);
-        refuse_second(Kind::Resource, &resource.uri, taken)?;
+    /// URIs that are equivalent by RFC 3986 are the same URI, regardless of their spelling.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Uri`]: the URI is not valid (RES-019).
+    /// - [`RegisterError::Duplicate`]: a resource with this URI is registered already.
+    pub fn resource(&mut self, resource: Resource, handler: H) -> Result<ChangedLists, RegisterError> {
+        let taken = self.resources.contains(&normalized_uri(&resource)?);
+        refuse_duplicate(Kind::Resource, &resource.uri, taken)?;
         self.replace_resource(resource, handler)
     }
 
-    /// Registers a resource, in the place of the one of this URI if there is one
-    pub fn replace_resource(&mut self, resource: Resource, handler: H) -> Result<Changed, RegisterError> {
-        let uri = normal(&resource)?.into_owned();
+    /// Registers a resource, and replaces the one with the same URI.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Uri`] if the URI is not valid (RES-019).
+    pub fn replace_resource(
+        &mut self,
+        resource: Resource,
+        handler: H,
+    ) -> Result<ChangedLists, RegisterError> {
+        let uri = normalized_uri(&resource)?.into_owned();
         self.resources.put(&uri, resource, handler, Option::flatten);
-        Ok(Changed::of(Kind::Resource))
+        Ok(ChangedLists::from_kind(Kind::Resource))
     }
 
-    /// Registers a family of resources; its template is checked (RES-009), and must be new
+    /// Registers a new resource template: a family of resources with one handler.
     ///
-    /// A URI is one of the family when no resource of that URI is registered, it
-    /// [matches](super::template) the template, and does not match another one that begins with a longer literal.
-    /// Of several that begin with literals of the same length, the one that was registered first is asked first.
+    /// A URI belongs to this template under three conditions. No resource is registered with that URI. The URI
+    /// [matches](super::template) the template. No other matching template begins with a longer literal. Among
+    /// templates with literals of the same length, the first registered one is tried first.
     ///
-    /// Variables that could lead out of the family are refused: see [`screen`](Self::screen). The call is then refused
-    /// too, and no other template is asked: what one family holds back is not to be had through the next.
+    /// A variable value that could lead out of the family is refused, see [`variable_policy`](Self::variable_policy).
+    /// The whole call is refused then. No other template is tried, so that a URI refused by one template cannot be read
+    /// through another.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Template`]: the template is not valid (RES-009).
+    /// - [`RegisterError::Duplicate`]: this template is registered already.
     pub fn resource_template(
         &mut self,
         family: ResourceTemplate,
         handler: H,
-    ) -> Result<Changed, RegisterError> {
-        refuse_second(
+    ) -> Result<ChangedLists, RegisterError> {
+        refuse_duplicate(
             Kind::ResourceTemplate,
             &family.uri_template,
-            self.templates.has(&family.uri_template),
+            self.templates.contains(&family.uri_template),
         )?;
         self.replace_resource_template(family, handler)
     }
 
-    /// Registers a family of resources, in the place of the one of this template if there is one
+    /// Registers a resource template, and replaces an equal one.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Template`] if the template is not valid (RES-009).
     pub fn replace_resource_template(
         &mut self,
         family: ResourceTemplate,
         handler: H,
-    ) -> Result<Changed, RegisterError> {
+    ) -> Result<ChangedLists, RegisterError> {
         let name = family.uri_template.clone();
-        let template =
-            Template::new(&name).map_err(|why| RegisterError::Template { template: name.clone(), why })?;
-        let beginning = Box::<str>::from(template.beginning());
+        let template = Template::new(&name)
+            .map_err(|reason| RegisterError::Template { template: name.clone(), reason })?;
+        let prefix = Box::<str>::from(template.literal_prefix());
         let (number, new) = self.templates.put(&name, family, handler, |old| {
-            old.unwrap_or_else(|| Family {
+            old.unwrap_or_else(|| TemplateExtra {
                 template,
-                screen: Screen::default(),
+                policy: VariablePolicy::default(),
                 cache: None,
                 completions: Vec::new(),
             })
         });
         if new {
-            self.beginnings.insert(&beginning, number);
+            self.prefixes.insert(&prefix, number);
         }
-        Ok(Changed::of(Kind::ResourceTemplate))
+        Ok(ChangedLists::from_kind(Kind::ResourceTemplate))
     }
 
-    /// Registers a prompt; its name and those of its arguments are checked, and must be new
-    pub fn prompt(&mut self, prompt: Prompt, handler: H) -> Result<Changed, RegisterError> {
-        refuse_second(Kind::Prompt, &prompt.name, self.prompts.has(&prompt.name))?;
+    /// Registers a prompt under a new name.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Name`]: the name of the prompt or of an argument is not valid.
+    /// - [`RegisterError::Duplicate`]: a prompt with this name is registered already.
+    /// - [`RegisterError::Argument`]: two arguments have the same name.
+    pub fn prompt(&mut self, prompt: Prompt, handler: H) -> Result<ChangedLists, RegisterError> {
+        refuse_duplicate(Kind::Prompt, &prompt.name, self.prompts.contains(&prompt.name))?;
         self.replace_prompt(prompt, handler)
     }
 
-    /// Registers a prompt, in the place of the one of this name if there is one
-    pub fn replace_prompt(&mut self, prompt: Prompt, handler: H) -> Result<Changed, RegisterError> {
-        check_prompt_name(&prompt.name).map_err(|why| bad_name(Kind::Prompt, &prompt.name, why))?;
+    /// Registers a prompt, and replaces the one with the same name.
+    ///
+    /// Completions of arguments that the new prompt has too are kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`prompt`](Self::prompt), except for `Duplicate`.
+    pub fn replace_prompt(&mut self, prompt: Prompt, handler: H) -> Result<ChangedLists, RegisterError> {
+        check_prompt_name(&prompt.name).map_err(|reason| invalid_name(Kind::Prompt, &prompt.name, reason))?;
         for (i, argument) in prompt.arguments.iter().enumerate() {
-            check_prompt_name(&argument.name).map_err(|why| bad_name(Kind::Prompt, &argument.name, why))?;
+            check_prompt_name(&argument.name)
+                .map_err(|reason| invalid_name(Kind::Prompt, &argument.name, reason))?;
             if prompt.arguments.iter().take(i).any(|other| other.name == argument.name) {
-                let (of, argument) = (prompt.name.clone(), argument.name.clone());
-                return Err(RegisterError::Argument { of, argument, twice: true });
+                let (owner, argument) = (prompt.name.clone(), argument.name.clone());
+                return Err(RegisterError::Argument { owner, argument, is_duplicate: true });
             }
         }
         let name = prompt.name.clone();
@@ -297,102 +366,113 @@ impl<H, M: Hook> Router<H, M> {
             let kept = old.into_iter().flatten();
             kept.filter(|(argument, _)| arguments.iter().any(|a| **a == **argument)).collect()
         });
-        Ok(Changed::of(Kind::Prompt))
+        Ok(ChangedLists::from_kind(Kind::Prompt))
     }
 
-    /// Registers who completes an argument of a prompt, or a variable of a template, in the place of who did before
+    /// Sets the completion handler of an argument of a prompt, or of a variable of a template.
     ///
-    /// The prompt or template must be registered already. Arguments without a handler get no suggestions.
+    /// Arguments without a handler get no suggestions.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Unknown`]: the prompt or template is not registered.
+    /// - [`RegisterError::Argument`]: it has no such argument or variable.
     pub fn completion<'r>(
         &mut self,
         reference: impl Into<CompletionReference<'r>>,
         argument: &str,
         handler: H,
     ) -> Result<(), RegisterError> {
-        let (of, found) = match reference.into() {
+        let (owner, found) = match reference.into() {
             CompletionReference::Prompt(prompt) => {
                 let found = self.prompts.extra_mut(&prompt.name);
-                let (item, completions) = found.ok_or_else(|| unknown(Kind::Prompt, &prompt.name))?;
+                let (item, completions) = found.ok_or_else(|| unknown_item(Kind::Prompt, &prompt.name))?;
                 let known = item.arguments.iter().any(|a| a.name == argument);
                 (prompt.name.into_owned(), known.then_some(completions))
             }
             CompletionReference::Resource(family) => {
                 let found = self.templates.extra_mut(&family.uri);
-                let (_, extra) = found.ok_or_else(|| unknown(Kind::ResourceTemplate, &family.uri))?;
+                let (_, extra) = found.ok_or_else(|| unknown_item(Kind::ResourceTemplate, &family.uri))?;
                 let known = extra.template.variables().any(|name| name == argument);
                 (family.uri.into_owned(), known.then_some(&mut extra.completions))
             }
-            CompletionReference::Other(raw) => return Err(unknown(Kind::Prompt, raw.as_str())),
+            CompletionReference::Other(raw) => return Err(unknown_item(Kind::Prompt, raw.as_str())),
         };
-        let missing = || RegisterError::Argument { of, argument: argument.into(), twice: false };
+        let missing = || RegisterError::Argument { owner, argument: argument.into(), is_duplicate: false };
         let completions = found.ok_or_else(missing)?;
         completions.retain(|(name, _)| **name != *argument);
         completions.push((argument.into(), handler));
         Ok(())
     }
 
-    /// Takes something out, with its completions; nothing has changed when it was not there
-    pub fn remove(&mut self, kind: Kind, name: &str) -> Changed {
+    /// Removes an entry and its completions; nothing changes if it is not registered.
+    pub fn remove(&mut self, kind: Kind, name: &str) -> ChangedLists {
         let removed = match kind {
             Kind::Tool => self.tools.remove(name).is_some_and(|(_, shown, _)| shown),
             Kind::Resource => {
-                let uri = key(name, MAX_URI).unwrap_or_default();
+                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
                 self.resources.remove(&uri).is_some_and(|(_, shown, _)| shown)
             }
             Kind::ResourceTemplate => self.templates.remove(name).is_some_and(|(number, shown, rest)| {
-                self.beginnings.remove(rest.extra.template.beginning(), number);
+                self.prefixes.remove(rest.extra.template.literal_prefix(), number);
                 shown
             }),
             Kind::Prompt => self.prompts.remove(name).is_some_and(|(_, shown, _)| shown),
         };
-        if removed { Changed::of(kind) } else { Changed::NONE }
+        if removed { ChangedLists::from_kind(kind) } else { ChangedLists::NONE }
     }
 
-    /// Hides something as if it was not there, or shows it again in its old place
-    pub fn enable(&mut self, kind: Kind, name: &str, enabled: bool) -> Result<Changed, RegisterError> {
+    /// Hides an entry as if it were not registered, or shows it again at its old position.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Unknown`] if it is not registered.
+    pub fn enable(&mut self, kind: Kind, name: &str, enabled: bool) -> Result<ChangedLists, RegisterError> {
         let changed = match kind {
             Kind::Tool => self.tools.enable(name, enabled),
             Kind::Resource => {
-                let uri = key(name, MAX_URI).unwrap_or_default();
+                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
                 self.resources.enable(&uri, enabled)
             }
             Kind::ResourceTemplate => self.templates.enable(name, enabled),
             Kind::Prompt => self.prompts.enable(name, enabled),
         };
         match changed {
-            Some(true) => Ok(Changed::of(kind)),
-            Some(false) => Ok(Changed::NONE),
-            None => Err(unknown(kind, name)),
+            Some(true) => Ok(ChangedLists::from_kind(kind)),
+            Some(false) => Ok(ChangedLists::NONE),
+            None => Err(unknown_item(kind, name)),
         }
     }
 
-    /// All tools, hidden or not, in the order of their list
+    /// Returns all tools, hidden or not, in the order of their list.
     pub fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.tools.items()
     }
 
-    /// What has changed since this was asked the last time: for an engine to
-    /// [publish](crate::server::Engine::publish) (TOOL-019, RES-012, PROMPT-009)
+    /// Returns the changes since the last call, for [`publish`](crate::server::Engine::publish) (TOOL-019, RES-012,
+    /// PROMPT-009).
     ///
-    /// To be asked once before the server runs, when there is nobody to be told, and after whatever may have changed
-    /// something.
-    pub fn changes(&mut self) -> impl Iterator<Item = Change> + use<H, M> {
+    /// Call it once before the server runs and discard the result, because nobody is subscribed yet. Call it again
+    /// after each modification.
+    pub fn take_changes(&mut self) -> impl Iterator<Item = Change> + use<H, M> {
         let now = [
             self.tools.catalog.generation(),
             self.resources.catalog.generation(),
             self.templates.catalog.generation(),
             self.prompts.catalog.generation(),
         ];
-        let [tools, resources, templates, prompts] = core::array::from_fn(|i| now.get(i) != self.told.get(i));
-        self.told = now;
+        let [tools, resources, templates, prompts] =
+            core::array::from_fn(|i| now.get(i) != self.published_generations.get(i));
+        self.published_generations = now;
         let changed =
             [(Change::Tools, tools), (Change::Resources, resources || templates), (Change::Prompts, prompts)];
         changed.into_iter().filter(|(_, has)| *has).map(|(change, _)| change)
     }
 
-    /// What the server can do: what something is registered for, hidden or not, news of its lists
-    /// ([`changes`](Self::changes)) included, and what was [declared](Self::declare) (TOOL-001, RES-001, PROMPT-001,
-    /// COMP-001)
+    /// Returns the capabilities of the server (TOOL-001, RES-001, PROMPT-001, COMP-001).
+    ///
+    /// These are the capabilities of all entries, hidden or not, and the [declared](Self::declare) ones. List changes
+    /// are included unless [`disable_list_changed`](Self::disable_list_changed) was called.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         let resources = !self.resources.is_empty() || !self.templates.is_empty();
@@ -400,25 +480,25 @@ impl<H, M: Hook> Router<H, M> {
             (Capability::Tools, !self.tools.is_empty()),
             (Capability::Resources, resources),
             (Capability::Prompts, !self.prompts.is_empty()),
-            (Capability::ToolsListChanged, self.promises && !self.tools.is_empty()),
-            (Capability::ResourcesListChanged, self.promises && resources),
-            (Capability::PromptsListChanged, self.promises && !self.prompts.is_empty()),
-            (Capability::Completions, self.completes()),
+            (Capability::ToolsListChanged, self.announces_list_changes && !self.tools.is_empty()),
+            (Capability::ResourcesListChanged, self.announces_list_changes && resources),
+            (Capability::PromptsListChanged, self.announces_list_changes && !self.prompts.is_empty()),
+            (Capability::Completions, self.has_completions()),
         ];
         let derived = derived.into_iter().filter(|(_, has)| *has);
         derived.fold(self.declared.clone(), |all, (capability, _)| all.with(capability))
     }
 
-    /// Whether anything is completed
-    pub(super) fn completes(&self) -> bool {
+    /// Returns whether completions are declared, or a completion handler is registered.
+    pub(super) fn has_completions(&self) -> bool {
         self.declared.has(Capability::Completions)
             || self.prompts.extras().any(|completions| !completions.is_empty())
             || self.templates.extras().any(|family| !family.completions.is_empty())
     }
 
-    /// The configuration of a server that serves this
+    /// Returns the configuration of a server with these entries.
     ///
-    /// To be made when everything is registered: capabilities that come later have to be [declared](Self::declare).
+    /// Call it after all registrations. Capabilities of later entries have to be [declared](Self::declare) before.
     #[must_use]
     pub fn config(&self) -> Config {
         let config = Config::new("", "").info(self.info.clone()).capabilities(self.capabilities());
@@ -429,35 +509,39 @@ impl<H, M: Hook> Router<H, M> {
     }
 }
 
-/// Prepares the schemas of all tools, or of none
-fn prepare<H>(tools: &mut Entries<Tool, H, Checks>, with: &dyn SchemaValidator) -> Result<(), RegisterError> {
-    let checks = tools.items().map(|tool| checks_of(tool, Some(with)));
-    let checks: Vec<Checks> = checks.collect::<Result<_, _>>()?;
+/// Prepares the schemas of all tools, or of none if one cannot be used.
+fn prepare_checks<H>(
+    tools: &mut Entries<Tool, H, ToolChecks>,
+    with: &dyn SchemaValidator,
+) -> Result<(), RegisterError> {
+    let checks = tools.items().map(|tool| compile_checks(tool, Some(with)));
+    let checks: Vec<ToolChecks> = checks.collect::<Result<_, _>>()?;
     tools.extras_mut().zip(checks).for_each(|(old, new)| *old = new);
     Ok(())
 }
 
-fn unknown(kind: Kind, name: &str) -> RegisterError {
+fn unknown_item(kind: Kind, name: &str) -> RegisterError {
     RegisterError::Unknown { kind, name: name.into() }
 }
 
-fn bad_name(kind: Kind, name: &str, why: &'static str) -> RegisterError {
-    RegisterError::Name { kind, name: name.into(), why }
+fn invalid_name(kind: Kind, name: &str, reason: &'static str) -> RegisterError {
+    RegisterError::Name { kind, name: name.into(), reason }
 }
 
-pub(super) fn refuse_second(kind: Kind, name: &str, taken: bool) -> Result<(), RegisterError> {
+pub(super) fn refuse_duplicate(kind: Kind, name: &str, taken: bool) -> Result<(), RegisterError> {
     if taken { Err(RegisterError::Duplicate { kind, name: name.into() }) } else { Ok(()) }
 }
 
-fn normal(resource: &Resource) -> Result<alloc::borrow::Cow<'_, str>, RegisterError> {
-    key(&resource.uri, MAX_URI).map_err(|why| RegisterError::Uri { uri: resource.uri.clone(), why })
+fn normalized_uri(resource: &Resource) -> Result<alloc::borrow::Cow<'_, str>, RegisterError> {
+    comparison_key(&resource.uri, MAX_URI)
+        .map_err(|reason| RegisterError::Uri { uri: resource.uri.clone(), reason })
 }
 
-fn checks_of(tool: &Tool, validator: Option<&dyn SchemaValidator>) -> Result<Checks, RegisterError> {
-    Checks::of(tool, validator).map_err(|(which, why)| RegisterError::Schema {
+fn compile_checks(tool: &Tool, validator: Option<&dyn SchemaValidator>) -> Result<ToolChecks, RegisterError> {
+    ToolChecks::compile(tool, validator).map_err(|(which, reason)| RegisterError::Schema {
         tool: tool.name.clone(),
         which,
-        why,
+        reason,
     })
 }
 

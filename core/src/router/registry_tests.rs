@@ -1,4 +1,4 @@
-//! What is registered, how it changes, and what is around it.
+//! Tests of registration, of changes, and of hooks and validators.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -7,102 +7,124 @@ use core::cell::RefCell;
 use super::tests::*;
 use super::*;
 use crate::model::CallToolResult;
-use crate::router::template::Screen;
+use crate::router::template::VariablePolicy;
 
 // covers: TOOL-028, RES-019, RES-026, TOOL-007
 #[test]
-fn what_cannot_be_registered_is_named_and_changes_nothing() {
+fn refused_registration_names_entry_and_changes_nothing() {
     let mut router = sample();
-    let says = |e: RegisterError| e.to_string();
-    let e = router.tool(tool("a b"), told).map_err(says);
+    let message = |e: RegisterError| e.to_string();
+    let e = router.tool(tool("a b"), target_text).map_err(message);
     assert_eq!(
         e.expect_err("a name"),
-        "the tool `a b` cannot be registered: a name has letters, digits, `_`, `-` and `.` only"
+        "the tool `a b` cannot be registered: a name may contain only letters, digits, `_`, `-` and `.`"
     );
     assert_eq!(
-        router.tool(tool("mid"), told).map_err(says).expect_err("twice"),
-        "there is a tool `mid` already"
+        router.tool(tool("mid"), target_text).map_err(message).expect_err("twice"),
+        "the tool `mid` is registered already"
     );
-    let schema = router.tool(Tool::new("t", raw(&json!({"type": "array"}))), told).map_err(says);
+    let schema = router.tool(Tool::new("t", raw(&json!({"type": "array"}))), target_text).map_err(message);
     assert_eq!(
         schema.expect_err("no object"),
-        "the tool `t` cannot be registered: its inputSchema does not say `\"type\":\"object\"`"
+        "the tool `t` cannot be registered: its inputSchema has no `\"type\":\"object\"`"
     );
     for uri in ["nothing", "a:b c"] {
-        assert!(router.resource(Resource::new(uri, "n"), told).map_err(says).expect_err(uri).contains(uri));
+        assert!(
+            router
+                .resource(Resource::new(uri, "n"), target_text)
+                .map_err(message)
+                .expect_err(uri)
+                .contains(uri)
+        );
     }
-    assert!(router.resource(Resource::new("Test://%73tatic", "n"), told).is_err(), "the same URI");
-    assert!(router.resource_template(ResourceTemplate::new("x:{", "n"), told).is_err());
-    assert!(router.resource_template(ResourceTemplate::new("file:///{+path}", "n"), told).is_err());
+    assert!(router.resource(Resource::new("Test://%73tatic", "n"), target_text).is_err(), "the same URI");
+    assert!(router.resource_template(ResourceTemplate::new("x:{", "n"), target_text).is_err());
+    assert!(router.resource_template(ResourceTemplate::new("file:///{+path}", "n"), target_text).is_err());
     let twice = [PromptArgument::new("a"), PromptArgument::new("a")];
-    assert!(router.prompt(Prompt::new("p").arguments(twice), told).is_err());
-    assert!(router.prompt(Prompt::new(""), told).is_err());
-    assert!(router.completion(PromptReference::new("greet"), "nope", told).is_err());
-    assert!(router.completion(PromptReference::new("nope"), "a", told).is_err());
+    assert!(router.prompt(Prompt::new("p").arguments(twice), target_text).is_err());
+    assert!(router.prompt(Prompt::new(""), target_text).is_err());
+    assert!(router.completion(PromptReference::new("greet"), "nope", target_text).is_err());
+    assert!(router.completion(PromptReference::new("nope"), "a", target_text).is_err());
     assert!(router.enable(Kind::Prompt, "nope", true).is_err());
-    assert!(router.screen("nope", Screen::default()).is_err());
-    let mut b = Bench::new(&router);
-    assert_eq!(names(&b.ask(&router, "tools/list", json!({})), "tools").len(), 3);
-    assert_eq!(names(&b.ask(&router, "resources/list", json!({})), "resources").len(), 1);
+    assert!(router.variable_policy("nope", VariablePolicy::default()).is_err());
+    let mut harness = RouterHarness::new(&router);
+    assert_eq!(names(&harness.ask(&router, "tools/list", json!({})), "tools").len(), 3);
+    assert_eq!(names(&harness.ask(&router, "resources/list", json!({})), "resources").len(), 1);
 }
 
 // covers: TOOL-019, RES-012, PROMPT-009
 #[test]
-fn changes_say_which_list_they_change() {
+fn modification_returns_changed_lists() {
     let mut router = sample();
-    assert_eq!(router.replace_tool(tool("alpha").title("A"), told), Ok(Changed::of(Kind::Tool)));
-    assert_eq!(router.enable(Kind::Tool, "mid", true), Ok(Changed::NONE));
-    assert_eq!(router.enable(Kind::Tool, "mid", false), Ok(Changed::of(Kind::Tool)));
-    assert_eq!(router.remove(Kind::Tool, "mid"), Changed::NONE, "nobody saw it");
-    assert_eq!(router.remove(Kind::Resource, "test://%73tatic"), Changed::of(Kind::Resource));
-    assert_eq!(router.remove(Kind::Resource, "test://static"), Changed::NONE);
+    assert_eq!(
+        router.replace_tool(tool("alpha").title("A"), target_text),
+        Ok(ChangedLists::from_kind(Kind::Tool))
+    );
+    assert_eq!(router.enable(Kind::Tool, "mid", true), Ok(ChangedLists::NONE));
+    assert_eq!(router.enable(Kind::Tool, "mid", false), Ok(ChangedLists::from_kind(Kind::Tool)));
+    assert_eq!(router.remove(Kind::Tool, "mid"), ChangedLists::NONE, "it was hidden");
+    assert_eq!(router.remove(Kind::Resource, "test://%73tatic"), ChangedLists::from_kind(Kind::Resource));
+    assert_eq!(router.remove(Kind::Resource, "test://static"), ChangedLists::NONE);
     let family = "test://template/{id}/data";
-    assert_eq!(router.enable(Kind::ResourceTemplate, family, false), Ok(Changed::of(Kind::ResourceTemplate)));
-    let mut b = Bench::new(&router);
+    assert_eq!(
+        router.enable(Kind::ResourceTemplate, family, false),
+        Ok(ChangedLists::from_kind(Kind::ResourceTemplate))
+    );
+    let mut harness = RouterHarness::new(&router);
     let read = json!({"uri": "test://template/1/data"});
-    assert!(text(&b.ask(&router, "resources/read", read.clone())).contains("[rest="), "the next family");
+    assert!(
+        text(&harness.ask(&router, "resources/read", read.clone())).contains("[rest="),
+        "the next template"
+    );
     router.enable(Kind::ResourceTemplate, family, true).expect("it is there");
-    router.replace_resource_template(ResourceTemplate::new(family, "new"), told).expect("a template");
-    assert!(text(&b.ask(&router, "resources/read", read.clone())).contains("[id=1]"));
-    assert_eq!(router.remove(Kind::ResourceTemplate, family), Changed::of(Kind::ResourceTemplate));
-    assert!(text(&b.ask(&router, "resources/read", read)).contains("[rest="));
-    assert_eq!(names(&b.ask(&router, "tools/list", json!({})), "tools"), ["zeta", "alpha"], "its old place");
-    router.replace_prompt(Prompt::new("greet"), told).expect("a prompt");
-    assert_eq!(router.remove(Kind::Prompt, "greet"), Changed::of(Kind::Prompt));
-    assert_eq!(code(&b.ask(&router, "prompts/get", json!({"name": "greet"}))), -32602);
+    router.replace_resource_template(ResourceTemplate::new(family, "new"), target_text).expect("a template");
+    assert!(text(&harness.ask(&router, "resources/read", read.clone())).contains("[id=1]"));
+    assert_eq!(
+        router.remove(Kind::ResourceTemplate, family),
+        ChangedLists::from_kind(Kind::ResourceTemplate)
+    );
+    assert!(text(&harness.ask(&router, "resources/read", read)).contains("[rest="));
+    assert_eq!(
+        names(&harness.ask(&router, "tools/list", json!({})), "tools"),
+        ["zeta", "alpha"],
+        "its old position"
+    );
+    router.replace_prompt(Prompt::new("greet"), target_text).expect("a prompt");
+    assert_eq!(router.remove(Kind::Prompt, "greet"), ChangedLists::from_kind(Kind::Prompt));
+    assert_eq!(code(&harness.ask(&router, "prompts/get", json!({"name": "greet"}))), -32602);
 }
 
-/// Writes down what it sees
-struct Diary(&'static str, Rc<RefCell<Vec<String>>>, Option<&'static str>);
+/// Hook that records its calls.
+struct RecordingHook(&'static str, Rc<RefCell<Vec<String>>>, Option<&'static str>);
 
-impl Hook for Diary {
-    fn before(&self, asked: &Asked<'_>) -> Result<(), RpcError> {
-        self.1.borrow_mut().push(format!("{}? {:?}", self.0, asked.subject()));
+impl Hook for RecordingHook {
+    fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+        self.1.borrow_mut().push(format!("{}? {:?}", self.0, context.subject()));
         match self.2 {
-            Some(refused) if asked.subject() == Subject::Tool(refused) => Err(RpcError::new(7, "no")),
+            Some(refused) if context.subject() == Subject::Tool(refused) => Err(RpcError::new(7, "no")),
             _ => Ok(()),
         }
     }
 
-    fn after(&self, _: &Asked<'_>, outcome: Outcome<'_>) {
-        let how = match outcome {
-            Outcome::Completed => "done",
-            Outcome::ToolFailed => "tool failed",
-            Outcome::Failed(_) => "failed",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Asking => "asking",
+    fn after_call(&self, _: &HookContext<'_>, outcome: HookOutcome<'_>) {
+        let ending = match outcome {
+            HookOutcome::Completed => "done",
+            HookOutcome::ToolFailed => "tool failed",
+            HookOutcome::Failed(_) => "failed",
+            HookOutcome::Cancelled => "cancelled",
+            HookOutcome::InputRequired => "asking",
         };
-        self.1.borrow_mut().push(format!("{}! {how}", self.0));
+        self.1.borrow_mut().push(format!("{}! {ending}", self.0));
     }
 }
 
 // covers: TOOL-029
 #[test]
-fn nested_routers_keep_their_hooks_and_get_a_prefix() {
-    let diary = Rc::new(RefCell::new(Vec::new()));
-    let hook = |name, refused| -> Box<dyn Hook> { Box::new(Diary(name, Rc::clone(&diary), refused)) };
+fn nested_router_keeps_hooks_and_gets_prefix() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let hook = |name, refused| -> Box<dyn Hook> { Box::new(RecordingHook(name, Rc::clone(&log), refused)) };
     let mut innermost = TestRouter::new("innermost", "1");
-    innermost.tool(tool("t"), told).expect("a tool");
+    innermost.tool(tool("t"), target_text).expect("a tool");
     innermost.hook(hook("c", None));
     let mut inner = sample();
     inner.hook(hook("b", Some("in.mid")));
@@ -110,22 +132,29 @@ fn nested_routers_keep_their_hooks_and_get_a_prefix() {
     inner.nest("deep", innermost).expect("no clash");
     let mut outer = TestRouter::new("outer", "1");
     outer.hook(hook("a", None));
-    outer.tool(tool("own"), told).expect("a tool");
+    outer.tool(tool("own"), target_text).expect("a tool");
     let changed = outer.nest("in", inner).expect("no clash");
-    assert!(changed.has(Kind::Tool) && changed.has(Kind::ResourceTemplate) && changed.has(Kind::Prompt));
+    assert!(
+        changed.contains(Kind::Tool)
+            && changed.contains(Kind::ResourceTemplate)
+            && changed.contains(Kind::Prompt)
+    );
 
-    let mut b = Bench::new(&outer);
-    let tools = names(&b.ask(&outer, "tools/list", json!({})), "tools");
+    let mut harness = RouterHarness::new(&outer);
+    let tools = names(&harness.ask(&outer, "tools/list", json!({})), "tools");
     assert_eq!(tools, ["own", "in.alpha", "in.mid", "in.deep.t"]);
-    assert_eq!(text(&b.ask(&outer, "resources/read", json!({"uri": "test://static"}))), "test://static []");
+    assert_eq!(
+        text(&harness.ask(&outer, "resources/read", json!({"uri": "test://static"}))),
+        "test://static []"
+    );
     let completed =
         json!({"ref": {"type": "ref/prompt", "name": "in.greet"}, "argument": {"name": "arg1", "value": ""}});
-    assert!(text(&b.ask(&outer, "completion/complete", completed)).starts_with("arg1~"));
-    diary.borrow_mut().clear();
+    assert!(text(&harness.ask(&outer, "completion/complete", completed)).starts_with("arg1~"));
+    log.borrow_mut().clear();
 
     let mut seen = |name: &str| {
-        b.ask(&outer, "tools/call", json!({"name": name}));
-        diary.borrow_mut().drain(..).collect::<Vec<_>>().join(", ")
+        harness.ask(&outer, "tools/call", json!({"name": name}));
+        log.borrow_mut().drain(..).collect::<Vec<_>>().join(", ")
     };
     assert_eq!(seen("own"), r#"a? Tool("own"), a! done"#);
     assert_eq!(
@@ -136,33 +165,33 @@ fn nested_routers_keep_their_hooks_and_get_a_prefix() {
     assert_eq!(seen("t"), "a? Unknown, a! failed");
 
     let mut clash = TestRouter::new("x", "1");
-    clash.tool(tool("fresh"), told).expect("a tool");
-    clash.resource(Resource::new("test://static", "static"), told).expect("a resource");
+    clash.tool(tool("fresh"), target_text).expect("a tool");
+    clash.resource(Resource::new("test://static", "static"), target_text).expect("a resource");
     let error = outer.nest("x", clash).expect_err("the URI is taken");
     assert_eq!(error, RegisterError::Duplicate { kind: Kind::Resource, name: "test://static".into() });
-    assert_eq!(outer.remove(Kind::Tool, "x.fresh"), Changed::NONE, "nothing has changed");
+    assert_eq!(outer.remove(Kind::Tool, "x.fresh"), ChangedLists::NONE, "nothing has changed");
     let mut bad = TestRouter::new("x", "1");
-    bad.tool(tool("t"), told).expect("a tool");
+    bad.tool(tool("t"), target_text).expect("a tool");
     assert!(outer.nest("a b", bad).is_err(), "no name has a space");
 }
 
-/// Accepts objects that have all that is required
-struct Simple;
+/// Validator for objects with all `required` members.
+struct RequiredMembersValidator;
 
-impl SchemaValidator for Simple {
+impl SchemaValidator for RequiredMembersValidator {
     fn compile(&self, schema: &RawJson) -> Result<Box<dyn Validate>, SchemaError> {
         match schema.member("$schema") {
             Some(dialect) => Err(SchemaError::Dialect(dialect.string().unwrap_or_default())),
-            None => Ok(Box::new(Required(
+            None => Ok(Box::new(RequiredMembers(
                 schema.member("required").and_then(|r| r.parse().ok()).unwrap_or_default(),
             ))),
         }
     }
 }
 
-struct Required(Vec<String>);
+struct RequiredMembers(Vec<String>);
 
-impl Validate for Required {
+impl Validate for RequiredMembers {
     fn validate(&self, value: &[u8]) -> Result<(), Violations> {
         let value: Value = serde_json::from_slice(value).expect("JSON");
         let mut violations = Violations::new();
@@ -179,31 +208,31 @@ fn arguments_and_results_are_checked_against_schemas() {
     let schema = raw(&json!({"type": "object", "required": ["a"]}));
     let mut router = TestRouter::new("checked", "1");
     let checked = Tool::new("early", schema.clone()).output_schema(schema.clone());
-    router.tool(checked, told).expect("a tool");
-    router.validator(Simple).expect("its schemas are fine");
-    router.tool(Tool::new("late", schema.clone()), told).expect("a tool");
+    router.tool(checked, target_text).expect("a tool");
+    router.validator(RequiredMembersValidator).expect("its schemas are fine");
+    router.tool(Tool::new("late", schema.clone()), target_text).expect("a tool");
     let odd = raw(&json!({"type": "object", "$schema": "https://example.com/odd"}));
-    let error = router.tool(Tool::new("odd", odd.clone()), told).expect_err("a dialect");
+    let error = router.tool(Tool::new("odd", odd.clone()), target_text).expect_err("a dialect");
     assert_eq!(
         error.to_string(),
         "the tool `odd` cannot be registered: its inputSchema is of the dialect `https://example.com/odd`, which is not supported"
     );
-    let mut b = Bench::new(&router);
+    let mut harness = RouterHarness::new(&router);
     for name in ["early", "late"] {
-        let bad = b.ask(&router, "tools/call", json!({"name": name, "arguments": {"b": 1}}));
+        let bad = harness.ask(&router, "tools/call", json!({"name": name, "arguments": {"b": 1}}));
         assert_eq!(bad["result"]["isError"], true);
         assert_eq!(text(&bad), format!("The arguments of `{name}` are not valid: /a: is missing"));
-        let good = b.ask(&router, "tools/call", json!({"name": name, "arguments": {"a": 1}}));
+        let good = harness.ask(&router, "tools/call", json!({"name": name, "arguments": {"a": 1}}));
         assert_eq!(text(&good), format!("{name}({{\"a\":1}})"));
     }
 
-    // Results are the handler's to give, so it is the adapter that asks.
+    // Results come from the handler, so the adapter calls the check.
     let request = br#"{"jsonrpc":"2.0","id":"r","method":"tools/call","params":{"name":"early","arguments":{"a":1},
         "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let line: Vec<u8> = request.iter().copied().filter(|b| *b != b'\n').chain([b'\n']).collect();
-    b.server.handle_input(NOW, &line);
-    let Some(Event::Call(call)) = b.server.poll_event(NOW) else { panic!("a call") };
-    let Route::Handle(Work { target: Target::Tool(target), .. }) = router.route(&call) else {
+    harness.server.handle_input(NOW, &line);
+    let Some(Event::Call(call)) = harness.server.poll_event(NOW) else { panic!("a call") };
+    let Route::Handle(RoutedCall { target: CallTarget::Tool(target), .. }) = router.route(&call) else {
         panic!("a tool")
     };
     let structured = |value| CallToolResult::structured(raw(&value));
@@ -214,27 +243,27 @@ fn arguments_and_results_are_checked_against_schemas() {
         bad.to_string(),
         "the result of the tool `early` does not fit its outputSchema: /a: is missing"
     );
-    assert!(!bad.rpc().to_string().contains("/a"), "the peer learns nothing");
+    assert!(!bad.to_rpc_error().to_string().contains("/a"), "no details for the peer");
     assert!(target.check(&CallToolResult::text("no structure")).is_err());
-    assert!(target.parse::<u8>().expect_err("an object").into_result().failed());
+    assert!(target.parse::<u8>().expect_err("an object").into_result().is_failure());
 
     let mut inner = TestRouter::new("inner", "1");
-    inner.tool(Tool::new("t", schema), told).expect("a tool");
+    inner.tool(Tool::new("t", schema), target_text).expect("a tool");
     router.nest("in", inner).expect("no clash");
-    let bad = b.ask(&router, "tools/call", json!({"name": "in.t", "arguments": {}}));
-    assert_eq!(bad["result"]["isError"], true, "what comes from another router is checked, too");
+    let bad = harness.ask(&router, "tools/call", json!({"name": "in.t", "arguments": {}}));
+    assert_eq!(bad["result"]["isError"], true, "tools of nested routers are checked too");
 
     let mut unchecked = TestRouter::new("unchecked", "1");
-    unchecked.tool(Tool::new("odd", odd), told).expect("nobody looks");
-    assert!(unchecked.validator(Simple).is_err());
+    unchecked.tool(Tool::new("odd", odd), target_text).expect("no validator");
+    assert!(unchecked.validator(RequiredMembersValidator).is_err());
 
-    // Switched off: for what is there, what comes, and what has come from elsewhere.
+    // Without a validator: for registered, new and nested tools.
     let odd = unchecked;
-    router.no_validator().nest("odd", odd).expect("nobody looks");
-    router.tool(Tool::new("later", raw(&json!({"type": "object"}))), told).expect("a tool");
-    let mut b = Bench::new(&router);
+    router.clear_validator().nest("odd", odd).expect("no validator");
+    router.tool(Tool::new("later", raw(&json!({"type": "object"}))), target_text).expect("a tool");
+    let mut harness = RouterHarness::new(&router);
     for name in ["early", "late", "later"] {
-        let answer = b.ask(&router, "tools/call", json!({"name": name, "arguments": {"b": 1}}));
+        let answer = harness.ask(&router, "tools/call", json!({"name": name, "arguments": {"b": 1}}));
         assert_eq!(text(&answer), format!("{name}({{\"b\":1}})"));
     }
 }

@@ -1,4 +1,4 @@
-//! What handlers may return, made into results.
+//! Conversions from return values of handlers to results.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -17,22 +17,22 @@ use crate::model::{
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 
-/// Why there is no result
+/// Failure of a handler.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoResult {
-    /// The call is answered with an error
+pub enum HandlerError {
+    /// The call is answered with this error.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The result cannot be written as JSON; that is for the author of the handler to know
-    #[error("the result cannot be written: {0}")]
+    /// The result cannot be encoded as JSON. Clients see only an internal error, since this is a bug of the handler.
+    #[error("the result cannot be encoded: {0}")]
     Encode(#[from] EncodeError),
 }
 
-impl NoResult {
-    /// What the client is told
+impl HandlerError {
+    /// Returns the error that the client receives.
     #[must_use]
-    pub fn rpc(self) -> RpcError {
+    pub fn into_rpc_error(self) -> RpcError {
         match self {
             Self::Rpc(error) => error,
             Self::Encode(_) => RpcError::internal("the result cannot be written as JSON"),
@@ -40,16 +40,23 @@ impl NoResult {
     }
 }
 
-/// What a tool's handler may return
+/// Conversion of the return value of a tool handler into a result.
 ///
-/// Text, numbers and booleans become a text; a content block or several stand as they are; [`Json`] becomes a structured
-/// result, given as text too (TOOL-014); `()` says nothing. An `Err` becomes a result that says to the model what went
-/// wrong (TOOL-023), unless it is an [`RpcError`]: that is the answer to the call.
+/// - Text, numbers and booleans become one text block.
+/// - A content block, or a vector of them, is used as it is.
+/// - [`Json`] becomes a structured result, repeated as text (TOOL-014).
+/// - `()` becomes an empty result.
+/// - `Err` becomes a result that tells the model what went wrong (TOOL-023). An [`RpcError`] answers the call instead.
 pub trait IntoToolResult {
-    /// Makes the result
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult>;
+    /// Converts the value.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::Rpc`]: the value is an [`RpcError`].
+    /// - [`HandlerError::Encode`]: the value cannot be encoded as JSON.
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError>;
 
-    /// The schema of structured results, if the type has one
+    /// Returns the schema of structured results, if the type has one.
     #[must_use]
     fn output_schema() -> Option<RawJson>
     where
@@ -60,61 +67,61 @@ pub trait IntoToolResult {
 }
 
 impl IntoToolResult for CallToolResult<'_> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(self.into_owned())
     }
 }
 
 impl IntoToolResult for Content<'_> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::new(self.into_owned()))
     }
 }
 
 impl IntoToolResult for Vec<Content<'_>> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::content(self.into_iter().map(Content::into_owned).collect()))
     }
 }
 
 impl IntoToolResult for () {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::content(Vec::new()))
     }
 }
 
 impl IntoToolResult for String {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::text(self))
     }
 }
 
 impl IntoToolResult for &str {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::text(String::from(self)))
     }
 }
 
 impl IntoToolResult for Cow<'_, str> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::text(self.into_owned()))
     }
 }
 
-macro_rules! as_text {
+macro_rules! text_result {
     ($($type:ty)*) => {$(
         impl IntoToolResult for $type {
-            fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+            fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
                 Ok(CallToolResult::text(self.to_string()))
             }
         }
     )*};
 }
 
-as_text!(bool char i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64);
+text_result!(bool char i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64);
 
 impl<T: IntoToolResult, E: Display + 'static> IntoToolResult for Result<T, E> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         match self {
             Ok(value) => value.into_tool_result(),
             Err(error) => match (&error as &dyn Any).downcast_ref::<RpcError>() {
@@ -129,36 +136,40 @@ impl<T: IntoToolResult, E: Display + 'static> IntoToolResult for Result<T, E> {
     }
 }
 
-/// A value as a structured result
+/// A structured result.
 ///
-/// Until 2025-11-25 it has to be a JSON object; other values go out as text there.
+/// Up to 2025-11-25 a structured result has to be a JSON object; other values are sent as text in these revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
 impl<T: Serialize> IntoToolResult for Json<T> {
-    fn into_tool_result(self) -> Result<CallToolResult<'static>, NoResult> {
+    fn into_tool_result(self) -> Result<CallToolResult<'static>, HandlerError> {
         Ok(CallToolResult::structured(RawJson::encode(&self.0)?))
     }
 }
 
-/// What a resource's handler may return
+/// Conversion of the return value of a resource handler into a result.
 ///
-/// A `String` becomes text, bytes become a blob (RES-020), both with the URI that was asked for and the media type that
-/// is registered; `None` says that there is no such resource (RES-017). An `Err` is an internal error with its message,
-/// unless it is an [`RpcError`].
+/// - A `String` becomes text and bytes become a blob (RES-020), with the requested URI and the registered media type.
+/// - `None` becomes the error "resource not found" (RES-017).
+/// - `Err` becomes an internal error with its message. An [`RpcError`] is sent as it is.
 pub trait IntoReadResult {
-    /// Makes the result for a URI
+    /// Converts the value into the content of the resource `uri`.
+    ///
+    /// # Errors
+    ///
+    /// [`HandlerError::Rpc`] if the value is an error or `None`.
     fn into_read_result(
         self,
         uri: &str,
         mime_type: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult>;
+    ) -> Result<ReadResourceResult<'static>, HandlerError>;
 }
 
-fn contents(
+fn read_result(
     contents: ResourceContents<'static>,
     mime_type: Option<&str>,
-) -> Result<ReadResourceResult<'static>, NoResult> {
+) -> Result<ReadResourceResult<'static>, HandlerError> {
     let mime_type = mime_type.map(|m| Cow::Owned(String::from(m)));
     let contents = match contents {
         ResourceContents::Text(text) => {
@@ -172,13 +183,13 @@ fn contents(
 }
 
 impl IntoReadResult for ReadResourceResult<'_> {
-    fn into_read_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult<'static>, NoResult> {
+    fn into_read_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult<'static>, HandlerError> {
         Ok(self.into_owned())
     }
 }
 
 impl IntoReadResult for Vec<ResourceContents<'_>> {
-    fn into_read_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult<'static>, NoResult> {
+    fn into_read_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult<'static>, HandlerError> {
         Ok(ReadResourceResult::new(self).into_owned())
     }
 }
@@ -188,8 +199,8 @@ impl IntoReadResult for String {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
-        contents(ResourceContents::text(uri.to_string(), self), mime)
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
+        read_result(ResourceContents::text(uri.to_string(), self), mime)
     }
 }
 
@@ -198,7 +209,7 @@ impl IntoReadResult for &str {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
         String::from(self).into_read_result(uri, mime)
     }
 }
@@ -209,8 +220,8 @@ impl IntoReadResult for &[u8] {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
-        contents(ResourceContents::blob_bytes(String::from(uri), self), mime)
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
+        read_result(ResourceContents::blob_bytes(String::from(uri), self), mime)
     }
 }
 
@@ -220,7 +231,7 @@ impl IntoReadResult for Vec<u8> {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
         self.as_slice().into_read_result(uri, mime)
     }
 }
@@ -231,7 +242,7 @@ impl IntoReadResult for bytes::Bytes {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
         self.as_ref().into_read_result(uri, mime)
     }
 }
@@ -241,7 +252,7 @@ impl<T: IntoReadResult> IntoReadResult for Option<T> {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
         self.ok_or_else(|| RpcError::resource_not_found(uri))?.into_read_result(uri, mime)
     }
 }
@@ -251,97 +262,108 @@ impl<T: IntoReadResult, E: Display + 'static> IntoReadResult for Result<T, E> {
         self,
         uri: &str,
         mime: Option<&str>,
-    ) -> Result<ReadResourceResult<'static>, NoResult> {
-        self.map_err(|e| rpc(&e))?.into_read_result(uri, mime)
+    ) -> Result<ReadResourceResult<'static>, HandlerError> {
+        self.map_err(|e| to_rpc_error(&e))?.into_read_result(uri, mime)
     }
 }
 
-/// What a prompt's handler may return
+/// Conversion of the return value of a prompt handler into a result.
 ///
-/// A text is what the user says; a message or several stand as they are. An `Err` is an internal error with its message,
-/// unless it is an [`RpcError`].
+/// - A text becomes one message of the user.
+/// - A message, or a vector of them, is used as it is.
+/// - `Err` becomes an internal error with its message. An [`RpcError`] is sent as it is.
 pub trait IntoPromptResult {
-    /// Makes the result
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult>;
+    /// Converts the value.
+    ///
+    /// # Errors
+    ///
+    /// [`HandlerError::Rpc`] if the value is an error.
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError>;
 }
 
 impl IntoPromptResult for GetPromptResult<'_> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
         Ok(self.into_owned())
     }
 }
 
 impl IntoPromptResult for Vec<PromptMessage<'_>> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
         Ok(GetPromptResult::new(self).into_owned())
     }
 }
 
 impl IntoPromptResult for PromptMessage<'_> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
         Ok(GetPromptResult::new([self]).into_owned())
     }
 }
 
 impl IntoPromptResult for String {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
         Ok(GetPromptResult::new([PromptMessage::user(Content::text(self))]))
     }
 }
 
 impl IntoPromptResult for &str {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
         String::from(self).into_prompt_result()
     }
 }
 
 impl<T: IntoPromptResult, E: Display + 'static> IntoPromptResult for Result<T, E> {
-    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, NoResult> {
-        self.map_err(|e| rpc(&e))?.into_prompt_result()
+    fn into_prompt_result(self) -> Result<GetPromptResult<'static>, HandlerError> {
+        self.map_err(|e| to_rpc_error(&e))?.into_prompt_result()
     }
 }
 
-/// What a completion's handler may return: values, the likeliest first; more than a hundred are cut off (COMP-004)
+/// Conversion of the return value of a completion handler into a result.
+///
+/// Values are in order of relevance; those beyond the first hundred are cut off (COMP-004).
 pub trait IntoCompletion {
-    /// Makes the result
-    fn into_completion(self) -> Result<CompleteResult, NoResult>;
+    /// Converts the value.
+    ///
+    /// # Errors
+    ///
+    /// [`HandlerError::Rpc`] if the value is an error.
+    fn into_completion(self) -> Result<CompleteResult, HandlerError>;
 }
 
 impl IntoCompletion for CompleteResult {
-    fn into_completion(mut self) -> Result<CompleteResult, NoResult> {
-        self.completion.cut();
+    fn into_completion(mut self) -> Result<CompleteResult, HandlerError> {
+        self.completion.truncate();
         Ok(self)
     }
 }
 
 impl<S: Into<String>> IntoCompletion for Vec<S> {
-    fn into_completion(self) -> Result<CompleteResult, NoResult> {
-        Ok(CompleteResult::first(self.into_iter().map(Into::into).collect()))
+    fn into_completion(self) -> Result<CompleteResult, HandlerError> {
+        Ok(CompleteResult::from_suggestions(self.into_iter().map(Into::into).collect()))
     }
 }
 
 impl<T: IntoCompletion, E: Display + 'static> IntoCompletion for Result<T, E> {
-    fn into_completion(self) -> Result<CompleteResult, NoResult> {
-        self.map_err(|e| rpc(&e))?.into_completion()
+    fn into_completion(self) -> Result<CompleteResult, HandlerError> {
+        self.map_err(|e| to_rpc_error(&e))?.into_completion()
     }
 }
 
-/// Those of `all` that what was typed begins, and then those that it stands in, whatever the case (COMP-005)
+/// Returns the words that begin with `typed`, then those that contain it, ignoring case (COMP-005).
 pub fn suggest<'a>(all: impl IntoIterator<Item = &'a str>, typed: &str) -> Vec<String> {
     let typed = typed.to_lowercase();
-    let (mut begin, mut hold) = (Vec::new(), Vec::new());
+    let (mut begin, mut contain) = (Vec::new(), Vec::new());
     for word in all {
         match word.to_lowercase().find(&typed) {
             Some(0) => begin.push(String::from(word)),
-            Some(_) => hold.push(String::from(word)),
+            Some(_) => contain.push(String::from(word)),
             None => {}
         }
     }
-    begin.append(&mut hold);
+    begin.append(&mut contain);
     begin
 }
 
-fn rpc<E: Display + 'static>(error: &E) -> RpcError {
+fn to_rpc_error<E: Display + 'static>(error: &E) -> RpcError {
     match (error as &dyn Any).downcast_ref::<RpcError>() {
         Some(rpc) => rpc.clone(),
         None => RpcError::internal(format!("{error}")),
@@ -355,13 +377,13 @@ mod tests {
     fn tool<T: IntoToolResult>(value: T) -> String {
         match value.into_tool_result() {
             Ok(result) => serde_json::to_string(&result).expect("JSON"),
-            Err(none) => none.rpc().to_string(),
+            Err(error) => error.into_rpc_error().to_string(),
         }
     }
 
     // covers: TOOL-013, TOOL-014, TOOL-023
     #[test]
-    fn what_tools_return() {
+    fn tool_return_values_convert_to_results() {
         let text = |text: &str| format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
         assert_eq!(tool("a"), text("a"));
         assert_eq!(tool(String::from("a")), text("a"));
@@ -378,16 +400,16 @@ mod tests {
             sum,
             r#"{"content":[{"type":"text","text":"{\"sum\":3}"}],"structuredContent":{"sum":3}}"#
         );
-        let unwritable = tool(Json(alloc::collections::BTreeMap::from([(alloc::vec![1], 2)])));
-        assert_eq!(unwritable, "the result cannot be written as JSON (code -32603)");
+        let unencodable = tool(Json(alloc::collections::BTreeMap::from([(alloc::vec![1], 2)])));
+        assert_eq!(unencodable, "the result cannot be written as JSON (code -32603)");
     }
 
     // covers: RES-017, RES-020
     #[test]
-    fn what_resources_return() {
-        let read = |result: Result<ReadResourceResult<'_>, NoResult>| match result {
+    fn resource_return_values_convert_to_contents() {
+        let read = |result: Result<ReadResourceResult<'_>, HandlerError>| match result {
             Ok(result) => serde_json::to_string(&result).expect("JSON"),
-            Err(none) => none.rpc().to_string(),
+            Err(error) => error.into_rpc_error().to_string(),
         };
         let text = "text".into_read_result("a:b", Some("text/plain"));
         assert_eq!(read(text), r#"{"contents":[{"uri":"a:b","text":"text","mimeType":"text/plain"}]}"#);
@@ -402,7 +424,7 @@ mod tests {
 
     // covers: PROMPT-006, COMP-004, COMP-005
     #[test]
-    fn what_prompts_and_completions_return() {
+    fn prompt_and_completion_return_values_convert_to_results() {
         let result = "hi".into_prompt_result().expect("a result");
         let text = serde_json::to_string(&result).expect("JSON");
         assert_eq!(text, r#"{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}"#);

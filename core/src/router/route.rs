@@ -1,4 +1,4 @@
-//! From a call to who answers it.
+//! Routing: finds the entry that a call addresses, and its handler.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -8,180 +8,196 @@ use alloc::vec::Vec;
 use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, Serializer};
 
-use super::check::{BadArguments, BadResult, Checks};
 use super::entries::Catalog;
-use super::hooks::{Asked, Hook, Outcome, ROOT, Subject};
-use super::page::{CacheHint, Page, Place};
-use super::params::{completion_params, member, prompt_arguments, text};
+use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
+use super::page::{CacheHint, CatalogPage, PagePosition};
+use super::params::{completion_params, param, prompt_arguments, text_param};
 use super::registry::Router;
-use super::template::{MAX_URI, Mismatch, UriError, Values, key, lower_host, normalize};
+use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
+use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
+use crate::methods::{self, Kind};
 use crate::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt, Resource,
     ResourceTemplate, Tool,
 };
 use crate::rpc::{RpcError, clip};
 use crate::server::{Call, read_arguments};
-use crate::vocab::{self, Kind};
 
-/// What is to be done about a call
+/// Action that answers a call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Route<'a, H> {
-    /// Complete it with this: lists are the router's own to answer
-    Answer(Answer<'a>),
-    /// Run a handler; tell the router [how that ended](Router::done)
-    Handle(Work<'a, H>),
-    /// Fail it with this
+    /// Complete the call with this answer of the router.
+    Answer(RouterAnswer<'a>),
+    /// Run the handler, then report the outcome with [`Router::finish`].
+    Handle(RoutedCall<'a, H>),
+    /// Fail the call with this error.
     Refuse(RpcError),
-    /// It is no business of a router: a method of the application's own, or one that this server does not have
-    Other,
+    /// Leave the call to the application: the method is not one of the router, or nothing serves it here.
+    Fallback,
 }
 
-/// A call for a handler
+/// A call for a handler.
 #[derive(Debug)]
-pub struct Work<'a, H> {
-    /// Who is to answer it
+pub struct RoutedCall<'a, H> {
+    /// Handler that answers the call.
     pub handler: &'a H,
-    /// What it is about
-    pub target: Target<'a>,
-    asked: Asked<'a>,
+    /// The entry that the call addresses, and its parameters.
+    pub target: CallTarget<'a>,
+    context: HookContext<'a>,
 }
 
-impl<'a, H> Work<'a, H> {
-    /// The call as the hooks see it, for [`Router::done`]
+impl<'a, H> RoutedCall<'a, H> {
+    /// Returns the call as hooks see it, for [`Router::finish`].
     #[must_use]
-    pub const fn asked(&self) -> Asked<'a> {
-        self.asked
+    pub const fn context(&self) -> HookContext<'a> {
+        self.context
     }
 }
 
-/// What a handler is asked for
+/// The entry that a handler is called for, by request method.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Target<'a> {
-    /// `tools/call`
+pub enum CallTarget<'a> {
+    /// Target of `tools/call`.
     Tool(ToolTarget<'a>),
-    /// `resources/read`
+    /// Target of `resources/read`.
     Resource(ResourceTarget<'a>),
-    /// `prompts/get`
+    /// Target of `prompts/get`.
     Prompt(PromptTarget<'a>),
-    /// `completion/complete`
+    /// Target of `completion/complete`.
     Completion(CompletionTarget<'a>),
 }
 
-/// A tool to call
+/// Call of a tool.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolTarget<'a> {
-    /// The tool as it is registered
+    /// The registered tool.
     pub tool: &'a Tool,
-    /// The argument object as JSON; it fits the schema if the router has a validator
+    /// The arguments, a JSON object. They match the schema if the router has a validator.
     pub arguments: &'a [u8],
-    checks: &'a Checks,
+    checks: &'a ToolChecks,
 }
 
 impl<'a> ToolTarget<'a> {
-    /// Reads the arguments; the error becomes the result to complete the call with (TOOL-022)
+    /// Decodes the arguments.
     ///
-    /// It names the member that does not fit, such as `lines[0].count`, where that can be told. `()` takes no arguments,
-    /// and ignores those that are sent.
-    pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, BadArguments> {
-        read_arguments(self.arguments).map_err(|e| BadArguments::new(&self.tool.name, &e))
+    /// `()` takes no arguments and ignores those that were sent.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArguments`], which becomes the result of the call (TOOL-022). Where possible it names the member that
+    /// does not fit, for example `lines[0].count`.
+    pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, InvalidArguments> {
+        read_arguments(self.arguments).map_err(|e| InvalidArguments::new(&self.tool.name, &e))
     }
 
-    /// Whether a result is what the tool promises with its output schema (TOOL-015)
-    pub fn check(&self, result: &CallToolResult<'_>) -> Result<(), BadResult> {
-        self.checks.result(self.tool, result)
+    /// Checks a result against the output schema of the tool (TOOL-015).
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidToolOutput`] if the result violates the schema.
+    pub fn check(&self, result: &CallToolResult<'_>) -> Result<(), InvalidToolOutput> {
+        self.checks.check_result(self.tool, result)
     }
 }
 
-/// A resource to read
+/// Read of a resource.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResourceTarget<'a> {
-    /// The URI as the client spelt it
+    /// The URI in the spelling of the client.
     pub uri: String,
-    /// The variables of the template; none for a resource that is registered by its URI
+    /// Values of the variables of the template; empty for a resource that is registered by its URI.
     pub variables: Values<'a>,
-    /// The media type that is registered for it
+    /// The registered media type.
     pub mime_type: Option<&'a str>,
-    /// How long what it holds may be kept
+    /// Cache hint for the content.
     pub cache: Option<CacheHint>,
 }
 
-/// A prompt to get
+/// Request for a prompt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PromptTarget<'a> {
-    /// The prompt as it is registered
+    /// The registered prompt.
     pub prompt: &'a Prompt,
-    /// What is filled in; all that is required is there (PROMPT-010)
+    /// The arguments; every required one is present (PROMPT-010).
     pub arguments: Map<String>,
 }
 
 impl PromptTarget<'_> {
-    /// Reads the arguments; the error is the answer to give
+    /// Decodes the arguments.
+    ///
+    /// # Errors
+    ///
+    /// The [`RpcError`] that answers the call, if an argument does not fit `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
-        super::texts::read(self.arguments.iter().map(|(name, value)| (name, &**value)))
+        super::text_deserializer::read(self.arguments.iter().map(|(name, value)| (name, &**value)))
             .map_err(|e| RpcError::invalid_params(format!("`params.arguments`: {e}")))
     }
 }
 
 impl ResourceTarget<'_> {
-    /// Reads the variables; the error is the answer to give
+    /// Decodes the variables of the template.
+    ///
+    /// # Errors
+    ///
+    /// The [`RpcError`] that answers the call, if a variable does not fit `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
-        super::texts::read_values(&self.variables)
+        super::text_deserializer::read_values(&self.variables)
             .map_err(|e| RpcError::invalid_params(format!("`params.uri`: {e}")))
     }
 }
 
-/// An argument or a variable to complete
+/// Completion of an argument or a variable.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompletionTarget<'a> {
-    /// What was asked; members that this version does not know are in [`Call::params`] only
+    /// The parameters. Members unknown to this library are only in [`Call::params`].
     pub params: CompleteParams<'a>,
 }
 
 impl CompletionTarget<'_> {
-    /// The name of the argument or variable
+    /// Returns the name of the argument or variable.
     #[must_use]
     pub fn argument(&self) -> &str {
         &self.params.argument.name
     }
 
-    /// What was typed so far
+    /// Returns the text that the user has typed.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.params.argument.value
     }
 
-    /// What another argument or variable was filled in with, if that is known (COMP-006)
+    /// Returns the value of another argument or variable, if the client sent it (COMP-006).
     #[must_use]
-    pub fn known(&self, name: &str) -> Option<&str> {
+    pub fn other_argument(&self, name: &str) -> Option<&str> {
         self.params.context.as_ref()?.arguments.as_ref()?.get(name).map(|value| &**value)
     }
 }
 
-/// A result that the router gives by itself
+/// A result that the router makes itself.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Answer<'a> {
-    /// A page of `tools/list`
-    Tools(Page<'a, Tool>),
-    /// A page of `resources/list`
-    Resources(Page<'a, Resource>),
-    /// A page of `resources/templates/list`
-    ResourceTemplates(Page<'a, ResourceTemplate>),
-    /// A page of `prompts/list`
-    Prompts(Page<'a, Prompt>),
-    /// No suggestions
+pub enum RouterAnswer<'a> {
+    /// A page of `tools/list`.
+    Tools(CatalogPage<'a, Tool>),
+    /// A page of `resources/list`.
+    Resources(CatalogPage<'a, Resource>),
+    /// A page of `resources/templates/list`.
+    ResourceTemplates(CatalogPage<'a, ResourceTemplate>),
+    /// A page of `prompts/list`.
+    Prompts(CatalogPage<'a, Prompt>),
+    /// An empty list of suggestions.
     Completion(CompleteResult),
-    /// A tool was called with arguments that do not fit its schema (TOOL-022)
-    BadArguments(CallToolResult<'static>),
+    /// Failure of a tool call whose arguments do not match the schema (TOOL-022).
+    InvalidArguments(CallToolResult<'static>),
 }
 
-impl Serialize for Answer<'_> {
+impl Serialize for RouterAnswer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Tools(page) => page.serialize(serializer),
@@ -189,181 +205,202 @@ impl Serialize for Answer<'_> {
             Self::ResourceTemplates(page) => page.serialize(serializer),
             Self::Prompts(page) => page.serialize(serializer),
             Self::Completion(result) => result.serialize(serializer),
-            Self::BadArguments(result) => result.serialize(serializer),
+            Self::InvalidArguments(result) => result.serialize(serializer),
         }
     }
 }
 
-/// What was found for a call, before any hook has seen it
-struct Found<'a, H> {
+/// Result of the lookup for a call, before the hooks run.
+struct Resolution<'a, H> {
     subject: Subject<'a>,
     scope: usize,
-    way: Way<'a, H>,
+    action: RouteAction<'a, H>,
 }
 
-enum Way<'a, H> {
-    Answer(Answer<'a>),
-    Handle(&'a H, Target<'a>),
+enum RouteAction<'a, H> {
+    Answer(RouterAnswer<'a>),
+    Handle(&'a H, CallTarget<'a>),
     Refuse(RpcError),
 }
 
-impl<'a, H> Found<'a, H> {
+impl<'a, H> Resolution<'a, H> {
     const fn refuse(error: RpcError) -> Self {
-        Self { subject: Subject::Unknown, scope: ROOT, way: Way::Refuse(error) }
+        Self { subject: Subject::Unknown, scope: ROOT_SCOPE, action: RouteAction::Refuse(error) }
     }
 
-    const fn list(kind: Kind, way: Way<'a, H>) -> Self {
-        Self { subject: Subject::List(kind), scope: ROOT, way }
+    const fn list(kind: Kind, action: RouteAction<'a, H>) -> Self {
+        Self { subject: Subject::List(kind), scope: ROOT_SCOPE, action }
     }
 }
 
 impl<H, M: Hook> Router<H, M> {
-    /// Says what is to be done about a call
+    /// Finds the action that answers a call.
     ///
-    /// Work is bounded by the call and by what is registered. Hooks are asked before anything is checked but names.
+    /// The work is bounded by the size of the call and of the router. Hooks run after the lookup by name and before all
+    /// other checks.
     pub fn route<'a>(&'a self, call: &'a Call) -> Route<'a, H> {
         let found = match call.method() {
-            vocab::TOOLS_CALL => self.find_tool(call),
-            vocab::TOOLS_LIST => self.list(call, Kind::Tool, &self.tools.catalog, Answer::Tools),
-            vocab::RESOURCES_READ => self.find_resource(call),
-            vocab::RESOURCES_LIST => {
-                self.list(call, Kind::Resource, &self.resources.catalog, Answer::Resources)
+            methods::TOOLS_CALL => self.resolve_tool(call),
+            methods::TOOLS_LIST => {
+                self.resolve_list(call, Kind::Tool, &self.tools.catalog, RouterAnswer::Tools)
             }
-            vocab::TEMPLATES_LIST => {
-                self.list(call, Kind::ResourceTemplate, &self.templates.catalog, Answer::ResourceTemplates)
+            methods::RESOURCES_READ => self.resolve_resource(call),
+            methods::RESOURCES_LIST => {
+                self.resolve_list(call, Kind::Resource, &self.resources.catalog, RouterAnswer::Resources)
             }
-            vocab::PROMPTS_GET => self.find_prompt(call),
-            vocab::PROMPTS_LIST => self.list(call, Kind::Prompt, &self.prompts.catalog, Answer::Prompts),
-            vocab::COMPLETE if self.completes() => self.find_completion(call),
-            _ => return Route::Other,
+            methods::TEMPLATES_LIST => self.resolve_list(
+                call,
+                Kind::ResourceTemplate,
+                &self.templates.catalog,
+                RouterAnswer::ResourceTemplates,
+            ),
+            methods::PROMPTS_GET => self.resolve_prompt(call),
+            methods::PROMPTS_LIST => {
+                self.resolve_list(call, Kind::Prompt, &self.prompts.catalog, RouterAnswer::Prompts)
+            }
+            methods::COMPLETE if self.has_completions() => self.resolve_completion(call),
+            _ => return Route::Fallback,
         };
-        let asked = Asked { call, subject: found.subject, scope: found.scope };
-        if let Err(error) = self.scopes.before(&asked) {
+        let context = HookContext { call, subject: found.subject, scope: found.scope };
+        if let Err(error) = self.scopes.before_call(&context) {
             return Route::Refuse(error);
         }
-        match checked(found.way) {
-            Way::Handle(handler, target) => Route::Handle(Work { handler, target, asked }),
-            Way::Answer(answer) => {
-                let failed = matches!(answer, Answer::BadArguments(_));
-                self.done(asked, if failed { Outcome::ToolFailed } else { Outcome::Completed });
+        match check_arguments(found.action) {
+            RouteAction::Handle(handler, target) => Route::Handle(RoutedCall { handler, target, context }),
+            RouteAction::Answer(answer) => {
+                let failed = matches!(answer, RouterAnswer::InvalidArguments(_));
+                self.finish(context, if failed { HookOutcome::ToolFailed } else { HookOutcome::Completed });
                 Route::Answer(answer)
             }
-            Way::Refuse(error) => {
-                self.done(asked, Outcome::Failed(&error));
+            RouteAction::Refuse(error) => {
+                self.finish(context, HookOutcome::Failed(&error));
                 Route::Refuse(error)
             }
         }
     }
 
-    /// Tells the hooks how a call ended that a handler was found for; each call once
-    pub fn done(&self, asked: Asked<'_>, outcome: Outcome<'_>) {
-        self.scopes.after(&asked, outcome);
+    /// Reports the outcome of a call to the hooks.
+    ///
+    /// Call it exactly once for each call that [`route`](Self::route) gave to a handler.
+    pub fn finish(&self, context: HookContext<'_>, outcome: HookOutcome<'_>) {
+        self.scopes.after_call(&context, outcome);
     }
 
-    fn list<'a, T>(
+    fn resolve_list<'a, T>(
         &'a self,
         call: &Call,
         kind: Kind,
         catalog: &'a Catalog<T>,
-        answer: impl FnOnce(Page<'a, T>) -> Answer<'a>,
-    ) -> Found<'a, H> {
-        match self.place(call, kind, catalog.last()) {
-            Ok(place) => Found::list(kind, Way::Answer(answer(Page { catalog, place }))),
-            Err(error) => Found::list(kind, Way::Refuse(error)),
+        answer: impl FnOnce(CatalogPage<'a, T>) -> RouterAnswer<'a>,
+    ) -> Resolution<'a, H> {
+        match self.page_position(call, kind, catalog.last_number()) {
+            Ok(position) => {
+                Resolution::list(kind, RouteAction::Answer(answer(CatalogPage { catalog, position })))
+            }
+            Err(error) => Resolution::list(kind, RouteAction::Refuse(error)),
         }
     }
 
-    /// Which page is asked for (PAGE-008, PAGE-011), of a list in which no number above `last` was given out
-    fn place(&self, call: &Call, kind: Kind, last: u64) -> Result<Place, RpcError> {
+    /// Returns the requested page (PAGE-008, PAGE-011) of a list whose largest assigned number is `last`.
+    fn page_position(&self, call: &Call, kind: Kind, last: u64) -> Result<PagePosition, RpcError> {
         let mut after = 0;
-        if let Some(cursor) = member(call, "cursor").filter(|c| c.as_bytes() != b"null") {
+        if let Some(cursor) = param(call, "cursor").filter(|c| c.as_bytes() != b"null") {
             let text =
                 cursor.string().ok_or_else(|| RpcError::invalid_params("`params.cursor` is not a string"))?;
-            let number = self.cursors.read(kind, &text).filter(|number| *number <= last);
+            let number = self.cursors.decode(kind, &text).filter(|number| *number <= last);
             let wrong = || RpcError::invalid_params("the cursor is not valid: begin again without one");
             after = number.ok_or_else(wrong)?;
         }
         let hint = self.hints.get(kind as usize).copied().flatten();
         let size = self.page_sizes.get(kind as usize).copied().unwrap_or(usize::MAX);
-        Ok(Place { kind, after, size, cursors: self.cursors, hint })
+        Ok(PagePosition { kind, after, size, cursors: self.cursors, hint })
     }
 
-    fn find_tool<'a>(&'a self, call: &'a Call) -> Found<'a, H> {
-        let asked = match call.tool() {
-            Ok(asked) => asked,
-            Err(error) => return Found::refuse(error),
+    fn resolve_tool<'a>(&'a self, call: &'a Call) -> Resolution<'a, H> {
+        let tool_call = match call.tool_call() {
+            Ok(tool_call) => tool_call,
+            Err(error) => return Resolution::refuse(error),
         };
-        let Some(entry) = self.tools.find(&asked.name) else {
+        let Some(entry) = self.tools.find(&tool_call.name) else {
             // TOOL-021, TOOL-024
-            let error = RpcError::invalid_params(format!("unknown tool: {}", clip(&asked.name)));
-            return Found::refuse(error);
+            let error = RpcError::invalid_params(format!("unknown tool: {}", clip(&tool_call.name)));
+            return Resolution::refuse(error);
         };
-        let (tool, arguments, checks) = (entry.item, asked.arguments, entry.extra);
-        let target = Target::Tool(ToolTarget { tool, arguments, checks });
-        Found {
+        let (tool, arguments, checks) = (entry.item, tool_call.arguments, entry.extra);
+        let target = CallTarget::Tool(ToolTarget { tool, arguments, checks });
+        Resolution {
             subject: Subject::Tool(&tool.name),
             scope: entry.scope,
-            way: Way::Handle(entry.handler, target),
+            action: RouteAction::Handle(entry.handler, target),
         }
     }
 
-    fn find_resource<'a>(&'a self, call: &Call) -> Found<'a, H> {
-        let uri = match text(call, "uri") {
+    fn resolve_resource<'a>(&'a self, call: &Call) -> Resolution<'a, H> {
+        let uri = match text_param(call, "uri") {
             Ok(uri) => uri,
-            Err(error) => return Found::refuse(error),
+            Err(error) => return Resolution::refuse(error),
         };
         let normal = match normalize(&uri, MAX_URI) {
             Ok(normal) => normal,
-            Err(why) => return Found::refuse(bad_uri(&uri, why)),
+            Err(reason) => return Resolution::refuse(invalid_uri(&uri, reason)),
         };
         if let Some(entry) = self.resources.find(&lower_host(Cow::Borrowed(&*normal))) {
             let resource = entry.item;
             let mime_type = resource.mime_type.as_deref();
             let variables = Values::new();
-            let target = Target::Resource(ResourceTarget { uri, variables, mime_type, cache: *entry.extra });
+            let target =
+                CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache: *entry.extra });
             let subject = Subject::Resource(&resource.uri);
-            return Found { subject, scope: entry.scope, way: Way::Handle(entry.handler, target) };
+            return Resolution {
+                subject,
+                scope: entry.scope,
+                action: RouteAction::Handle(entry.handler, target),
+            };
         }
-        for number in self.beginnings.of(&normal) {
-            let Some(entry) = self.templates.numbered(number) else { continue };
+        for number in self.prefixes.find(&normal) {
+            let Some(entry) = self.templates.find_by_number(number) else { continue };
             let family = entry.extra;
-            let way = match family.template.matches_normalized(&normal, family.screen) {
-                Err(Mismatch::Different) => continue,
-                Err(why) => Way::Refuse(with_uri(RpcError::invalid_params(format!("{why}")), &uri)),
+            let action = match family.template.match_normalized(&normal, family.policy) {
+                Err(TemplateMismatch::Different) => continue,
+                Err(reason) => {
+                    RouteAction::Refuse(with_uri(RpcError::invalid_params(format!("{reason}")), &uri))
+                }
                 Ok(variables) => {
                     let mime_type = entry.item.mime_type.as_deref();
                     let cache = family.cache;
-                    let target = Target::Resource(ResourceTarget { uri, variables, mime_type, cache });
-                    Way::Handle(entry.handler, target)
+                    let target = CallTarget::Resource(ResourceTarget { uri, variables, mime_type, cache });
+                    RouteAction::Handle(entry.handler, target)
                 }
             };
             let subject = Subject::ResourceTemplate(&entry.item.uri_template);
-            return Found { subject, scope: entry.scope, way };
+            return Resolution { subject, scope: entry.scope, action };
         }
         // RES-015, RES-016, RES-017
-        Found::refuse(RpcError::resource_not_found(&uri))
+        Resolution::refuse(RpcError::resource_not_found(&uri))
     }
 
-    fn find_prompt<'a>(&'a self, call: &Call) -> Found<'a, H> {
-        let name = match text(call, "name") {
+    fn resolve_prompt<'a>(&'a self, call: &Call) -> Resolution<'a, H> {
+        let name = match text_param(call, "name") {
             Ok(name) => name,
-            Err(error) => return Found::refuse(error),
+            Err(error) => return Resolution::refuse(error),
         };
         let Some(entry) = self.prompts.find(&name) else {
-            return Found::refuse(RpcError::invalid_params(format!("unknown prompt: {}", clip(&name))));
+            return Resolution::refuse(RpcError::invalid_params(format!("unknown prompt: {}", clip(&name))));
         };
         let prompt = entry.item;
-        let way = match prompt_arguments(call, prompt) {
-            Ok(arguments) => Way::Handle(entry.handler, Target::Prompt(PromptTarget { prompt, arguments })),
-            Err(error) => Way::Refuse(error),
+        let action = match prompt_arguments(call, prompt) {
+            Ok(arguments) => {
+                RouteAction::Handle(entry.handler, CallTarget::Prompt(PromptTarget { prompt, arguments }))
+            }
+            Err(error) => RouteAction::Refuse(error),
         };
-        Found { subject: Subject::Prompt(&prompt.name), scope: entry.scope, way }
+        Resolution { subject: Subject::Prompt(&prompt.name), scope: entry.scope, action }
     }
 
-    fn find_completion<'a>(&'a self, call: &'a Call) -> Found<'a, H> {
+    fn resolve_completion<'a>(&'a self, call: &'a Call) -> Resolution<'a, H> {
         let params = match completion_params(call) {
             Ok(params) => params,
-            Err(error) => return Found::refuse(error),
+            Err(error) => return Resolution::refuse(error),
         };
         let argument = &*params.argument.name;
         let (subject, scope, completions, known) = match &params.reference {
@@ -381,49 +418,57 @@ impl<H, M: Hook> Router<H, M> {
                     let subject = Subject::Completion(&entry.item.uri_template);
                     (subject, entry.scope, &*entry.extra.completions, known)
                 }
-                None if key(&family.uri, MAX_URI).is_ok_and(|uri| self.resources.find(&uri).is_some()) => {
-                    // It is there, and has nothing to fill in.
-                    (Subject::Unknown, ROOT, &[][..], true)
+                None if comparison_key(&family.uri, MAX_URI)
+                    .is_ok_and(|uri| self.resources.find(&uri).is_some()) =>
+                {
+                    // The resource exists and has no variables, so there are no suggestions.
+                    (Subject::Unknown, ROOT_SCOPE, &[][..], true)
                 }
                 None => return refuse_reference("resource template", &family.uri),
             },
             CompletionReference::Other(_) => {
-                return Found::refuse(RpcError::invalid_params("`params.ref.type` is not known"));
+                return Resolution::refuse(RpcError::invalid_params("`params.ref.type` is not known"));
             }
         };
         let handler = completions.iter().find(|(name, _)| **name == *argument).map(|(_, handler)| handler);
-        let way = match handler {
-            Some(handler) => Way::Handle(handler, Target::Completion(CompletionTarget { params })),
-            None if known => Way::Answer(Answer::Completion(CompleteResult::first(Vec::new()))),
+        let action = match handler {
+            Some(handler) => {
+                RouteAction::Handle(handler, CallTarget::Completion(CompletionTarget { params }))
+            }
+            None if known => {
+                RouteAction::Answer(RouterAnswer::Completion(CompleteResult::from_suggestions(Vec::new())))
+            }
             None => {
                 let message = format!("there is no argument `{}`", clip(argument));
-                Way::Refuse(RpcError::invalid_params(message))
+                RouteAction::Refuse(RpcError::invalid_params(message))
             }
         };
-        Found { subject, scope, way }
+        Resolution { subject, scope, action }
     }
 }
 
-/// Arguments are checked after the hooks have agreed: who may not call a tool learns nothing about it
-fn checked<'a, H>(way: Way<'a, H>) -> Way<'a, H> {
-    if let Way::Handle(_, Target::Tool(target)) = &way {
+/// Checks the arguments of a tool call against its schema.
+///
+/// This happens after the hooks, so that a refused caller learns nothing about the tool.
+fn check_arguments<'a, H>(action: RouteAction<'a, H>) -> RouteAction<'a, H> {
+    if let RouteAction::Handle(_, CallTarget::Tool(target)) = &action {
         let checked = target.checks.input.as_ref().map_or(Ok(()), |input| input.validate(target.arguments));
         if let Err(violations) = checked {
-            let bad = BadArguments::new(&target.tool.name, &violations);
-            return Way::Answer(Answer::BadArguments(bad.into_result()));
+            let bad = InvalidArguments::new(&target.tool.name, &violations);
+            return RouteAction::Answer(RouterAnswer::InvalidArguments(bad.into_result()));
         }
     }
-    way
+    action
 }
 
-fn refuse_reference<'a, H>(what: &str, name: &str) -> Found<'a, H> {
-    Found::refuse(RpcError::invalid_params(format!("unknown {what}: {}", clip(name))))
+fn refuse_reference<'a, H>(what: &str, name: &str) -> Resolution<'a, H> {
+    Resolution::refuse(RpcError::invalid_params(format!("unknown {what}: {}", clip(name))))
 }
 
-fn bad_uri(uri: &str, why: UriError) -> RpcError {
-    let error = RpcError::invalid_params(format!("`params.uri`: {why}"));
-    // What is too long is not sent back.
-    if matches!(why, UriError::TooLong { .. }) { error } else { with_uri(error, uri) }
+fn invalid_uri(uri: &str, reason: UriError) -> RpcError {
+    let error = RpcError::invalid_params(format!("`params.uri`: {reason}"));
+    // An overlong URI is not echoed.
+    if matches!(reason, UriError::TooLong { .. }) { error } else { with_uri(error, uri) }
 }
 
 fn with_uri(error: RpcError, uri: &str) -> RpcError {

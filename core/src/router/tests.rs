@@ -1,4 +1,4 @@
-//! Routers behind a server, from request line to answer line.
+//! Harness for routers behind a server, from the line of a request to the line of its answer.
 
 pub(super) use alloc::format;
 pub(super) use alloc::string::{String, ToString};
@@ -17,9 +17,9 @@ pub(super) use crate::time::Instant;
 pub(super) use crate::version::Version;
 pub(super) use crate::{RawJson, RpcError};
 
-/// Handlers of these tests: what they are asked for, as text
-pub(super) type Handler = fn(&Target<'_>) -> String;
-pub(super) type TestRouter = Router<Handler>;
+/// Handlers of these tests: they return their target as text.
+pub(super) type TextHandler = fn(&CallTarget<'_>) -> String;
+pub(super) type TestRouter = Router<TextHandler>;
 
 pub(super) const NOW: Instant = Instant::ZERO;
 
@@ -31,29 +31,33 @@ pub(super) fn tool(name: &str) -> Tool {
     Tool::new(name, raw(&json!({"type": "object"}))).description("d")
 }
 
-pub(super) fn told(target: &Target<'_>) -> String {
+pub(super) fn target_text(target: &CallTarget<'_>) -> String {
     match target {
-        Target::Tool(t) => format!("{}({})", t.tool.name, core::str::from_utf8(t.arguments).expect("UTF-8")),
-        Target::Resource(r) => {
+        CallTarget::Tool(t) => {
+            format!("{}({})", t.tool.name, core::str::from_utf8(t.arguments).expect("UTF-8"))
+        }
+        CallTarget::Resource(r) => {
             let names = r
                 .variables
                 .iter()
                 .map(|(name, _)| format!("{name}={}", r.variables.get(name).unwrap_or("?")));
             format!("{} [{}]", r.uri, names.collect::<Vec<_>>().join(","))
         }
-        Target::Prompt(p) => format!("{}: {:?}", p.prompt.name, p.arguments.iter().collect::<Vec<_>>()),
-        Target::Completion(c) => format!("{}~{} with {:?}", c.argument(), c.value(), c.known("other")),
+        CallTarget::Prompt(p) => format!("{}: {:?}", p.prompt.name, p.arguments.iter().collect::<Vec<_>>()),
+        CallTarget::Completion(c) => {
+            format!("{}~{} with {:?}", c.argument(), c.value(), c.other_argument("other"))
+        }
     }
 }
 
-/// A server for one stream, driven by the router
-pub(super) struct Bench {
+/// A server on one byte stream whose calls are routed.
+pub(super) struct RouterHarness {
     pub(super) server: Server,
     pub(super) cache: PageCache,
     id: u32,
 }
 
-impl Bench {
+impl RouterHarness {
     pub(super) fn new(router: &TestRouter) -> Self {
         Self { server: Server::new(Arc::new(router.config()), NOW), cache: PageCache::new(), id: 0 }
     }
@@ -63,7 +67,7 @@ impl Bench {
         answer
     }
 
-    /// The answer, and what was done with the call
+    /// Sends a request; returns the answer, and how the call was routed.
     pub(super) fn ask_in(
         &mut self,
         router: &TestRouter,
@@ -103,17 +107,17 @@ impl Bench {
                 .expect("an open call");
                 "answered".into()
             }
-            Route::Handle(work) => {
-                let result = (work.handler)(&work.target).into_tool_result().expect("text");
+            Route::Handle(routed) => {
+                let result = (routed.handler)(&routed.target).into_tool_result().expect("text");
                 engine.complete(NOW, id, &result).expect("an open call");
-                router.done(work.asked(), Outcome::Completed);
+                router.finish(routed.context(), HookOutcome::Completed);
                 "handled".into()
             }
             Route::Refuse(error) => {
                 engine.fail(NOW, id, &error).expect("an open call");
                 "refused".into()
             }
-            Route::Other => {
+            Route::Fallback => {
                 engine.fail(NOW, id, &RpcError::method_not_found(call.method())).expect("an open call");
                 "other".into()
             }
@@ -121,7 +125,7 @@ impl Bench {
     }
 }
 
-/// What a handler was asked for
+/// Returns the text of a tool result: the target of the handler.
 pub(super) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_default()
 }
@@ -133,19 +137,19 @@ pub(super) fn code(answer: &Value) -> i64 {
 pub(super) fn sample() -> TestRouter {
     let mut router = TestRouter::new("sample", "1");
     for name in ["zeta", "alpha", "mid"] {
-        router.tool(tool(name), told).expect("a tool");
+        router.tool(tool(name), target_text).expect("a tool");
     }
     router
-        .resource(Resource::new("test://static", "static").mime_type("text/plain"), told)
+        .resource(Resource::new("test://static", "static").mime_type("text/plain"), target_text)
         .expect("a resource");
     for template in ["test://template/{id}/data", "test://{+rest}", "file:///{+path}"] {
-        router.resource_template(ResourceTemplate::new(template, "t"), told).expect("a template");
+        router.resource_template(ResourceTemplate::new(template, "t"), target_text).expect("a template");
     }
     let arguments = [PromptArgument::new("arg1").required(true), PromptArgument::new("arg2")];
-    router.prompt(Prompt::new("greet").arguments(arguments), told).expect("a prompt");
-    router.completion(PromptReference::new("greet"), "arg1", told).expect("a completion");
+    router.prompt(Prompt::new("greet").arguments(arguments), target_text).expect("a prompt");
+    router.completion(PromptReference::new("greet"), "arg1", target_text).expect("a completion");
     let family = ResourceTemplateReference::new("test://template/{id}/data");
-    router.completion(family, "id", told).expect("a completion");
+    router.completion(family, "id", target_text).expect("a completion");
     router
 }
 

@@ -1,8 +1,8 @@
-//! One pass over a message: what kind it is, where its parts are, and whether it is well-formed.
+//! Decoder for the envelope of a message: its kind, the positions of its parts, and its errors, in one pass.
 //!
-//! Strict on structure: equal, mis-cased or contradictory members are refused (lessons of other implementations:
-//! two readers that disagree on `method` are a security hole). Lenient on vocabulary: unknown members pass.
-//! All of the text is checked, so what is cut out of it later is valid JSON.
+//! The structure is checked strictly: duplicate, wrongly capitalized and contradictory members are refused. Two readers
+//! that disagree on `method` would be a security hole. Unknown members pass (DESIGN-26). All of the text is checked, so
+//! every part that is cut out of it later is valid JSON.
 
 use alloc::borrow::Cow;
 
@@ -10,48 +10,48 @@ use bytes::Bytes;
 
 use super::error::RpcError;
 use super::id::RequestId;
-use crate::ascii::AnyCase as _;
-use crate::json::{ScanError, Scanner, Span, Text, check_utf8};
+use crate::ascii::AsciiCaseExt as _;
+use crate::json::{ScanError, Scanner, Span, StringToken, check_utf8};
 use crate::limits::Limits;
-use crate::meta::{PREFIX, PROGRESS_TOKEN, after_prefix};
+use crate::meta::{PREFIX, PROGRESS_TOKEN, unprefixed};
 use crate::raw::RawJson;
 
-/// What a message is (BASE-017)
+/// Kind of a message (BASE-017).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Request,
     Notification,
-    /// A response, with a result or an error
+    /// A result or an error.
     Response,
 }
 
-/// `params` and the members in it that are looked for anyway
+/// Positions of `params` and of the members that the engines read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Params {
+pub(crate) struct ParamsSpans {
     pub(crate) whole: Span,
     pub(crate) name: Span,
     pub(crate) arguments: Span,
-    /// `inputResponses` (MRTR-014)
-    pub(crate) inputs: Span,
-    /// `requestState`
-    pub(crate) state: Span,
-    pub(crate) meta: Meta,
+    /// `inputResponses` (MRTR-014).
+    pub(crate) input_responses: Span,
+    /// `requestState`.
+    pub(crate) request_state: Span,
+    pub(crate) meta: MetaSpans,
 }
 
-/// `params._meta` and the members in it that the protocol owns
+/// Positions of `params._meta` and of the members that the protocol owns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Meta {
+pub(crate) struct MetaSpans {
     pub(crate) whole: Span,
     pub(crate) version: Span,
     pub(crate) capabilities: Span,
     pub(crate) info: Span,
     pub(crate) log_level: Span,
     pub(crate) token: Span,
-    /// Some member starts with `io.modelcontextprotocol/`, and is none that older revisions have too
-    pub(crate) reserved: bool,
+    /// Whether a member begins with `io.modelcontextprotocol/` and is not one of those that legacy revisions have too.
+    pub(crate) has_reserved: bool,
 }
 
-impl Meta {
+impl MetaSpans {
     pub(crate) const fn shifted(self, by: u32) -> Self {
         Self {
             whole: self.whole.shifted(by),
@@ -60,108 +60,109 @@ impl Meta {
             info: self.info.shifted(by),
             log_level: self.log_level.shifted(by),
             token: self.token.shifted(by),
-            reserved: self.reserved,
+            has_reserved: self.has_reserved,
         }
     }
 }
 
-/// The error object of a response
+/// The error object of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ErrorParts {
+pub(crate) struct ErrorSpans {
     pub(crate) code: i64,
     pub(crate) message: Span,
     pub(crate) data: Span,
 }
 
-/// A well-formed message
+/// A well-formed message.
 #[derive(Debug)]
 pub(crate) struct Envelope<'a> {
     pub(crate) kind: Kind,
-    /// Absent on notifications, and on an error response that names none (DEC-004)
+    /// Absent in notifications, and in error responses without an id (DEC-004).
     pub(crate) id: Option<RequestId>,
     pub(crate) method: Cow<'a, str>,
-    pub(crate) params: Params,
+    pub(crate) params: ParamsSpans,
     pub(crate) result: Span,
     pub(crate) result_type: Span,
-    pub(crate) error: Option<ErrorParts>,
-    /// `_meta` was the text that the caller knew already
-    pub(crate) meta_known: bool,
+    pub(crate) error: Option<ErrorSpans>,
+    /// Whether `_meta` is equal to the text that the caller passed as known.
+    pub(crate) has_known_meta: bool,
 }
 
-/// Why a message was refused
+/// Reason why a message was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Malformed {
-    /// The bytes are not UTF-8 (BASE-002)
+pub enum MalformedMessage {
+    /// The bytes are not UTF-8 (BASE-002).
     #[error("invalid UTF-8 at byte {at}")]
     Utf8 {
-        /// Offset of the first byte that does not fit
+        /// Position of the first invalid byte.
         at: usize,
     },
-    /// The text is not JSON (ERR-023)
+    /// The text is not JSON (ERR-023).
     #[error("invalid JSON at byte {at}")]
     Json {
-        /// Offset of the first byte that does not fit
+        /// Position of the first invalid byte.
         at: usize,
     },
-    /// The text is nested deeper than [`Limits::max_depth`](crate::Limits::max_depth)
+    /// The nesting exceeds [`Limits::max_depth`](crate::Limits::max_depth).
     #[error("nested too deep at byte {at}")]
     Depth {
-        /// Offset of the bracket that is one too many
+        /// Position of the first bracket beyond the limit.
         at: usize,
     },
-    /// An object names a member twice
+    /// An object has two members with the same name.
     #[error("a member is named twice, at byte {at}")]
     DuplicateMember {
-        /// Offset of the second name, or of the object
+        /// Position of the second name, or of the object.
         at: usize,
     },
-    /// An object has more members than [`Limits::max_members`](crate::Limits::max_members)
+    /// An object has more members than [`Limits::max_members`](crate::Limits::max_members).
     #[error("too many members at byte {at}")]
     Members {
-        /// Offset of the name that is one too many
+        /// Position of the first name beyond the limit.
         at: usize,
     },
-    /// The message is longer than [`Limits::max_frame`](crate::Limits::max_frame)
+    /// The message is longer than [`Limits::max_frame`](crate::Limits::max_frame).
     #[error("longer than the limit of {limit} bytes")]
     TooLong {
-        /// The limit
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The message is neither an object nor, where batches exist, an array
+    /// The message is not an object, nor an array in a revision with batches.
     #[error("not a JSON object")]
     NotAnObject,
-    /// An array where this revision has no batches (BATCH-004, BATCH-005), or one that is empty or too long
+    /// The message is an array in a revision without batches (BATCH-004, BATCH-005), or a batch that is empty or too
+    /// long.
     #[error("batches are not allowed here, or this one is empty or too long")]
     Batch,
-    /// A member of the envelope is spelled with other capitals
+    /// A member of the envelope has a wrong capitalization.
     #[error("a member of the envelope is mis-cased")]
-    MisCased,
-    /// `jsonrpc` is missing or not `"2.0"` (BASE-001)
+    WrongCase,
+    /// `jsonrpc` is missing or not `"2.0"` (BASE-001).
     #[error("`jsonrpc` is not \"2.0\"")]
     Version,
-    /// `id` is neither a string nor an integer, or too long (BASE-003, BASE-004)
+    /// `id` is neither a string nor an integer, or is too long (BASE-003, BASE-004).
     #[error("`id` is neither a string nor an integer")]
     Id,
-    /// `method` is not a string (BASE-007)
+    /// `method` is not a string (BASE-007).
     #[error("`method` is not a string")]
     Method,
-    /// `params` is not an object (BASE-007)
+    /// `params` is not an object (BASE-007).
     #[error("`params` is not an object")]
     Params,
-    /// Members that exclude each other, or none that says what the message is (BASE-009, BASE-017)
+    /// Members exclude each other, or none determines the kind of the message (BASE-009, BASE-017).
     #[error("neither a request, a notification nor a response")]
     Contradictory,
-    /// `result` is not an object (BASE-010)
+    /// `result` is not an object (BASE-010).
     #[error("`result` is not an object")]
     Result,
-    /// `error` has no integer `code` or no string `message` (BASE-011)
+    /// `error` has no integer `code` or no string `message` (BASE-011).
     #[error("`error` is not an error object")]
     Error,
 }
 
-impl Malformed {
-    /// The error code of the answer, where one is due
+impl MalformedMessage {
+    /// Returns the error code of the answer, if one is due.
     pub(crate) const fn code(self) -> i64 {
         use super::error::code;
         match self {
@@ -171,7 +172,7 @@ impl Malformed {
         }
     }
 
-    pub(crate) const fn of(error: ScanError) -> Self {
+    pub(crate) const fn from_scan(error: ScanError) -> Self {
         match error {
             ScanError::Syntax(at) => Self::Json { at },
             ScanError::Depth(at) => Self::Depth { at },
@@ -181,81 +182,89 @@ impl Malformed {
     }
 }
 
-/// A refused message, with as much of it as could be made out
+/// A refused message and the parts that could be read.
 #[derive(Debug)]
-pub(crate) struct Rejected {
-    pub(crate) why: Malformed,
+pub(crate) struct RejectedMessage {
+    pub(crate) reason: MalformedMessage,
     pub(crate) id: Option<RequestId>,
-    /// It named a method: whoever sent it waits for an answer if there is an id
-    pub(crate) asks: bool,
-    /// It had a result or an error: somebody here may wait for it
-    pub(crate) answers: bool,
-    /// It was a notification, which is never answered (BASE-016)
-    pub(crate) notifies: bool,
+    /// Whether it has a `method`; if it has an id too, the peer expects an answer.
+    pub(crate) has_method: bool,
+    /// Whether it has a result or an error; an outbound call may wait for it.
+    pub(crate) is_response: bool,
+    /// Whether it is a notification, which is never answered (BASE-016).
+    pub(crate) is_notification: bool,
 }
 
-impl Rejected {
-    /// Nothing could be made out
-    pub(crate) const fn unknown(why: Malformed) -> Self {
-        Self { why, id: None, asks: false, answers: false, notifies: false }
+impl RejectedMessage {
+    /// Creates a rejection of a message of which nothing could be read.
+    pub(crate) const fn unreadable(reason: MalformedMessage) -> Self {
+        Self { reason, id: None, has_method: false, is_response: false, is_notification: false }
     }
 }
 
-/// The envelope as it is being read
+/// The envelope while it is being read.
 #[derive(Default)]
-struct Parts<'a> {
+struct EnvelopeParts<'a> {
     version: bool,
     id: Option<Span>,
-    method: Option<Result<Text<'a>, ()>>,
-    params: Option<Params>,
+    method: Option<Result<StringToken<'a>, ()>>,
+    params: Option<ParamsSpans>,
     result: Option<Span>,
     result_type: Span,
-    error: Option<Option<ErrorParts>>,
-    mis_cased: bool,
-    meta_known: bool,
+    error: Option<Option<ErrorSpans>>,
+    has_wrong_case: bool,
+    has_known_meta: bool,
 }
 
-const NAMES: [&[u8]; 6] = [b"jsonrpc", b"id", b"method", b"params", b"result", b"error"];
+const MEMBER_NAMES: [&[u8]; 6] = [b"jsonrpc", b"id", b"method", b"params", b"result", b"error"];
 
-/// Reads one message that is no batch. `known` is the text and the parts of a `_meta` that was seen before.
+/// Decodes one message that is not a batch.
+///
+/// `known` is the text of an earlier `_meta` object and its positions, relative to its start.
+///
+/// # Errors
+///
+/// [`RejectedMessage`] with the reason, and the id if it is known.
 pub(crate) fn parse<'a>(
     frame: &'a [u8],
     limits: &Limits,
-    known: Option<(&[u8], &Meta)>,
-) -> Result<Envelope<'a>, Rejected> {
+    known: Option<(&[u8], &MetaSpans)>,
+) -> Result<Envelope<'a>, RejectedMessage> {
     if let Err(at) = check_utf8(frame) {
-        return Err(recovered(frame, limits, Malformed::Utf8 { at }));
+        return Err(reject_unreadable(frame, limits, MalformedMessage::Utf8 { at }));
     }
-    let mut s = Scanner::new(frame, limits.depth(), limits.max_members);
+    let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
     if s.peek() != b'{' {
-        let why = match s.value() {
-            Err(e) => Malformed::of(e),
-            Ok(_) if !s.at_end() => Malformed::Json { at: s.pos() },
-            Ok(_) => Malformed::NotAnObject,
+        let reason = match s.value() {
+            Err(e) => MalformedMessage::from_scan(e),
+            Ok(_) if !s.is_at_end() => MalformedMessage::Json { at: s.pos() },
+            Ok(_) => MalformedMessage::NotAnObject,
         };
-        return Err(Rejected::unknown(why));
+        return Err(RejectedMessage::unreadable(reason));
     }
-    let mut parts = Parts::default();
-    let read = s.object(|s, name| member(s, name, &mut parts, frame, known));
+    let mut parts = EnvelopeParts::default();
+    let read = s.object(|s, name| read_member(s, name, &mut parts, frame, known));
     match read {
-        Err(e) => Err(recovered(frame, limits, Malformed::of(e))),
-        Ok(_) if !s.at_end() => Err(recovered(frame, limits, Malformed::Json { at: s.pos() })),
-        Ok(_) => parts.judge(frame, limits),
+        Err(e) => Err(reject_unreadable(frame, limits, MalformedMessage::from_scan(e))),
+        Ok(_) if !s.is_at_end() => {
+            Err(reject_unreadable(frame, limits, MalformedMessage::Json { at: s.pos() }))
+        }
+        Ok(_) => parts.classify(frame, limits),
     }
 }
 
-/// One member of the envelope
+/// Reads one member of the envelope.
 #[inline]
-fn member<'a>(
+fn read_member<'a>(
     s: &mut Scanner<'a>,
-    name: Text<'a>,
-    parts: &mut Parts<'a>,
+    name: StringToken<'a>,
+    parts: &mut EnvelopeParts<'a>,
     frame: &'a [u8],
-    known: Option<(&[u8], &Meta)>,
+    known: Option<(&[u8], &MetaSpans)>,
 ) -> Result<(), ScanError> {
     let unescaped;
     let name = if name.escaped {
-        unescaped = name.bytes();
+        unescaped = name.unescaped();
         &*unescaped
     } else {
         name.raw
@@ -264,7 +273,7 @@ fn member<'a>(
         b"jsonrpc" => {
             parts.version = if s.peek() == b'"' {
                 let text = s.string()?;
-                text.raw == b"2.0" || (text.escaped && *text.bytes() == *b"2.0")
+                text.raw == b"2.0" || (text.escaped && *text.unescaped() == *b"2.0")
             } else {
                 s.value().map(|_| false)?
             };
@@ -276,17 +285,17 @@ fn member<'a>(
         }
         b"params" => {
             parts.params = Some(if s.peek() == b'{' {
-                params(s, frame, known, &mut parts.meta_known)?
+                read_params(s, frame, known, &mut parts.has_known_meta)?
             } else {
                 s.value()?;
-                Params::default()
+                ParamsSpans::default()
             });
         }
         b"result" => {
             parts.result = Some(if s.peek() == b'{' {
                 s.object(|s, name| {
                     let span = s.value()?;
-                    if name.raw == b"resultType" || (name.escaped && *name.bytes() == *b"resultType") {
+                    if name.raw == b"resultType" || (name.escaped && *name.unescaped() == *b"resultType") {
                         parts.result_type = span;
                     }
                     Ok(())
@@ -297,10 +306,11 @@ fn member<'a>(
             });
         }
         b"error" => {
-            parts.error = Some(if s.peek() == b'{' { error(s, frame)? } else { s.value().map(|_| None)? })
+            parts.error =
+                Some(if s.peek() == b'{' { read_error(s, frame)? } else { s.value().map(|_| None)? })
         }
         other => {
-            parts.mis_cased |= NAMES.iter().any(|n| n.eq_any_case(other));
+            parts.has_wrong_case |= MEMBER_NAMES.iter().any(|n| n.eq_ignore_case(other));
             s.value()?;
         }
     }
@@ -308,17 +318,17 @@ fn member<'a>(
 }
 
 #[inline]
-fn params<'a>(
+fn read_params<'a>(
     s: &mut Scanner<'a>,
     frame: &'a [u8],
-    known: Option<(&[u8], &Meta)>,
-    meta_known: &mut bool,
-) -> Result<Params, ScanError> {
-    let mut params = Params::default();
+    known: Option<(&[u8], &MetaSpans)>,
+    has_known_meta: &mut bool,
+) -> Result<ParamsSpans, ScanError> {
+    let mut params = ParamsSpans::default();
     params.whole = s.object(|s, name| {
         let unescaped;
         let name = if name.escaped {
-            unescaped = name.bytes();
+            unescaped = name.unescaped();
             &*unescaped
         } else {
             name.raw
@@ -331,45 +341,45 @@ fn params<'a>(
             }
             b"_meta" => {
                 s.peek();
-                // An object's text ends where it ends, so equal bytes are an equal value.
+                // An object ends with its closing brace, so an equal prefix is an equal value.
                 if let Some((text, meta)) = known.filter(|(text, _)| s.rest().starts_with(text)) {
                     let at = Span::new(s.pos(), 0).start;
                     params.meta = meta.shifted(at);
                     s.advance(text.len());
-                    *meta_known = true;
+                    *has_known_meta = true;
                 } else if s.peek() == b'{' {
-                    params.meta = meta(s)?;
+                    params.meta = read_meta(s)?;
                 } else {
-                    // Not an object: kept, so that whoever needs it says what is wrong.
+                    // Not an object: kept, so that the reader of `_meta` can report the error.
                     params.meta.whole = s.value()?;
                 }
             }
-            b"inputResponses" => params.inputs = s.value()?,
-            b"requestState" => params.state = s.value()?,
+            b"inputResponses" => params.input_responses = s.value()?,
+            b"requestState" => params.request_state = s.value()?,
             _ => {
                 s.value()?;
             }
         }
         Ok(())
     })?;
-    debug_assert!(params.whole.of(frame).is_some());
+    debug_assert!(params.whole.slice(frame).is_some());
     Ok(params)
 }
 
-fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
-    let mut meta = Meta::default();
+fn read_meta(s: &mut Scanner<'_>) -> Result<MetaSpans, ScanError> {
+    let mut meta = MetaSpans::default();
     meta.whole = s.members(&mut |s, name| {
         let value = s.value()?;
-        let name = name.bytes();
+        let name = name.unescaped();
         if let Some(key) = name.strip_prefix(PREFIX.as_bytes()) {
             match key {
-                after_prefix::PROTOCOL_VERSION => meta.version = value,
-                after_prefix::CLIENT_CAPABILITIES => meta.capabilities = value,
-                after_prefix::CLIENT_INFO => meta.info = value,
-                after_prefix::LOG_LEVEL => meta.log_level = value,
+                unprefixed::PROTOCOL_VERSION => meta.version = value,
+                unprefixed::CLIENT_CAPABILITIES => meta.capabilities = value,
+                unprefixed::CLIENT_INFO => meta.info = value,
+                unprefixed::LOG_LEVEL => meta.log_level = value,
                 _ => {}
             }
-            meta.reserved |= !after_prefix::OLDER.contains(&key);
+            meta.has_reserved |= !unprefixed::LEGACY_TASK_KEYS.contains(&key);
         } else if &*name == PROGRESS_TOKEN.as_bytes() {
             meta.token = value;
         }
@@ -378,28 +388,28 @@ fn meta(s: &mut Scanner<'_>) -> Result<Meta, ScanError> {
     Ok(meta)
 }
 
-fn error(s: &mut Scanner<'_>, frame: &[u8]) -> Result<Option<ErrorParts>, ScanError> {
-    let mut parts = ErrorParts::default();
+fn read_error(s: &mut Scanner<'_>, frame: &[u8]) -> Result<Option<ErrorSpans>, ScanError> {
+    let mut parts = ErrorSpans::default();
     let mut code = None;
     s.members(&mut |s, name| {
         let value = s.value()?;
-        match &*name.bytes() {
+        match &*name.unescaped() {
             b"code" => {
-                code = value.of(frame).and_then(|t| RequestId::from_json(t, 32)).and_then(|i| i.as_int())
+                code = value.slice(frame).and_then(|t| RequestId::from_json(t, 32)).and_then(|i| i.as_int())
             }
-            b"message" if value.of(frame).is_some_and(|t| t.starts_with(b"\"")) => parts.message = value,
+            b"message" if value.slice(frame).is_some_and(|t| t.starts_with(b"\"")) => parts.message = value,
             b"data" => parts.data = value,
             _ => {}
         }
         Ok(())
     })?;
-    Ok(code.filter(|_| !parts.message.is_empty()).map(|code| ErrorParts { code, ..parts }))
+    Ok(code.filter(|_| !parts.message.is_empty()).map(|code| ErrorSpans { code, ..parts }))
 }
 
 impl Envelope<'_> {
-    /// What a response says: its result object, or its error
+    /// Returns the outcome of a response: its result object, or its error.
     pub(crate) fn outcome(&self, frame: &Bytes) -> Result<RawJson, RpcError> {
-        let cut = |span: Span| span.of(frame).map(|part| RawJson::trusted(frame.slice_ref(part)));
+        let cut = |span: Span| span.slice(frame).map(|part| RawJson::trusted(frame.slice_ref(part)));
         match self.error {
             None => Ok(cut(self.result).unwrap_or_else(|| RawJson::trusted(Bytes::from_static(b"{}")))),
             Some(parts) => {
@@ -412,53 +422,59 @@ impl Envelope<'_> {
     }
 }
 
-impl<'a> Parts<'a> {
-    /// Decides what the message is once all of it is read, so that a late `id` is known to every refusal
-    fn judge(self, frame: &'a [u8], limits: &Limits) -> Result<Envelope<'a>, Rejected> {
-        let text = self.id.and_then(|span| span.of(frame));
+impl<'a> EnvelopeParts<'a> {
+    /// Determines the kind of the message after all members were read, so that every rejection can carry a late `id`.
+    fn classify(self, frame: &'a [u8], limits: &Limits) -> Result<Envelope<'a>, RejectedMessage> {
+        let text = self.id.and_then(|span| span.slice(frame));
         let id = text.and_then(|t| RequestId::from_json(t, limits.max_id));
-        let asks = self.method.is_some();
-        let answers = self.result.is_some() || self.error.is_some();
+        let has_method = self.method.is_some();
+        let has_outcome = self.result.is_some() || self.error.is_some();
         let is_error = self.error.is_some() && self.result.is_none();
-        let reject = |why| {
+        let reject = |reason| {
             let id = id.clone();
-            // All that is judged before `params` is in order, and there is no id.
-            let notifies = asks && text.is_none() && why == Malformed::Params;
-            Err(Rejected { why, id, asks, answers: answers && !asks, notifies })
+            // `params` is the last check for a message without an id, so all checks before it have passed.
+            let is_notification = has_method && text.is_none() && reason == MalformedMessage::Params;
+            Err(RejectedMessage {
+                reason,
+                id,
+                has_method,
+                is_response: has_outcome && !has_method,
+                is_notification,
+            })
         };
-        if self.mis_cased {
-            return reject(Malformed::MisCased);
+        if self.has_wrong_case {
+            return reject(MalformedMessage::WrongCase);
         }
         if !self.version {
-            return reject(Malformed::Version);
+            return reject(MalformedMessage::Version);
         }
-        // An error may name no id when the request could not be read (DEC-004).
-        let absent = text.is_none() || (is_error && !asks && text == Some(b"null"));
+        // An error has no id when the request could not be read (DEC-004).
+        let absent = text.is_none() || (is_error && !has_method && text == Some(b"null"));
         if id.is_none() && !absent {
-            return reject(Malformed::Id);
+            return reject(MalformedMessage::Id);
         }
-        let kind = match (asks, answers, id.is_some()) {
+        let kind = match (has_method, has_outcome, id.is_some()) {
             (true, false, true) => Kind::Request,
             (true, false, false) => Kind::Notification,
             (false, true, known) if known || is_error => Kind::Response,
-            _ => return reject(Malformed::Contradictory),
+            _ => return reject(MalformedMessage::Contradictory),
         };
         if self.result.is_some() && self.error.is_some() {
-            return reject(Malformed::Contradictory);
+            return reject(MalformedMessage::Contradictory);
         }
         let method = match self.method {
             None => Cow::Borrowed(""),
-            Some(Err(())) => return reject(Malformed::Method),
+            Some(Err(())) => return reject(MalformedMessage::Method),
             Some(Ok(text)) => text.into_str().unwrap_or_default(),
         };
-        if asks && self.params.is_some_and(|p| p.whole.is_empty()) {
-            return reject(Malformed::Params);
+        if has_method && self.params.is_some_and(|p| p.whole.is_empty()) {
+            return reject(MalformedMessage::Params);
         }
         if self.result.is_some_and(Span::is_empty) {
-            return reject(Malformed::Result);
+            return reject(MalformedMessage::Result);
         }
         let error = match self.error {
-            Some(None) => return reject(Malformed::Error),
+            Some(None) => return reject(MalformedMessage::Error),
             Some(Some(parts)) => Some(parts),
             None => None,
         };
@@ -470,19 +486,25 @@ impl<'a> Parts<'a> {
             result: self.result.unwrap_or_default(),
             result_type: self.result_type,
             error,
-            meta_known: self.meta_known,
+            has_known_meta: self.has_known_meta,
         })
     }
 }
 
-/// Finds the id of a message that cannot be read, so that whoever waits for its answer does not wait for ever
+/// Recovers the id of a message that cannot be parsed, so that its caller does not wait forever.
 #[cold]
-fn recovered(frame: &[u8], limits: &Limits, why: Malformed) -> Rejected {
-    let mut finder = super::recover::Finder::new();
+fn reject_unreadable(frame: &[u8], limits: &Limits, reason: MalformedMessage) -> RejectedMessage {
+    let mut finder = super::recover::IdFinder::new();
     finder.feed(frame);
     let found = finder.finish();
     let id = found.id.and_then(|text| RequestId::from_json(&text, limits.max_id));
-    Rejected { why, id, asks: found.asks, answers: found.answers && !found.asks, notifies: found.notifies }
+    RejectedMessage {
+        reason,
+        id,
+        has_method: found.has_method,
+        is_response: found.is_response && !found.has_method,
+        is_notification: found.is_notification,
+    }
 }
 
 #[cfg(test)]

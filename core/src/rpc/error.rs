@@ -1,4 +1,4 @@
-//! The error object of JSON-RPC and the codes that the protocol defines.
+//! Error objects of JSON-RPC, and the error codes of the protocol.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -8,84 +8,84 @@ use alloc::vec::Vec;
 use crate::json::{write_int, write_str};
 use crate::raw::RawJson;
 
-/// Error codes (ERR-001, ERR-006, ERR-007, ERR-008)
+/// Error codes (ERR-001, ERR-006, ERR-007, ERR-008).
 pub mod code {
-    /// The message is not JSON
+    /// The message is not JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// JSON, but no valid JSON-RPC message, or one that is not allowed now
+    /// The message is JSON but not a valid request, or the request is not allowed now.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// The method does not exist here, or needs a capability that was not declared
+    /// The method does not exist here, or needs a capability that was not declared.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters do not fit the method
+    /// The parameters do not fit the method.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// Something unexpected went wrong
+    /// An unexpected failure.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// The resource does not exist (until 2025-11-25; -32602 since; RES-015, RES-016)
+    /// The resource does not exist (up to 2025-11-25; -32602 from then on; RES-015, RES-016).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// The user must visit a web page first (2025-11-25 only; ERR-012)
+    /// The user has to visit a web page first (2025-11-25 only; ERR-012).
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-    /// The user does not want the model to be used (until 2025-11-25; ERR-013)
+    /// The user refused a sampling request (up to 2025-11-25; ERR-013).
     pub const USER_REJECTED: i64 = -1;
-    /// HTTP headers and body differ (2026-07-28)
+    /// HTTP header fields and body differ (2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// The request needs a capability that the client did not declare (2026-07-28)
+    /// The request needs a capability that the client did not declare (2026-07-28).
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
-    /// The revision of the request is not served (2026-07-28)
+    /// The revision of the request is not supported (2026-07-28).
     pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 }
 
-/// An error answer: what a peer sent, or what we send
+/// Error object of a response, received or to be sent.
 ///
-/// Errors that arise here (time-outs, a lost connection) are never dressed up as one of these (ERR-015); they are
-/// [`CallError`](crate::CallError) variants of their own.
+/// Local errors (timeouts, a lost connection) never take this form (ERR-015); they are variants of
+/// [`CallError`](crate::CallError).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (code {code})")]
 #[non_exhaustive]
 pub struct RpcError {
-    /// What kind of error; see [`code`]
+    /// Error code; see [`code`].
     pub code: i64,
-    /// One short sentence (BASE-012)
+    /// Description in one short sentence (BASE-012).
     pub message: Cow<'static, str>,
-    /// Details, any JSON value
+    /// Details: any JSON value.
     pub data: Option<RawJson>,
 }
 
 impl RpcError {
-    /// An error with a code of the application's choice
+    /// Creates an error.
     ///
-    /// Application codes lie outside -32768..=-32000 (ERR-014); the codes there have the meaning that the
-    /// specification gives them (ERR-005).
+    /// Codes of applications lie outside -32768..=-32000 (ERR-014). The codes inside have the meaning that the
+    /// specification defines (ERR-005).
     #[must_use]
     pub fn new(code: i64, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// Adds details
+    /// Sets the details.
     #[must_use]
     pub fn with_data(mut self, data: RawJson) -> Self {
         self.data = Some(data);
         self
     }
 
-    /// -32600: the message is not a valid request, or not allowed now
+    /// Creates an error -32600: the message is not a valid request, or is not allowed now.
     #[must_use]
     pub fn invalid_request(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::INVALID_REQUEST, message)
     }
 
-    /// -32601: there is no such method, or it is gated by a capability that was not declared (ERR-002)
+    /// Creates an error -32601: the method does not exist, or needs a capability that was not declared (ERR-002).
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(code::METHOD_NOT_FOUND, format!("method not found: {}", clip(method)))
     }
 
-    /// -32602: the parameters do not fit (ERR-018)
+    /// Creates an error -32602: the parameters are not valid (ERR-018).
     #[must_use]
     pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::INVALID_PARAMS, message)
     }
 
-    /// The resource does not exist: the engine sends the code that the revision has for it (RES-015, RES-016)
+    /// Creates the error for a missing resource; the engine sends the code of the revision (RES-015, RES-016).
     #[must_use]
     pub fn resource_not_found(uri: &str) -> Self {
         let mut data = b"{\"uri\":".to_vec();
@@ -94,13 +94,15 @@ impl RpcError {
         Self::new(code::RESOURCE_NOT_FOUND, "resource not found").with_data(RawJson::trusted(data.into()))
     }
 
-    /// -32603: an unexpected failure; say nothing that should not leave the process (ERR-019)
+    /// Creates an error -32603: an unexpected failure.
+    ///
+    /// The message goes to the peer, so it must not contain internal details (ERR-019).
     #[must_use]
     pub fn internal(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::INTERNAL_ERROR, message)
     }
 
-    /// Appends the error object
+    /// Appends the error object.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"code\":");
         write_int(out, self.code);
@@ -114,7 +116,7 @@ impl RpcError {
     }
 }
 
-/// At most the first 64 characters of something that a peer sent, so that an answer does not grow with the question
+/// Returns at most the first 64 characters of a received text, so that an answer does not grow with its request.
 pub(crate) fn clip(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(64) {
         Some((end, _)) => {
@@ -132,14 +134,14 @@ mod tests {
 
     // covers: BASE-011, BASE-012
     #[test]
-    fn written_as_json_rpc_wants_it() {
+    fn error_object_is_written_as_json_rpc() {
         let mut out = Vec::new();
         RpcError::new(7, "no \"luck\"").with_data(RawJson::new("[1,\n2]").expect("JSON")).write(&mut out);
         assert_eq!(out, br#"{"code":7,"message":"no \"luck\"","data":[1, 2]}"#);
     }
 
     #[test]
-    fn a_long_name_is_clipped() {
+    fn long_method_name_is_clipped() {
         let e = RpcError::method_not_found(&"é".repeat(1_000));
         assert!(e.message.len() < 200);
     }

@@ -1,4 +1,4 @@
-//! Request ids and progress tokens: echoed as they came, compared by what they mean.
+//! Request ids and progress tokens: echoed in their original spelling, compared by value.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,43 +7,44 @@ use core::fmt;
 
 use crate::json::{unescape, write_int};
 
-/// The id of a request: a string or an integer (BASE-003, BASE-004)
+/// Id of a request: a string or an integer (BASE-003, BASE-004).
 ///
-/// Keeps the text that the peer wrote, since an answer repeats it (BASE-008); two ids are equal when they mean the
-/// same: `1.0` is `1`, `"\u0061"` is `"a"`, but `1` is not `"1"` (DEC-013). Progress tokens have the same form
+/// An id keeps the spelling of the peer, because the answer repeats it (BASE-008). Two ids are equal if their values
+/// are: `1.0` is `1` and `"\u0061"` is `"a"`, but `1` is not `"1"` (DEC-013). Progress tokens have the same form
 /// (PROG-003).
 #[derive(Clone)]
 pub struct RequestId(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// An integer in its plain spelling
+    /// An integer in its shortest spelling.
     Int(i64),
-    /// JSON text: a string with its quotes, or an integer spelled in another way
+    /// JSON text: a string with its quotes, or an integer in another spelling.
     Text(Box<str>),
 }
 
-/// What an id means
-enum Meaning<'a> {
+/// Value of an id.
+enum IdValue<'a> {
     Int(i64),
     Plain(&'a [u8]),
     Escaped(Vec<u8>),
 }
 
 impl RequestId {
-    /// An integer id
+    /// Creates an integer id.
     #[must_use]
     pub const fn int(value: i64) -> Self {
         Self(Repr::Int(value))
     }
 
-    /// Reads checked JSON text; none when it is neither a string nor an integer that fits 64 bits, or is longer
-    /// than `max` bytes
+    /// Decodes an id from checked JSON text.
+    ///
+    /// Returns `None` if the text is neither a string nor an integer that fits 64 bits, or is longer than `max` bytes.
     pub(crate) fn from_json(text: &[u8], max: usize) -> Option<Self> {
         if text.len() > max {
             return None;
         }
-        if let Some(int) = small(text) {
+        if let Some(int) = parse_small(text) {
             return Some(Self(Repr::Int(int)));
         }
         let text = core::str::from_utf8(text).ok()?;
@@ -52,13 +53,13 @@ impl RequestId {
             b"-0" => Some(Self(Repr::Text(text.into()))),
             [b'-' | b'0'..=b'9', ..] => match text.parse() {
                 Ok(int) => Some(Self(Repr::Int(int))),
-                Err(_) => integral(text).map(|_| Self(Repr::Text(text.into()))),
+                Err(_) => parse_integral(text).map(|_| Self(Repr::Text(text.into()))),
             },
             _ => None,
         }
     }
 
-    /// Appends the id as JSON
+    /// Appends the id as JSON.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Repr::Int(int) => write_int(out, *int),
@@ -66,29 +67,29 @@ impl RequestId {
         }
     }
 
-    /// The integer that the id stands for; none for a string
+    /// Returns the value of an integer id, or `None` for a string.
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
-        match self.meaning() {
-            Meaning::Int(int) => Some(int),
+        match self.value() {
+            IdValue::Int(int) => Some(int),
             _ => None,
         }
     }
 
-    fn meaning(&self) -> Meaning<'_> {
+    fn value(&self) -> IdValue<'_> {
         match &self.0 {
-            Repr::Int(int) => Meaning::Int(*int),
+            Repr::Int(int) => IdValue::Int(*int),
             Repr::Text(text) => match text.as_bytes() {
-                [b'"', inner @ .., b'"'] if inner.contains(&b'\\') => Meaning::Escaped(unescape(inner)),
-                [b'"', inner @ .., b'"'] => Meaning::Plain(inner),
-                _ => Meaning::Int(integral(text).unwrap_or(0)),
+                [b'"', inner @ .., b'"'] if inner.contains(&b'\\') => IdValue::Escaped(unescape(inner)),
+                [b'"', inner @ .., b'"'] => IdValue::Plain(inner),
+                _ => IdValue::Int(parse_integral(text).unwrap_or(0)),
             },
         }
     }
 
-    /// Heap bytes that the id holds
+    /// Returns the number of heap bytes that the id owns.
     #[cfg(test)]
-    fn heap(&self) -> usize {
+    fn heap_size(&self) -> usize {
         match &self.0 {
             Repr::Int(_) => 0,
             Repr::Text(text) => text.len(),
@@ -96,25 +97,25 @@ impl RequestId {
     }
 }
 
-/// A plain positive integer of few digits: what nearly every id is
+/// Parses a non-negative integer of few digits, the form of almost all ids.
 #[inline]
-fn small(text: &[u8]) -> Option<i64> {
+fn parse_small(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > 15 || (text.len() > 1 && text.first() == Some(&b'0')) {
         return None;
     }
     text.iter().try_fold(0i64, |value, b| b.is_ascii_digit().then(|| value * 10 + i64::from(b - b'0')))
 }
 
-/// The integer that a number with a fraction or an exponent stands for, up to 2^53: floats are not exact beyond
+/// Parses a number with a fraction or an exponent whose value is an integer up to 2^53, the exact range of floats.
 ///
-/// By hand, since reading a float takes tables as large as all of the router.
-fn integral(text: &str) -> Option<i64> {
+/// This is done by hand, because parsing floats needs tables as large as the whole router.
+fn parse_integral(text: &str) -> Option<i64> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let split = text.bytes().position(|b| matches!(b, b'e' | b'E'));
     let (number, exponent) =
         split.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))).unwrap_or((text, "0"));
     let mut value = 0u64;
-    // Zeros are counted until a digit follows them, so that those at the end are none of the value.
+    // Zeros are counted until another digit follows; trailing zeros are not part of `value`.
     let mut zeros = 0u32;
     let mut fraction = None;
     for byte in number.bytes() {
@@ -126,7 +127,7 @@ fn integral(text: &str) -> Option<i64> {
         zeros += 1;
         let digit = u64::from(byte.wrapping_sub(b'0'));
         if digit != 0 {
-            value = shifted(value, zeros)? + digit; // cannot overflow: at most 2^53 and a digit
+            value = append_zeros(value, zeros)? + digit; // cannot overflow: at most 2^53 and a digit
             zeros = 0;
         }
     }
@@ -134,12 +135,12 @@ fn integral(text: &str) -> Option<i64> {
         return Some(0);
     }
     let shift = i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - fraction.unwrap_or(0);
-    let value = i64::try_from(shifted(value, shift.try_into().ok()?)?).ok()?;
+    let value = i64::try_from(append_zeros(value, shift.try_into().ok()?)?).ok()?;
     Some(if negative { -value } else { value })
 }
 
-/// A value with so many zeros behind it; none beyond 2^53
-fn shifted(mut value: u64, zeros: u32) -> Option<u64> {
+/// Multiplies a value by ten `zeros` times, or returns `None` beyond 2^53.
+fn append_zeros(mut value: u64, zeros: u32) -> Option<u64> {
     for _ in 0..if value == 0 { 0 } else { zeros } {
         if value > 1 << 53 {
             return None;
@@ -154,17 +155,17 @@ impl Ord for RequestId {
         if let (Repr::Int(a), Repr::Int(b)) = (&self.0, &other.0) {
             return a.cmp(b);
         }
-        let (a, b) = (self.meaning(), other.meaning());
+        let (a, b) = (self.value(), other.value());
         match (&a, &b) {
-            (Meaning::Int(a), Meaning::Int(b)) => a.cmp(b),
-            (Meaning::Int(_), _) => Ordering::Less,
-            (_, Meaning::Int(_)) => Ordering::Greater,
+            (IdValue::Int(a), IdValue::Int(b)) => a.cmp(b),
+            (IdValue::Int(_), _) => Ordering::Less,
+            (_, IdValue::Int(_)) => Ordering::Greater,
             _ => a.bytes().cmp(b.bytes()),
         }
     }
 }
 
-impl Meaning<'_> {
+impl IdValue<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Int(_) => &[],
@@ -188,7 +189,7 @@ impl PartialEq for RequestId {
 
 impl Eq for RequestId {}
 
-/// The JSON text of the id
+/// Writes the JSON text of the id.
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -215,7 +216,7 @@ mod tests {
 
     // covers: BASE-003, BASE-004, BASE-008
     #[test]
-    fn strings_and_integers_only_and_each_as_it_came() {
+    fn id_is_string_or_integer_and_keeps_spelling() {
         for text in ["1", "0", "-0", "-7", "1.0", "1e3", "\"\"", "\"a\\u0062\"", "9223372036854775807"] {
             assert_eq!(id(text).expect(text).to_string(), text);
         }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_by_meaning_and_ordered() {
+    fn ids_compare_by_value() {
         assert_eq!(id("1"), id("1.0"));
         for (text, int) in [("-1200e-2", -12), ("0.120e3", 120), ("0e-9", 0), ("9007199254740992.0", 1 << 53)]
         {
@@ -246,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn integers_allocate_nothing() {
-        assert_eq!(id("42").expect("id").heap(), 0);
+    fn integer_id_does_not_allocate() {
+        assert_eq!(id("42").expect("id").heap_size(), 0);
         assert_eq!(size_of::<RequestId>(), 16 + size_of::<usize>() % 8);
     }
 }

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: ids, envelopes, errors. Knows no method of the protocol above it.
+//! JSON-RPC 2.0: ids, envelopes and errors, independent of the methods of MCP.
 
 pub(crate) mod encode;
 pub(crate) mod envelope;

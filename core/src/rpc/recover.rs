@@ -1,80 +1,85 @@
-//! Finds the top-level `id` of a message that is too long, too deep or broken, one byte at a time.
+//! Recovery of the top-level `id` from a message that is too long, too deep or broken (DESIGN-17).
 //!
-//! Works in constant memory and across any chunking. It trusts nothing that it cannot place: an id counts only when
-//! it is a string or a number at depth one, named exactly once, and followed by a comma or the closing brace.
+//! The finder takes one byte at a time, in constant memory, with any chunking. An id counts only under these
+//! conditions: it is a string or a number at depth one, its name occurs once, and a comma or the closing brace follows.
 
 use alloc::vec::Vec;
 
-/// Longest member name or id that is remembered
-const MAX_TEXT: usize = 256;
+/// Maximum length of a stored member name or id, in bytes.
+const MAX_REMEMBERED: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
-    /// Before the opening brace
+enum FinderState {
+    /// Before the opening brace.
     Start,
-    /// Where a member name may begin
+    /// Before a member name.
     Name,
-    /// After a member name
+    /// Behind a member name.
     Colon,
-    /// Where the value of the current member begins or goes on
+    /// Before or inside the value of the current member.
     Value,
-    /// After that value
+    /// Behind that value.
     Comma,
-    /// Behind the closing brace, or lost
+    /// Behind the closing brace, or after a syntax error.
     End,
 }
 
-/// What is known about a message that was not read
+/// Facts about a message that was not parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// JSON text of the id
+pub(crate) struct RecoveredMessage {
+    /// JSON text of the id.
     pub(crate) id: Option<Vec<u8>>,
-    /// A member `method` was seen
-    pub(crate) asks: bool,
-    /// A member `result` or `error` was seen
-    pub(crate) answers: bool,
-    /// The message is whole, asks and has no `id`: a notification
-    pub(crate) notifies: bool,
+    /// Whether a member `method` was found.
+    pub(crate) has_method: bool,
+    /// Whether a member `result` or `error` was found.
+    pub(crate) is_response: bool,
+    /// Whether the message is complete and has a `method` and no `id`.
+    pub(crate) is_notification: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Finder {
-    at: At,
+pub(crate) struct IdFinder {
+    state: FinderState,
     depth: u32,
     in_string: bool,
     escaped: bool,
     text: Vec<u8>,
-    overflow: bool,
+    is_overflowed: bool,
     member_is_id: bool,
     ids: u32,
-    /// The closing brace was seen
-    closed: bool,
-    found: Found,
+    /// Whether the closing brace was found.
+    is_closed: bool,
+    recovered: RecoveredMessage,
 }
 
-impl Finder {
+impl IdFinder {
     pub(crate) const fn new() -> Self {
         Self {
-            at: At::Start,
+            state: FinderState::Start,
             depth: 0,
             in_string: false,
             escaped: false,
             text: Vec::new(),
-            overflow: false,
+            is_overflowed: false,
             member_is_id: false,
             ids: 0,
-            closed: false,
-            found: Found { id: None, asks: false, answers: false, notifies: false },
+            is_closed: false,
+            recovered: RecoveredMessage {
+                id: None,
+                has_method: false,
+                is_response: false,
+                is_notification: false,
+            },
         }
     }
 
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some((byte, rest)) = bytes.split_first() {
-            if self.at == At::End {
+            if self.state == FinderState::End {
                 return;
             }
             if self.in_string && self.depth > 1 && !self.escaped {
-                // Inside a string that nobody asks for only its end matters.
+                // Inside a nested string only its end matters.
                 let plain = bytes.iter().position(|b| matches!(b, b'"' | b'\\')).unwrap_or(bytes.len());
                 if plain > 0 {
                     bytes = bytes.get(plain..).unwrap_or_default();
@@ -86,31 +91,31 @@ impl Finder {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Found {
+    pub(crate) fn finish(mut self) -> RecoveredMessage {
         if self.ids != 1 {
-            self.found.id = None;
+            self.recovered.id = None;
         }
-        self.found.notifies = self.closed && self.found.asks && self.ids == 0;
-        self.found
+        self.recovered.is_notification = self.is_closed && self.recovered.has_method && self.ids == 0;
+        self.recovered
     }
 
-    fn keep(&mut self, byte: u8) {
-        if self.text.len() < MAX_TEXT {
+    fn push_text(&mut self, byte: u8) {
+        if self.text.len() < MAX_REMEMBERED {
             self.text.push(byte);
         } else {
-            self.overflow = true;
+            self.is_overflowed = true;
         }
     }
 
-    fn begin(&mut self) {
+    fn begin_text(&mut self) {
         self.text.clear();
-        self.overflow = false;
+        self.is_overflowed = false;
     }
 
     fn byte(&mut self, byte: u8) {
         if self.in_string {
             if self.depth == 1 {
-                self.keep(byte);
+                self.push_text(byte);
             }
             match byte {
                 _ if self.escaped => self.escaped = false,
@@ -118,7 +123,7 @@ impl Finder {
                 b'"' => {
                     self.in_string = false;
                     if self.depth == 1 {
-                        self.string_ended();
+                        self.end_string();
                     }
                 }
                 _ => {}
@@ -132,57 +137,57 @@ impl Finder {
                 b'}' | b']' => {
                     self.depth -= 1;
                     if self.depth == 1 {
-                        self.at = At::Comma;
+                        self.state = FinderState::Comma;
                     }
                 }
                 _ => {}
             }
             return;
         }
-        self.top(byte);
+        self.top_level_byte(byte);
     }
 
-    /// A byte outside strings at depth zero or one
-    fn top(&mut self, byte: u8) {
+    /// Processes a byte outside strings at depth zero or one.
+    fn top_level_byte(&mut self, byte: u8) {
         let space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-        match (self.at, byte) {
-            (At::Start, b'{') => {
+        match (self.state, byte) {
+            (FinderState::Start, b'{') => {
                 self.depth = 1;
-                self.at = At::Name;
+                self.state = FinderState::Name;
             }
-            (At::Name, b'"') => {
-                self.begin();
-                self.keep(byte);
+            (FinderState::Name, b'"') => {
+                self.begin_text();
+                self.push_text(byte);
                 self.in_string = true;
             }
-            (At::Colon, b':') => {
-                self.at = At::Value;
-                self.begin();
+            (FinderState::Colon, b':') => {
+                self.state = FinderState::Value;
+                self.begin_text();
             }
-            (At::Value, b'"') if self.text.is_empty() => {
-                self.keep(byte);
+            (FinderState::Value, b'"') if self.text.is_empty() => {
+                self.push_text(byte);
                 self.in_string = true;
             }
-            (At::Value, b'{' | b'[') if self.text.is_empty() => self.depth = 2,
-            (At::Value | At::Comma, b',' | b'}') => {
-                self.value_ended();
-                self.closed = byte == b'}';
-                self.at = if self.closed { At::End } else { At::Name };
+            (FinderState::Value, b'{' | b'[') if self.text.is_empty() => self.depth = 2,
+            (FinderState::Value | FinderState::Comma, b',' | b'}') => {
+                self.end_value();
+                self.is_closed = byte == b'}';
+                self.state = if self.is_closed { FinderState::End } else { FinderState::Name };
             }
-            (At::Value, _) if space => {
+            (FinderState::Value, _) if space => {
                 if !self.text.is_empty() {
-                    self.at = At::Comma;
+                    self.state = FinderState::Comma;
                 }
             }
-            (At::Value, _) => self.keep(byte),
-            _ if space || (self.at == At::Start && matches!(byte, 0xEF | 0xBB | 0xBF)) => {}
-            _ => self.at = At::End,
+            (FinderState::Value, _) => self.push_text(byte),
+            _ if space || (self.state == FinderState::Start && matches!(byte, 0xEF | 0xBB | 0xBF)) => {}
+            _ => self.state = FinderState::End,
         }
     }
 
-    fn string_ended(&mut self) {
-        if self.at == At::Name {
-            self.at = At::Colon;
+    fn end_string(&mut self) {
+        if self.state == FinderState::Name {
+            self.state = FinderState::Colon;
             let raw = self.text.get(1..self.text.len() - 1).unwrap_or_default();
             let name = crate::json::unescape(raw);
             self.member_is_id = false;
@@ -191,32 +196,32 @@ impl Finder {
                     self.member_is_id = true;
                     self.ids += 1;
                 }
-                b"method" => self.found.asks = true,
-                b"result" | b"error" => self.found.answers = true,
+                b"method" => self.recovered.has_method = true,
+                b"result" | b"error" => self.recovered.is_response = true,
                 _ => {}
             }
         } else {
-            self.at = At::Comma;
+            self.state = FinderState::Comma;
         }
     }
 
-    fn value_ended(&mut self) {
+    fn end_value(&mut self) {
         if self.member_is_id {
-            let sound = !self.overflow && is_id(&self.text);
-            self.found.id = sound.then(|| core::mem::take(&mut self.text));
+            let sound = !self.is_overflowed && is_id(&self.text);
+            self.recovered.id = sound.then(|| core::mem::take(&mut self.text));
             self.member_is_id = false;
         }
-        self.begin();
+        self.begin_text();
     }
 }
 
-/// Whether the text is one JSON string or number: what stands in a broken message is not echoed unchecked
+/// Returns whether the text is exactly one JSON string or number; parts of a broken message are not echoed unchecked.
 fn is_id(text: &[u8]) -> bool {
     let mut s = crate::json::Scanner::new(text, 1, 1);
     matches!(text.first(), Some(b'"' | b'-' | b'0'..=b'9'))
         && core::str::from_utf8(text).is_ok()
         && s.value().is_ok()
-        && s.at_end()
+        && s.is_at_end()
 }
 
 #[cfg(test)]
@@ -225,17 +230,17 @@ mod tests {
     use alloc::format;
 
     fn find(text: &[u8]) -> (Option<Vec<u8>>, bool, bool) {
-        let mut whole = Finder::new();
+        let mut whole = IdFinder::new();
         whole.feed(text);
         let whole = whole.finish();
-        let mut bytewise = Finder::new();
+        let mut bytewise = IdFinder::new();
         text.iter().for_each(|b| bytewise.feed(&[*b]));
         assert_eq!(whole, bytewise.finish());
-        (whole.id, whole.asks, whole.answers)
+        (whole.id, whole.has_method, whole.is_response)
     }
 
     #[test]
-    fn the_id_is_found_wherever_it_stands() {
+    fn id_is_found_at_any_position() {
         let deep = format!("{}{}", "[".repeat(9_999), "]".repeat(9_999));
         let some = |t: &str| Some(t.as_bytes().to_vec());
         assert_eq!(
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsure_is_not_an_id() {
+    fn ambiguous_id_is_not_recovered() {
         let none: [&[u8]; 8] = [
             br#"{"id":1,"id":2,"method":"x"}"#,
             br#"{"id":{"a":1}}"#,

@@ -1,4 +1,4 @@
-//! Arguments read as a type of the application's, and which member is at fault when they do not fit.
+//! Deserialization of arguments, with errors that name the member at fault.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,20 +9,26 @@ use serde::de::{self, Visitor};
 use crate::json::{Scanner, Span, read};
 use crate::rpc::clip;
 
-/// How many names a path has at most; what is further inside is told by that much of it
-const MOST: usize = 8;
+/// Maximum number of names in a path; deeper errors are reported with its beginning.
+const MAX_PATH_DEPTH: usize = 8;
 
-/// Reads a value out of checked JSON; the error names the member that it is about, where that can be told
+/// Deserializes a value from valid JSON.
 ///
-/// Who wants nothing (`()`, a struct without a body) gets it whatever there is.
+/// A type without content (`()`, a unit struct) accepts any value.
+///
+/// # Errors
+///
+/// The message, with the path of the member at fault where it is known.
 pub(crate) fn read_arguments<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
-    read(text).or_else(|error| T::deserialize(Nothing).map_err(|_: de::value::Error| told(text, &error)))
+    read(text).or_else(|error| {
+        T::deserialize(EmptyDeserializer).map_err(|_: de::value::Error| describe_error(text, &error))
+    })
 }
 
-/// Holds nothing, and is read as nothing else
-struct Nothing;
+/// A deserializer that has only a unit.
+struct EmptyDeserializer;
 
-impl<'de> de::Deserializer<'de> for Nothing {
+impl<'de> de::Deserializer<'de> for EmptyDeserializer {
     type Error = de::value::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
@@ -49,35 +55,35 @@ impl<'de> de::Deserializer<'de> for Nothing {
 
 #[cold]
 #[inline(never)]
-fn told(text: &[u8], error: &serde_json::Error) -> String {
+fn describe_error(text: &[u8], error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     let message = error.to_string();
-    // The place says nothing to who never saw this text.
-    let what = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message);
-    // A path that the type has given is not made longer: where it begins is not known.
-    let has_path = what.strip_prefix('`').and_then(|rest| rest.split_once('`'));
-    if line == 0 || has_path.is_some_and(|(_, behind)| behind.starts_with(": ")) {
-        return what.into();
+    // The position means nothing to a client that sent other text around these arguments.
+    let reason = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message);
+    // The type reported a path of its own, and its starting point is unknown.
+    let has_path = reason.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+    if line == 0 || has_path.is_some_and(|(_, rest)| rest.starts_with(": ")) {
+        return reason.into();
     }
-    let begins = text.split_inclusive(|b| *b == b'\n').take(line - 1).map(<[u8]>::len).sum::<usize>();
-    match path(text, begins + column) {
-        path if path.is_empty() => what.into(),
-        path => format!("`{path}`: {what}"),
+    let line_start = text.split_inclusive(|b| *b == b'\n').take(line - 1).map(<[u8]>::len).sum::<usize>();
+    match member_path(text, line_start + column) {
+        path if path.is_empty() => reason.into(),
+        path => format!("`{path}`: {reason}"),
     }
 }
 
-/// The names down to the value that stands around a place, or ends there
-fn path(text: &[u8], place: usize) -> String {
+/// Returns the path to the innermost value around `offset`.
+fn member_path(text: &[u8], offset: usize) -> String {
     let mut path = String::new();
     let (mut inside, mut base) = (text, 0);
-    for _ in 0..MOST {
+    for _ in 0..MAX_PATH_DEPTH {
         let mut found: Option<(Span, String)> = None;
         let around = |span: Span| {
-            (base + span.start as usize..=base + span.end as usize).contains(&place).then_some(span)
+            (base + span.start as usize..=base + span.end as usize).contains(&offset).then_some(span)
         };
         let mut scanner = Scanner::trusted(inside);
         let mut index = 0usize;
-        // Checked before: what goes wrong ends the path.
+        // The text is valid JSON, so an error only ends the path.
         let _ = match inside.first() {
             Some(b'{') => scanner
                 .members(&mut |s, name| {
@@ -112,30 +118,30 @@ mod tests {
     use alloc::vec::Vec;
 
     #[derive(Deserialize, Debug)]
-    #[allow(dead_code, reason = "only read")]
+    #[allow(dead_code, reason = "only deserialized")]
     struct Order {
         price: f64,
         #[serde(default)]
-        lines: Vec<Line>,
+        lines: Vec<OrderLine>,
         #[serde(default)]
         notes: BTreeMap<String, String>,
-        size: Option<Size>,
+        size: Option<OrderSize>,
     }
 
     #[derive(Deserialize, Debug)]
     #[serde(deny_unknown_fields)]
-    #[allow(dead_code, reason = "only read")]
-    struct Line {
+    #[allow(dead_code, reason = "only deserialized")]
+    struct OrderLine {
         count: u8,
     }
 
     #[derive(Deserialize, Debug)]
-    enum Size {
+    enum OrderSize {
         Small,
     }
 
     #[test]
-    fn an_error_names_the_member() {
+    fn argument_error_names_the_member() {
         for (text, expected) in [
             ("{}", "missing field `price`"),
             (r#"{"price":"x","size":null}"#, r#"`price`: invalid type: string "x", expected f64"#),
@@ -157,17 +163,17 @@ mod tests {
             assert_eq!(read_arguments::<Order>(text.as_bytes()).expect_err(text), expected, "{text}");
         }
         let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
-        assert_eq!(path(deep.as_bytes(), 100), "[0]".repeat(MOST));
+        assert_eq!(member_path(deep.as_bytes(), 100), "[0]".repeat(MAX_PATH_DEPTH));
     }
 
     // covers: TOOL-008
     #[test]
-    fn who_wants_nothing_gets_it() {
+    fn type_without_content_accepts_any_arguments() {
         #[derive(Deserialize, Debug, PartialEq)]
-        struct Unit;
+        struct EmptyArguments;
         assert_eq!(read_arguments::<()>(br#"{"x":1}"#), Ok(()));
-        assert_eq!(read_arguments::<Unit>(b"{}"), Ok(Unit));
-        assert!(read_arguments::<Option<Line>>(br#"{"x":1}"#).is_err());
+        assert_eq!(read_arguments::<EmptyArguments>(b"{}"), Ok(EmptyArguments));
+        assert!(read_arguments::<Option<OrderLine>>(br#"{"x":1}"#).is_err());
         assert!(read_arguments::<u8>(b"{}").is_err());
     }
 }

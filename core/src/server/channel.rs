@@ -1,4 +1,4 @@
-//! What a server keeps per channel.
+//! State of the server engine per channel.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,62 +7,62 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::log::{SessionLog, Threshold};
-use super::stream::Stream;
+use super::stream::StreamState;
 use crate::budget::Budget;
 use crate::limits::Limits;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
-use crate::rpc::envelope::Meta;
+use crate::rpc::envelope::MetaSpans;
 use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::Version;
 
 #[derive(Debug)]
-pub(super) struct Extra {
-    /// Requests that wait for a free place
-    pub(super) waiting: Waiting,
-    /// Opened by `initialize` (legacy)
-    pub(super) session: Option<Box<Session>>,
-    /// Its subscriptions, and the session itself if that is told of changes
+pub(super) struct ServerChannel {
+    /// Requests that wait because too many calls are in flight.
+    pub(super) waiting: WaitingRequests,
+    /// The session that `initialize` opened (legacy).
+    pub(super) session: Option<Box<LegacySession>>,
+    /// Listeners of the subscriptions, and that of the session if it is subscribed to list changes.
     pub(super) listeners: Vec<Key>,
-    /// Made when something is told for the first time
-    pub(super) news: Option<Box<News>>,
-    /// On whose behalf it speaks
+    /// Change notifications in the outbox; created with the first one.
+    pub(super) sent_changes: Option<Box<SentChanges>>,
+    /// Authenticated principal of the channel.
     pub(super) principal: Option<Box<str>>,
-    /// What it is to a transport that carries each message apart; nothing for a byte stream
-    pub(super) stream: Stream,
+    /// State as a stream of a transport with separate exchanges; default on a byte stream.
+    pub(super) stream: StreamState,
 }
 
-/// The news that were sent last on a channel
+/// The change notifications that were sent last on a channel.
 #[derive(Debug)]
-pub(super) struct News {
-    /// Where they begin in the output, counted from its beginning
-    pub(super) from: u64,
-    /// Where they end
-    pub(super) until: u64,
-    /// Counts the batches that were told until all of it had left
-    pub(super) round: u32,
-    /// When what is held back is looked at
-    pub(super) due: Instant,
+pub(super) struct SentChanges {
+    /// Position of the first byte in the output of the channel.
+    pub(super) start: u64,
+    /// Position after the last byte.
+    pub(super) end: u64,
+    /// Number of times that all notifications had been written.
+    pub(super) epoch: u32,
+    /// Deadline for the deferred notifications.
+    pub(super) due_at: Instant,
 }
 
-impl Default for News {
+impl Default for SentChanges {
     fn default() -> Self {
-        Self { from: 0, until: 0, round: 0, due: Instant::FAR }
+        Self { start: 0, end: 0, epoch: 0, due_at: Instant::FAR_FUTURE }
     }
 }
 
-/// Requests that wait for a free place, with their ids; nothing at all most of the time
+/// Requests that wait because too many calls are in flight, with their ids; unallocated while empty.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Option<Box<Crowd>>);
+pub(super) struct WaitingRequests(Option<Box<WaitQueue>>);
 
 #[derive(Debug)]
-struct Crowd {
+struct WaitQueue {
     queue: VecDeque<(RequestId, Bytes)>,
     budget: Budget,
 }
 
-impl Waiting {
+impl WaitingRequests {
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |w| w.queue.len())
     }
@@ -71,112 +71,112 @@ impl Waiting {
         self.len() == 0
     }
 
-    /// Whether their bytes are too many for another one
+    /// Returns whether the byte budget is used up.
     pub(super) fn is_spent(&self) -> bool {
         self.0.as_ref().is_some_and(|w| w.budget.is_spent())
     }
 
-    pub(super) fn has(&self, id: &RequestId) -> bool {
+    pub(super) fn contains(&self, id: &RequestId) -> bool {
         self.0.as_ref().is_some_and(|w| w.queue.iter().any(|(other, _)| other == id))
     }
 
-    /// Adds one, even beyond the budget
+    /// Adds a request, even beyond the budget.
     pub(super) fn push(&mut self, id: RequestId, frame: Bytes, limits: &Limits) {
-        let crowd = self.0.get_or_insert_with(|| {
-            Box::new(Crowd { queue: VecDeque::new(), budget: Budget::new(limits.max_waiting_bytes) })
+        let waiting = self.0.get_or_insert_with(|| {
+            Box::new(WaitQueue { queue: VecDeque::new(), budget: Budget::new(limits.max_waiting_bytes) })
         });
-        crowd.budget.overdraw(frame.len());
-        crowd.queue.push_back((id, frame));
+        waiting.budget.overdraw(frame.len());
+        waiting.queue.push_back((id, frame));
     }
 
     pub(super) fn pop(&mut self) -> Option<Bytes> {
-        let crowd = self.0.as_mut()?;
-        let (_, frame) = crowd.queue.pop_front()?;
-        crowd.budget.release(frame.len());
+        let waiting = self.0.as_mut()?;
+        let (_, frame) = waiting.queue.pop_front()?;
+        waiting.budget.release(frame.len());
         Some(frame)
     }
 
-    /// Takes one out; false when it is not there
+    /// Removes a request; returns false if there is none with this id.
     pub(super) fn remove(&mut self, id: &RequestId) -> bool {
-        let Some(crowd) = self.0.as_mut() else { return false };
-        let place = crowd.queue.iter().position(|(other, _)| other == id);
-        let Some((_, frame)) = place.and_then(|place| crowd.queue.remove(place)) else { return false };
-        crowd.budget.release(frame.len());
+        let Some(waiting) = self.0.as_mut() else { return false };
+        let index = waiting.queue.iter().position(|(other, _)| other == id);
+        let Some((_, frame)) = index.and_then(|index| waiting.queue.remove(index)) else { return false };
+        waiting.budget.release(frame.len());
         true
     }
 
-    /// The ids of all
-    pub(super) fn ids(self) -> impl Iterator<Item = RequestId> {
+    /// Returns the ids of all requests.
+    pub(super) fn into_ids(self) -> impl Iterator<Item = RequestId> {
         self.0.into_iter().flat_map(|w| w.queue.into_iter().map(|(id, _)| id))
     }
 }
 
-impl Extra {
+impl ServerChannel {
     pub(super) fn new() -> Self {
         Self {
-            waiting: Waiting::default(),
+            waiting: WaitingRequests::default(),
             session: None,
             listeners: Vec::new(),
-            news: None,
+            sent_changes: None,
             principal: None,
-            stream: Stream::default(),
+            stream: StreamState::default(),
         }
     }
 
-    /// Gives back what can be made again
+    /// Frees memory that is not in use.
     pub(super) fn trim(&mut self) {
         self.waiting.0.take_if(|w| w.queue.is_empty());
         self.listeners.shrink_to_fit();
     }
 }
 
-/// A legacy session
+/// A legacy session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct LegacySession {
     pub(super) version: Version,
-    /// `notifications/initialized` has come
+    /// `notifications/initialized` has arrived.
     pub(super) initialized: bool,
-    /// It is over with the one request that it was made for
-    pub(super) passing: bool,
-    /// `clientInfo`, and behind it the capabilities
+    /// The session exists for one request only.
+    pub(super) is_stateless: bool,
+    /// `clientInfo`, followed by the capabilities.
     text: Bytes,
-    info: u32,
-    /// The log messages that it wants, once it has said so
+    info_len: u32,
+    /// Least severe level that the client asked for, once it has set one.
     pub(super) threshold: Option<Threshold>,
     pub(super) log: Option<Box<SessionLog>>,
 }
 
-impl Session {
-    /// A session of a client that has introduced itself like this
+impl LegacySession {
+    /// Creates a session from the parameters of `initialize`.
     pub(super) fn new(version: Version, info: &[u8], capabilities: &[u8]) -> Self {
         Self {
             version,
             initialized: false,
-            passing: false,
+            is_stateless: false,
             text: [info, capabilities].concat().into(),
             // Frames are shorter than 4 GiB.
-            info: u32::try_from(info.len()).unwrap_or_default(),
+            info_len: u32::try_from(info.len()).unwrap_or_default(),
             threshold: None,
             log: None,
         }
     }
 
     pub(super) fn info(&self) -> Option<RawJson> {
-        let text = self.text.slice(..self.info as usize);
+        let text = self.text.slice(..self.info_len as usize);
         (!text.is_empty()).then(|| RawJson::trusted(text))
     }
 
     pub(super) fn capabilities(&self) -> RawJson {
-        RawJson::trusted(self.text.slice(self.info as usize..))
+        RawJson::trusted(self.text.slice(self.info_len as usize..))
     }
 }
 
-/// A `_meta` text and where its parts are, counted from its beginning
+/// The last valid `_meta` text, with the offsets of its parts.
 ///
-/// A client repeats its `_meta` on every request; recognising it by its bytes spares reading it again.
+/// A client repeats its `_meta` in every request. An equal text is recognized and not parsed again.
 #[derive(Debug)]
-pub(super) struct KnownMeta {
+pub(super) struct MetaCache {
     pub(super) text: Box<[u8]>,
-    pub(super) parts: Meta,
+    pub(super) parts: MetaSpans,
     pub(super) version: Version,
 }

@@ -1,4 +1,4 @@
-//! What a server is: identity, capabilities, revisions, limits. Shared by every engine of a process.
+//! Server configuration: identity, capabilities, revisions, limits.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,12 +8,12 @@ use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::meta;
+use crate::methods;
 use crate::version::{Era, Version, VersionSet};
-use crate::vocab;
 
-/// The configuration of a server
+/// The configuration of a server.
 ///
-/// Immutable and shared: engines keep an `Arc` of it.
+/// It is immutable; engines share it in an `Arc`.
 ///
 /// ```
 /// use mcp_proto::{Capabilities, Capability, VersionSet, server::Config};
@@ -28,126 +28,127 @@ pub struct Config {
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) instructions: Option<String>,
     pub(crate) versions: VersionSet,
-    pub(crate) list_legacy: bool,
+    pub(crate) advertise_legacy: bool,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) custom: Vec<String>,
-    pub(crate) any_custom: bool,
-    pub(crate) hidden: Vec<String>,
-    /// What seals the state of calls that need input
+    pub(crate) custom_methods: Vec<String>,
+    pub(crate) accepts_any_custom_method: bool,
+    pub(crate) redacted_members: Vec<String>,
+    /// Seals the state of calls that need input.
     #[cfg(feature = "crypto")]
-    pub(super) keys: Option<Arc<dyn super::sealing::Sealing>>,
-    /// What they are made of when they are needed first
+    pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
+    /// Seed of the sealing keys, which are derived when they are first needed.
     #[cfg(feature = "crypto")]
-    pub(super) seed: Option<super::sealing::Seed>,
-    /// Which instant is which time of day
+    pub(super) seed: Option<super::sealer::KeySeed>,
+    /// Maps instants to Unix time, for the expiry of sealed state.
     #[cfg(feature = "crypto")]
     pub(crate) anchor: crate::time::Anchor,
-    /// `"resultType":"complete","_meta":{…}`: what every modern result ends with
-    pub(crate) stamp: Vec<u8>,
-    /// The members of that `_meta`
-    pub(crate) stamp_meta: Vec<u8>,
+    /// `"resultType":"complete","_meta":{…}`, the end of every modern result.
+    pub(crate) result_suffix: Vec<u8>,
+    /// The members of that `_meta`.
+    pub(crate) result_meta: Vec<u8>,
 }
 
 impl Config {
-    /// A server that is called `name`, in `version`, speaks every revision of both eras, and has no tools yet
+    /// Creates the configuration of a server with all revisions of both eras and no capabilities.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self::of(Implementation::new(name, version))
+        Self::from_info(Implementation::new(name, version))
     }
 
-    fn of(info: Implementation) -> Self {
+    fn from_info(info: Implementation) -> Self {
         Self {
             info: Arc::new(info),
             capabilities: Arc::default(),
             instructions: None,
             versions: VersionSet::ALL,
-            list_legacy: false,
+            advertise_legacy: false,
             limits: Arc::new(Limits::default()),
-            custom: Vec::new(),
-            any_custom: false,
-            hidden: Vec::new(),
+            custom_methods: Vec::new(),
+            accepts_any_custom_method: false,
+            redacted_members: Vec::new(),
             #[cfg(feature = "crypto")]
-            keys: None,
+            sealer: None,
             #[cfg(feature = "crypto")]
             seed: None,
             #[cfg(feature = "crypto")]
             anchor: crate::time::Anchor::default(),
-            stamp: Vec::new(),
-            stamp_meta: Vec::new(),
+            result_suffix: Vec::new(),
+            result_meta: Vec::new(),
         }
-        .stamped(true)
+        .rebuild_result_suffix(true)
     }
 
-    /// Replaces the identity (META-018)
+    /// Sets the identity (META-018).
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
-        self.info = Arc::new(info.checked());
-        let send = !self.stamp_meta.is_empty();
-        self.stamped(send)
+        self.info = Arc::new(info.without_forbidden_icons());
+        let send = !self.result_meta.is_empty();
+        self.rebuild_result_suffix(send)
     }
 
-    /// Whether modern results carry the server's identity (default yes; META-018)
+    /// Sets whether modern results carry the server's identity (META-018). The default is yes.
     #[must_use]
     pub fn send_server_info(self, send: bool) -> Self {
-        self.stamped(send)
+        self.rebuild_result_suffix(send)
     }
 
-    /// Declares what the server can do; requests for anything else are refused before the application sees them
-    /// (ERR-002, LIFE-023)
+    /// Declares the capabilities (ERR-002, LIFE-023).
+    ///
+    /// Requests that need others are refused before the application sees them.
     #[must_use]
     pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = Arc::new(capabilities);
         self
     }
 
-    /// Tells clients how to use the server, in plain language
+    /// Sets the instructions for clients, in plain language.
     #[must_use]
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.instructions = Some(instructions.into());
         self
     }
 
-    /// Pins the revisions that are served; an empty set counts as all
+    /// Restricts the revisions that are served. An empty set means all.
     #[must_use]
     pub fn versions(mut self, versions: VersionSet) -> Self {
         self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
         self
     }
 
-    /// Whether a dual-era server names its legacy revisions to modern clients too (default no; DEC-005)
+    /// Sets whether modern clients see the legacy revisions of a dual-era server (DEC-005). The default is no.
     #[must_use]
-    pub const fn list_legacy(mut self, list: bool) -> Self {
-        self.list_legacy = list;
+    pub const fn advertise_legacy(mut self, list: bool) -> Self {
+        self.advertise_legacy = list;
         self
     }
 
-    /// Sets the bounds
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Arc::new(limits);
         self
     }
 
-    /// Seals the state of calls that [need input](super::Engine::need_input) (MRTR-021, MRTR-023)
+    /// Sets the keys that seal the state of calls that [need input](super::Engine::need_input) (MRTR-021, MRTR-023).
     ///
-    /// `anchor` says what time of day it is, since a state outlives the process when `keys` do. Without keys modern
-    /// clients can be asked once per call, and nothing can be kept.
+    /// `anchor` gives the time of day, because sealed state outlives the process when `keys` do. Without keys, a call
+    /// of a modern client can ask for input once and keeps no state.
     #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal(mut self, keys: crate::seal::Keys, anchor: crate::time::Anchor) -> Self {
-        self.keys = Some(Arc::new(keys));
+        self.sealer = Some(Arc::new(keys));
         self.anchor = anchor;
         self
     }
 
-    /// As [`seal`](Self::seal), unless keys were given before: for adapters that make one up for a process
+    /// Like [`seal`](Self::seal), unless keys are set already. For adapters that create keys for one process.
     #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal_by_default(
         self,
         make: impl FnOnce() -> Option<(crate::seal::Keys, crate::time::Anchor)>,
     ) -> Self {
-        if self.keys.is_some() {
+        if self.sealer.is_some() {
             return self;
         }
         match make() {
@@ -156,87 +157,92 @@ impl Config {
         }
     }
 
-    /// As [`seal_by_default`](Self::seal_by_default), for a configuration that only one engine uses: the keys are made of
-    /// 32 bytes from a cryptographic source, when something is sealed first
+    /// Like [`seal_by_default`](Self::seal_by_default), for a configuration that a single engine uses.
     ///
-    /// Before that nothing opens. A program that never seals is linked without the code for it.
+    /// The keys are derived from 32 bytes of a cryptographic source when state is first sealed. Sealed state that
+    /// arrives before is refused. A program that never seals is linked without the code for it.
     #[cfg(feature = "crypto")]
     #[must_use]
-    pub fn seal_when_asked(mut self, make: impl FnOnce() -> Option<([u8; 32], crate::time::Anchor)>) -> Self {
-        if self.keys.is_none() {
+    pub fn seal_lazily(mut self, make: impl FnOnce() -> Option<([u8; 32], crate::time::Anchor)>) -> Self {
+        if self.sealer.is_none() {
             if let Some((seed, anchor)) = make() {
-                self.seed = Some(super::sealing::Seed(seed));
+                self.seed = Some(super::sealer::KeySeed(seed));
                 self.anchor = anchor;
             }
         }
         self
     }
 
-    /// Accepts requests with a method of your own; other unknown methods are refused with -32601
+    /// Accepts requests with this custom method. Other unknown methods are refused with -32601.
     #[must_use]
     pub fn custom_method(mut self, method: impl Into<String>) -> Self {
-        self.custom.push(method.into());
+        self.custom_methods.push(method.into());
         self
     }
 
-    /// Accepts requests with any method that the protocol does not have: for bridges, and servers that answer for others
+    /// Accepts requests with any method that the protocol does not define. For proxies and bridges.
     #[must_use]
     pub const fn any_custom_method(mut self) -> Self {
-        self.any_custom = true;
+        self.accepts_any_custom_method = true;
         self
     }
 
-    /// Whether a method that no revision has is accepted
-    pub(crate) fn accepts_custom(&self, method: &str) -> bool {
-        self.custom.iter().any(|m| m == method) || (self.any_custom && vocab::request(method).is_none())
+    /// Returns whether a method that no revision defines is accepted.
+    pub(crate) fn accepts_custom_method(&self, method: &str) -> bool {
+        self.custom_methods.iter().any(|m| m == method)
+            || (self.accepts_any_custom_method && methods::request_rule(method).is_none())
     }
 
-    /// Members whose values the [tap](crate::tap) replaces, at any depth
+    /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
-    pub fn hide_in_tap(mut self, member: impl Into<String>) -> Self {
-        self.hidden.push(member.into());
+    pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {
+        self.redacted_members.push(member.into());
         self
     }
 
-    /// The bounds in force
+    /// Returns the limits in force.
     #[must_use]
-    pub fn get_limits(&self) -> &Limits {
+    pub fn effective_limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The revisions in use
+    /// Returns the revisions that are served.
     #[must_use]
-    pub const fn get_versions(&self) -> VersionSet {
+    pub const fn effective_versions(&self) -> VersionSet {
         self.versions
     }
 
-    fn stamped(mut self, send: bool) -> Self {
+    fn rebuild_result_suffix(mut self, send: bool) -> Self {
         let mut stamp_meta = Vec::new();
         if send {
             write_str(&mut stamp_meta, meta::SERVER_INFO);
             stamp_meta.push(b':');
             self.info.write(&mut stamp_meta, Version::V2026_07_28);
         }
-        self.stamp = b"\"resultType\":\"complete\"".to_vec();
+        self.result_suffix = b"\"resultType\":\"complete\"".to_vec();
         if send {
-            self.stamp.extend_from_slice(b",\"_meta\":{");
-            self.stamp.extend_from_slice(&stamp_meta);
-            self.stamp.push(b'}');
+            self.result_suffix.extend_from_slice(b",\"_meta\":{");
+            self.result_suffix.extend_from_slice(&stamp_meta);
+            self.result_suffix.push(b'}');
         }
-        self.stamp_meta = stamp_meta;
+        self.result_meta = stamp_meta;
         self
     }
 
-    pub(crate) const fn modern(&self) -> VersionSet {
+    pub(crate) const fn modern_versions(&self) -> VersionSet {
         self.versions.era(Era::Modern)
     }
 
-    pub(crate) const fn legacy(&self) -> VersionSet {
+    pub(crate) const fn legacy_versions(&self) -> VersionSet {
         self.versions.era(Era::Legacy)
     }
 
-    /// The revisions that are named to modern clients, the same in every list (DEC-005)
-    pub(crate) const fn listed(&self) -> VersionSet {
-        if self.list_legacy || self.modern().is_empty() { self.versions } else { self.modern() }
+    /// Returns the revisions that modern clients see, the same in every list (DEC-005).
+    pub(crate) const fn advertised_versions(&self) -> VersionSet {
+        if self.advertise_legacy || self.modern_versions().is_empty() {
+            self.versions
+        } else {
+            self.modern_versions()
+        }
     }
 }

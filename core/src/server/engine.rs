@@ -1,4 +1,4 @@
-//! The engine: its channels, events and deadlines, and the commands of the application.
+//! The server engine: channels, events, deadlines, and the commands of the application.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,17 +8,19 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::channel::{Extra, KnownMeta, Session};
+use super::channel::{LegacySession, MetaCache, ServerChannel};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::subscriptions::Subscriptions;
-use crate::calls::inbound::{CallId, Progress, Sent};
-use crate::calls::link::{Link, Timer};
-use crate::calls::ours::{self, Ask};
-use crate::calls::outbound::{CallKey, CallOptions, OutCall, Purpose};
+use crate::calls::endpoint::{Endpoint, EndpointTimer};
+use crate::calls::inbound::{CallId, Progress, SendStatus};
+use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
+use crate::calls::outbound_requests::{self, OutboundRequest};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, UseError};
 use crate::json::Serializer;
+use crate::limits::Limit;
+use crate::methods;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -27,180 +29,183 @@ use crate::slab::Key;
 use crate::tap::{ChannelId, TapRecord};
 use crate::time::Instant;
 use crate::version::Era;
-use crate::vocab;
 
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
-/// A server without bytes: messages in, messages and events out
+/// The server engine: takes messages, produces messages and events.
 ///
-/// One engine serves any number of channels; request ids live in a channel. Feed messages with
-/// [`handle_message`](Self::handle_message), take events with [`poll_event`](Self::poll_event), answer calls, and
-/// send what stands in the [`outbox`](Self::outbox) of each channel. For a byte stream,
-/// [`pipe::Server`](crate::pipe::Server) does all of that.
+/// One engine serves any number of channels. Request ids are unique within a channel. Pass in messages with
+/// [`handle_message`](Self::handle_message), take events with [`poll_event`](Self::poll_event), answer calls, and send
+/// the content of each channel's [`outbox`](Self::outbox). For a byte stream, [`pipe::Server`](crate::pipe::Server)
+/// does this.
 #[derive(Debug)]
 pub struct Engine {
     pub(super) config: Arc<Config>,
-    pub(super) link: Link<Extra>,
+    pub(super) endpoint: Endpoint<ServerChannel>,
     pub(super) events: VecDeque<Event>,
-    /// Channels with requests that wait for a free place, each once
+    /// Channels with waiting requests, each once.
     pub(super) backlog: VecDeque<Key>,
     pub(super) shutting_down: bool,
-    /// Calls that wait for answers of their clients
-    pub(super) parked: usize,
-    /// What seals, if there is something
+    /// Number of calls that wait for input.
+    pub(super) parked_calls: usize,
+    /// Seals state, if keys are configured.
     #[cfg(feature = "crypto")]
-    pub(super) keys: Option<Arc<dyn super::sealing::Sealing>>,
-    /// What was cancelled and has not come
+    pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
+    /// Cancellations that overtook their request.
     #[cfg(feature = "http")]
-    pub(super) early: super::early::Early,
-    /// Made when the first client wants to be told of something
+    pub(super) early_cancels: super::early_cancels::EarlyCancels,
+    /// Subscriptions; created with the first one.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
-    /// The last `_meta` that was found to be in order
-    pub(super) known_meta: Option<Box<KnownMeta>>,
+    /// The last valid `_meta`.
+    pub(super) meta_cache: Option<Box<MetaCache>>,
 }
 
 impl Engine {
-    /// An engine without channels
+    /// Creates an engine without channels.
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
-        let link = Link::new(Arc::clone(&config.limits), &config.hidden);
+        let endpoint = Endpoint::new(Arc::clone(&config.limits), &config.redacted_members);
         let (events, backlog) = (VecDeque::new(), VecDeque::new());
         Self {
             #[cfg(feature = "crypto")]
-            keys: config.keys.clone(),
+            sealer: config.sealer.clone(),
             config,
-            link,
+            endpoint,
             events,
             backlog,
             shutting_down: false,
-            parked: 0,
+            parked_calls: 0,
             #[cfg(feature = "http")]
-            early: super::early::Early::default(),
+            early_cancels: super::early_cancels::EarlyCancels::default(),
             subscriptions: None,
-            known_meta: None,
+            meta_cache: None,
         }
     }
 
-    /// Opens a channel: a byte stream, or whatever else carries messages of one peer in order
+    /// Opens a channel: a byte stream, or another ordered stream of messages from one peer.
     pub fn open_channel(&mut self, now: Instant) -> ChannelId {
-        self.link.tick(now);
-        // A modern-only server never has to mind what older revisions cannot express (DEC-004).
-        let idless = self.config.legacy().is_empty();
-        ChannelId(self.link.open_channel(idless, Extra::new()))
+        self.endpoint.tick(now);
+        // A modern-only server has no peer whose revision lacks errors without an id (DEC-004).
+        let allows_idless_errors = self.config.legacy_versions().is_empty();
+        ChannelId(self.endpoint.open_channel(allows_idless_errors, ServerChannel::new()))
     }
 
-    /// Says on whose behalf a channel speaks, as far as that was established by other means than its messages
+    /// Sets the authenticated principal of a channel.
     ///
-    /// What is sealed on it from then on is good for this principal alone, on whatever channel (MRTR-023, ELIC-035).
+    /// State that is sealed from now on is valid for this principal only, on any channel (MRTR-023, ELIC-035).
     pub fn set_principal(&mut self, channel: ChannelId, principal: Option<&str>) {
-        if let Some(c) = self.link.channels.get_mut(channel.0) {
-            c.extra.principal = principal.map(Into::into);
+        if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
+            c.role.principal = principal.map(Into::into);
         }
     }
 
-    /// On whose behalf a channel speaks
+    /// Returns the authenticated principal of a channel.
     #[must_use]
     pub fn principal(&self, channel: ChannelId) -> Option<&str> {
-        self.link.channels.get(self.link.home(channel.0))?.extra.principal.as_deref()
+        self.endpoint.channels.get(self.endpoint.root_channel(channel.0))?.role.principal.as_deref()
     }
 
-    /// Takes one message from a channel
+    /// Takes one message of a channel. Events share its memory.
     ///
-    /// The bytes are shared, not copied, by the event that they lead to.
+    /// The message is one JSON value, a batch included; white space, line breaks and a byte order mark around it are
+    /// skipped. Its length is not checked here: the transport bounds it ([`Limits::max_frame`](crate::Limits::max_frame)), below 4 GiB.
     pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
-        self.link.tick(now);
-        self.link.touch();
-        self.link.received(channel.0, &message);
-        if self.link.channels.get(channel.0).is_some_and(|c| !c.closed) {
+        self.endpoint.tick(now);
+        self.endpoint.record_activity();
+        self.endpoint.record_received(channel.0, &message);
+        if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
             self.receive(channel.0, message, false);
         }
     }
 
-    /// Says that nothing more will come on a channel; calls in work get [`Limits::eof_grace`](crate::Limits) to
-    /// finish, and their answers still go out (STDIO-028)
+    /// Records that no more input comes on a channel.
+    ///
+    /// Open calls may finish within [`Limits::eof_grace_period`](crate::Limits::eof_grace_period), and their answers
+    /// are still sent (STDIO-028).
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
-        self.end_input(now, channel.0, &Fault::Eof, self.link.limits.eof_grace);
+        self.end_input(now, channel.0, &Fault::Eof, self.endpoint.limits.eof_grace_period);
     }
 
-    /// Ends a channel at once: calls are cancelled and nothing more is sent on it
+    /// Closes a channel at once: its calls are cancelled and nothing more is sent.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId, fault: &Fault) {
         self.end_input(now, channel.0, fault, Duration::ZERO);
-        self.give_up(channel.0, &CancelReason::Disconnected);
-        if let Some(c) = self.link.channels.get_mut(channel.0) {
+        self.abort_channel(channel.0, &CancelReason::Disconnected);
+        if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
             c.outbox.clear();
         }
     }
 
     pub(crate) fn end_input(&mut self, now: Instant, channel: Key, fault: &Fault, grace: Duration) {
-        self.link.tick(now);
-        if self.link.end_input(channel, fault.clone(), grace) {
+        self.endpoint.tick(now);
+        if self.endpoint.end_input(channel, fault.clone(), grace) {
             self.fail_parked(channel, "the input ended before the answers came");
-            // Nobody is left to answer our own requests.
-            for key in self.link.ours(channel) {
-                self.finish_out(key, Err(CallError::Closed(fault.clone())));
+            // The peer is gone, so outbound requests cannot be answered.
+            for key in self.endpoint.outbound_keys(channel) {
+                self.finish_outbound(key, Err(CallError::Closed(fault.clone())));
             }
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
             }
             self.end_listeners(channel);
-            self.check_closed(channel);
+            self.close_if_finished(channel);
         }
     }
 
-    /// Refuses new requests from now on and ends every channel when its calls are answered, or after `grace`
+    /// Refuses new requests, and closes each channel when its calls are answered or `grace` has passed.
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.shutting_down = true;
-        for channel in self.link.open_channels() {
+        for channel in self.endpoint.open_channels() {
             self.end_input(now, channel, &Fault::Closed, grace);
         }
     }
 
-    /// Lets deadlines pass; calling it early or in vain does no harm
+    /// Processes the deadlines that have passed. Early or spurious calls have no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.link.tick(now);
-        while let Some(timer) = self.link.pop_due() {
+        self.endpoint.tick(now);
+        while let Some(timer) = self.endpoint.pop_due() {
             match timer {
-                Timer::Age(key) => {
-                    self.expire(key, CancelReason::TooOld, "the call took too long and was given up")
+                EndpointTimer::CallAge(key) => {
+                    self.expire_call(key, CancelReason::Expired, "the call took too long and was given up")
                 }
-                Timer::Held(key) => self.link.release_held(key),
-                Timer::Out(key) => {
+                EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
+                EndpointTimer::Outbound(key) => {
                     if let Some(outcome) =
-                        self.link.outbound.calls.get(key).and_then(|c| c.expired(self.link.now))
+                        self.endpoint.outbound.calls.get(key).and_then(|c| c.timeout_error(self.endpoint.now))
                     {
-                        self.link.send_cancelled(key, Some("no answer in time"));
-                        self.finish_out(key, Err(outcome));
+                        self.endpoint.send_cancellation(key, Some("no answer in time"));
+                        self.finish_outbound(key, Err(outcome));
                     }
                 }
-                Timer::Grace(channel) => {
-                    let ours = self
-                        .link
+                EndpointTimer::Grace(channel) => {
+                    let is_shutdown = self
+                        .endpoint
                         .channels
                         .get(channel)
-                        .is_some_and(|c| c.ended.as_deref() == Some(&Fault::Closed));
-                    let reason = if ours { CancelReason::Shutdown } else { CancelReason::Disconnected };
-                    self.give_up(channel, &reason);
+                        .is_some_and(|c| c.input_end.as_deref() == Some(&Fault::Closed));
+                    let reason =
+                        if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
+                    self.abort_channel(channel, &reason);
                 }
-                Timer::News(channel) => self.release_news(channel),
-                Timer::Trim => self.trim(),
-                Timer::Opening(_) => {}
+                EndpointTimer::Changes(channel) => self.send_deferred_changes(channel),
+                EndpointTimer::Trim => self.trim(),
+                EndpointTimer::Negotiation(_) => {}
             }
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        self.link.poll_timeout()
+        self.endpoint.poll_timeout()
     }
 
-    /// As [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are given back
+    /// Like [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are freed.
     pub fn poll_punctual(&mut self) -> Option<Instant> {
-        self.link.poll_punctual()
+        self.endpoint.poll_punctual()
     }
 
-    /// The next event
+    /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        self.link.tick(now);
+        self.endpoint.tick(now);
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
@@ -211,75 +216,81 @@ impl Engine {
         }
     }
 
-    /// Whether the next request would have to wait because too many are in work
+    /// Returns whether [`Limits::max_live_calls`](crate::Limits::max_live_calls) is reached, so new requests wait.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.live_calls() >= self.link.limits.max_live_calls as usize
+        self.live_calls() >= self.endpoint.limits.max_live_calls as usize
     }
 
-    /// Whether reading on `channel` should pause: it is over, its peer does not read, or too many requests wait
+    /// Returns whether reading on `channel` should pause.
+    ///
+    /// Its input has ended, its outbox is full, or too many requests or events wait.
     #[must_use]
     pub fn is_stalled(&self, channel: ChannelId) -> bool {
-        let limits = &self.link.limits;
-        self.link.channels.get(channel.0).is_none_or(|c| {
-            c.ended.is_some()
+        let limits = &self.endpoint.limits;
+        self.endpoint.channels.get(channel.0).is_none_or(|c| {
+            c.input_end.is_some()
                 || self.events.len() >= limits.max_events
-                || c.outbox.len() >= limits.outbox_mark
-                || c.extra.waiting.len() >= limits.max_waiting
-                || c.extra.waiting.is_spent()
+                || c.outbox.len() >= limits.outbox_high_water
+                || c.role.waiting.len() >= limits.max_waiting_requests
+                || c.role.waiting.is_spent()
         })
     }
 
-    /// Whether the end of a channel's input is known
-    pub(crate) fn has_ended(&self, channel: ChannelId) -> bool {
-        self.link.channels.get(channel.0).is_none_or(|c| c.ended.is_some())
+    /// Returns whether the input of a channel has ended.
+    pub(crate) fn has_input_ended(&self, channel: ChannelId) -> bool {
+        self.endpoint.channels.get(channel.0).is_none_or(|c| c.input_end.is_some())
     }
 
-    /// Whether a channel is closed, everything about it told and all of its output sent
-    pub(crate) fn is_over(&self, channel: ChannelId) -> bool {
+    /// Returns whether a channel is closed, its events are taken and its output is written.
+    pub(crate) fn is_drained(&self, channel: ChannelId) -> bool {
         self.events.is_empty()
-            && self.link.channels.get(channel.0).is_none_or(|c| c.closed && c.outbox.is_empty())
+            && self.endpoint.channels.get(channel.0).is_none_or(|c| c.closed && c.outbox.is_empty())
     }
 
-    /// Calls that wait for the application's answer
+    /// Returns the number of calls that wait for an answer of the application.
     #[must_use]
     pub fn live_calls(&self) -> usize {
-        self.link.inbound.calls.len().saturating_sub(self.parked)
+        self.endpoint.inbound.calls.len().saturating_sub(self.parked_calls)
     }
 
-    /// What is to be sent on a channel
+    /// Returns the outbox of a channel: messages to send, each ended by a newline.
+    ///
+    /// A byte stream takes [`Outbox::transmit`]; a transport of whole messages takes [`Outbox::pop_message`].
     pub fn outbox(&mut self, channel: ChannelId) -> Option<&mut Outbox> {
-        self.link.channels.get_mut(channel.0).map(|c| &mut c.outbox)
+        self.endpoint.channels.get_mut(channel.0).map(|c| &mut c.outbox)
     }
 
-    /// The bytes to send next on a channel
+    /// Returns the bytes to send next on a channel.
     pub(crate) fn peek_outbox(&self, channel: ChannelId) -> &[u8] {
-        self.link.channels.get(channel.0).map_or(&[], |c| c.outbox.transmit())
+        self.endpoint.channels.get(channel.0).map_or(&[], |c| c.outbox.transmit())
     }
 
-    /// Forgets a channel that has closed and whose outbox is sent
+    /// Releases a channel that is closed and whose outbox is written.
     pub fn release_channel(&mut self, channel: ChannelId) {
-        self.link.release_channel(channel.0);
+        self.endpoint.release_channel(channel.0);
     }
 
-    /// The next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records))
+    /// Returns the next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records)).
     pub fn poll_tap(&mut self) -> Option<TapRecord> {
-        self.link.poll_tap()
+        self.endpoint.poll_tap()
     }
 
-    /// How many messages did not fit the tap
+    /// Returns the number of messages that the tap dropped.
     #[must_use]
     pub fn tap_dropped(&self) -> u64 {
-        self.link.tap_dropped()
+        self.endpoint.tap_dropped()
     }
 
-    /// The configuration
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Who makes `call`: its own `_meta` in the modern era (BASE-032, META-015), the session in the legacy one
+    /// Returns the client that made `call`.
+    ///
+    /// Modern calls describe it in their `_meta` (BASE-032, META-015), legacy calls through their session.
     #[must_use]
     pub fn peer(&self, call: &Call) -> Peer {
         let empty = || RawJson::trusted(Bytes::from_static(b"{}"));
@@ -287,26 +298,34 @@ impl Engine {
             let meta = &call.params.meta;
             return Peer {
                 version: call.version,
-                info: call.part(meta.info),
-                capabilities: call.part(meta.capabilities).unwrap_or_else(empty),
+                info: call.slice(meta.info),
+                capabilities: call.slice(meta.capabilities).unwrap_or_else(empty),
             };
         }
         let session = self.session(call.channel.0);
         Peer {
             version: call.version,
-            info: session.and_then(Session::info),
-            capabilities: session.map_or_else(empty, Session::capabilities),
+            info: session.and_then(LegacySession::info),
+            capabilities: session.map_or_else(empty, LegacySession::capabilities),
         }
     }
 
-    /// Answers a call with a result, which must be written as a JSON object
+    /// Answers a call with a result, which must serialize as a JSON object.
     ///
-    /// Written straight into the outbox, types of [`model`](crate::model) in the shape of the call's revision; the
-    /// engine adds what the revision wants in every result (BASE-026, META-018, CACHE-001). Refused, with the call
-    /// still open, when the value cannot be written, or not in this revision, when `_meta` has a key of the protocol or
-    /// a malformed one ([`UseError::ReservedKey`]; META-003, META-006, META-007, DEC-009), when `resultType` says
-    /// `input_required` and nothing is asked for (MRTR-005), and when a typed value in it is none that may be sent
-    /// ([`EncodeError::NeverSent`](crate::EncodeError::NeverSent)).
+    /// The result is serialized into the outbox. Types of [`model`](crate::model) are shaped for the revision of the
+    /// call, and the engine adds the members that the revision requires in every result (BASE-026, META-018,
+    /// CACHE-001).
+    ///
+    /// # Errors
+    ///
+    /// The call stays open.
+    ///
+    /// - [`UseError::Stale`]: the call has ended.
+    /// - [`UseError::NotInVersion`]: the revision has no form for the value.
+    /// - [`UseError::ReservedKey`]: `_meta` has a malformed key or one of the protocol (META-003, META-006, META-007,
+    ///   DEC-009).
+    /// - [`UseError::Encode`]: the value is not an object or cannot be serialized. This includes `input_required`
+    ///   without input requests (MRTR-005) and values that are [never sent](crate::EncodeError::NeverSent).
     pub fn complete<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -316,25 +335,44 @@ impl Engine {
         self.answer(now, call, &mut |out, table| Serializer::object(out, result, table))
     }
 
-    /// Answers a call with an error, under the code that the call's revision has for it
+    /// Answers a call with an error. The code is that of the call's revision.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the call has ended.
     pub fn fail(&mut self, now: Instant, call: CallId, error: &RpcError) -> Result<(), UseError> {
-        self.link.tick(now);
-        let version = self.link.inbound.calls.get(call.0).ok_or(UseError::Stale)?.version;
-        let record = self.link.fail(call.0, &shape::error(error, version)).ok_or(UseError::Stale)?;
-        self.check_closed(record.channel);
+        self.endpoint.tick(now);
+        let version = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?.version;
+        let record =
+            self.endpoint.fail(call.0, &shape::error_in_revision(error, version)).ok_or(UseError::Stale)?;
+        self.close_if_finished(record.channel);
         Ok(())
     }
 
-    /// Reports how far a call has come (PROG-006, PROG-010)
+    /// Reports progress of a call (PROG-006, PROG-010).
     ///
-    /// Sent only when the client asked for it, only when it increases, and at a limited rate; the latest report
-    /// that was held back goes out when the rate allows (PROG-007, PROG-013).
-    pub fn progress(&mut self, now: Instant, call: CallId, progress: Progress) -> Result<Sent, UseError> {
-        self.link.tick(now);
-        self.link.report(call.0, progress)
+    /// Values are sent only if the client asked for them, only if they increase, and at a limited rate. The latest
+    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013).
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the call has ended.
+    pub fn progress(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        progress: Progress,
+    ) -> Result<SendStatus, UseError> {
+        self.endpoint.tick(now);
+        self.endpoint.report_progress(call.0, progress)
     }
 
-    /// Sends a notification of the application's own on a channel
+    /// Sends a custom notification on a channel.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is over, [`UseError::Full`] if its outbox is full,
+    /// [`UseError::ReservedMethod`] for a method of the protocol, or an encoding error.
     pub fn notify<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -342,15 +380,22 @@ impl Engine {
         method: &str,
         params: Option<&T>,
     ) -> Result<(), UseError> {
-        self.link.tick(now);
-        let session = self.link.channels.get(channel.0).and_then(|c| c.extra.session.as_ref());
+        self.endpoint.tick(now);
+        let session = self.endpoint.channels.get(channel.0).and_then(|c| c.role.session.as_ref());
         let table = session.and_then(|s| shape::table(s.version));
-        self.link.notify(channel.0, method, params, table)
+        self.endpoint.notify(channel.0, method, params, table)
     }
 
-    /// Sends a request of the server's own to a client (legacy only: modern servers send none, BASE-019)
+    /// Sends a request to a client: `ping` or a custom method.
     ///
-    /// For `ping` and custom methods. Ends with [`Event::Done`].
+    /// Legacy only, because modern servers send no requests (BASE-019). The outcome arrives as [`Event::Done`].
+    ///
+    /// # Errors
+    ///
+    /// Nothing was sent. [`UseError::NotReady`] without a session or before `notifications/initialized` (`ping` is
+    /// allowed then). [`UseError::Stale`] or [`UseError::Closed`] if the channel is over. [`UseError::Full`] if the
+    /// outbox or the table of calls is full. [`UseError::ReservedMethod`] for other methods of the protocol.
+    /// [`UseError::ReservedKey`] or an encoding error for the parameters.
     pub fn request<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -359,68 +404,78 @@ impl Engine {
         params: &T,
         options: &CallOptions,
     ) -> Result<CallKey, UseError> {
-        self.link.tick(now);
-        ours::check_meta(options.meta.as_ref())?;
-        let limits = Arc::clone(&self.link.limits);
-        let c = self.link.channels.get_mut(channel.0).ok_or(UseError::Stale)?;
-        if c.ended.is_some() || c.closed {
+        self.endpoint.tick(now);
+        outbound_requests::check_meta(options.meta.as_ref())?;
+        let limits = Arc::clone(&self.endpoint.limits);
+        let c = self.endpoint.channels.get_mut(channel.0).ok_or(UseError::Stale)?;
+        if c.input_end.is_some() || c.closed {
             return Err(UseError::Closed);
         }
-        // Before `initialized` only ping may be sent (LIFE-006).
-        let Some(session) = c.extra.session.as_ref() else { return Err(UseError::NotReady) };
+        // Before `notifications/initialized` only `ping` may be sent (LIFE-006).
+        let Some(session) = c.role.session.as_ref() else { return Err(UseError::NotReady) };
         let table = shape::table(session.version);
-        if !session.initialized && method != vocab::PING {
+        if !session.initialized && method != methods::PING {
             return Err(UseError::NotReady);
         }
-        if c.outbox.len() >= limits.outbox_mark {
-            return Err(UseError::Full("outbox_mark"));
+        if c.outbox.len() >= limits.outbox_high_water {
+            return Err(UseError::Full(Limit::OutboxHighWater));
         }
-        if method != vocab::PING && vocab::request(method).is_some() {
-            return Err(UseError::NotYours(method.into()));
+        if method != methods::PING && methods::request_rule(method).is_some() {
+            return Err(UseError::ReservedMethod(method.into()));
         }
-        if self.link.outbound.calls.len() >= limits.pending() {
-            return Err(UseError::Full("max_pending_calls"));
+        if self.endpoint.outbound.calls.len() >= limits.effective_max_pending_calls() {
+            return Err(UseError::Full(Limit::PendingCalls));
         }
-        let call = OutCall::new(self.link.now, channel.0, Purpose::Application, options, &limits);
-        let key = self.link.outbound.calls.insert(call);
-        let ask = Ask { method, stamp: None, meta: options.meta.as_ref(), progress: options.progress };
-        let written = self.link.ask(key, &ask, |out| Serializer::object(out, params, table));
+        let call =
+            OutboundCall::new(self.endpoint.now, channel.0, CallPurpose::Application, options, &limits);
+        let key = self.endpoint.outbound.calls.insert(call);
+        let request = OutboundRequest {
+            method,
+            base_meta: None,
+            meta: options.meta.as_ref(),
+            wants_progress: options.wants_progress,
+        };
+        let written = self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, table));
         if let Err(e) = written {
-            self.link.outbound.calls.remove(key);
+            self.endpoint.outbound.calls.remove(key);
             return Err(e);
         }
         Ok(CallKey(key))
     }
 
-    /// Gives up a request of ours; it ends with [`CallError::Cancelled`] (CANC-001, CANC-003)
+    /// Cancels an outbound request. It ends with [`CallError::Cancelled`] (CANC-001, CANC-003).
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the request has ended.
     pub fn cancel_request(
         &mut self,
         now: Instant,
         call: CallKey,
         reason: Option<&str>,
     ) -> Result<(), UseError> {
-        self.link.tick(now);
-        let ours = self.link.outbound.calls.get(call.0).map(|c| c.purpose);
-        if ours != Some(Purpose::Application) {
+        self.endpoint.tick(now);
+        let purpose = self.endpoint.outbound.calls.get(call.0).map(|c| c.purpose);
+        if purpose != Some(CallPurpose::Application) {
             return Err(UseError::Stale);
         }
-        self.link.send_cancelled(call.0, reason);
-        self.finish_out(call.0, Err(CallError::Cancelled));
+        self.endpoint.send_cancellation(call.0, reason);
+        self.finish_outbound(call.0, Err(CallError::Cancelled));
         Ok(())
     }
 
-    // ---- inside ----------------------------------------------------------------------------------------------
+    // ---- internals ----
 
-    /// The legacy session that a channel or a stream belongs to
-    pub(super) fn session(&self, channel: Key) -> Option<&Session> {
-        self.link.channels.get(self.link.home(channel))?.extra.session.as_deref()
+    /// Returns the legacy session of a channel or stream.
+    pub(super) fn session(&self, channel: Key) -> Option<&LegacySession> {
+        self.endpoint.channels.get(self.endpoint.root_channel(channel))?.role.session.as_deref()
     }
 
-    pub(super) fn finish_out(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
-        let Some(call) = self.link.outbound.calls.remove(key) else { return };
-        self.link.sweep();
+    pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        let Some(call) = self.endpoint.outbound.calls.remove(key) else { return };
+        self.endpoint.sweep();
         match call.purpose {
-            Purpose::Input(call) => self.input_ended(call, key, outcome),
+            CallPurpose::Input(call) => self.finish_input_request(call, key, outcome),
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
         }
     }
@@ -429,86 +484,86 @@ impl Engine {
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
     }
 
-    /// Whether nothing has happened for long enough that buffers were given back
+    /// Returns whether the buffers of the idle engine have been freed.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.link.is_idle()
+        self.endpoint.is_idle()
     }
 
-    /// Ends a call that the application did not answer with an internal error
-    fn expire(&mut self, key: Key, reason: CancelReason, message: &'static str) {
-        if let Some(record) = self.link.fail(key, &RpcError::internal(message)) {
+    /// Ends an unanswered call with an internal error.
+    fn expire_call(&mut self, key: Key, reason: CancelReason, message: &'static str) {
+        if let Some(record) = self.endpoint.fail(key, &RpcError::internal(message)) {
             self.events.push_back(Event::Cancelled { call: CallId(key), reason });
-            self.check_closed(record.channel);
+            self.close_if_finished(record.channel);
         }
     }
 
-    /// Cancels whatever is left on a channel and closes it
-    fn give_up(&mut self, channel: Key, reason: &CancelReason) {
-        let Some(c) = self.link.channels.get_mut(channel) else { return };
-        let waiting = core::mem::take(&mut c.extra.waiting);
-        let live = c.live.clone();
+    /// Cancels everything on a channel and closes it.
+    fn abort_channel(&mut self, channel: Key, reason: &CancelReason) {
+        let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
+        let waiting = core::mem::take(&mut c.role.waiting);
+        let live = c.live_calls.clone();
         self.backlog.retain(|k| *k != channel);
         if *reason == CancelReason::Shutdown {
-            for id in waiting.ids() {
-                self.link.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
+            for id in waiting.into_ids() {
+                self.endpoint.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
             }
         }
         for key in live {
             if self.unpark(key, "the call is over") {
-                self.link.drop_call(key);
+                self.endpoint.drop_call(key);
             } else if *reason == CancelReason::Shutdown {
-                self.expire(key, reason.clone(), SHUTTING_DOWN);
-            } else if self.link.drop_call(key).is_some() {
+                self.expire_call(key, reason.clone(), SHUTTING_DOWN);
+            } else if self.endpoint.drop_call(key).is_some() {
                 self.events.push_back(Event::Cancelled { call: CallId(key), reason: reason.clone() });
             }
         }
-        self.check_closed(channel);
+        self.close_if_finished(channel);
     }
 
-    /// Says that a channel is over once nothing is left to be done on it
-    pub(super) fn check_closed(&mut self, channel: Key) {
-        let channel = self.link.home(channel);
-        let Some(c) = self.link.channels.get_mut(channel) else { return };
-        let Some(fault) = &c.ended else { return };
-        if !c.closed && c.live.is_empty() && c.extra.waiting.is_empty() {
+    /// Closes a channel whose input has ended once nothing is left to do.
+    pub(super) fn close_if_finished(&mut self, channel: Key) {
+        let channel = self.endpoint.root_channel(channel);
+        let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
+        let Some(fault) = &c.input_end else { return };
+        if !c.closed && c.live_calls.is_empty() && c.role.waiting.is_empty() {
             c.closed = true;
             let fault = Fault::clone(fault);
-            self.stream_over(channel);
+            self.mark_stream_finished(channel);
             self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
         }
     }
 
-    /// Takes a waiting request up when there is room; false when there is nothing to do
+    /// Starts a waiting request if there is room. Returns false if there was nothing to start.
     fn admit_waiting(&mut self) -> bool {
         if self.backlog.is_empty() || self.is_full() {
             return false;
         }
         let Some(key) = self.backlog.pop_front() else { return false };
-        if let Some(c) = self.link.channels.get_mut(key) {
-            if let Some(frame) = c.extra.waiting.pop() {
-                if !c.extra.waiting.is_empty() {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            if let Some(frame) = c.role.waiting.pop() {
+                if !c.role.waiting.is_empty() {
                     self.backlog.push_back(key);
                 }
                 self.receive(key, frame, true);
-                self.check_closed(key);
+                self.close_if_finished(key);
             }
         }
         true
     }
 
     fn trim(&mut self) {
-        if self.link.trim() {
-            self.known_meta = None;
+        if self.endpoint.trim() {
+            self.meta_cache = None;
             self.events.shrink_to_fit();
             self.backlog.shrink_to_fit();
             #[cfg(feature = "http")]
-            self.early.trim(self.link.now);
+            self.early_cancels.trim(self.endpoint.now);
             if let Some(subscriptions) = &mut self.subscriptions {
                 subscriptions.trim();
             }
-            for key in self.link.open_channels() {
-                if let Some(c) = self.link.channels.get_mut(key) {
-                    c.extra.trim();
+            for key in self.endpoint.open_channels() {
+                if let Some(c) = self.endpoint.channels.get_mut(key) {
+                    c.role.trim();
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What the server tells the application.
+//! Events of the server engine.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,7 +7,7 @@ use alloc::string::String;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::input::Round;
+use super::input::RetryContext;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;
@@ -15,89 +15,92 @@ use crate::error::{CallError, Fault};
 use crate::json::{self, Span};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::rpc::envelope::Params;
+use crate::rpc::envelope::ParamsSpans;
 use crate::tap::ChannelId;
 use crate::version::Version;
 
-/// Something for the application to act on or to know
+/// An event for the application.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A request: answer it with exactly one of [`complete`](super::Engine::complete) and
-    /// [`fail`](super::Engine::fail)
+    /// A request of a client.
+    ///
+    /// Answer it with exactly one of [`complete`](super::Engine::complete), [`fail`](super::Engine::fail) and
+    /// [`need_input`](super::Engine::need_input).
     Call(Call),
-    /// A call is over before it was answered: stop working on it; its key is stale (CANC-010)
+    /// A call ended before it was answered, so its handler should stop (CANC-010). Its key is stale.
     Cancelled {
-        /// Which one
+        /// The call.
         call: CallId,
-        /// Why
+        /// The reason.
         reason: CancelReason,
     },
-    /// A call that waits for the answers of its client is over, and does not come again
+    /// A call that waited for input has ended and is not delivered again.
     ///
-    /// Told in the legacy era of a call whose handler [keeps something](super::Engine::need_input): a modern client just
-    /// does not come back.
-    Dropped {
-        /// What [`Call::state`] would have been
+    /// Reported in the legacy era, for calls whose handler [kept state](super::Engine::need_input). A modern client
+    /// just does not repeat the call.
+    ParkedCallDropped {
+        /// The state that [`Call::state`] would have returned.
         state: Box<[u8]>,
     },
-    /// A client opened a session with a handshake (legacy); told once `notifications/initialized` has come
+    /// A client opened a session (legacy). Reported when `notifications/initialized` has arrived.
     SessionOpened {
-        /// Where
+        /// Channel of the session.
         channel: ChannelId,
-        /// The revision agreed on
+        /// Negotiated revision.
         version: Version,
     },
-    /// A notification that the engine does not handle itself
+    /// A notification that the engine does not handle.
     Notification(Notification),
-    /// The first client subscribed to a resource, or the last one no longer does: what is said to
-    /// [`publish`](super::Engine::publish) about it reaches somebody, or nobody
-    Interest {
-        /// The resource, as clients spelt its URI
+    /// A resource has got its first subscriber or lost its last one.
+    ///
+    /// Without a subscriber, [`publish`](super::Engine::publish) has no effect for the resource.
+    ResourceInterest {
+        /// URI of the resource, as the client spelled it.
         uri: String,
-        /// Whether somebody wants to be told
-        wanted: bool,
+        /// Whether the resource has subscribers.
+        is_subscribed: bool,
     },
-    /// The client answered a request of ours, or will not (legacy)
+    /// An outbound request has ended (legacy).
     Done {
-        /// The key that [`request`](super::Engine::request) gave
+        /// The key that [`request`](super::Engine::request) returned; stale.
         call: CallKey,
-        /// The result object, or why there is none
+        /// The result object, or the reason why there is none.
         outcome: Result<RawJson, CallError>,
     },
-    /// The peer did something odd; nothing else is affected
+    /// The peer deviated from the protocol. Nothing else is affected.
     Diagnostic {
-        /// Where
+        /// Channel of the deviation.
         channel: ChannelId,
-        /// What
+        /// The deviation.
         diagnostic: Diagnostic,
     },
-    /// A channel is over; told once, after everything else about it
+    /// A channel is over. Reported once, as its last event.
     Closed {
-        /// Which one; stale from now on, except for what is left to write
+        /// The channel. Its outbox can still be written; all other uses of the id are refused.
         channel: ChannelId,
-        /// Why
+        /// The reason.
         fault: Fault,
     },
 }
 
-/// Why a call ended before it was answered
+/// The reason why a call ended before it was answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The client cancelled it, and may have said why (CANC-005); nothing more is sent for it (CANC-020)
+    /// The client cancelled the call and may have given a reason (CANC-005). Nothing more is sent for it (CANC-020).
     Client(Option<String>),
-    /// The client is gone
+    /// The client is gone.
     Disconnected,
-    /// It passed [`Limits::max_call_age`](crate::Limits::max_call_age); an error was sent
-    TooOld,
-    /// The server is shutting down; an error was sent
+    /// The call exceeded [`Limits::max_call_age`](crate::Limits::max_call_age); an error was sent.
+    Expired,
+    /// The server is shutting down; an error was sent.
     Shutdown,
 }
 
-/// A request from a client
+/// A request from a client.
 ///
-/// Shares the memory of the message that it came in: keep a [`compact`](RawJson::compact) copy of what outlives it.
+/// It shares the memory of the received message. Keep a [`compact`](RawJson::compact) copy of data that outlives it.
 #[derive(Debug)]
 pub struct Call {
     pub(super) id: CallId,
@@ -105,62 +108,70 @@ pub struct Call {
     pub(super) version: Version,
     pub(super) method: Cow<'static, str>,
     pub(super) frame: Bytes,
-    pub(super) params: Params,
-    /// What came with it, if it was delivered before
-    pub(super) round: Option<Box<Round>>,
+    pub(super) params: ParamsSpans,
+    /// State and input responses, if the call was delivered before.
+    pub(super) retry: Option<Box<RetryContext>>,
 }
 
 impl Call {
-    /// The key to answer with
+    /// Returns the key to answer with.
     #[must_use]
     pub const fn id(&self) -> CallId {
         self.id
     }
 
-    /// The channel that it came on
+    /// Returns the channel of the call.
     #[must_use]
     pub const fn channel(&self) -> ChannelId {
         self.channel
     }
 
-    /// The revision that the call is made in; an application seldom needs it
+    /// Returns the revision of the call. Applications rarely need it.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// The method, `tools/call` for instance
+    /// Returns the method, for example `tools/call`.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The parameter object, `_meta` included; none when the request has none
+    /// Returns the parameter object with `_meta`, or `None` if the request has no parameters.
     #[must_use]
     pub fn params(&self) -> Option<RawJson> {
-        self.part(self.params.whole)
+        self.slice(self.params.whole)
     }
 
-    /// Reads the parameters; a request without any is read as `{}`. The error is the answer to give.
+    /// Deserializes the parameters. Missing parameters are read as `{}`.
+    ///
+    /// # Errors
+    ///
+    /// The error response for the client, if the parameters do not fit `T`.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, RpcError> {
-        read(self.params.whole.of(&self.frame).unwrap_or(b"{}"), "params")
+        parse_value(self.params.whole.slice(&self.frame).unwrap_or(b"{}"), "params")
     }
 
-    /// `_meta` of the request, trace context included (META-001, META-008)
+    /// Returns `_meta` of the request with the trace context (META-001, META-008).
     #[must_use]
     pub fn meta(&self) -> Option<RawJson> {
-        self.part(self.params.meta.whole)
+        self.slice(self.params.meta.whole)
     }
 
-    /// Whether the client asked for progress (PROG-001)
+    /// Returns whether the client asked for progress (PROG-001).
     #[must_use]
     pub const fn wants_progress(&self) -> bool {
         !self.params.meta.token.is_empty()
     }
 
-    /// Name and arguments of `tools/call`; the error is the answer to give (TOOL-021)
-    pub fn tool(&self) -> Result<ToolCall<'_>, RpcError> {
-        let name = match self.params.name.of(&self.frame) {
+    /// Returns name and arguments of a `tools/call`.
+    ///
+    /// # Errors
+    ///
+    /// The error response for the client, if name or arguments are missing or have the wrong type (TOOL-021).
+    pub fn tool_call(&self) -> Result<ToolCall<'_>, RpcError> {
+        let name = match self.params.name.slice(&self.frame) {
             Some([b'"', inner @ .., b'"']) if !inner.contains(&b'\\') => {
                 Cow::Borrowed(core::str::from_utf8(inner).unwrap_or_default())
             }
@@ -169,61 +180,65 @@ impl Call {
             }
             None => return Err(RpcError::invalid_params("`params.name` is missing")),
         };
-        let arguments = self.params.arguments.of(&self.frame).unwrap_or(b"{}");
+        let arguments = self.params.arguments.slice(&self.frame).unwrap_or(b"{}");
         if arguments.first() != Some(&b'{') {
             return Err(RpcError::invalid_params("`params.arguments` is not an object"));
         }
         Ok(ToolCall { name, arguments })
     }
 
-    pub(super) fn part(&self, span: Span) -> Option<RawJson> {
-        let part = span.of(&self.frame)?;
+    pub(super) fn slice(&self, span: Span) -> Option<RawJson> {
+        let part = span.slice(&self.frame)?;
         Some(RawJson::trusted(self.frame.slice_ref(part)))
     }
 }
 
-/// The parameters of `tools/call`
+/// The parameters of `tools/call`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCall<'a> {
-    /// Which tool
+    /// Name of the tool.
     pub name: Cow<'a, str>,
-    /// The argument object as JSON
+    /// The argument object as JSON.
     pub arguments: &'a [u8],
 }
 
 impl<'a> ToolCall<'a> {
-    /// Reads the arguments as `T`, which may borrow from them; the error is the answer to give
+    /// Deserializes the arguments as `T`, which may borrow from them.
+    ///
+    /// # Errors
+    ///
+    /// The error response for the client. It names the argument that does not fit.
     pub fn parse<T: Deserialize<'a>>(&self) -> Result<T, RpcError> {
         let named = |e| RpcError::invalid_params(alloc::format!("`params.arguments`: {e}"));
         super::read_arguments(self.arguments).map_err(named)
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a [u8], what: &str) -> Result<T, RpcError> {
-    json::read(text).map_err(|e| RpcError::invalid_params(alloc::format!("`{what}`: {e}")))
+fn parse_value<'a, T: Deserialize<'a>>(text: &'a [u8], name: &str) -> Result<T, RpcError> {
+    json::read(text).map_err(|e| RpcError::invalid_params(alloc::format!("`{name}`: {e}")))
 }
 
-/// A notification from a client
+/// A notification from a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Notification {
-    /// Where it came from
+    /// Channel of the notification.
     pub channel: ChannelId,
-    /// Its method
+    /// Method of the notification.
     pub method: Box<str>,
-    /// Its parameters
+    /// Parameters of the notification.
     pub params: Option<RawJson>,
 }
 
-/// Who makes a call, as far as it says (META-019: not to be trusted)
+/// A client as it describes itself. The description is not verified (META-019).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The revision in use
+    /// Negotiated revision.
     pub version: Version,
-    /// `Implementation` of the client, when it gave one
+    /// `Implementation` object of the client, if it sent one.
     pub info: Option<RawJson>,
-    /// The capability object
+    /// Capability object of the client.
     pub capabilities: RawJson,
 }

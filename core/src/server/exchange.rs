@@ -1,229 +1,244 @@
-//! What a transport that carries each message apart does with an engine: opens streams, feeds and empties them.
+//! The interface for transports with separate exchanges: opens, feeds and drains streams.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::Session;
+use super::channel::LegacySession;
 use super::engine::Engine;
 use super::event::{CancelReason, Event};
-use super::receive::Source;
-use super::said::Said;
+use super::header_check::HeaderCheck;
+use super::receive::MessageSource;
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::error::Fault;
 use crate::outbox::Outbox;
 use crate::rpc::RequestId;
-use crate::rpc::envelope::{Envelope, Kind, Rejected};
+use crate::rpc::envelope::{Envelope, Kind, RejectedMessage};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
 
-/// How far a stream has come
+/// Progress of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Progress {
-    /// Something will still be sent
-    pub(crate) open: bool,
-    /// Nothing can be sent on its channel any more
+pub(crate) struct StreamStatus {
+    /// More output will follow.
+    pub(crate) is_open: bool,
+    /// The channel is closed: nothing more can be sent on it.
     pub(crate) closed: bool,
-    /// The request was refused before anybody worked on it
+    /// The request was refused before it was delivered.
     pub(crate) refused: bool,
-    /// The request was cancelled before it came
+    /// An early cancellation ended the request.
     pub(crate) cancelled: bool,
-    /// The last answer was this error
-    pub(crate) code: Option<i64>,
+    /// Code of the last answer, if it was an error.
+    pub(crate) error_code: Option<i64>,
 }
 
-/// Memory of a stream that is over, for the next one
+/// Buffers of a stream that has ended, for reuse.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct StreamBuffers {
     outbox: Outbox,
     live: Vec<Key>,
 }
 
-impl Spare {
+impl StreamBuffers {
     pub(crate) fn capacity(&self) -> usize {
         self.outbox.capacity()
     }
 }
 
 impl Engine {
-    /// Opens a stream: of a session, or with ids of its own
-    pub(crate) fn open_stream(&mut self, now: Instant, home: Option<Key>, owner: Key, spare: Spare) -> Key {
+    /// Opens a stream of the session `root`, or one with request ids of its own.
+    pub(crate) fn open_stream(
+        &mut self,
+        now: Instant,
+        root: Option<Key>,
+        owner: Key,
+        buffers: StreamBuffers,
+    ) -> Key {
         let key = self.open_channel(now).0;
-        if let Some(c) = self.link.channels.get_mut(key) {
-            (c.outbox, c.live) = (spare.outbox, spare.live);
-            // What cannot be read is answered in the exchange that it came in, whoever sent it.
-            c.idless = true;
-            c.extra.stream.home = home;
-            c.extra.stream.owner = Some(owner);
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            (c.outbox, c.live_calls) = (buffers.outbox, buffers.live);
+            // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
+            c.allows_idless_errors = true;
+            c.role.stream.parent = root;
+            c.role.stream.owner = Some(owner);
         }
         key
     }
 
-    /// Says who wants to know of what is to be sent on a channel
-    pub(crate) fn own_stream(&mut self, key: Key, owner: Option<Key>) {
-        if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.stream.owner = owner;
-            c.extra.stream.marked = false;
+    /// Sets the owner, which is queued when the channel has output.
+    pub(crate) fn set_stream_owner(&mut self, key: Key, owner: Option<Key>) {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            c.role.stream.owner = owner;
+            c.role.stream.is_queued = false;
         }
     }
 
-    /// The next owner of a stream with something to send, or that is over
+    /// Returns the next owner of a stream that has output or has ended.
     pub(crate) fn next_ready(&mut self) -> Option<Key> {
-        self.link.shared.0.pop_front()
+        self.endpoint.shared.0.pop_front()
     }
 
-    /// Has the owner told again when there is something new
+    /// Allows the owner to be queued again for new output.
     pub(crate) fn rearm(&mut self, key: Key) {
-        if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.stream.marked = false;
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            c.role.stream.is_queued = false;
         }
     }
 
-    /// How far a stream has come
-    pub(crate) fn stream_progress(&self, key: Key) -> Progress {
-        let over = Progress { open: false, closed: true, refused: false, cancelled: false, code: None };
-        self.link.channels.get(key).map_or(over, |c| {
-            let stream = &c.extra.stream;
-            let open = stream.open > 0 || !c.extra.listeners.is_empty();
-            let code = (stream.code != 0).then_some(i64::from(stream.code));
-            let (refused, cancelled) = (stream.refused, stream.cancelled);
-            Progress { open, closed: c.closed, refused, cancelled, code }
+    /// Returns the progress of a stream.
+    pub(crate) fn stream_status(&self, key: Key) -> StreamStatus {
+        let ended =
+            StreamStatus { is_open: false, closed: true, refused: false, cancelled: false, error_code: None };
+        self.endpoint.channels.get(key).map_or(ended, |c| {
+            let stream = &c.role.stream;
+            let open = stream.pending_answers > 0 || !c.role.listeners.is_empty();
+            let code = (stream.last_error_code != 0).then_some(i64::from(stream.last_error_code));
+            let (refused, cancelled) = (stream.request_refused, stream.request_cancelled);
+            StreamStatus { is_open: open, closed: c.closed, refused, cancelled, error_code: code }
         })
     }
 
-    /// Takes the one message of a stream
-    pub(crate) fn handle_on_stream(
+    /// Takes the message of a stream.
+    pub(crate) fn handle_stream_message(
         &mut self,
         now: Instant,
         key: Key,
         frame: &Bytes,
-        envelope: Result<Envelope<'_>, Rejected>,
-        said: &dyn Said,
+        envelope: Result<Envelope<'_>, RejectedMessage>,
+        header_check: &dyn HeaderCheck,
     ) {
-        self.link.tick(now);
-        self.link.touch();
-        self.link.received(key, frame);
+        self.endpoint.tick(now);
+        self.endpoint.record_activity();
+        self.endpoint.record_received(key, frame);
         match envelope {
             Ok(envelope) => {
-                let home = self.link.home(key);
-                let source = Source { channel: key, home, batch: None, waited: false, said: Some(said) };
+                let root = self.endpoint.root_channel(key);
+                let source = MessageSource {
+                    channel: key,
+                    root,
+                    batch: None,
+                    waited: false,
+                    header_check: Some(header_check),
+                };
                 self.receive_parsed(source, frame, envelope);
             }
             Err(rejected) => self.reject(key, None, rejected),
         }
     }
 
-    /// Takes the batch of a stream (2025-03-26)
-    pub(crate) fn handle_batch_on_stream(&mut self, now: Instant, key: Key, frame: &Bytes) {
-        self.link.tick(now);
-        self.link.touch();
-        self.link.received(key, frame);
+    /// Takes the batch of a stream (2025-03-26).
+    pub(crate) fn handle_stream_batch(&mut self, now: Instant, key: Key, frame: &Bytes) {
+        self.endpoint.tick(now);
+        self.endpoint.record_activity();
+        self.endpoint.record_received(key, frame);
         self.receive_batch(key, frame);
     }
 
-    /// Begins a session without a handshake, of a client about which nothing is known (a stateless server)
-    pub(crate) fn presume_session(&mut self, key: Key, version: Version) {
-        if let Some(c) = self.link.channels.get_mut(key) {
-            let session = c.extra.session.insert(alloc::boxed::Box::new(Session::new(version, b"", b"{}")));
-            (session.initialized, session.passing) = (true, true);
+    /// Starts a session without a handshake and without knowledge of the client (stateless server).
+    pub(crate) fn begin_stateless_session(&mut self, key: Key, version: Version) {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            let session =
+                c.role.session.insert(alloc::boxed::Box::new(LegacySession::new(version, b"", b"{}")));
+            (session.initialized, session.is_stateless) = (true, true);
         }
     }
 
-    /// The revision of the session of a channel, and whether its handshake is done
+    /// Returns the revision of the session of a channel, and whether its handshake has finished.
     pub(crate) fn session_version(&self, key: Key) -> Option<(Version, bool)> {
         self.session(key).map(|s| (s.version, s.initialized))
     }
 
-    /// Forgets a stream or a session at once; calls on it are cancelled. What of it can be used again is given back.
-    pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) -> Spare {
-        self.link.tick(now);
-        let home = self.link.home(key);
-        let on_it = |call: &Key| {
-            home == key || self.link.inbound.calls.get(*call).is_some_and(|record| record.channel == key)
+    /// Drops a stream or a session at once and cancels its calls. Returns its buffers.
+    pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) -> StreamBuffers {
+        self.endpoint.tick(now);
+        let root = self.endpoint.root_channel(key);
+        let is_affected = |call: &Key| {
+            root == key || self.endpoint.inbound.calls.get(*call).is_some_and(|record| record.channel == key)
         };
-        let calls: Vec<Key> = match self.link.channels.get(home) {
-            Some(c) => c.live.iter().copied().filter(on_it).collect(),
+        let calls: Vec<Key> = match self.endpoint.channels.get(root) {
+            Some(c) => c.live_calls.iter().copied().filter(is_affected).collect(),
             None => Vec::new(),
         };
         for call in calls {
             let parked = self.unpark(call, "the call is over");
-            if self.link.drop_call(call).is_some() && !parked {
+            if self.endpoint.drop_call(call).is_some() && !parked {
                 let reason = CancelReason::Disconnected;
                 self.events.push_back(Event::Cancelled { call: CallId(call), reason });
             }
         }
         self.end_listeners(key);
-        if home == key && self.session(key).is_some() {
-            for request in self.link.ours(key) {
-                self.finish_out(request, Err(crate::error::CallError::Closed(Fault::Eof)));
+        if root == key && self.session(key).is_some() {
+            for request in self.endpoint.outbound_keys(key) {
+                self.finish_outbound(request, Err(crate::error::CallError::Closed(Fault::Eof)));
             }
-            // The end of a request that stood alone is told with its call, and that of a session is told once.
-            let told = self.is_exchange(key) || self.link.channels.get(key).is_none_or(|c| c.closed);
-            if !told {
+            // `Closed` is reported once for a session, and never for a single exchange.
+            let is_reported =
+                self.is_exchange(key) || self.endpoint.channels.get(key).is_none_or(|c| c.closed);
+            if !is_reported {
                 self.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
             }
         }
-        let Some(c) = self.link.channels.remove(key) else { return Spare::default() };
-        let (mut outbox, mut live) = (c.outbox, c.live);
-        outbox.clear_for_use();
+        let Some(c) = self.endpoint.channels.remove(key) else { return StreamBuffers::default() };
+        let (mut outbox, mut live) = (c.outbox, c.live_calls);
+        outbox.clear_for_reuse();
         live.clear();
-        Spare { outbox, live }
+        StreamBuffers { outbox, live }
     }
 
-    /// Notes that nobody can have what is sent on a stream from now on, nor what was sent before if `nothing` of it has
-    /// left
+    /// Marks a stream as unreachable: its client cannot receive what is sent from now on.
     ///
-    /// Its calls go on (HTTP-062), but nothing can be asked for them any more.
-    pub(crate) fn deafen(&mut self, now: Instant, key: Key, nothing: bool) {
-        self.link.tick(now);
-        let Some(c) = self.link.channels.get_mut(key) else { return };
-        c.extra.stream.deaf = true;
-        if nothing {
+    /// `nothing_sent`: nothing that was sent before has left either. The calls of the stream go on (HTTP-062), but
+    /// cannot request input any more.
+    pub(crate) fn mark_unreachable(&mut self, now: Instant, key: Key, nothing_sent: bool) {
+        self.endpoint.tick(now);
+        let Some(c) = self.endpoint.channels.get_mut(key) else { return };
+        c.role.stream.unreachable = true;
+        if nothing_sent {
             self.fail_parked(key, "the client went away before it was asked");
         }
     }
 
-    /// Whether more is waiting for the application than it should be
-    pub(crate) fn is_behind(&self) -> bool {
-        self.events.len() >= self.link.limits.max_events
+    /// Returns whether the limit of unpolled events is reached.
+    pub(crate) fn has_event_backlog(&self) -> bool {
+        self.events.len() >= self.endpoint.limits.max_events
     }
 
-    /// Looks through a batch before anything of it is done: whether it has requests, and whether one of them repeats an
-    /// id that is in work on `home`, or in the batch
+    /// Inspects a batch before it is processed. Returns whether it has requests, and whether an id is not unique.
     ///
-    /// One that is no batch has none; what is wrong with it is told when it is taken.
-    pub(crate) fn survey(&self, home: Option<Key>, frame: &Bytes) -> (bool, bool) {
-        let members = batch::members(frame, &self.link.limits).unwrap_or_default();
-        // A heap sorts as well as `sort_unstable`, by a tenth of its code.
+    /// An id must differ from those in flight on `root` and from the others in the batch. Text that is not a valid
+    /// batch has no requests; it is reported when it is processed.
+    pub(crate) fn inspect_batch(&self, root: Option<Key>, frame: &Bytes) -> (bool, bool) {
+        let members = batch::split_batch(frame, &self.endpoint.limits).unwrap_or_default();
+        // A heap sorts with a tenth of the code of `sort_unstable`.
         let ids: BinaryHeap<RequestId> =
             members.iter().filter_map(|member| self.request_id(member)).collect();
         let ids = ids.into_sorted_vec();
-        let twice = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
-        let in_work = |id| home.is_some_and(|home| self.in_flight(home, id));
-        (!ids.is_empty(), twice || ids.iter().any(in_work))
+        let has_duplicates = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
+        let is_in_flight = |id| root.is_some_and(|root| self.in_flight(root, id));
+        (!ids.is_empty(), has_duplicates || ids.iter().any(is_in_flight))
     }
 
     fn request_id(&self, member: &Bytes) -> Option<RequestId> {
         self.parse(member).ok().filter(|envelope| envelope.kind == Kind::Request)?.id
     }
 
-    /// Whether new requests are refused
+    /// Returns whether new requests are refused.
     pub(crate) const fn is_shutting_down(&self) -> bool {
         self.shutting_down
     }
 
-    /// The session that a stream is one of
-    pub(crate) fn home_of(&self, key: Key) -> Option<Key> {
-        self.link.channels.get(key)?.extra.stream.home
+    /// Returns the channel of the session that a stream belongs to.
+    pub(crate) fn parent_of(&self, key: Key) -> Option<Key> {
+        self.endpoint.channels.get(key)?.role.stream.parent
     }
 
-    /// Whoever owns the stream that a call is answered on
-    pub(crate) fn owner_of(&self, call: CallId) -> Option<Key> {
-        let stream = self.link.inbound.calls.get(call.0)?.channel;
-        self.link.channels.get(stream)?.extra.stream.owner
+    /// Returns the owner of the stream that a call is answered on.
+    pub(crate) fn call_owner(&self, call: CallId) -> Option<Key> {
+        let stream = self.endpoint.inbound.calls.get(call.0)?.channel;
+        self.endpoint.channels.get(stream)?.role.stream.owner
     }
 }

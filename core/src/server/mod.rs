@@ -1,30 +1,30 @@
-//! The server: takes messages, hands out calls, sends answers. No bytes, no I/O.
+//! The server engine: takes messages, delivers calls, sends answers. It performs no I/O.
 
 mod arguments;
-mod asking;
+mod changes;
 mod channel;
 mod config;
 #[cfg(feature = "http")]
-mod early;
+mod early_cancels;
 mod engine;
 mod event;
 #[cfg(feature = "http")]
 pub(crate) mod exchange;
 mod handshake;
+pub(crate) mod header_check;
 mod input;
+mod input_required;
 mod log;
-mod news;
 mod receive;
 mod reply;
-pub(crate) mod said;
 #[cfg(feature = "crypto")]
-mod sealing;
+mod sealer;
 mod stream;
 mod subscriptions;
 
 pub(crate) use arguments::read_arguments;
-pub use asking::{Asking, NoAnswer};
 pub use config::Config;
 pub use engine::Engine;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
-pub use reply::Prepared;
+pub use input_required::{InputError, InputRequired};
+pub use reply::PreparedResult;

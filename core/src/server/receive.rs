@@ -1,4 +1,4 @@
-//! What a message is and what becomes of it: one decision, in one place (design: classification at the boundary).
+//! Classification of received messages, in one place.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,215 +7,234 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{Extra, KnownMeta};
+use super::channel::{MetaCache, ServerChannel};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
+use super::header_check::HeaderCheck;
 use super::log;
-use super::said::Said;
 use crate::calls::batch;
-use crate::calls::inbound::{CallId, InCall};
-use crate::calls::link::{Channel, Content, content};
-use crate::calls::outbound::Match;
+use crate::calls::endpoint::{Channel, FrameContent, classify_frame};
+use crate::calls::inbound::{CallId, InboundCall};
+use crate::calls::outbound::ResponseMatch;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::json::string;
 use crate::meta;
+use crate::methods::{self, MethodRule};
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Envelope, Kind, Malformed, Meta, Params, Rejected};
+use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, MetaSpans, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
-use crate::vocab::{self, Rule};
 
-/// A request that was found to be in order
-struct Accepted {
+/// A request that passed all checks.
+struct AcceptedRequest {
     version: Version,
     method: Cow<'static, str>,
     cacheable: bool,
 }
 
-/// Where a message stands
+/// The origin of a message.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    /// Where its answer goes
+pub(super) struct MessageSource<'a> {
+    /// Channel that receives the answer.
     pub(super) channel: Key,
-    /// The channel that its id lives in
-    pub(super) home: Key,
-    /// The batch that it is a member of
+    /// Channel that owns the request id.
+    pub(super) root: Key,
+    /// Batch that the message belongs to.
     pub(super) batch: Option<Key>,
-    /// It has waited for a place before
+    /// The request was queued before.
     pub(super) waited: bool,
-    /// What was said about it
-    pub(super) said: Option<&'a dyn Said>,
+    /// Header fields to check the message against.
+    pub(super) header_check: Option<&'a dyn HeaderCheck>,
 }
 
-/// What a modern request says about itself, once found to be in order
-enum Modern {
-    /// Not a modern request
-    No,
+/// Result of checking the modern metadata of a request.
+enum ModernCheck {
+    /// The request has no modern metadata.
+    NotModern,
     Version(Version),
 }
 
 impl Engine {
-    /// One frame: a message, a batch, or something else
+    /// Takes one frame: a message, a batch or a blank line.
     pub(super) fn receive(&mut self, channel: Key, frame: Bytes, waited: bool) {
-        match content(frame) {
-            (Content::Blank, _) => {}
-            (Content::Array, frame) => self.receive_batch(channel, &frame),
-            (Content::One, frame) => {
-                let home = self.link.home(channel);
-                self.receive_one(Source { channel, home, batch: None, waited, said: None }, &frame);
+        match classify_frame(frame) {
+            (FrameContent::Blank, _) => {}
+            (FrameContent::Array, frame) => self.receive_batch(channel, &frame),
+            (FrameContent::Message, frame) => {
+                let root = self.endpoint.root_channel(channel);
+                self.receive_one(
+                    MessageSource { channel, root, batch: None, waited, header_check: None },
+                    &frame,
+                );
             }
         }
     }
 
-    fn receive_one(&mut self, source: Source<'_>, frame: &Bytes) {
+    fn receive_one(&mut self, source: MessageSource<'_>, frame: &Bytes) {
         match self.parse(frame) {
             Err(rejected) => self.reject(source.channel, source.batch, rejected),
             Ok(envelope) => self.receive_parsed(source, frame, envelope),
         }
     }
 
-    /// Reads one message
-    pub(crate) fn parse<'a>(&self, frame: &'a Bytes) -> Result<Envelope<'a>, Rejected> {
-        let known = self.known_meta.as_deref().map(|k| (&*k.text, &k.parts));
-        envelope::parse(frame, &self.link.limits, known)
+    /// Parses one message.
+    pub(crate) fn parse<'a>(&self, frame: &'a Bytes) -> Result<Envelope<'a>, RejectedMessage> {
+        let known = self.meta_cache.as_deref().map(|k| (&*k.text, &k.parts));
+        envelope::parse(frame, &self.endpoint.limits, known)
     }
 
-    pub(super) fn receive_parsed(&mut self, source: Source<'_>, frame: &Bytes, envelope: Envelope<'_>) {
-        if let Some(c) = self.link.channels.get_mut(source.channel) {
-            c.faulty = 0;
+    pub(super) fn receive_parsed(
+        &mut self,
+        source: MessageSource<'_>,
+        frame: &Bytes,
+        envelope: Envelope<'_>,
+    ) {
+        if let Some(c) = self.endpoint.channels.get_mut(source.channel) {
+            c.consecutive_faults = 0;
         }
         match envelope.kind {
-            Kind::Request => self.request_in(source, frame, envelope),
-            Kind::Notification => self.notification_in(source.home, frame, &envelope),
-            Kind::Response => self.response_in(source.home, frame, &envelope),
+            Kind::Request => self.receive_request(source, frame, envelope),
+            Kind::Notification => self.receive_notification(source.root, frame, &envelope),
+            Kind::Response => self.receive_response(source.root, frame, &envelope),
         }
     }
 
-    /// The members of a batch one by one; their answers go out together
+    /// Takes the members of a batch. Their answers are sent together.
     pub(super) fn receive_batch(&mut self, channel: Key, frame: &Bytes) {
-        let home = self.link.home(channel);
+        let root = self.endpoint.root_channel(channel);
         let session = self.session(channel);
-        let batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
-        let members = match batch::members(frame, &self.link.limits) {
-            Ok(members) if batches => members,
-            Ok(_) => return self.reject(channel, None, Rejected::unknown(Malformed::Batch)), // BATCH-004, BATCH-005
-            Err(why) => return self.reject(channel, None, Rejected::unknown(why)),
+        let allows_batches = session.is_some_and(|s| s.version == Version::V2025_03_26);
+        let members = match batch::split_batch(frame, &self.endpoint.limits) {
+            Ok(members) if allows_batches => members,
+            // BATCH-004, BATCH-005
+            Ok(_) => return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch)),
+            Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason)),
         };
-        let batch = self.link.open_batch(channel);
+        let batch = self.endpoint.open_batch(channel);
         for member in members {
-            // One of them may be the fault that was one too many.
-            if self.link.channels.get(channel).is_some_and(|c| c.ended.is_none()) {
+            // An earlier member may have been one fault too many.
+            if self.endpoint.channels.get(channel).is_some_and(|c| c.input_end.is_none()) {
                 let batch = Some(batch);
-                self.receive_one(Source { channel, home, batch, waited: false, said: None }, &member);
+                self.receive_one(
+                    MessageSource { channel, root, batch, waited: false, header_check: None },
+                    &member,
+                );
             }
         }
-        self.link.close_batch(batch);
+        self.endpoint.close_batch(batch);
     }
 
-    /// Answers or reports a message that is not in order
-    pub(super) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: Rejected) {
-        let home = self.link.home(channel);
-        let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(home, id));
-        let (diagnostic, ended) = self.link.reject(channel, batch, rejected, in_flight);
+    /// Answers or reports a faulty message.
+    pub(super) fn reject(&mut self, channel: Key, batch: Option<Key>, rejected: RejectedMessage) {
+        let root = self.endpoint.root_channel(channel);
+        let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(root, id));
+        let (diagnostic, ended) = self.endpoint.reject(channel, batch, rejected, in_flight);
         if let Some((key, outcome)) = ended {
-            self.finish_out(key, outcome);
+            self.finish_outbound(key, outcome);
         }
         if batch.is_none() {
-            self.refused(channel);
+            self.mark_request_refused(channel);
         }
         self.diagnose(channel, diagnostic);
-        if let Some(fault) = self.link.count_fault(channel) {
-            self.end_input(self.link.now, channel, &fault, core::time::Duration::ZERO);
+        if let Some(fault) = self.endpoint.count_fault(channel) {
+            self.end_input(self.endpoint.now, channel, &fault, core::time::Duration::ZERO);
         }
     }
 
-    /// Takes note of a message that was too long to keep
+    /// Handles a message that exceeded the frame limit.
     pub(crate) fn handle_oversize(&mut self, now: Instant, channel: ChannelId, oversize: Oversize) {
-        self.link.tick(now);
-        self.link.touch();
-        let rejected = self.link.too_long(oversize);
+        self.endpoint.tick(now);
+        self.endpoint.record_activity();
+        let rejected = self.endpoint.oversize_rejection(oversize);
         self.reject(channel.0, None, rejected);
     }
 
-    /// Whether a request with this id is in work or waits for a place
+    /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
     pub(crate) fn in_flight(&self, channel: Key, id: &RequestId) -> bool {
-        let waits = |c: &Channel<Extra>| {
-            c.extra.waiting.has(id)
-                || (!c.extra.listeners.is_empty() && self.find_listener(channel, id).is_some())
+        let is_waiting = |c: &Channel<ServerChannel>| {
+            c.role.waiting.contains(id)
+                || (!c.role.listeners.is_empty() && self.find_listener(channel, id).is_some())
         };
-        self.link.is_live(channel, id) || self.link.channels.get(channel).is_some_and(waits)
+        self.endpoint.is_live(channel, id) || self.endpoint.channels.get(channel).is_some_and(is_waiting)
     }
 
-    fn request_in(&mut self, source: Source<'_>, frame: &Bytes, envelope: Envelope<'_>) {
-        let Envelope { id: Some(id), method, params, meta_known, .. } = envelope else { return };
-        if self.in_flight(source.home, &id) {
-            // Whatever was answered to the second would end the first at the peer (design, 9).
+    fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: Envelope<'_>) {
+        let Envelope { id: Some(id), method, params, has_known_meta, .. } = envelope else {
+            return;
+        };
+        if self.in_flight(source.root, &id) {
+            // An answer to the second request would end the first one at the peer (DESIGN-09).
             return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
         }
-        let verdict = self.judge(source, frame, &method, &params, meta_known);
-        let accepted = match verdict {
+        let checked = self.check_request(source, frame, &method, &params, has_known_meta);
+        let accepted = match checked {
             Ok(Some(accepted)) => accepted,
-            // Answered by the engine itself.
-            Ok(None) => return self.answer_myself(source, frame, &id, &method, &params),
+            // The engine answers this method.
+            Ok(None) => return self.answer_in_engine(source, frame, &id, &method, &params),
             Err(error) => {
-                self.refused(source.channel);
-                return self.link.send_error(source.channel, source.batch, Some(&id), &error);
+                self.mark_request_refused(source.channel);
+                return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
         };
         #[cfg(feature = "http")]
-        if self.is_over_already(source.channel, source.home, &id) {
-            return self.diagnose(source.home, Diagnostic::CancelledEarly(id)); // CANC-010
+        if self.take_early_cancel(source.channel, source.root, &id) {
+            return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
-        let token = match self.link.token(params.meta.token.of(frame)) {
+        let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
             Ok(token) => token,
-            Err(error) => return self.link.send_error(source.channel, source.batch, Some(&id), &error),
+            Err(error) => return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error),
         };
         let is_full = self.is_full();
-        let Some(c) = self.link.channels.get_mut(source.home) else { return };
-        let waiting = &mut c.extra.waiting;
-        // The members of a batch share one answer, so none of them can be put off.
+        let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
+        let waiting = &mut c.role.waiting;
+        // The members of a batch share one answer, so they cannot be queued one by one.
         let must_wait = is_full || (!waiting.is_empty() && !source.waited && source.batch.is_none());
         if must_wait {
-            // The last one may go beyond the budget: it was read already, and then reading pauses.
-            let room = waiting.len() < self.link.limits.max_waiting && !waiting.is_spent();
+            // The last queued request may exceed the budget: it was read already, and reading pauses now.
+            let room = waiting.len() < self.endpoint.limits.max_waiting_requests && !waiting.is_spent();
             if !room || source.batch.is_some() {
                 let error = RpcError::internal("too many requests in work");
-                return self.link.send_error(source.channel, source.batch, Some(&id), &error);
+                return self.endpoint.send_error(source.channel, source.batch, Some(&id), &error);
             }
             if waiting.is_empty() {
-                self.backlog.push_back(source.home);
+                self.backlog.push_back(source.root);
             }
-            // A copy of its own, so that a small request does not keep a large buffer alive.
-            waiting.push(id, Bytes::copy_from_slice(frame), &self.link.limits);
+            // Copied, so that a small request does not keep a large buffer alive.
+            waiting.push(id, Bytes::copy_from_slice(frame), &self.endpoint.limits);
             return;
         }
-        let Accepted { version, method, cacheable } = accepted;
-        let begun = self.link.begin(InCall {
+        let AcceptedRequest { version, method, cacheable } = accepted;
+        let begun = self.endpoint.begin_call(InboundCall {
             id,
             channel: source.channel,
             version,
             cacheable,
-            token,
-            progress: None,
-            expires: self.link.now + self.link.limits.max_call_age,
+            progress_token: token,
+            throttle: None,
+            expires_at: self.endpoint.now + self.endpoint.limits.max_call_age,
             batch: source.batch,
-            log: params.meta.log_level.of(frame).and_then(log::threshold).unwrap_or(log::NONE),
+            log_threshold: params
+                .meta
+                .log_level
+                .slice(frame)
+                .and_then(log::parse_threshold)
+                .unwrap_or(log::NONE),
             parked: None,
         });
         let Some(key) = begun else { return };
         let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
-        let mut call = Call { id, channel, version, method, frame, params, round: None };
+        let mut call = Call { id, channel, version, method, frame, params, retry: None };
         if version.era() == Era::Modern {
-            match self.round(&call) {
-                Ok(round) => call.round = round,
+            match self.read_retry(&call) {
+                Ok(round) => call.retry = round,
                 Err(error) => {
-                    self.link.fail(key, &error);
+                    self.endpoint.fail(key, &error);
                     return;
                 }
             }
@@ -223,83 +242,98 @@ impl Engine {
         self.events.push_back(Event::Call(call));
     }
 
-    /// The era of a request, whether it is in order, and whether it is for the application. `Ok(None)`: the engine
-    /// answers it. This is the table of `spec-map` 3.4 and 3.5.
-    fn judge(
+    /// Finds the era of a request and checks it. Returns `None` if the engine answers it.
+    ///
+    /// The order of the checks is that of HTTP-029 and DEC-007.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn check_request(
         &mut self,
-        source: Source<'_>,
+        source: MessageSource<'_>,
         frame: &Bytes,
         method: &str,
-        params: &Params,
-        meta_known: bool,
-    ) -> Result<Option<Accepted>, RpcError> {
+        params: &ParamsSpans,
+        has_known_meta: bool,
+    ) -> Result<Option<AcceptedRequest>, RpcError> {
         if self.shutting_down {
             return Err(RpcError::internal(SHUTTING_DOWN));
         }
-        let rule = vocab::request(method);
-        let modern = self.modern(source, frame, params, meta_known)?;
-        let version = match modern {
-            Modern::Version(_) if source.batch.is_some() => {
+        let rule = methods::request_rule(method);
+        let modern_check = self.check_modern_meta(source, frame, params, has_known_meta)?;
+        let version = match modern_check {
+            ModernCheck::Version(_) if source.batch.is_some() => {
                 return Err(RpcError::invalid_request("its revision has no batches")); // BATCH-004
             }
-            Modern::Version(version) => version,
-            Modern::No => self.legacy(source, rule, frame, params)?,
+            ModernCheck::Version(version) => version,
+            ModernCheck::NotModern => self.legacy_version(source, rule, frame, params)?,
         };
-        if let Some(said) = source.said {
-            said.request(version, method, frame, params)?;
+        if let Some(check) = source.header_check {
+            check.check_request(version, method, frame, params)?;
         }
-        let rule = rule.filter(|r| r.exists_in(version) && r.client_sends());
+        let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
         match rule {
             Some(rule) => {
-                if rule.gate_in(version).is_some_and(|gate| !self.config.capabilities.has(gate)) {
+                if rule
+                    .required_capability_in(version)
+                    .is_some_and(|capability| !self.config.capabilities.has(capability))
+                {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }
-                if let Some(said) = source.said {
-                    said.parameters(version, method, frame, params)?;
+                if let Some(check) = source.header_check {
+                    check.check_params(version, method, frame, params)?;
                 }
-                if rule.by_engine {
+                if rule.handled_by_engine {
                     return Ok(None);
                 }
                 let cacheable = rule.cacheable;
-                Ok(Some(Accepted { version, method: Cow::Borrowed(rule.name), cacheable }))
+                Ok(Some(AcceptedRequest { version, method: Cow::Borrowed(rule.name), cacheable }))
             }
-            None if self.config.accepts_custom(method) => {
-                Ok(Some(Accepted { version, method: Cow::Owned(method.into()), cacheable: false }))
+            None if self.config.accepts_custom_method(method) => {
+                Ok(Some(AcceptedRequest { version, method: Cow::Owned(method.into()), cacheable: false }))
             }
             None => Err(RpcError::method_not_found(method)),
         }
     }
 
-    /// Reads the metadata of a modern request (META-009, META-010, META-014, VER-009)
-    fn modern(
+    /// Checks the metadata of a modern request (META-009, META-010, META-014, VER-009).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn check_modern_meta(
         &mut self,
-        source: Source<'_>,
+        source: MessageSource<'_>,
         frame: &Bytes,
-        params: &Params,
+        params: &ParamsSpans,
         known: bool,
-    ) -> Result<Modern, RpcError> {
-        let served = self.config.modern();
+    ) -> Result<ModernCheck, RpcError> {
+        let served = self.config.modern_versions();
         if served.is_empty() {
-            return Ok(Modern::No);
+            return Ok(ModernCheck::NotModern);
         }
-        let Some(c) = self.link.channels.get_mut(source.channel) else { return Ok(Modern::No) };
+        let Some(c) = self.endpoint.channels.get_mut(source.channel) else {
+            return Ok(ModernCheck::NotModern);
+        };
         if known {
-            if let Some(known) = &self.known_meta {
-                c.idless = true;
-                if let Some(said) = source.said {
-                    said.modern(Some(known.version.as_str()))?;
+            if let Some(known) = &self.meta_cache {
+                c.allows_idless_errors = true;
+                if let Some(check) = source.header_check {
+                    check.check_version(Some(known.version.as_str()))?;
                 }
-                return Ok(Modern::Version(known.version));
+                return Ok(ModernCheck::Version(known.version));
             }
         }
         let parts = &params.meta;
-        let Some(version) = parts.version.of(frame) else {
-            if let Some(said) = source.said {
-                said.modern(None)?;
+        let Some(version) = parts.version.slice(frame) else {
+            if let Some(check) = source.header_check {
+                check.check_version(None)?;
             }
             // A modern key without the version is a modern request with missing metadata, not a legacy one.
-            let modern = parts.reserved || source.said.is_some_and(|said| said.calls_it_modern());
-            return if modern { Err(missing(parts)) } else { Ok(Modern::No) };
+            let modern =
+                parts.has_reserved || source.header_check.is_some_and(|check| check.indicates_modern());
+            return if modern { Err(missing_meta_error(parts)) } else { Ok(ModernCheck::NotModern) };
         };
         let Some(name) = string(version) else {
             return Err(RpcError::invalid_params(format!(
@@ -307,79 +341,89 @@ impl Engine {
                 meta::PROTOCOL_VERSION
             )));
         };
-        if let Some(said) = source.said {
-            said.modern(Some(&name))?;
+        if let Some(check) = source.header_check {
+            check.check_version(Some(&name))?;
         }
         let Some(version) = Version::from_name(&name).filter(|v| served.contains(*v)) else {
-            return Err(self.unsupported(&name)); // VER-009, before anything that another revision may want otherwise
+            // VER-009; checked first, because another revision may have other rules.
+            return Err(self.unsupported_version_error(&name));
         };
-        match parts.capabilities.of(frame) {
+        match parts.capabilities.slice(frame) {
             Some([b'{', ..]) => {}
-            None => return Err(missing(parts)),
-            Some(_) => return Err(wrong(meta::CLIENT_CAPABILITIES, "an object")),
+            None => return Err(missing_meta_error(parts)),
+            Some(_) => return Err(wrong_type_error(meta::CLIENT_CAPABILITIES, "an object")),
         }
-        if parts.info.of(frame).is_some_and(|i| i.first() != Some(&b'{')) {
-            return Err(wrong(meta::CLIENT_INFO, "an object"));
+        if parts.info.slice(frame).is_some_and(|i| i.first() != Some(&b'{')) {
+            return Err(wrong_type_error(meta::CLIENT_INFO, "an object"));
         }
-        if let Some(level) = parts.log_level.of(frame) {
-            if log::threshold(level).is_none() {
+        if let Some(level) = parts.log_level.slice(frame) {
+            if log::parse_threshold(level).is_none() {
                 return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
             }
         }
-        c.idless = true;
-        // With a token in it the text is another one each time.
-        let repeats = |t: &&[u8]| t.len() <= self.link.limits.max_meta_cache && parts.token.is_empty();
-        if let Some(text) = parts.whole.of(frame).filter(repeats) {
+        c.allows_idless_errors = true;
+        // A text with a progress token differs in each request.
+        let repeats = |t: &&[u8]| t.len() <= self.endpoint.limits.max_meta_cache && parts.token.is_empty();
+        if let Some(text) = parts.whole.slice(frame).filter(repeats) {
             // Relative to the beginning of the text; `shifted` wraps.
             let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
-            self.known_meta = Some(Box::new(KnownMeta { text: text.into(), parts, version }));
+            self.meta_cache = Some(Box::new(MetaCache { text: text.into(), parts, version }));
         }
-        Ok(Modern::Version(version))
+        Ok(ModernCheck::Version(version))
     }
 
-    /// The revision of a request without modern metadata
-    fn legacy(
+    /// Returns the revision of a request without modern metadata.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn legacy_version(
         &self,
-        source: Source<'_>,
-        rule: Option<&Rule>,
+        source: MessageSource<'_>,
+        rule: Option<&MethodRule>,
         frame: &Bytes,
-        params: &Params,
+        params: &ParamsSpans,
     ) -> Result<Version, RpcError> {
-        let served = self.config.legacy();
+        let served = self.config.legacy_versions();
         let name = rule.map_or("", |r| r.name);
         if served.is_empty() {
-            if let Some(said) = source.said {
-                said.must_be_modern()?;
+            if let Some(check) = source.header_check {
+                check.require_modern()?;
             }
-            if name == vocab::INITIALIZE {
-                // The one thing that an older client can show its user (VER-032, VER-033, DEC-006).
-                let requested = RawJson::trusted(frame.slice_ref(params.whole.of(frame).unwrap_or_default()));
+            if name == methods::INITIALIZE {
+                // The revisions are the one fact that an older client can show its user (VER-032, VER-033, DEC-006).
+                let requested =
+                    RawJson::trusted(frame.slice_ref(params.whole.slice(frame).unwrap_or_default()));
                 let requested = requested.member("protocolVersion").and_then(|v| v.string());
-                return Err(self.unsupported(requested.as_deref().unwrap_or_default()));
+                return Err(self.unsupported_version_error(requested.as_deref().unwrap_or_default()));
             }
-            return Err(missing(&params.meta));
+            return Err(missing_meta_error(&params.meta));
         }
-        match (name, self.session(source.home)) {
-            (vocab::DISCOVER, _) if !self.config.modern().is_empty() => Err(missing(&params.meta)),
-            (vocab::INITIALIZE, _) if source.batch.is_some() => {
+        match (name, self.session(source.root)) {
+            (methods::DISCOVER, _) if !self.config.modern_versions().is_empty() => {
+                Err(missing_meta_error(&params.meta))
+            }
+            (methods::INITIALIZE, _) if source.batch.is_some() => {
                 Err(RpcError::invalid_request("`initialize` must not be part of a batch")) // BATCH-003
             }
-            (vocab::INITIALIZE, Some(_)) => Err(RpcError::invalid_request("already initialized")), // LIFE-008
+            (methods::INITIALIZE, Some(_)) => Err(RpcError::invalid_request("already initialized")), // LIFE-008
             (_, Some(session)) => Ok(session.version),
-            // PING-001: also before the handshake.
-            (vocab::INITIALIZE | vocab::PING, None) => Ok(served.newest().unwrap_or(Version::V2024_11_05)),
+            // `ping` is allowed before the handshake (PING-001).
+            (methods::INITIALIZE | methods::PING, None) => {
+                Ok(served.newest().unwrap_or(Version::V2024_11_05))
+            }
             (_, None) => Err(RpcError::invalid_request("not initialized: `initialize` has to come first")), // LIFE-007
         }
     }
 
-    fn notification_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
-        let params = envelope.params.whole.of(frame);
+    fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+        let params = envelope.params.whole.slice(frame);
         match &*envelope.method {
-            vocab::CANCELLED => self.cancelled_in(channel, params.unwrap_or(b"{}")),
-            vocab::INITIALIZED => self.initialized(channel),
-            // It keeps a request of ours alive.
-            vocab::PROGRESS => {
-                if let Err(diagnostic) = self.link.progress_in(channel, params.unwrap_or(b"{}")) {
+            methods::CANCELLED => self.receive_cancellation(channel, params.unwrap_or(b"{}")),
+            methods::INITIALIZED => self.receive_initialized(channel),
+            // Progress extends the timeout of an outbound request.
+            methods::PROGRESS => {
+                if let Err(diagnostic) = self.endpoint.receive_progress(channel, params.unwrap_or(b"{}")) {
                     self.diagnose(channel, diagnostic);
                 }
             }
@@ -391,47 +435,48 @@ impl Engine {
         }
     }
 
-    /// A client no longer wants an answer (CANC-010, CANC-011, CANC-014)
-    fn cancelled_in(&mut self, channel: Key, params: &[u8]) {
-        let Some((id, reason)) = self.link.cancellation(params) else {
-            return self.diagnose(channel, Diagnostic::InvalidNotification(vocab::CANCELLED.into()));
+    /// Handles a cancellation by the client (CANC-010, CANC-011, CANC-014).
+    fn receive_cancellation(&mut self, channel: Key, params: &[u8]) {
+        let Some((id, reason)) = self.endpoint.parse_cancellation(params) else {
+            return self.diagnose(channel, Diagnostic::InvalidNotification(methods::CANCELLED.into()));
         };
-        let Some(c) = self.link.channels.get_mut(channel) else { return };
-        if let Some(key) = self.link.inbound.find(&c.live, &id) {
-            // Between two deliveries nobody works on it: then nobody has to be told, as in the modern era.
+        let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
+        if let Some(key) = self.endpoint.inbound.find(&c.live_calls, &id) {
+            // A parked call has no running handler to notify, as in the modern era.
             let parked = self.unpark(key, "the call was cancelled");
-            self.link.drop_call(key);
+            self.endpoint.drop_call(key);
             if !parked {
                 self.events
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
-            self.check_closed(channel);
-        } else if c.extra.waiting.remove(&id) {
-            if c.extra.waiting.is_empty() {
+            self.close_if_finished(channel);
+        } else if c.role.waiting.remove(&id) {
+            if c.role.waiting.is_empty() {
                 self.backlog.retain(|k| *k != channel);
             }
-            self.check_closed(channel);
+            self.close_if_finished(channel);
         } else if let Some(listener) = self.find_listener(channel, &id) {
             self.end_listener(channel, listener);
         } else {
             #[cfg(feature = "http")]
-            self.cancelled_early(channel, &id);
-            self.diagnose(channel, Diagnostic::UnknownCancel(id));
+            self.record_early_cancel(channel, &id);
+            self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
     }
 
-    fn initialized(&mut self, channel: Key) {
-        let Some(session) = self.link.channels.get_mut(channel).and_then(|c| c.extra.session.as_mut()) else {
-            return self.diagnose(channel, Diagnostic::InvalidNotification(vocab::INITIALIZED.into()));
+    fn receive_initialized(&mut self, channel: Key) {
+        let Some(session) = self.endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut())
+        else {
+            return self.diagnose(channel, Diagnostic::InvalidNotification(methods::INITIALIZED.into()));
         };
         if !core::mem::replace(&mut session.initialized, true) {
             let version = session.version;
             self.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
-            self.promise(channel);
+            self.listen_for_session(channel);
         }
     }
 
-    fn response_in(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+    fn receive_response(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
         let outcome = envelope.outcome(frame);
         let Some(id) = &envelope.id else {
             if let Err(error) = outcome {
@@ -439,22 +484,22 @@ impl Engine {
             }
             return;
         };
-        match self.link.match_answer(channel, id) {
-            Match::Live(key) => self.finish_out(key, outcome.map_err(CallError::Rpc)),
-            Match::Late => self.diagnose(channel, Diagnostic::LateResponse(id.clone())),
-            Match::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
+        match self.endpoint.match_response(channel, id) {
+            ResponseMatch::Live(key) => self.finish_outbound(key, outcome.map_err(CallError::Rpc)),
+            ResponseMatch::Late => self.diagnose(channel, Diagnostic::LateResponse(id.clone())),
+            ResponseMatch::Unknown => self.diagnose(channel, Diagnostic::UnknownResponse(id.clone())),
         }
     }
 }
 
-/// -32602 that names what a modern request lacks (META-014)
-fn missing(parts: &Meta) -> RpcError {
-    let lacking = [(parts.version, meta::PROTOCOL_VERSION), (parts.capabilities, meta::CLIENT_CAPABILITIES)];
+/// Returns error -32602 with the names of missing metadata (META-014).
+fn missing_meta_error(parts: &MetaSpans) -> RpcError {
+    let required = [(parts.version, meta::PROTOCOL_VERSION), (parts.capabilities, meta::CLIENT_CAPABILITIES)];
     let names: Vec<&str> =
-        lacking.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
+        required.iter().filter(|(span, _)| span.is_empty()).map(|(_, name)| *name).collect();
     RpcError::invalid_params(format!("`params._meta` lacks {}", names.join(" and ")))
 }
 
-fn wrong(key: &str, what: &str) -> RpcError {
+fn wrong_type_error(key: &str, what: &str) -> RpcError {
     RpcError::invalid_params(format!("`_meta` member `{key}` is not {what}"))
 }

@@ -1,4 +1,4 @@
-//! Results: written into the outbox and stamped with what their revision wants.
+//! Results: serialized into the outbox and completed with the members that the revision requires.
 
 use alloc::vec::Vec;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::config::Config;
 use super::engine::Engine;
 use crate::calls::inbound::CallId;
-use crate::calls::ours::check_keys;
+use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
-use crate::json::{EncodeError, Noted, Serializer, Table, append_one_line, object_members};
+use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, append_one_line, object_members};
 use crate::meta;
 use crate::raw::RawJson;
 use crate::rpc::encode;
@@ -17,76 +17,87 @@ use crate::shape;
 use crate::time::Instant;
 use crate::version::{Era, Version};
 
-/// From this size on a result travels as a segment of its own
-const LARGE: usize = 16 << 10;
-/// Most results fit, so that writing one takes one allocation
-const USUAL: usize = 256;
+/// Minimum size of a result that is sent as a segment of its own.
+const MIN_SHARED_RESULT: usize = 16 << 10;
+/// Initial buffer size; most results need no second allocation.
+const RESULT_CAPACITY: usize = 256;
 
-/// Appends an object; says what was seen of it
-type Write<'a> = dyn FnMut(&mut Vec<u8>, Option<&'static Table>) -> Result<Noted, EncodeError> + 'a;
+/// Appends an object and returns its top-level members of interest.
+type WriteResult<'a> =
+    dyn FnMut(&mut Vec<u8>, Option<&'static ShapeTable>) -> Result<TopLevelMembers, EncodeError> + 'a;
 
 impl Engine {
-    /// Answers a call with the object that `write` appends, in the shape that the table gives
+    /// Answers a call with the object that `write` appends, shaped by the table it gets.
     ///
-    /// Compiled once: of every type of results there is but what writes it.
+    /// Not generic, so that only the serializer is compiled once per type.
     pub(super) fn answer(
         &mut self,
         now: Instant,
         call: CallId,
-        write: &mut Write<'_>,
+        write: &mut WriteResult<'_>,
     ) -> Result<(), UseError> {
-        let link = &mut self.link;
-        link.tick(now);
-        let record = link.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
-        let c = link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        let endpoint = &mut self.endpoint;
+        endpoint.tick(now);
+        let record = endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let (channel, mark) = (record.channel, c.outbox.mark());
         let out = c.outbox.tail();
         encode::result_head(out, &record.id);
         let start = out.len();
-        let written = write(out, shape::table(record.version)).map_err(UseError::from).and_then(|noted| {
-            if noted.has(Noted::META) {
-                check_meta(out, noted)?;
+        let written = write(out, shape::table(record.version)).map_err(UseError::from).and_then(|members| {
+            if members.contains(TopLevelMembers::META) {
+                check_meta(out, members)?;
             }
             if record.version.era() == Era::Modern {
-                let asks = asks(noted, out.get(start..).unwrap_or_default())?;
-                stamp(out, noted, record.cacheable && !asks, &self.config);
+                let needs_input = is_input_required(members, out.get(start..).unwrap_or_default())?;
+                add_standard_members(out, members, record.cacheable && !needs_input, &self.config);
             }
             Ok(())
         });
         if let Err(e) = written {
-            c.outbox.undo(mark);
+            c.outbox.rollback(mark);
             return Err(e);
         }
         encode::end(out);
-        link.answered(call.0, mark);
-        self.check_closed(channel);
+        endpoint.commit_answer(call.0, mark);
+        self.close_if_finished(channel);
         Ok(())
     }
 
-    /// Answers a call with a result that is JSON already: an object, sent without being copied when it is large
+    /// Answers a call with a result that is a JSON object already.
     ///
-    /// Only stamped, not shaped for the revision: members that a revision lacks go out as they are; of what
-    /// [`complete`](Self::complete) refuses, only `_meta` and `resultType` are looked at. The text is looked
-    /// through each time; what is sent again and again is better [prepared](Prepared).
+    /// A large one is sent without a copy.
+    ///
+    /// The result is not shaped for the revision: members that the revision lacks are sent as they are. The engine only
+    /// adds the required members. The text is scanned at each call; to send a result often, use a [`PreparedResult`].
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete), for `_meta` and `resultType` only.
     pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
-        self.complete_prepared(now, call, &Prepared::of_text(result.clone())?)
+        self.complete_prepared(now, call, &PreparedResult::from_text(result.clone())?)
     }
 
-    /// Answers a call with a result that was written before, in the shape of the call's revision; not copied when it is
-    /// large
+    /// Answers a call with a prepared result. A large one is sent without a copy.
+    ///
+    /// The result must have been prepared for the revision of the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete), for `_meta` and `resultType` only.
     pub fn complete_prepared(
         &mut self,
         now: Instant,
         call: CallId,
-        result: &Prepared,
+        result: &PreparedResult,
     ) -> Result<(), UseError> {
-        let Prepared { text, noted, one_line } = result;
-        let in_batch = self.link.inbound.calls.get(call.0).is_some_and(|c| c.batch.is_some());
-        if text.as_bytes().len() < LARGE
+        let PreparedResult { text, members, one_line } = result;
+        let in_batch = self.endpoint.inbound.calls.get(call.0).is_some_and(|c| c.batch.is_some());
+        if text.as_bytes().len() < MIN_SHARED_RESULT
             || !one_line
             || in_batch
-            || self.link.has_tap()
-            || noted.has(Noted::META)
+            || self.endpoint.has_tap()
+            || members.contains(TopLevelMembers::META)
         {
             return self.answer(now, call, &mut |out, _| {
                 let at = out.len();
@@ -95,18 +106,19 @@ impl Engine {
                 } else {
                     append_one_line(out, text.as_bytes());
                 }
-                Ok(noted.behind(at))
+                Ok(members.shifted(at))
             });
         }
-        self.link.tick(now);
-        let record = self.link.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
-        let asks = record.version.era() == Era::Modern && asks(*noted, text.as_bytes())?;
-        let record = self.link.end_call(call.0).ok_or(UseError::Stale)?;
-        let c = self.link.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
+        self.endpoint.tick(now);
+        let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        let needs_input =
+            record.version.era() == Era::Modern && is_input_required(*members, text.as_bytes())?;
+        let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
+        let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         encode::result_head(c.outbox.tail(), &record.id);
-        c.outbox.wrote(mark);
-        // All but the closing brace is shared; the stamps and a brace of ours follow.
+        c.outbox.commit(mark);
+        // Everything except the closing brace is shared; the required members and a brace follow.
         let mut body = text.clone().into_bytes();
         body.truncate(body.len() - 1);
         c.outbox.push_bytes(&body);
@@ -114,88 +126,107 @@ impl Engine {
         let out = c.outbox.tail();
         if record.version.era() == Era::Modern {
             let empty = body.iter().skip(1).all(u8::is_ascii_whitespace);
-            append_stamps(out, *noted, record.cacheable && !asks, &self.config.stamp, empty);
+            append_standard_members(
+                out,
+                *members,
+                record.cacheable && !needs_input,
+                &self.config.result_suffix,
+                empty,
+            );
         }
         out.push(b'}');
         encode::end(out);
-        self.link.sent(record.channel, mark);
-        self.check_closed(record.channel);
+        self.endpoint.commit_message(record.channel, mark);
+        self.close_if_finished(record.channel);
         Ok(())
     }
 }
 
-/// A result that is written once and sent often: its text, and what an engine has to know of it
+/// A result that is serialized once and sent often.
 ///
-/// Cloning shares the text.
+/// Clones share the text.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedResult {
     text: RawJson,
-    /// Relative to the text
-    noted: Noted,
+    /// Offsets are relative to the text.
+    members: TopLevelMembers,
     one_line: bool,
 }
 
-impl Prepared {
-    /// Writes a result in the shape of a revision; it is for calls of that revision only
+impl PreparedResult {
+    /// Serializes a result for calls of one revision.
     ///
-    /// An error says what the revision has no form for, or that the value is not written as an object.
+    /// # Errors
+    ///
+    /// An encoding error if the revision has no form for the value, or if it is not an object.
     pub fn new<T: Serialize + ?Sized>(version: Version, result: &T) -> Result<Self, EncodeError> {
-        let mut text = Vec::with_capacity(USUAL);
-        let noted = Serializer::object(&mut text, result, shape::table(version))?;
-        Ok(Self { text: RawJson::trusted(text.into()), noted, one_line: true })
+        let mut text = Vec::with_capacity(RESULT_CAPACITY);
+        let members = Serializer::object(&mut text, result, shape::table(version))?;
+        Ok(Self { text: RawJson::trusted(text.into()), members, one_line: true })
     }
 
-    fn of_text(text: RawJson) -> Result<Self, EncodeError> {
+    fn from_text(text: RawJson) -> Result<Self, EncodeError> {
         if !text.is_object() {
             return Err(EncodeError::NotAnObject);
         }
-        let noted = Noted::of_text(text.as_bytes(), 0);
+        let members = TopLevelMembers::scan(text.as_bytes(), 0);
         let one_line = !text.as_bytes().iter().any(|b| matches!(b, b'\n' | b'\r'));
-        Ok(Self { text, noted, one_line })
+        Ok(Self { text, members, one_line })
     }
 
-    /// The text
+    /// Returns the JSON text.
     #[must_use]
     pub const fn text(&self) -> &RawJson {
         &self.text
     }
 }
 
-/// Whether a result asks for input, and so is not one that can be kept (CACHE-004)
+/// Returns whether a result asks for input, so that it must not be cached (CACHE-004).
 ///
-/// One that says so and asks for nothing, or whose type is no string, is refused (BASE-026, MRTR-005).
-fn asks(noted: Noted, object: &[u8]) -> Result<bool, EncodeError> {
-    let mut kind: &[u8] = b"\"";
-    if noted.has(Noted::RESULT_TYPE) {
+/// # Errors
+///
+/// [`EncodeError::NeverSent`] if `resultType` is not a string, or is `input_required` without input requests and state
+/// (BASE-026, MRTR-005).
+fn is_input_required(members: TopLevelMembers, object: &[u8]) -> Result<bool, EncodeError> {
+    let mut result_type: &[u8] = b"\"";
+    if members.contains(TopLevelMembers::RESULT_TYPE) {
         object_members(object, |name, value| {
             if name == b"resultType" {
-                kind = value;
+                result_type = value;
             }
         });
     }
-    let asks = kind == b"\"input_required\"";
-    if kind.first() != Some(&b'"') || (asks && !noted.has(Noted::INPUT_REQUESTS | Noted::REQUEST_STATE)) {
+    let needs_input = result_type == b"\"input_required\"";
+    if result_type.first() != Some(&b'"')
+        || (needs_input
+            && !members.contains(TopLevelMembers::INPUT_REQUESTS | TopLevelMembers::REQUEST_STATE))
+    {
         return Err(EncodeError::NeverSent("`resultType`"));
     }
-    Ok(asks)
+    Ok(needs_input)
 }
 
-/// Refuses metadata of the application that is no object or has keys of the protocol (META-003, META-006, META-007,
-/// DEC-009)
+/// Checks the `_meta` of an application (META-003, META-006, META-007, DEC-009).
+///
+/// It must be an object without keys of the protocol.
+///
+/// # Errors
+///
+/// [`UseError::ReservedKey`] or an encoding error.
 #[cold]
-fn check_meta(out: &[u8], noted: Noted) -> Result<(), UseError> {
-    let object = noted.meta.and_then(|at| out.get(at - 1..)).ok_or(EncodeError::NotAnObject)?;
-    check_keys(object, meta::is_free_in_result)
+fn check_meta(out: &[u8], members: TopLevelMembers) -> Result<(), UseError> {
+    let object = members.meta.and_then(|at| out.get(at - 1..)).ok_or(EncodeError::NotAnObject)?;
+    check_keys(object, meta::is_unreserved_in_result)
 }
 
-/// Adds what every modern result has to the object at the end of `out` (BASE-026, BASE-027, META-018, CACHE-001)
-fn stamp(out: &mut Vec<u8>, noted: Noted, cacheable: bool, config: &Config) {
-    let (stamp, stamp_meta) = (&config.stamp, &config.stamp_meta);
-    if let Some(at) = noted.meta.filter(|_| !stamp_meta.is_empty()) {
-        // The application has metadata of its own: ours goes in front of it.
+/// Adds the members of every modern result to the object at the end of `out` (BASE-026, BASE-027, META-018, CACHE-001).
+fn add_standard_members(out: &mut Vec<u8>, members: TopLevelMembers, cacheable: bool, config: &Config) {
+    let (suffix, suffix_meta) = (&config.result_suffix, &config.result_meta);
+    if let Some(at) = members.meta.filter(|_| !suffix_meta.is_empty()) {
+        // The application has `_meta` of its own: that of the engine is inserted before it.
         let tail = out.split_off(at);
         let empty = tail.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
-        out.extend_from_slice(stamp_meta);
+        out.extend_from_slice(suffix_meta);
         if !empty {
             out.push(b',');
         }
@@ -203,31 +234,37 @@ fn stamp(out: &mut Vec<u8>, noted: Noted, cacheable: bool, config: &Config) {
     }
     out.pop();
     let empty = out.last() == Some(&b'{');
-    append_stamps(out, noted, cacheable, stamp, empty);
+    append_standard_members(out, members, cacheable, suffix, empty);
     out.push(b'}');
 }
 
-/// Appends the members that are missing, behind the last member of an object that is still open
-fn append_stamps(out: &mut Vec<u8>, noted: Noted, cacheable: bool, stamp: &[u8], mut empty: bool) {
+/// Appends the missing members to an object without its closing brace.
+fn append_standard_members(
+    out: &mut Vec<u8>,
+    members: TopLevelMembers,
+    cacheable: bool,
+    suffix: &[u8],
+    mut empty: bool,
+) {
     let mut member = |out: &mut Vec<u8>, text: &[u8]| {
         if !core::mem::take(&mut empty) {
             out.push(b',');
         }
         out.extend_from_slice(text);
     };
-    if cacheable && !noted.has(Noted::TTL) {
+    if cacheable && !members.contains(TopLevelMembers::TTL) {
         member(out, b"\"ttlMs\":0");
     }
-    if cacheable && !noted.has(Noted::SCOPE) {
+    if cacheable && !members.contains(TopLevelMembers::SCOPE) {
         member(out, b"\"cacheScope\":\"private\"");
     }
-    match (noted.has(Noted::RESULT_TYPE), noted.has(Noted::META)) {
-        (false, false) => member(out, stamp),
+    match (members.contains(TopLevelMembers::RESULT_TYPE), members.contains(TopLevelMembers::META)) {
+        (false, false) => member(out, suffix),
         (false, true) => member(out, b"\"resultType\":\"complete\""),
         (true, false) => {
-            // The stamp without its first member, which is there already.
-            if let Some(at) = stamp.iter().position(|b| *b == b',') {
-                member(out, stamp.get(at + 1..).unwrap_or_default());
+            // The object has `resultType`, the first member of the suffix, already.
+            if let Some(at) = suffix.iter().position(|b| *b == b',') {
+                member(out, suffix.get(at + 1..).unwrap_or_default());
             }
         }
         (true, true) => {}

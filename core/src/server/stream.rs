@@ -1,75 +1,75 @@
-//! Streams: channels of a transport that carries each message apart, and answers it apart.
+//! Streams: the channels of a transport with separate exchanges.
 //!
-//! A modern exchange is a channel of its own. In a legacy session each exchange is a stream whose home is the session:
-//! ids, peer and subscriptions belong to that, messages about a call go out on the call's stream, and all others on the
-//! session's own.
+//! A modern exchange is a channel of its own. In a legacy session, each exchange is a stream whose parent is the
+//! channel of the session, which owns request ids, peer and subscriptions. Messages about a call are sent on the stream
+//! of the call, and all others on the GET stream of the session. session's own.
 
 use alloc::collections::VecDeque;
 
-use super::channel::Extra;
+use super::channel::ServerChannel;
 use super::engine::Engine;
-use crate::calls::side::Side;
+use crate::calls::role::Role;
 use crate::slab::Key;
 
-/// What a channel is to such a transport
+/// State of a channel on such a transport.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
-    /// The session that it is a stream of
-    pub(super) home: Option<Key>,
-    /// Whoever wants to know when there is something to send
+pub(super) struct StreamState {
+    /// Channel of the session that the stream belongs to.
+    pub(super) parent: Option<Key>,
+    /// Key of the transport's entry for this stream, which is queued when there is output.
     pub(super) owner: Option<Key>,
-    /// A session whose own messages go out on a stream that it may or may not have
-    pub(super) apart: bool,
-    /// Answers that are still to come
-    pub(super) open: u32,
-    /// It stands in the queue of those with something to send
-    pub(super) marked: bool,
-    /// Its client cannot have what is sent from now on
-    pub(super) deaf: bool,
-    /// The request was refused before anybody worked on it
-    pub(super) refused: bool,
-    /// The request was cancelled before it came
+    /// The channel is a session over HTTP. Its own messages need a GET stream, which may be absent.
+    pub(super) is_http_session: bool,
+    /// Number of answers that are still to be sent.
+    pub(super) pending_answers: u32,
+    /// The owner is in the queue of streams with output.
+    pub(super) is_queued: bool,
+    /// Messages that are sent from now on cannot reach the client.
+    pub(super) unreachable: bool,
+    /// The request was refused before it was delivered.
+    pub(super) request_refused: bool,
+    /// An early cancellation ended the request.
     #[cfg(feature = "http")]
-    pub(super) cancelled: bool,
-    /// The code of the last answer that was an error; 0 when none was
-    pub(super) code: i32,
+    pub(super) request_cancelled: bool,
+    /// Code of the last error response; 0 if there was none.
+    pub(super) last_error_code: i32,
 }
 
-/// The streams with something to send, by owner
+/// Owners of streams with output, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Ready(pub(super) VecDeque<Key>);
+pub(crate) struct ReadyQueue(pub(super) VecDeque<Key>);
 
-impl Stream {
-    /// Whether nobody reads it, perhaps ever: most clients never open the stream of their session
-    pub(super) const fn is_unheard(&self) -> bool {
-        self.apart && self.owner.is_none()
+impl StreamState {
+    /// Returns whether this is a session without a GET stream. Most clients never open one.
+    pub(super) const fn has_no_get_stream(&self) -> bool {
+        self.is_http_session && self.owner.is_none()
     }
 }
 
-impl Side for Extra {
-    type Shared = Ready;
+impl Role for ServerChannel {
+    type Shared = ReadyQueue;
 
-    fn home(&self) -> Option<Key> {
-        self.stream.home
+    fn parent(&self) -> Option<Key> {
+        self.stream.parent
     }
 
-    fn begun(&mut self) {
-        self.stream.open += 1;
+    fn request_started(&mut self) {
+        self.stream.pending_answers += 1;
     }
 
-    fn ended(&mut self, ready: &mut Ready) {
-        self.stream.open = self.stream.open.saturating_sub(1);
-        self.sent(ready);
+    fn request_finished(&mut self, ready: &mut ReadyQueue) {
+        self.stream.pending_answers = self.stream.pending_answers.saturating_sub(1);
+        self.message_sent(ready);
     }
 
-    fn failed(&mut self, code: i64) {
-        // A code beyond that range is none that anything depends on.
-        self.stream.code = i32::try_from(code).unwrap_or(-1);
+    fn error_sent(&mut self, code: i64) {
+        // Codes outside this range have no meaning to the transport.
+        self.stream.last_error_code = i32::try_from(code).unwrap_or(-1);
     }
 
-    fn sent(&mut self, ready: &mut Ready) {
+    fn message_sent(&mut self, ready: &mut ReadyQueue) {
         if let Some(owner) = self.stream.owner {
-            if !core::mem::replace(&mut self.stream.marked, true) {
+            if !core::mem::replace(&mut self.stream.is_queued, true) {
                 ready.0.push_back(owner);
             }
         }
@@ -77,30 +77,30 @@ impl Side for Extra {
 }
 
 impl Engine {
-    /// Whether a channel carries one exchange
+    /// Returns whether the channel carries one exchange.
     pub(super) fn is_exchange(&self, key: Key) -> bool {
-        self.link.channels.get(key).is_some_and(|c| c.extra.stream.owner.is_some())
+        self.endpoint.channels.get(key).is_some_and(|c| c.role.stream.owner.is_some())
     }
 
-    /// Says that a session's own messages go out on a stream of its own, if its client opens one
+    /// Marks the channel as a session over HTTP.
     #[cfg(feature = "http")]
-    pub(crate) fn set_apart(&mut self, key: Key) {
-        if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.stream.apart = true;
+    pub(crate) fn mark_http_session(&mut self, key: Key) {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            c.role.stream.is_http_session = true;
         }
     }
 
-    /// Says that nothing more comes on a stream
-    pub(super) fn stream_over(&mut self, key: Key) {
-        if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.sent(&mut self.link.shared);
+    /// Queues the owner of a stream that has no more output.
+    pub(super) fn mark_stream_finished(&mut self, key: Key) {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            c.role.message_sent(&mut self.endpoint.shared);
         }
     }
 
-    /// Notes that the request of a stream was refused before anybody worked on it
-    pub(super) fn refused(&mut self, key: Key) {
-        if let Some(c) = self.link.channels.get_mut(key) {
-            c.extra.stream.refused = true;
+    /// Records that the request of a stream was refused before it was delivered.
+    pub(super) fn mark_request_refused(&mut self, key: Key) {
+        if let Some(c) = self.endpoint.channels.get_mut(key) {
+            c.role.stream.request_refused = true;
         }
     }
 }

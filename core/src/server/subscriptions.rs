@@ -1,7 +1,7 @@
-//! Who is told of what: one table for both eras, indexed by what can change (SUB, RES).
+//! The table of subscriptions of both eras, indexed by change (SUB, RES).
 //!
-//! News is level-triggered: it says that something is another than it was, so a listener that has not been sent the
-//! last one yet is not told again, and one that does not read costs a bit per thing, not a queue.
+//! Change notifications are level-triggered. A listener with an unsent notification gets no second one, so a slow
+//! listener costs one bit per list or resource instead of a queue.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -11,61 +11,61 @@ use crate::change::Change;
 use crate::rpc::RequestId;
 use crate::slab::{Key, Slab};
 
-/// A set of lists that can change
-pub(super) type Lists = u8;
-pub(super) const TOOLS: Lists = 1;
-pub(super) const PROMPTS: Lists = 2;
-pub(super) const RESOURCES: Lists = 4;
-const LISTS: [(Lists, Change); 3] =
+/// A set of lists.
+pub(super) type ListSet = u8;
+pub(super) const TOOLS: ListSet = 1;
+pub(super) const PROMPTS: ListSet = 2;
+pub(super) const RESOURCES: ListSet = 4;
+const LISTS: [(ListSet, Change); 3] =
     [(TOOLS, Change::Tools), (PROMPTS, Change::Prompts), (RESOURCES, Change::Resources)];
 
-/// A `subscriptions/listen` (modern), or the session of a channel (legacy)
+/// A listener: a `subscriptions/listen` request (modern) or the session of a channel (legacy).
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct ChangeListener {
     pub(super) channel: Key,
-    /// The id of the `subscriptions/listen`; none for a session
+    /// Id of the `subscriptions/listen` request; `None` for a session.
     pub(super) id: Option<RequestId>,
-    /// The lists that it is told of
-    pub(super) wants: Lists,
-    /// Those that it was told of in the round of news `round`
-    told: Lists,
-    round: u32,
-    /// Those that it is to be told of when there is room
-    held: Lists,
-    /// The resources that it follows, in order
-    topics: Vec<Key>,
+    /// Lists that the listener subscribes to.
+    pub(super) lists: ListSet,
+    /// Lists that were announced in `epoch`.
+    notified: ListSet,
+    epoch: u32,
+    /// Lists whose notification is deferred until there is room.
+    deferred: ListSet,
+    /// Resources that the listener subscribes to, sorted by key.
+    resources: Vec<Key>,
 }
 
-/// A resource that somebody follows
+/// A resource with at least one subscriber.
 #[derive(Debug)]
-struct Topic {
+struct SubscribedResource {
     uri: Arc<str>,
-    /// In the order of their listeners
-    followers: Vec<Follower>,
+    /// Sorted by listener.
+    subscribers: Vec<ResourceSubscriber>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Follower {
+struct ResourceSubscriber {
     listener: Key,
-    /// The round of news in which it was told last
-    round: u32,
-    held: bool,
+    /// Epoch of the last notification.
+    epoch: u32,
+    deferred: bool,
 }
 
-/// Something that has changed, and that somebody wants to know of
+/// A list or a subscribed resource that has changed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target {
-    /// A list, by its place
+pub(super) enum ChangeTarget {
+    /// A list, by its index in [`LISTS`].
     List(usize),
-    Topic(Key),
+    Resource(Key),
 }
 
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    listeners: Slab<Listener>,
-    /// The listeners of each list, in order
+    listeners: Slab<ChangeListener>,
+    /// Listeners of each list, sorted by key.
     lists: [Vec<Key>; 3],
-    topics: Slab<Topic>,
+    resources: Slab<SubscribedResource>,
     by_uri: BTreeMap<Arc<str>, Key>,
 }
 
@@ -74,189 +74,199 @@ impl Subscriptions {
         Self {
             listeners: Slab::new(),
             lists: [const { Vec::new() }; 3],
-            topics: Slab::new(),
+            resources: Slab::new(),
             by_uri: BTreeMap::new(),
         }
     }
 
-    pub(super) fn open(&mut self, channel: Key, id: Option<RequestId>, wants: Lists) -> Key {
-        let listener = Listener { channel, id, wants, told: 0, round: 0, held: 0, topics: Vec::new() };
+    pub(super) fn open(&mut self, channel: Key, id: Option<RequestId>, lists: ListSet) -> Key {
+        let listener =
+            ChangeListener { channel, id, lists, notified: 0, epoch: 0, deferred: 0, resources: Vec::new() };
         let key = self.listeners.insert(listener);
         for (list, (kind, _)) in self.lists.iter_mut().zip(LISTS) {
-            if let (true, Err(place)) = (wants & kind != 0, list.binary_search(&key)) {
-                list.insert(place, key);
+            if let (true, Err(index)) = (lists & kind != 0, list.binary_search(&key)) {
+                list.insert(index, key);
             }
         }
         key
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&Listener> {
+    pub(super) fn get(&self, key: Key) -> Option<&ChangeListener> {
         self.listeners.get(key)
     }
 
-    /// How many resources a listener follows
-    pub(super) fn followed(&self, key: Key) -> usize {
-        self.listeners.get(key).map_or(0, |l| l.topics.len())
+    /// Returns the number of resources that a listener subscribes to.
+    pub(super) fn resource_count(&self, key: Key) -> usize {
+        self.listeners.get(key).map_or(0, |l| l.resources.len())
     }
 
-    /// Has a listener follow a resource; its URI if nobody did before
-    pub(super) fn follow(&mut self, key: Key, uri: &str) -> Option<Arc<str>> {
+    /// Subscribes a listener to a resource. Returns the URI if this is the first subscriber.
+    pub(super) fn subscribe_resource(&mut self, key: Key, uri: &str) -> Option<Arc<str>> {
         let listener = self.listeners.get_mut(key)?;
-        let (topic, first) = match self.by_uri.get(uri) {
-            Some(topic) => (*topic, None),
+        let (resource, first) = match self.by_uri.get(uri) {
+            Some(resource) => (*resource, None),
             None => {
                 let uri = Arc::<str>::from(uri);
-                let topic = self.topics.insert(Topic { uri: Arc::clone(&uri), followers: Vec::new() });
-                self.by_uri.insert(Arc::clone(&uri), topic);
-                (topic, Some(uri))
+                let resource = self
+                    .resources
+                    .insert(SubscribedResource { uri: Arc::clone(&uri), subscribers: Vec::new() });
+                self.by_uri.insert(Arc::clone(&uri), resource);
+                (resource, Some(uri))
             }
         };
-        if let Err(place) = listener.topics.binary_search(&topic) {
-            listener.topics.insert(place, topic);
-            let followers = self.topics.get_mut(topic).map(|t| &mut t.followers);
-            if let Some(followers) = followers {
-                let place = followers.partition_point(|f| f.listener < key);
-                followers.insert(place, Follower { listener: key, round: 0, held: false });
+        if let Err(index) = listener.resources.binary_search(&resource) {
+            listener.resources.insert(index, resource);
+            let subscribers = self.resources.get_mut(resource).map(|t| &mut t.subscribers);
+            if let Some(subscribers) = subscribers {
+                let index = subscribers.partition_point(|f| f.listener < key);
+                subscribers.insert(index, ResourceSubscriber { listener: key, epoch: 0, deferred: false });
             }
         }
         first
     }
 
-    /// Has a listener follow a resource no more; its URI if nobody does any more
-    pub(super) fn unfollow(&mut self, key: Key, uri: &str) -> Option<Arc<str>> {
-        let topic = *self.by_uri.get(uri)?;
+    /// Unsubscribes a listener from a resource. Returns the URI if this was the last subscriber.
+    pub(super) fn unsubscribe_resource(&mut self, key: Key, uri: &str) -> Option<Arc<str>> {
+        let resource = *self.by_uri.get(uri)?;
         let listener = self.listeners.get_mut(key)?;
-        let place = listener.topics.binary_search(&topic).ok()?;
-        listener.topics.remove(place);
-        self.leave(key, topic)
+        let index = listener.resources.binary_search(&resource).ok()?;
+        listener.resources.remove(index);
+        self.remove_subscriber(key, resource)
     }
 
-    fn leave(&mut self, listener: Key, key: Key) -> Option<Arc<str>> {
-        let topic = self.topics.get_mut(key)?;
-        if let Ok(place) = topic.followers.binary_search_by_key(&listener, |f| f.listener) {
-            topic.followers.remove(place);
+    fn remove_subscriber(&mut self, listener: Key, key: Key) -> Option<Arc<str>> {
+        let resource = self.resources.get_mut(key)?;
+        if let Ok(index) = resource.subscribers.binary_search_by_key(&listener, |f| f.listener) {
+            resource.subscribers.remove(index);
         }
-        if !topic.followers.is_empty() {
+        if !resource.subscribers.is_empty() {
             return None;
         }
-        let topic = self.topics.remove(key)?;
-        self.by_uri.remove(&topic.uri);
-        Some(topic.uri)
+        let resource = self.resources.remove(key)?;
+        self.by_uri.remove(&resource.uri);
+        Some(resource.uri)
     }
 
-    /// Takes a listener out; and the URIs that nobody follows any more
-    pub(super) fn close(&mut self, key: Key) -> Option<(Listener, Vec<Arc<str>>)> {
+    /// Removes a listener. Returns it with the URIs that have no subscribers any more.
+    pub(super) fn close(&mut self, key: Key) -> Option<(ChangeListener, Vec<Arc<str>>)> {
         let listener = self.listeners.remove(key)?;
         for (list, (kind, _)) in self.lists.iter_mut().zip(LISTS) {
-            if let (true, Ok(place)) = (listener.wants & kind != 0, list.binary_search(&key)) {
-                list.remove(place);
+            if let (true, Ok(index)) = (listener.lists & kind != 0, list.binary_search(&key)) {
+                list.remove(index);
             }
         }
-        let left = listener.topics.iter().filter_map(|topic| self.leave(key, *topic)).collect();
-        Some((listener, left))
+        let unsubscribed =
+            listener.resources.iter().filter_map(|resource| self.remove_subscriber(key, *resource)).collect();
+        Some((listener, unsubscribed))
     }
 
-    // ---- news ------------------------------------------------------------------------------------------------
+    // ---- change notifications ----
 
-    /// What is followed of resources
+    /// Returns the URIs of all subscribed resources.
     pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
         self.by_uri.keys().map(|uri| &**uri)
     }
 
-    /// What has changed, if anybody wants to know
-    pub(super) fn target(&self, change: &Change) -> Option<Target> {
+    /// Returns the target of a change, if it can have listeners.
+    pub(super) fn find_target(&self, change: &Change) -> Option<ChangeTarget> {
         match change {
-            Change::Resource(uri) => self.by_uri.get(&**uri).map(|key| Target::Topic(*key)),
-            list => LISTS.iter().position(|(_, other)| other == list).map(Target::List),
+            Change::Resource(uri) => self.by_uri.get(&**uri).map(|key| ChangeTarget::Resource(*key)),
+            list => LISTS.iter().position(|(_, other)| other == list).map(ChangeTarget::List),
         }
     }
 
-    /// The listener at `place` among those that want to know; none behind the last one
-    pub(super) fn at(&self, target: Target, place: usize) -> Option<Key> {
+    /// Returns the listener at `index` among those of a target.
+    pub(super) fn listener_at(&self, target: ChangeTarget, index: usize) -> Option<Key> {
         match target {
-            Target::List(list) => self.lists.get(list)?.get(place).copied(),
-            Target::Topic(topic) => self.topics.get(topic)?.followers.get(place).map(|f| f.listener),
+            ChangeTarget::List(list) => self.lists.get(list)?.get(index).copied(),
+            ChangeTarget::Resource(resource) => {
+                self.resources.get(resource)?.subscribers.get(index).map(|f| f.listener)
+            }
         }
     }
 
-    /// Whether a listener was told of this in `round`
-    pub(super) fn was_told(&self, target: Target, place: usize, round: u32) -> bool {
+    /// Returns whether a listener was notified of the target in `epoch`.
+    pub(super) fn was_notified(&self, target: ChangeTarget, index: usize, epoch: u32) -> bool {
         match target {
-            Target::List(list) => {
-                let listener = self.at(target, place).and_then(|key| self.listeners.get(key));
+            ChangeTarget::List(list) => {
+                let listener = self.listener_at(target, index).and_then(|key| self.listeners.get(key));
                 let kind = LISTS.get(list).map_or(0, |(kind, _)| *kind);
-                listener.is_some_and(|l| l.round == round && l.told & kind != 0)
+                listener.is_some_and(|l| l.epoch == epoch && l.notified & kind != 0)
             }
-            Target::Topic(topic) => {
-                let follower = self.topics.get(topic).and_then(|t| t.followers.get(place));
-                follower.is_some_and(|follower| follower.round == round)
+            ChangeTarget::Resource(resource) => {
+                let subscriber = self.resources.get(resource).and_then(|t| t.subscribers.get(index));
+                subscriber.is_some_and(|subscriber| subscriber.epoch == epoch)
             }
         }
     }
 
-    /// Notes that a listener is told of this in `round`
-    pub(super) fn tell(&mut self, target: Target, place: usize, round: u32) {
+    /// Records that a listener was notified of the target in `epoch`.
+    pub(super) fn mark_notified(&mut self, target: ChangeTarget, index: usize, epoch: u32) {
         match target {
-            Target::List(list) => {
-                let Some((key, (kind, _))) = self.at(target, place).zip(LISTS.get(list)) else { return };
+            ChangeTarget::List(list) => {
+                let Some((key, (kind, _))) = self.listener_at(target, index).zip(LISTS.get(list)) else {
+                    return;
+                };
                 let Some(listener) = self.listeners.get_mut(key) else { return };
-                if listener.round != round {
-                    (listener.round, listener.told) = (round, 0);
+                if listener.epoch != epoch {
+                    (listener.epoch, listener.notified) = (epoch, 0);
                 }
-                listener.told |= kind;
-                listener.held &= !kind;
+                listener.notified |= kind;
+                listener.deferred &= !kind;
             }
-            Target::Topic(topic) => {
-                if let Some(f) = self.topics.get_mut(topic).and_then(|t| t.followers.get_mut(place)) {
-                    (f.round, f.held) = (round, false);
+            ChangeTarget::Resource(resource) => {
+                if let Some(f) = self.resources.get_mut(resource).and_then(|t| t.subscribers.get_mut(index)) {
+                    (f.epoch, f.deferred) = (epoch, false);
                 }
             }
         }
     }
 
-    /// Notes that a listener is to be told when there is room
-    pub(super) fn hold(&mut self, target: Target, place: usize) {
+    /// Records that a notification is deferred until there is room.
+    pub(super) fn defer(&mut self, target: ChangeTarget, index: usize) {
         match target {
-            Target::List(list) => {
-                let Some((key, (kind, _))) = self.at(target, place).zip(LISTS.get(list)) else { return };
+            ChangeTarget::List(list) => {
+                let Some((key, (kind, _))) = self.listener_at(target, index).zip(LISTS.get(list)) else {
+                    return;
+                };
                 if let Some(listener) = self.listeners.get_mut(key) {
-                    listener.held |= kind;
+                    listener.deferred |= kind;
                 }
             }
-            Target::Topic(topic) => {
-                if let Some(f) = self.topics.get_mut(topic).and_then(|t| t.followers.get_mut(place)) {
-                    f.held = true;
+            ChangeTarget::Resource(resource) => {
+                if let Some(f) = self.resources.get_mut(resource).and_then(|t| t.subscribers.get_mut(index)) {
+                    f.deferred = true;
                 }
             }
         }
     }
 
-    /// What a listener is to be told when there is room, each with its place
-    pub(super) fn held(&self, key: Key) -> Vec<(Target, usize)> {
+    /// Returns the deferred notifications of a listener: targets, and the listener's index in each.
+    pub(super) fn deferred(&self, key: Key) -> Vec<(ChangeTarget, usize)> {
         let Some(listener) = self.listeners.get(key) else { return Vec::new() };
         let lists = self.lists.iter().zip(LISTS).enumerate().filter_map(|(i, (list, (kind, _)))| {
-            let place = (listener.held & kind != 0).then(|| list.binary_search(&key).ok())??;
-            Some((Target::List(i), place))
+            let index = (listener.deferred & kind != 0).then(|| list.binary_search(&key).ok())??;
+            Some((ChangeTarget::List(i), index))
         });
-        let topics = listener.topics.iter().filter_map(|topic| {
-            let followers = &self.topics.get(*topic)?.followers;
-            let place = followers.binary_search_by_key(&key, |f| f.listener).ok()?;
-            followers.get(place)?.held.then_some((Target::Topic(*topic), place))
+        let resources = listener.resources.iter().filter_map(|resource| {
+            let subscribers = &self.resources.get(*resource)?.subscribers;
+            let index = subscribers.binary_search_by_key(&key, |f| f.listener).ok()?;
+            subscribers.get(index)?.deferred.then_some((ChangeTarget::Resource(*resource), index))
         });
-        lists.chain(topics).collect()
+        lists.chain(resources).collect()
     }
 
-    /// The URI of a target that is a resource
-    pub(super) fn uri(&self, target: Target) -> Option<&Arc<str>> {
+    /// Returns the URI of a resource target.
+    pub(super) fn uri(&self, target: ChangeTarget) -> Option<&Arc<str>> {
         match target {
-            Target::List(_) => None,
-            Target::Topic(key) => self.topics.get(key).map(|t| &t.uri),
+            ChangeTarget::List(_) => None,
+            ChangeTarget::Resource(key) => self.resources.get(key).map(|t| &t.uri),
         }
     }
 
     pub(super) fn trim(&mut self) {
         self.listeners.trim();
-        self.topics.trim();
+        self.resources.trim();
     }
 }
 
@@ -267,46 +277,46 @@ mod tests {
     const CHANNEL: Key = Key { slot: 0, generation: 0 };
 
     #[test]
-    fn listeners_are_found_by_what_changed_and_leave_nothing_behind() {
+    fn listeners_are_found_by_change_and_removed_completely() {
         let mut subs = Subscriptions::new();
         let a = subs.open(CHANNEL, None, TOOLS | RESOURCES);
         let b = subs.open(CHANNEL, Some(RequestId::int(1)), TOOLS);
-        assert_eq!(subs.follow(b, "x:1").as_deref(), Some("x:1"));
-        assert_eq!(subs.follow(a, "x:1"), None);
-        assert_eq!(subs.follow(a, "x:1"), None, "twice is once");
-        assert_eq!(subs.followed(a), 1);
+        assert_eq!(subs.subscribe_resource(b, "x:1").as_deref(), Some("x:1"));
+        assert_eq!(subs.subscribe_resource(a, "x:1"), None);
+        assert_eq!(subs.subscribe_resource(a, "x:1"), None, "a second subscription has no effect");
+        assert_eq!(subs.resource_count(a), 1);
         let all = |subs: &Subscriptions, change: &Change| {
-            let target = subs.target(change);
-            target.map(|t| (0..).map_while(|i| subs.at(t, i)).collect::<Vec<_>>())
+            let target = subs.find_target(change);
+            target.map(|t| (0..).map_while(|i| subs.listener_at(t, i)).collect::<Vec<_>>())
         };
         assert_eq!(all(&subs, &Change::Tools), Some(alloc::vec![a, b]));
         assert_eq!(all(&subs, &Change::Prompts), Some(Vec::new()));
         assert_eq!(all(&subs, &Change::Resource("x:1".into())), Some(alloc::vec![a, b]));
         assert_eq!(all(&subs, &Change::Resource("x:2".into())), None);
         assert!(subs.uris().eq(["x:1"]));
-        assert_eq!(subs.unfollow(b, "x:1"), None);
-        assert_eq!(subs.close(a).map(|(_, left)| left.len()), Some(1));
-        assert!(subs.uris().next().is_none() && subs.topics.len() == 0);
+        assert_eq!(subs.unsubscribe_resource(b, "x:1"), None);
+        assert_eq!(subs.close(a).map(|(_, unsubscribed)| unsubscribed.len()), Some(1));
+        assert!(subs.uris().next().is_none() && subs.resources.is_empty());
         assert_eq!(all(&subs, &Change::Tools), Some(alloc::vec![b]));
     }
 
     #[test]
-    fn a_listener_is_told_once_in_a_round_and_what_is_held_is_one_bit() {
+    fn listener_is_notified_once_per_epoch_and_deferrals_merge() {
         let mut subs = Subscriptions::new();
         let a = subs.open(CHANNEL, None, TOOLS);
-        subs.follow(a, "x:1");
+        subs.subscribe_resource(a, "x:1");
         for change in [Change::Tools, Change::Resource("x:1".into())] {
-            let target = subs.target(&change).expect("somebody");
-            assert!(!subs.was_told(target, 0, 1));
-            subs.tell(target, 0, 1);
-            assert!(subs.was_told(target, 0, 1) && !subs.was_told(target, 0, 2));
-            subs.hold(target, 0);
-            subs.hold(target, 0);
+            let target = subs.find_target(&change).expect("a target");
+            assert!(!subs.was_notified(target, 0, 1));
+            subs.mark_notified(target, 0, 1);
+            assert!(subs.was_notified(target, 0, 1) && !subs.was_notified(target, 0, 2));
+            subs.defer(target, 0);
+            subs.defer(target, 0);
         }
-        assert_eq!(subs.held(a).len(), 2);
-        for (target, place) in subs.held(a) {
-            subs.tell(target, place, 3);
+        assert_eq!(subs.deferred(a).len(), 2);
+        for (target, index) in subs.deferred(a) {
+            subs.mark_notified(target, index, 3);
         }
-        assert!(subs.held(a).is_empty());
+        assert!(subs.deferred(a).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The engines write in the shape of the revision that they speak.
+//! Tests that the engines write messages in the shape of their revision.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,11 +19,11 @@ fn take(pipe: &mut impl Pipe) -> String {
     text
 }
 
-/// A server that has taken one `resources/read` of `version`
-fn asked(version: Version) -> (Server, CallId) {
+/// Returns a server that has delivered one `resources/read` call in `version`.
+fn server_with_request(version: Version) -> (Server, CallId) {
     let capabilities = Capabilities::new().with(Capability::Resources);
     let mut server = Server::new(Arc::new(server::Config::new("s", "1").capabilities(capabilities)), NOW);
-    let mut say = |line: String| server.handle_input(NOW, format!("{line}\n").as_bytes());
+    let mut send = |line: String| server.handle_input(NOW, format!("{line}\n").as_bytes());
     let mut meta = String::new();
     if version == Version::V2026_07_28 {
         meta = format!(
@@ -31,12 +31,12 @@ fn asked(version: Version) -> (Server, CallId) {
         );
     } else {
         let info = r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}"#;
-        say(format!(
+        send(format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}",{info}}}}}"#
         ));
-        say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into());
+        send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into());
     }
-    say(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"a:b"{meta}}}}}"#));
+    send(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"a:b"{meta}}}}}"#));
     loop {
         if let server::Event::Call(call) = server.poll_event(NOW).expect("a call") {
             let id = call.id();
@@ -48,9 +48,9 @@ fn asked(version: Version) -> (Server, CallId) {
 
 // covers: RES-015, RES-016, ERR-009
 #[test]
-fn a_server_says_not_found_as_the_revision_does() {
+fn server_sends_not_found_code_of_revision() {
     for (version, code) in [(Version::V2025_11_25, "-32002"), (Version::V2026_07_28, "-32602")] {
-        let (mut server, call) = asked(version);
+        let (mut server, call) = server_with_request(version);
         server.engine().fail(NOW, call, &RpcError::resource_not_found("a:b")).expect("open");
         let text = take(&mut server);
         assert!(text.contains(&format!(r#""error":{{"code":{code},"message""#)), "{text}");
@@ -61,11 +61,13 @@ fn a_server_says_not_found_as_the_revision_does() {
 
 // covers: SCHEMA-011
 #[test]
-fn a_server_shapes_results_and_refuses_what_has_no_form() {
-    let (mut server, call) = asked(Version::V2024_11_05);
+fn server_shapes_results_and_refuses_missing_types() {
+    let (mut server, call) = server_with_request(Version::V2024_11_05);
     let needs_input = InputRequiredResult::new().request_state("s");
-    let refused =
-        UseError::NotInVersion { what: "a result that asks for input".into(), version: Version::V2024_11_05 };
+    let refused = UseError::NotInVersion {
+        feature: "a result that asks for input".into(),
+        version: Version::V2024_11_05,
+    };
     assert_eq!(server.engine().complete(NOW, call, &needs_input), Err(refused));
     assert_eq!(take(&mut server), "", "nothing was sent, and the call is open");
     let mut contents = TextResourceContents::new("a:b", "x");
@@ -78,7 +80,7 @@ fn a_server_shapes_results_and_refuses_what_has_no_form() {
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[{\"uri\":\"a:b\",\"text\":\"x\"}]}}\n"
     );
 
-    let (mut server, call) = asked(Version::V2026_07_28);
+    let (mut server, call) = server_with_request(Version::V2026_07_28);
     server.engine().complete(NOW, call, &result).expect("open");
     let text = take(&mut server);
     assert!(
@@ -87,10 +89,10 @@ fn a_server_shapes_results_and_refuses_what_has_no_form() {
     );
 }
 
-/// A client that has asked for a completion before it knew the revision, and the server's answer to the handshake
-fn completing(version: Version) -> (Client, String) {
+/// Returns a client with a completion call queued before the revision was known, and the answer to `initialize`.
+fn client_with_completion(version: Version) -> (Client, String) {
     let config = client::Config::new("c", "1").versions(VersionSet::only(version).with(Version::V2025_11_25));
-    let config = config.verdict(Some(client::Verdict::Legacy));
+    let config = config.known_era(Some(client::KnownEra::Legacy));
     let mut client = Client::new(Arc::new(config), NOW);
     let params = CompleteParams::new(PromptReference::new("p").title("P"), CompletionArgument::new("a", "b"))
         .context(CompletionContext::new());
@@ -108,7 +110,7 @@ fn completing(version: Version) -> (Client, String) {
 
 // covers: COMP-002, COMP-006
 #[test]
-fn what_was_asked_early_goes_out_as_the_revision_wants_it() {
+fn call_queued_before_handshake_is_shaped_for_revision() {
     for (version, expected, fits) in [
         (
             Version::V2025_03_26,
@@ -121,13 +123,13 @@ fn what_was_asked_early_goes_out_as_the_revision_wants_it() {
             true,
         ),
     ] {
-        let (mut client, answer) = completing(version);
+        let (mut client, answer) = client_with_completion(version);
         client.handle_input(NOW, answer.as_bytes());
         let text = take(&mut client);
         let mut refused = false;
         while let Some(event) = client.poll_event(NOW) {
-            if let client::Event::Done { outcome: Err(CallError::Refused(why)), .. } = event {
-                assert_eq!(why, UseError::NotInVersion { what: "sampling with tools".into(), version });
+            if let client::Event::Done { outcome: Err(CallError::Refused(reason)), .. } = event {
+                assert_eq!(reason, UseError::NotInVersion { feature: "sampling with tools".into(), version });
                 refused = true;
             }
         }
@@ -138,7 +140,7 @@ fn what_was_asked_early_goes_out_as_the_revision_wants_it() {
 }
 
 #[test]
-fn what_fits_no_revision_is_refused_at_once() {
+fn call_that_fits_no_revision_is_refused_at_once() {
     let config = client::Config::new("c", "1").versions(VersionSet::only(Version::V2025_06_18));
     let mut client = Client::new(Arc::new(config), NOW);
     let page = ElicitUrlParams::new("m", "u");

@@ -1,20 +1,20 @@
-//! What each revision has of the protocol's types: the one table by which values are shaped, and what stands in for
-//! what a revision lacks. Pure data: types are known by name, so this depends on none of them.
+//! Shaping of values for a revision: the table of types and members, and the substitutes for missing types (DESIGN-35).
 //!
-//! The same table in words, for users, is `model/revisions.md`; a test keeps it the same.
+//! The table is pure data. It knows types by name and depends on none of them. `model/revisions.md` is the same table
+//! in words for users; a test compares the two.
 
 mod rules;
 mod substitute;
 
 use alloc::borrow::Cow;
 
-use crate::json::Table;
+use crate::json::ShapeTable;
 use crate::rpc::{RpcError, code};
 use crate::version::Version;
 
-static TABLES: [Table; 5] = {
-    const fn table(version: Version) -> Table {
-        Table::new(version.as_str(), 1 << version as u8, rules::RULES)
+static TABLES: [ShapeTable; 5] = {
+    const fn table(version: Version) -> ShapeTable {
+        ShapeTable::new(version.as_str(), 1 << version as u8, rules::RULES)
     }
     [
         table(Version::V2024_11_05),
@@ -25,25 +25,25 @@ static TABLES: [Table; 5] = {
     ]
 };
 
-/// How values are written for a revision; the newest has a table too, since it gave up a few members
-pub(crate) fn table(version: Version) -> Option<&'static Table> {
+/// Returns the shaping rules of a revision; the newest one has rules too, because it dropped some members.
+pub(crate) fn table(version: Version) -> Option<&'static ShapeTable> {
     TABLES.get(version as usize)
 }
 
-/// An error under the code that a revision has for it
-pub(crate) fn error(error: &RpcError, version: Version) -> Cow<'_, RpcError> {
-    let code = error_code(error.code, version);
+/// Returns an error with the code that the revision has for it.
+pub(crate) fn error_in_revision(error: &RpcError, version: Version) -> Cow<'_, RpcError> {
+    let code = code_in_revision(error.code, version);
     if code == error.code { Cow::Borrowed(error) } else { Cow::Owned(RpcError { code, ..error.clone() }) }
 }
 
-/// The code that `code` has in a revision (ERR-003, ERR-005, ERR-009)
-fn error_code(code: i64, version: Version) -> i64 {
+/// Maps an error code to the code of a revision (ERR-003, ERR-005, ERR-009).
+fn code_in_revision(code: i64, version: Version) -> i64 {
     let modern = version >= Version::V2026_07_28;
     match code {
         code::RESOURCE_NOT_FOUND if modern => code::INVALID_PARAMS, // RES-016
-        // As older servers say it (ERR-017).
+        // Legacy servers answer with this code (ERR-017).
         code::UNSUPPORTED_PROTOCOL_VERSION if !modern => code::INVALID_PARAMS,
-        // No such code: the request is not allowed as it is.
+        // Legacy revisions have no such code; the request is not allowed in this form.
         code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY if !modern => code::INVALID_REQUEST,
         code::URL_ELICITATION_REQUIRED if version != Version::V2025_11_25 => code::INVALID_REQUEST,
         code => code,
@@ -51,8 +51,8 @@ fn error_code(code: i64, version: Version) -> i64 {
 }
 
 #[cfg(test)]
+mod document_tests;
+#[cfg(test)]
 mod engine_tests;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod written_tests;

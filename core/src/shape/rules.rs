@@ -1,76 +1,82 @@
-//! The table: which revision has which type and member (`wire-tables` (b) and (c)).
+//! Shaping rules: the revisions of each type and member (DESIGN-35).
 
 use super::substitute as by;
-use crate::json::{Revisions, Rule, Substitute};
+use crate::json::{RevisionMask, ShapeRule, Substitute};
+use crate::methods;
 use crate::version::Version;
-use crate::vocab;
 
-const fn from(version: Version) -> Revisions {
+const fn revisions_since(version: Version) -> RevisionMask {
     ALL & (ALL << version as u8)
 }
 
-const ALL: Revisions = 0b1_1111;
-const SINCE_2025_03_26: Revisions = from(Version::V2025_03_26);
-const SINCE_2025_06_18: Revisions = from(Version::V2025_06_18);
-const SINCE_2025_11_25: Revisions = from(Version::V2025_11_25);
-const MODERN: Revisions = from(Version::V2026_07_28);
-const LEGACY: Revisions = ALL & !MODERN;
-const ONLY_2025_11_25: Revisions = SINCE_2025_11_25 & !MODERN;
+const ALL: RevisionMask = 0b1_1111;
+const SINCE_2025_03_26: RevisionMask = revisions_since(Version::V2025_03_26);
+const SINCE_2025_06_18: RevisionMask = revisions_since(Version::V2025_06_18);
+const SINCE_2025_11_25: RevisionMask = revisions_since(Version::V2025_11_25);
+const MODERN: RevisionMask = revisions_since(Version::V2026_07_28);
+const LEGACY: RevisionMask = ALL & !MODERN;
+const ONLY_2025_11_25: RevisionMask = SINCE_2025_11_25 & !MODERN;
 
-type Members = &'static [(&'static str, Revisions)];
+type MemberRules = &'static [(&'static str, RevisionMask)];
 
-/// A type that every revision has
-const fn rule(name: &'static str, members: Members) -> Rule {
-    Rule { name, lives: ALL, members, instead: &[], what: "" }
+/// Creates a rule for a type that every revision has.
+const fn rule(name: &'static str, members: MemberRules) -> ShapeRule {
+    ShapeRule { name, revisions: ALL, members, substitutes: &[], refusal: "" }
 }
 
-/// A type that some revisions lack; what the refusal says there
-const fn only(name: &'static str, lives: Revisions, what: &'static str, members: Members) -> Rule {
-    Rule { name, lives, members, instead: &[], what }
-}
-
-/// A type that some revisions lack, with what stands in for it
-const fn replaced(
+/// Creates a rule for a type that some revisions lack; `feature` names it in the error.
+const fn limited_to(
     name: &'static str,
-    lives: Revisions,
-    members: Members,
-    instead: &'static [(Revisions, Substitute)],
-) -> Rule {
-    Rule { name, lives, members, instead, what: name }
+    revisions: RevisionMask,
+    feature: &'static str,
+    members: MemberRules,
+) -> ShapeRule {
+    ShapeRule { name, revisions, members, substitutes: &[], refusal: feature }
 }
 
-impl Rule {
-    /// Says what the refusal says where nothing stands in for it
-    const fn or_refused(self, what: &'static str) -> Self {
-        Self { what, ..self }
+/// Creates a rule for a type that some revisions lack, with substitutes.
+const fn substituted(
+    name: &'static str,
+    revisions: RevisionMask,
+    members: MemberRules,
+    substitutes: &'static [(RevisionMask, Substitute)],
+) -> ShapeRule {
+    ShapeRule { name, revisions, members, substitutes, refusal: name }
+}
+
+impl ShapeRule {
+    /// Sets the name for the error where no substitute applies.
+    const fn with_refusal(self, feature: &'static str) -> Self {
+        Self { refusal: feature, ..self }
     }
 }
 
-/// Members that every result may have in the modern era (BASE-026, CACHE-001)
-const RESULT: Members = &[("resultType", MODERN)];
-const CACHEABLE: Members = &[("resultType", MODERN), ("ttlMs", MODERN), ("cacheScope", MODERN)];
-/// Members of requests that may be repeated with answers (MRTR-014), or made as tasks
-const RETRIED: Members = &[("inputResponses", MODERN), ("requestState", MODERN), ("task", ONLY_2025_11_25)];
-const META: Members = &[("_meta", SINCE_2025_06_18)];
-const LISTED: Members =
+/// Members that all results may have in the modern era (BASE-026, CACHE-001).
+const RESULT: MemberRules = &[("resultType", MODERN)];
+const CACHEABLE: MemberRules = &[("resultType", MODERN), ("ttlMs", MODERN), ("cacheScope", MODERN)];
+/// Members of requests that may be retried with input responses (MRTR-014), or run as tasks.
+const RETRYABLE: MemberRules =
+    &[("inputResponses", MODERN), ("requestState", MODERN), ("task", ONLY_2025_11_25)];
+const META: MemberRules = &[("_meta", SINCE_2025_06_18)];
+const LIST_ENTRY: MemberRules =
     &[("title", SINCE_2025_06_18), ("_meta", SINCE_2025_06_18), ("icons", SINCE_2025_11_25)];
-const DEFAULT: Members = &[("default", SINCE_2025_11_25)];
-const SAMPLING: Members = &[("_meta", LEGACY), ("task", ONLY_2025_11_25)];
+const DEFAULT: MemberRules = &[("default", SINCE_2025_11_25)];
+const SAMPLING: MemberRules = &[("_meta", LEGACY), ("task", ONLY_2025_11_25)];
 const URL_MODE: &str = "elicitation by a web page";
 const MULTI_SELECT: &str = "a field with several choices";
 
-/// Every type that some revision does not have in full, ordered by name
+/// All types that some revision does not have in full, ordered by name.
 ///
-/// A name with a `+` is a form of a type: a value that has something which not every revision has for it.
-pub(super) const RULES: &[Rule] = &[
+/// A name with `+` is a form of a type: a value with a feature that some revisions lack.
+pub(super) const RULES: &[ShapeRule] = &[
     rule("Annotations", &[("lastModified", SINCE_2025_06_18)]),
-    replaced("AudioContent", SINCE_2025_03_26, META, &[(ALL, by::words)]),
+    substituted("AudioContent", SINCE_2025_03_26, META, &[(ALL, by::block_as_text)]),
     rule("BlobResourceContents", META),
-    only("BooleanSchema", SINCE_2025_06_18, vocab::ELICIT, &[]),
-    rule("CallToolParams", RETRIED),
+    limited_to("BooleanSchema", SINCE_2025_06_18, methods::ELICIT, &[]),
+    rule("CallToolParams", RETRYABLE),
     rule("CallToolResult", RESULT),
-    replaced("CallToolResult+object", SINCE_2025_06_18, RESULT, &[(ALL, by::structured)]),
-    replaced("CallToolResult+value", MODERN, RESULT, &[(ALL, by::structured)]),
+    substituted("CallToolResult+object", SINCE_2025_06_18, RESULT, &[(ALL, by::structured_as_text)]),
+    substituted("CallToolResult+value", MODERN, RESULT, &[(ALL, by::structured_as_text)]),
     rule(
         "ClientCapabilities",
         &[("elicitation", SINCE_2025_06_18), ("tasks", ONLY_2025_11_25), ("extensions", MODERN)],
@@ -82,41 +88,41 @@ pub(super) const RULES: &[Rule] = &[
     rule("CompleteParams", &[("context", SINCE_2025_06_18)]),
     rule("CompleteResult", RESULT),
     rule("CreateMessageParams", SAMPLING),
-    replaced("CreateMessageParams+many", SINCE_2025_11_25, SAMPLING, &[(ALL, by::messages)]),
-    only("CreateMessageParams+tools", SINCE_2025_11_25, "sampling with tools", SAMPLING),
-    replaced("CreateMessageResult+many", SINCE_2025_11_25, &[], &[(ALL, by::one_block)]),
-    only("DiscoverResult", MODERN, vocab::DISCOVER, &[]),
-    only("ElicitChoices", SINCE_2025_11_25, MULTI_SELECT, &[]),
-    only(
+    substituted("CreateMessageParams+many", SINCE_2025_11_25, SAMPLING, &[(ALL, by::split_messages)]),
+    limited_to("CreateMessageParams+tools", SINCE_2025_11_25, "sampling with tools", SAMPLING),
+    substituted("CreateMessageResult+many", SINCE_2025_11_25, &[], &[(ALL, by::merge_blocks)]),
+    limited_to("DiscoverResult", MODERN, methods::DISCOVER, &[]),
+    limited_to("ElicitChoices", SINCE_2025_11_25, MULTI_SELECT, &[]),
+    limited_to(
         "ElicitFormParams",
         SINCE_2025_06_18,
-        vocab::ELICIT,
+        methods::ELICIT,
         &[("mode", SINCE_2025_11_25), ("_meta", LEGACY), ("task", ONLY_2025_11_25)],
     ),
-    only("ElicitResult", SINCE_2025_06_18, vocab::ELICIT, &[("_meta", LEGACY)]),
-    only("ElicitSchema", SINCE_2025_06_18, vocab::ELICIT, &[("$schema", SINCE_2025_11_25)]),
-    only(
+    limited_to("ElicitResult", SINCE_2025_06_18, methods::ELICIT, &[("_meta", LEGACY)]),
+    limited_to("ElicitSchema", SINCE_2025_06_18, methods::ELICIT, &[("$schema", SINCE_2025_11_25)]),
+    limited_to(
         "ElicitUrlParams",
         SINCE_2025_11_25,
         URL_MODE,
         &[("elicitationId", ONLY_2025_11_25), ("_meta", LEGACY), ("task", ONLY_2025_11_25)],
     ),
-    only(
+    limited_to(
         "ElicitUrlParams+anonymous",
         MODERN,
         "elicitation by a web page without `elicitationId`",
         &[("_meta", LEGACY), ("task", ONLY_2025_11_25)],
     ),
-    only(
+    limited_to(
         "ElicitationCapability",
         SINCE_2025_06_18,
-        vocab::ELICIT,
+        methods::ELICIT,
         &[("form", SINCE_2025_11_25), ("url", SINCE_2025_11_25)],
     ),
-    only("ElicitationCompleteParams", ONLY_2025_11_25, vocab::ELICITATION_COMPLETE, &[]),
+    limited_to("ElicitationCompleteParams", ONLY_2025_11_25, methods::ELICITATION_COMPLETE, &[]),
     rule("EmbeddedResource", META),
     rule("EmptyResult", RESULT),
-    rule("GetPromptParams", RETRIED),
+    rule("GetPromptParams", RETRYABLE),
     rule("GetPromptResult", RESULT),
     rule("ImageContent", META),
     rule(
@@ -128,30 +134,30 @@ pub(super) const RULES: &[Rule] = &[
             ("icons", SINCE_2025_11_25),
         ],
     ),
-    only("InitializeParams", LEGACY, vocab::INITIALIZE, &[]),
-    only("InitializeResult", LEGACY, vocab::INITIALIZE, &[]),
-    only("InputRequiredResult", MODERN, "a result that asks for input", &[]),
-    only("LegacyTitledEnumSchema", SINCE_2025_06_18, vocab::ELICIT, DEFAULT),
+    limited_to("InitializeParams", LEGACY, methods::INITIALIZE, &[]),
+    limited_to("InitializeResult", LEGACY, methods::INITIALIZE, &[]),
+    limited_to("InputRequiredResult", MODERN, "a result that asks for input", &[]),
+    limited_to("LegacyTitledEnumSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
     rule("ListPromptsResult", CACHEABLE),
     rule("ListResourceTemplatesResult", CACHEABLE),
     rule("ListResourcesResult", CACHEABLE),
     rule("ListRootsResult", &[("_meta", LEGACY)]),
     rule("ListToolsResult", CACHEABLE),
-    only("NumberSchema", SINCE_2025_06_18, vocab::ELICIT, DEFAULT),
+    limited_to("NumberSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
     rule("ProgressParams", &[("message", SINCE_2025_03_26)]),
-    rule("Prompt", LISTED),
+    rule("Prompt", LIST_ENTRY),
     rule("PromptArgument", &[("title", SINCE_2025_06_18)]),
     rule("PromptReference", &[("title", SINCE_2025_06_18)]),
-    rule("ReadResourceParams", RETRIED),
+    rule("ReadResourceParams", RETRYABLE),
     rule("ReadResourceResult", CACHEABLE),
-    rule("Resource", LISTED),
-    replaced(
+    rule("Resource", LIST_ENTRY),
+    substituted(
         "ResourceLink",
         SINCE_2025_06_18,
         &[("icons", SINCE_2025_11_25), ("_meta", SINCE_2025_06_18)],
-        &[(ALL, by::words)],
+        &[(ALL, by::block_as_text)],
     ),
-    rule("ResourceTemplate", LISTED),
+    rule("ResourceTemplate", LIST_ENTRY),
     rule("Root", META),
     rule("RootsCapability", &[("listChanged", LEGACY)]),
     rule("SamplingCapability", &[("context", SINCE_2025_11_25), ("tools", SINCE_2025_11_25)]),
@@ -160,33 +166,38 @@ pub(super) const RULES: &[Rule] = &[
         "ServerCapabilities",
         &[("completions", SINCE_2025_03_26), ("tasks", ONLY_2025_11_25), ("extensions", MODERN)],
     ),
-    only("SetLevelParams", LEGACY, vocab::SET_LEVEL, &[]),
-    only("StringSchema", SINCE_2025_06_18, vocab::ELICIT, DEFAULT),
-    only("SubscribeParams", LEGACY, vocab::RESOURCES_SUBSCRIBE, &[]),
-    only("SubscriptionFilter", MODERN, vocab::SUBSCRIBE, &[]),
-    only("SubscriptionsAcknowledgedParams", MODERN, vocab::SUBSCRIBE, &[]),
-    only("SubscriptionsListenParams", MODERN, vocab::SUBSCRIBE, &[]),
-    only("SubscriptionsListenResult", MODERN, vocab::SUBSCRIBE, &[]),
+    limited_to("SetLevelParams", LEGACY, methods::SET_LEVEL, &[]),
+    limited_to("StringSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
+    limited_to("SubscribeParams", LEGACY, methods::RESOURCES_SUBSCRIBE, &[]),
+    limited_to("SubscriptionFilter", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
+    limited_to("SubscriptionsAcknowledgedParams", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
+    limited_to("SubscriptionsListenParams", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
+    limited_to("SubscriptionsListenResult", MODERN, methods::SUBSCRIPTIONS_LISTEN, &[]),
     rule("TextContent", META),
     rule("TextResourceContents", META),
-    only("TitledMultiSelectEnumSchema", SINCE_2025_11_25, MULTI_SELECT, &[]),
-    replaced(
+    limited_to("TitledMultiSelectEnumSchema", SINCE_2025_11_25, MULTI_SELECT, &[]),
+    substituted(
         "TitledSingleSelectEnumSchema",
         SINCE_2025_11_25,
         DEFAULT,
         &[(SINCE_2025_06_18, by::legacy_enum)],
     )
-    .or_refused(vocab::ELICIT),
+    .with_refusal(methods::ELICIT),
     rule("Tool", TOOL),
     rule("Tool+value", OPEN_TOOL),
-    replaced("ToolResultContent", SINCE_2025_11_25, &[], &[(ALL, by::words)]),
-    replaced("ToolResultContent+value", MODERN, &[], &[(ONLY_2025_11_25, by::structured), (ALL, by::words)]),
-    replaced("ToolUseContent", SINCE_2025_11_25, &[], &[(ALL, by::words)]),
-    only("UntitledMultiSelectEnumSchema", SINCE_2025_11_25, MULTI_SELECT, &[]),
-    only("UntitledSingleSelectEnumSchema", SINCE_2025_06_18, vocab::ELICIT, DEFAULT),
+    substituted("ToolResultContent", SINCE_2025_11_25, &[], &[(ALL, by::block_as_text)]),
+    substituted(
+        "ToolResultContent+value",
+        MODERN,
+        &[],
+        &[(ONLY_2025_11_25, by::structured_as_text), (ALL, by::block_as_text)],
+    ),
+    substituted("ToolUseContent", SINCE_2025_11_25, &[], &[(ALL, by::block_as_text)]),
+    limited_to("UntitledMultiSelectEnumSchema", SINCE_2025_11_25, MULTI_SELECT, &[]),
+    limited_to("UntitledSingleSelectEnumSchema", SINCE_2025_06_18, methods::ELICIT, DEFAULT),
 ];
 
-const TOOL: Members = &[
+const TOOL: MemberRules = &[
     ("annotations", SINCE_2025_03_26),
     ("title", SINCE_2025_06_18),
     ("outputSchema", SINCE_2025_06_18),
@@ -195,8 +206,8 @@ const TOOL: Members = &[
     ("execution", ONLY_2025_11_25),
 ];
 
-/// A tool whose output schema may describe anything (TOOL-009)
-const OPEN_TOOL: Members = &[
+/// Members of a tool whose output schema is not restricted to objects (TOOL-009).
+const OPEN_TOOL: MemberRules = &[
     ("annotations", SINCE_2025_03_26),
     ("title", SINCE_2025_06_18),
     ("outputSchema", MODERN),

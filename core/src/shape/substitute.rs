@@ -1,5 +1,7 @@
-//! What stands in for what a revision lacks: made from JSON text that we have just written, in the shape of that
-//! revision, so that it is well-formed and its names have no escapes.
+//! Substitutes for types that a revision lacks.
+//!
+//! Each substitute is made from JSON text that was just written in the shape of the revision. The text is therefore
+//! well-formed, and its member names have no escapes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -8,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::json::{Scanner, object_members, string, write_str};
 
-/// The value of a member
+/// Returns the value of a member.
 fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut found = None;
     object_members(object, |n, value| {
@@ -19,12 +21,12 @@ fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     found
 }
 
-/// The text of a member that is a string
+/// Returns the text of a string member.
 fn text<'a>(object: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     string(member(object, name)?)
 }
 
-/// The elements of an array, or the one value that stands for an array of one
+/// Returns the elements of an array; any other value counts as an array of one element.
 fn elements(value: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     if value.first() != Some(&b'[') {
@@ -32,17 +34,17 @@ fn elements(value: &[u8]) -> Vec<&[u8]> {
         return found;
     }
     let _ = Scanner::trusted(value).array(|s| {
-        found.push(s.value()?.of(value).unwrap_or_default());
+        found.push(s.value()?.slice(value).unwrap_or_default());
         Ok(())
     });
     found
 }
 
-/// Writes a member (name, value) anew and says so, or leaves it as it is
-type Change<'a> = dyn FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool + 'a;
+/// Callback that gets name and value of a member; it writes a replacement and returns `true`, or returns `false`.
+type RewriteMember<'a> = dyn FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool + 'a;
 
-/// Appends an object member by member: `change` writes a member anew and says so, or leaves it as it is
-fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut Change<'_>) {
+/// Appends an object member by member; members that `change` does not replace are copied.
+fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut RewriteMember<'_>) {
     out.push(b'{');
     let start = out.len();
     object_members(object, |name, value| {
@@ -53,23 +55,23 @@ fn rewrite(object: &[u8], out: &mut Vec<u8>, change: &mut Change<'_>) {
         let comma = out.len();
         if change(name, value, out) {
             if out.len() == comma {
-                out.truncate(before); // It is left out.
+                out.truncate(before); // the member is omitted
             }
         } else {
-            member_name(name, out);
+            push_member_name(name, out);
             out.extend_from_slice(value);
         }
     });
     out.push(b'}');
 }
 
-fn member_name(name: &[u8], out: &mut Vec<u8>) {
+fn push_member_name(name: &[u8], out: &mut Vec<u8>) {
     write_str(out, core::str::from_utf8(name).unwrap_or_default());
     out.push(b':');
 }
 
-/// Appends a text block; what is said about the audience stays
-fn text_block(text: &str, instead_of: &[u8], out: &mut Vec<u8>) {
+/// Appends a text block with the annotations of the block that it replaces.
+fn push_text_block(text: &str, instead_of: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
     write_str(out, text);
     if let Some(annotations) = member(instead_of, "annotations") {
@@ -79,8 +81,8 @@ fn text_block(text: &str, instead_of: &[u8], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A block in words
-fn described(block: &[u8]) -> String {
+/// Describes a content block in words.
+fn describe_block(block: &[u8]) -> String {
     let part = |name| text(block, name).unwrap_or_default();
     match &*part("type") {
         "text" => part("text").into_owned(),
@@ -115,7 +117,7 @@ fn described(block: &[u8]) -> String {
                 format!("[{} of tool call {}]", if failed { "error" } else { "result" }, part("toolUseId"));
             for inner in elements(member(block, "content").unwrap_or(b"[]")) {
                 result.push('\n');
-                result.push_str(&described(inner));
+                result.push_str(&describe_block(inner));
             }
             result
         }
@@ -123,13 +125,13 @@ fn described(block: &[u8]) -> String {
     }
 }
 
-/// A block of a kind that the revision lacks: a text that says what it was
-pub(super) fn words(block: &[u8], out: &mut Vec<u8>) {
-    text_block(&described(block), block, out);
+/// Replaces a block of a kind that the revision lacks by a text that describes it.
+pub(super) fn block_as_text(block: &[u8], out: &mut Vec<u8>) {
+    push_text_block(&describe_block(block), block, out);
 }
 
-/// A structured result without its value, which becomes a text unless there is one (TOOL-014)
-pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
+/// Removes `structuredContent` and adds it as a text block, unless the result has a text block already (TOOL-014).
+pub(super) fn structured_as_text(result: &[u8], out: &mut Vec<u8>) {
     let value = member(result, "structuredContent").and_then(|v| core::str::from_utf8(v).ok());
     rewrite(result, out, &mut |name, content, out| match name {
         b"structuredContent" => true,
@@ -137,12 +139,12 @@ pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
             let blocks = elements(content);
             let is_text = |block: &&[u8]| text(block, "type").as_deref() == Some("text");
             let Some(value) = value.filter(|_| !blocks.iter().any(is_text)) else { return false };
-            member_name(name, out);
+            push_member_name(name, out);
             out.extend_from_slice(content.strip_suffix(b"]").unwrap_or(content));
             if !blocks.is_empty() {
                 out.push(b',');
             }
-            text_block(value, b"{}", out);
+            push_text_block(value, b"{}", out);
             out.push(b']');
             true
         }
@@ -150,13 +152,13 @@ pub(super) fn structured(result: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Messages of several blocks as several messages of one
-pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
+/// Splits messages of several blocks into messages of one block each.
+pub(super) fn split_messages(params: &[u8], out: &mut Vec<u8>) {
     rewrite(params, out, &mut |name, messages, out| {
         if name != b"messages" {
             return false;
         }
-        member_name(name, out);
+        push_member_name(name, out);
         out.push(b'[');
         let start = out.len();
         for message in elements(messages) {
@@ -168,7 +170,7 @@ pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
                     if name != b"content" {
                         return false;
                     }
-                    member_name(name, out);
+                    push_member_name(name, out);
                     out.extend_from_slice(block);
                     true
                 });
@@ -179,25 +181,25 @@ pub(super) fn messages(params: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Several blocks as one: the only one, or all of them in words
-pub(super) fn one_block(result: &[u8], out: &mut Vec<u8>) {
+/// Merges several blocks into one: the only block, or a text that describes all of them.
+pub(super) fn merge_blocks(result: &[u8], out: &mut Vec<u8>) {
     rewrite(result, out, &mut |name, content, out| {
         if name != b"content" {
             return false;
         }
-        member_name(name, out);
+        push_member_name(name, out);
         match &*elements(content) {
             [only] => out.extend_from_slice(only),
             blocks => {
-                let words: Vec<String> = blocks.iter().map(|b| described(b)).collect();
-                text_block(&words.join("\n"), b"{}", out);
+                let words: Vec<String> = blocks.iter().map(|b| describe_block(b)).collect();
+                push_text_block(&words.join("\n"), b"{}", out);
             }
         }
         true
     });
 }
 
-/// Choices with names, as the first revision that had forms wrote them (ELIC-015)
+/// Writes titled choices as `enum` with `enumNames`, the form of the first revision with elicitation (ELIC-015).
 pub(super) fn legacy_enum(field: &[u8], out: &mut Vec<u8>) {
     rewrite(field, out, &mut |name, options, out| {
         if name != b"oneOf" {
@@ -208,7 +210,7 @@ pub(super) fn legacy_enum(field: &[u8], out: &mut Vec<u8>) {
             if i > 0 {
                 out.push(b',');
             }
-            member_name(list.as_bytes(), out);
+            push_member_name(list.as_bytes(), out);
             out.push(b'[');
             for (i, option) in options.iter().enumerate() {
                 if i > 0 {

@@ -32,18 +32,22 @@ fn refused<T: Serialize>(value: &T, version: Version) -> &'static str {
 }
 
 #[test]
-fn the_table_is_ordered_and_every_row_says_something() {
+fn shape_rules_are_sorted_and_have_effect() {
     assert!(rules::RULES.windows(2).all(|w| w[0].name < w[1].name), "each type once");
     for rule in rules::RULES {
-        let everywhere = rule.lives == 0b1_1111;
-        assert!(!everywhere || (!rule.members.is_empty() && rule.instead.is_empty()), "{}", rule.name);
-        assert!(everywhere || !rule.what.is_empty() || !rule.instead.is_empty(), "{}", rule.name);
-        assert!(rule.members.iter().all(|(_, lives)| *lives & 0b1_1111 == *lives), "{}", rule.name);
+        let everywhere = rule.revisions == 0b1_1111;
+        assert!(!everywhere || (!rule.members.is_empty() && rule.substitutes.is_empty()), "{}", rule.name);
+        assert!(everywhere || !rule.refusal.is_empty() || !rule.substitutes.is_empty(), "{}", rule.name);
+        assert!(
+            rule.members.iter().all(|(_, revisions)| *revisions & 0b1_1111 == *revisions),
+            "{}",
+            rule.name
+        );
     }
 }
 
 #[test]
-fn newtypes_of_applications_are_none_of_ours() {
+fn application_newtype_is_not_shaped() {
     #[derive(Serialize)]
     struct InitializeParams<T>(T);
     let text = shaped(&InitializeParams([("resultType", 1)]), V5);
@@ -52,7 +56,7 @@ fn newtypes_of_applications_are_none_of_ours() {
 
 // covers: TOOL-006, TOOL-009, META-026
 #[test]
-fn tools_lose_what_a_revision_lacks() {
+fn tool_members_missing_in_revision_are_omitted() {
     let all = Tool::new("t", raw(r#"{"type":"object"}"#))
         .title("T")
         .output_schema(raw(r#"{"type":"object"}"#))
@@ -81,7 +85,7 @@ fn tools_lose_what_a_revision_lacks() {
 
 // covers: CONT-008
 #[test]
-fn kinds_of_content_become_text() {
+fn content_kind_missing_in_revision_becomes_text() {
     let meta = || raw(r#"{"a":1}"#);
     let audio = Content::from(
         AudioContent::new("aGVsbG8=", "audio/wav")
@@ -109,7 +113,7 @@ fn kinds_of_content_become_text() {
 
 // covers: TOOL-013, TOOL-014
 #[test]
-fn structured_results_become_text_where_there_is_none() {
+fn structured_result_becomes_text_in_older_revisions() {
     let object = CallToolResult::content(Vec::new()).structured_content(raw(r#"{"a":"b"}"#)).is_error(false);
     let text = r#"{"content":[{"type":"text","text":"{\"a\":\"b\"}"}],"isError":false}"#;
     assert_eq!(shaped(&object, V1), text);
@@ -130,16 +134,16 @@ fn structured_results_become_text_where_there_is_none() {
     assert!(shaped(&list, V5).contains(r#""structuredContent":[1]"#));
     let both = CallToolResult::structured(raw("null"));
     assert_eq!(shaped(&both, V4), r#"{"content":[{"type":"text","text":"null"}]}"#);
-    // What was made of a whole result is looked at again, for the stamps.
+    // A substitute for a whole result is scanned again for its protocol members.
     let mut out = b"...".to_vec();
     let metaed = both.meta(raw(r#"{"k":1}"#));
-    let noted = Serializer::object(&mut out, &metaed, table(V4)).expect("JSON");
-    assert!(out[noted.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
+    let found = Serializer::object(&mut out, &metaed, table(V4)).expect("JSON");
+    assert!(out[found.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
 }
 
 // covers: SAMP-006, SAMP-008, CONT-008
 #[test]
-fn sampling_without_tools() {
+fn sampling_with_tools_is_shaped_for_older_revisions() {
     let call = || SamplingContent::from(ToolUseContent::new("u1", "depth", raw(r#"{"at":"A"}"#)));
     let answer = ToolResultContent::new("u1", Vec::new()).is_error(true);
     let params = CreateMessageParams::new(
@@ -182,7 +186,7 @@ fn sampling_without_tools() {
 
 // covers: ELIC-005, ELIC-008, ELIC-015, ELIC-032
 #[test]
-fn elicitation_of_each_revision() {
+fn elicitation_is_shaped_for_each_revision() {
     let choice =
         TitledSingleSelectEnumSchema::new([EnumOption::new("s", "Sloop"), EnumOption::new("k", "Ketch")])
             .title("Rig")
@@ -224,7 +228,7 @@ fn elicitation_of_each_revision() {
 
 // covers: LIFE-013, LIFE-014, ELIC-001, ELIC-003, EXT-009, ROOT-001
 #[test]
-fn capabilities_of_each_revision() {
+fn capabilities_are_shaped_for_each_revision() {
     let mut client = ClientCapabilities::new()
         .roots(RootsCapability::new().list_changed(true))
         .sampling(SamplingCapability::new().tools(Map::new()))
@@ -249,7 +253,7 @@ fn capabilities_of_each_revision() {
 
 // covers: CACHE-001, BASE-026, MRTR-002, MRTR-014
 #[test]
-fn members_of_one_era() {
+fn members_of_other_era_are_omitted() {
     let page = ListToolsResult::new(alloc::vec![])
         .ttl_ms(5)
         .cache_scope(CacheScope::Public)
@@ -268,8 +272,8 @@ fn members_of_one_era() {
 
 // covers: ERR-005, ERR-009, RES-015, RES-016
 #[test]
-fn codes_of_each_revision() {
-    let code = |code, version| error(&RpcError::new(code, "m"), version).code;
+fn error_codes_follow_revision() {
+    let code = |code, version| error_in_revision(&RpcError::new(code, "m"), version).code;
     for version in [V1, V2, V3, V4] {
         assert_eq!(code(-32002, version), -32002);
         assert_eq!(
@@ -279,21 +283,22 @@ fn codes_of_each_revision() {
     }
     assert_eq!(code(-32002, V5), -32602);
     assert_eq!([V1, V2, V3, V4, V5].map(|v| code(-32042, v)), [-32600, -32600, -32600, -32042, -32600]);
-    for ours in [-32700, -32601, -32603, -1, 7] {
-        assert!([V1, V2, V3, V4, V5].into_iter().all(|v| code(ours, v) == ours));
+    for other in [-32700, -32601, -32603, -1, 7] {
+        assert!([V1, V2, V3, V4, V5].into_iter().all(|v| code(other, v) == other));
     }
     let not_found = RpcError::resource_not_found("a:b");
-    assert_eq!(error(&not_found, V5).data, not_found.data, "all else stays");
+    assert_eq!(error_in_revision(&not_found, V5).data, not_found.data, "all else stays");
 }
 
 #[test]
-fn every_rule_is_found_where_it_matters_and_nothing_else_is() {
+fn rule_lookup_finds_exactly_effective_rules() {
     for version in [V1, V2, V3, V4, V5] {
         let table = table(version).expect("a table");
         for rule in rules::RULES {
             let found = table.rule(&alloc::format!("$mcp::{}", rule.name));
-            let lacks = |lives: &u8| lives & table.bit == 0;
-            let matters = lacks(&rule.lives) || rule.members.iter().any(|(_, lives)| lacks(lives));
+            let lacks = |revisions: &u8| revisions & table.bit == 0;
+            let matters =
+                lacks(&rule.revisions) || rule.members.iter().any(|(_, revisions)| lacks(revisions));
             assert_eq!(found.map(|f| f.name), matters.then_some(rule.name), "{version}");
         }
         for other in ["Tool", "$mcp::", "$mcp::x", "$mcp::ModelHint", "", "$mcp::ToolX", "mcp::Tool"] {

@@ -1,7 +1,7 @@
-//! The exchange level of `mcp-proto`'s HTTP server under `hyper`, on one thread
+//! The exchange level of the HTTP server of `mcp-proto` under `hyper`, on one thread.
 //!
-//! What it takes: heads, bodies and disconnects go in as `hyper` tells them, responses come out as its `Body` asks for
-//! them. The only things kept here are a clock and the wakers of those who wait.
+//! Heads, bodies and disconnects are passed in as `hyper` reports them, and responses are written as its `Body` is
+//! polled. This crate adds only a clock and the wakers of the waiting tasks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,29 +17,29 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use mcp_proto::Instant;
-use mcp_proto::head::{BodySize, Request};
+use mcp_proto::head::{BodySize, RequestHead};
 use mcp_proto::http::server::{Event, ExchangeId, Server};
 use tokio::net::TcpListener;
 
-/// What answers the server's events; it may answer calls at once or later
-pub type Handle = Box<dyn FnMut(&mut Server, Instant, mcp_proto::server::Event)>;
+/// Handles the events of the server; a call may be answered at once or later.
+pub type EventHandler = Box<dyn FnMut(&mut Server, Instant, mcp_proto::server::Event)>;
 
-/// A server, and who waits for it
-struct Mount {
+/// A server and the wakers of the tasks that wait for it.
+struct MountedServer {
     server: Server,
-    handle: Handle,
-    begun: std::time::Instant,
+    handle: EventHandler,
+    started: std::time::Instant,
     wakers: BTreeMap<ExchangeId, Waker>,
 }
 
-type Shared = Rc<RefCell<Mount>>;
+type SharedServer = Rc<RefCell<MountedServer>>;
 
-impl Mount {
+impl MountedServer {
     fn now(&self) -> Instant {
-        Instant::from_micros(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX))
+        Instant::from_micros(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Has events handled, and wakes who waits for what came of them
+    /// Handles all events and wakes the waiting tasks.
     fn settle(&mut self) {
         let now = self.now();
         while let Some(event) = self.server.poll_event(now) {
@@ -53,13 +53,13 @@ impl Mount {
     }
 }
 
-/// An exchange that is given up when nobody holds it any more
-struct Held {
-    mount: Shared,
+/// Guard that closes an exchange when it is dropped.
+struct ExchangeGuard {
+    mount: SharedServer,
     exchange: ExchangeId,
 }
 
-impl Drop for Held {
+impl Drop for ExchangeGuard {
     fn drop(&mut self) {
         let mount = &mut *self.mount.borrow_mut();
         let now = mount.now();
@@ -69,13 +69,13 @@ impl Drop for Held {
     }
 }
 
-/// The body of a response, made as it is asked for
-struct Answer {
-    held: Held,
-    left: Option<u64>,
+/// Body of a response, produced as it is polled.
+struct ResponseBody {
+    guard: ExchangeGuard,
+    remaining: Option<u64>,
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -83,8 +83,8 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let exchange = self.held.exchange;
-        let shared = Rc::clone(&self.held.mount);
+        let exchange = self.guard.exchange;
+        let shared = Rc::clone(&self.guard.mount);
         let mount = &mut *shared.borrow_mut();
         let now = mount.now();
         let bytes = match mount.server.transmit_owned(now, exchange) {
@@ -96,7 +96,7 @@ impl Body for Answer {
             }
         };
         if !bytes.is_empty() {
-            self.left = self.left.map(|left| left - bytes.len() as u64);
+            self.remaining = self.remaining.map(|left| left - bytes.len() as u64);
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
         if mount.server.is_finished(exchange) {
@@ -107,27 +107,27 @@ impl Body for Answer {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
-/// One request
+/// Serves one request.
 async fn serve_one(
-    mount: Shared,
+    mount: SharedServer,
     request: hyper::Request<Incoming>,
-) -> Result<hyper::Response<Answer>, hyper::Error> {
+) -> Result<hyper::Response<ResponseBody>, hyper::Error> {
     let (head, mut body) = request.into_parts();
     let fields: Vec<(&str, &[u8])> = head.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let exchange = {
         let mount = &mut *mount.borrow_mut();
-        let request = Request { method: head.method.as_str(), target, fields: &fields };
+        let request = RequestHead { method: head.method.as_str(), target, fields: &fields };
         let exchange = mount.server.open(mount.now(), &request, body.size_hint().exact());
         mount.settle();
         exchange
     };
-    // From here on, whoever stops polling this gives the exchange up.
-    let held = Held { mount: Rc::clone(&mount), exchange };
+    // From here on, dropping this future closes the exchange.
+    let held = ExchangeGuard { mount: Rc::clone(&mount), exchange };
     while mount.borrow().server.wants_body(exchange) {
         let frame = body.frame().await.transpose()?;
         let mount = &mut *mount.borrow_mut();
@@ -155,7 +155,7 @@ async fn serve_one(
         BodySize::Exact(length) => Some(length),
         BodySize::Stream => None,
     };
-    let mut answer = hyper::Response::new(Answer { held, left });
+    let mut answer = hyper::Response::new(ResponseBody { guard: held, remaining: left });
     *answer.status_mut() = hyper::StatusCode::from_u16(response.status).expect("from 200 to 503");
     for (name, value) in response.fields.iter() {
         let name = hyper::header::HeaderName::from_bytes(name.as_bytes()).expect("a token");
@@ -165,8 +165,8 @@ async fn serve_one(
     Ok(answer)
 }
 
-/// Lets the server's deadlines pass
-async fn pass_time(mount: Shared) {
+/// Handles the deadlines of the server.
+async fn run_timeouts(mount: SharedServer) {
     loop {
         let wait = {
             let mount = &mut *mount.borrow_mut();
@@ -175,16 +175,17 @@ async fn pass_time(mount: Shared) {
             mount.settle();
             mount.server.poll_timeout().map(|at| at.saturating_duration_since(now))
         };
-        // Whatever happens in between may move the deadline; a look now and then is enough here.
-        tokio::time::sleep(wait.unwrap_or(LOOK).min(LOOK)).await;
+        // Other events may change the deadline while this sleeps, so it sleeps for at most `POLL_INTERVAL`.
+        tokio::time::sleep(wait.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)).await;
     }
 }
 
-/// Serves whoever connects, until the future is dropped; to be run on a `LocalSet`
-pub async fn serve(listener: TcpListener, server: Server, handle: Handle) -> std::io::Result<()> {
+/// Serves all connections until the future is dropped. It must run on a `LocalSet`.
+pub async fn serve(listener: TcpListener, server: Server, handle: EventHandler) -> std::io::Result<()> {
     let begun = std::time::Instant::now();
-    let mount = Rc::new(RefCell::new(Mount { server, handle, begun, wakers: BTreeMap::new() }));
-    tokio::task::spawn_local(pass_time(Rc::clone(&mount)));
+    let mount =
+        Rc::new(RefCell::new(MountedServer { server, handle, started: begun, wakers: BTreeMap::new() }));
+    tokio::task::spawn_local(run_timeouts(Rc::clone(&mount)));
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -192,9 +193,9 @@ pub async fn serve(listener: TcpListener, server: Server, handle: Handle) -> std
         let service = service_fn(move |request| serve_one(Rc::clone(&mount), request));
         let connection =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-        // A client that leaves is no failure.
+        // A client that disconnects is not an error.
         tokio::task::spawn_local(async move { drop(connection.await) });
     }
 }
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Our client against the exchange level under `hyper`
+//! The client of `mcp-blocking` against the exchange level under `hyper`.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use mcp_proto::{
 };
 use serde_json::json;
 
-/// Starts a server with the tools `echo`, `count` and `never`; its address, and what it was told
+/// Starts a server with the tools `echo`, `count` and `never`; returns its address and its log.
 fn start() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&told);
@@ -35,10 +35,11 @@ fn start() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
                 server.engine().complete_raw(now, call.id(), &list).unwrap();
             }
             Event::Call(call) => {
-                let name = call.tool().unwrap().name.into_owned();
+                let name = call.tool_call().unwrap().name.into_owned();
                 match &*name {
                     "echo" => {
-                        let text = call.tool().unwrap().parse::<serde_json::Value>().unwrap().to_string();
+                        let text =
+                            call.tool_call().unwrap().parse::<serde_json::Value>().unwrap().to_string();
                         server.engine().complete(now, call.id(), &CallToolResult::text(text)).unwrap();
                     }
                     "count" => {
@@ -71,7 +72,7 @@ fn connect(address: SocketAddr, era: Era) -> Client {
     Client::options(config).connect_url(&format!("http://{address}/mcp")).unwrap()
 }
 
-fn wait_for(told: &Mutex<Vec<String>>, what: &str) {
+fn wait_for_event(told: &Mutex<Vec<String>>, what: &str) {
     for _ in 0..6_000 {
         if told.lock().unwrap().iter().any(|note| note == what) {
             return;
@@ -106,10 +107,10 @@ fn a_client_that_leaves_ends_its_modern_call() {
     let mut client = connect(address, Era::Modern);
     let call = client.start_tool("never", &json!({}), &CallOptions::new()).unwrap();
     client.poll(Duration::from_millis(1)).unwrap();
-    wait_for(&told, "begun");
+    wait_for_event(&told, "begun");
     client.cancel(call, None).unwrap();
     client.poll(Duration::from_millis(1)).unwrap();
-    wait_for(&told, "cancelled");
+    wait_for_event(&told, "cancelled");
     client.close().unwrap();
 }
 

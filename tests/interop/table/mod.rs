@@ -1,19 +1,19 @@
-//! The table: peer × direction × transport × runtime × revision × step
+//! The table of interoperability: peer × direction × transport × adapter × revision × step.
 //!
-//! `peers/table.json` has the steps, and by which tools of which server each is performed. Where the peer is the client
-//! its own script performs them (`peers/*/table*`), otherwise ours does, by `mcp_tests::ours`, which has every runtime. A part of the
-//! table in which every two values of its axes meet is run with the other tests; all of it, with a new
-//! `tests/INTEROP.md`, by
+//! `peers/table.json` lists the steps and the tools of each server that perform them. If the peer is the client, its
+//! own script performs the steps (`peers/*/table*`). Otherwise our client does, through `mcp_tests::adapters`. The
+//! other tests run a selection of rows in which every two values of different axes meet. This command runs the whole
+//! table and writes `tests/INTEROP.md`:
 //!
 //! ```sh
-//! cargo test -p mcp-tests --test interop -- --ignored the_whole_table
+//! cargo test -p mcp-tests --test interop -- --ignored whole_table_passes
 //! ```
 
 mod page;
 mod pairwise;
-mod person;
 mod row;
 mod steps;
+mod user;
 
 use alloc::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,28 +23,28 @@ use std::{env, fs, thread};
 use serde_json::Value;
 
 use crate::peers::package;
-use crate::run::say;
-use row::Row;
+use crate::run::print_line;
+use row::TableRow;
 
-/// How many rows run at once, each of which is a process or two
-const AT_ONCE: usize = 2;
+/// Number of rows that run at once, each with one or two processes.
+const MAX_CONCURRENT: usize = 2;
 
-/// What a step came to
+/// Outcome of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum CellOutcome {
     Pass,
     Fail(String),
-    /// The peer, or the revision, has no way to do it, and why
-    Cannot(String),
+    /// The peer or the revision cannot do it; holds the reason.
+    Unsupported(String),
 }
 
-/// What came of the steps of a row, in the order of `names`
-type Cells = Vec<Outcome>;
+/// Outcomes of the steps of a row, in the order of `names`.
+type Cells = Vec<CellOutcome>;
 
 fn table() -> &'static Value {
     static TABLE: OnceLock<Value> = OnceLock::new();
     TABLE.get_or_init(|| {
-        serde_json::from_slice(&fs::read(table_file()).expect("a file of ours")).expect("JSON")
+        serde_json::from_slice(&fs::read(table_file()).expect("a file of this repository")).expect("JSON")
     })
 }
 
@@ -56,41 +56,43 @@ fn page_file() -> PathBuf {
     package().join("INTEROP.md")
 }
 
-/// The steps, in their order
+/// Returns the names of the steps, in their order.
 fn names() -> Vec<&'static str> {
     table()["steps"].as_array().expect("steps").iter().map(|name| name.as_str().expect("a name")).collect()
 }
 
-/// Runs rows, and says of each what came of it.
-fn run(rows: &[Row]) -> BTreeMap<Row, Cells> {
-    let left = Mutex::new(rows.iter());
-    let done = Mutex::new(BTreeMap::new());
+/// Runs rows and returns their outcomes.
+fn run(rows: &[TableRow]) -> BTreeMap<TableRow, Cells> {
+    let queue = Mutex::new(rows.iter());
+    let results = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_CONCURRENT {
             scope.spawn(|| {
                 loop {
-                    let next = left.lock().expect("no panic under this lock").next();
+                    let next = queue.lock().expect("no panic under this lock").next();
                     let Some(row) = next else { break };
                     let cells = row.run();
-                    let count = cells.iter().filter(|cell| **cell == Outcome::Pass).count();
-                    let fails = cells.iter().filter(|cell| matches!(cell, Outcome::Fail(_))).count();
+                    let count = cells.iter().filter(|cell| **cell == CellOutcome::Pass).count();
+                    let fails = cells.iter().filter(|cell| matches!(cell, CellOutcome::Fail(_))).count();
                     let rest = cells.len() - count - fails;
-                    say(&format!("interop table, {row}: {count} pass, {fails} fail, {rest} cannot be"));
-                    done.lock().expect("no panic under this lock").insert(*row, cells);
+                    print_line(&format!(
+                        "interop table, {row}: {count} pass, {fails} fail, {rest} cannot be"
+                    ));
+                    results.lock().expect("no panic under this lock").insert(*row, cells);
                 }
             });
         }
     });
-    done.into_inner().expect("no panic under this lock")
+    results.into_inner().expect("no panic under this lock")
 }
 
-/// What failed, with the row and the step that it stands in
-fn failures(done: &BTreeMap<Row, Cells>) -> Vec<String> {
+/// Returns the failures, each with its row and step.
+fn failures(results: &BTreeMap<TableRow, Cells>) -> Vec<String> {
     let mut failures = Vec::new();
-    for (row, cells) in done {
+    for (row, cells) in results {
         for (name, cell) in names().into_iter().zip(cells) {
-            if let Outcome::Fail(why) = cell {
-                failures.push(format!("{row}: {name}: {why}"));
+            if let CellOutcome::Fail(reason) = cell {
+                failures.push(format!("{row}: {name}: {reason}"));
             }
         }
     }
@@ -100,50 +102,65 @@ fn failures(done: &BTreeMap<Row, Cells>) -> Vec<String> {
 // covers: STDIO-002, STDIO-003, STDIO-010, LIFE-001, VER-001, VER-011, PAGE-001, PAGE-003, PROG-003, PROG-006, TOOL-013
 // covers: TOOL-015, CANC-001, CANC-010, ELIC-018, SAMP-005, ROOT-002, LOG-003, RES-010, COMP-002, PING-001, PING-002
 #[test]
-fn a_choice_of_the_table_in_which_every_two_values_meet() {
-    let rows: Vec<_> = pairwise::choice(&Row::all()).into_iter().filter(|row| row.ready()).collect();
-    let done = run(&rows);
-    let failures = failures(&done);
+fn pairwise_rows_of_table_pass() {
+    let rows: Vec<_> =
+        pairwise::select_rows(&TableRow::all_rows()).into_iter().filter(|row| row.is_available()).collect();
+    let results = run(&rows);
+    let failures = failures(&results);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let committed = page::read(&fs::read_to_string(page_file()).unwrap_or_default());
-    for (row, cells) in &done {
+    for (row, cells) in &results {
         let known = committed.get(&row.to_string());
-        assert!(known == Some(cells), "{row}: tests/INTEROP.md has {known:?}, not {cells:?}: make it anew");
+        assert!(
+            known == Some(cells),
+            "{row}: tests/INTEROP.md has {known:?}, got {cells:?}; run `whole_table_passes` to update it"
+        );
     }
 }
 
 #[test]
-fn the_committed_table_is_of_all_rows() {
+fn committed_table_has_all_rows_without_failures() {
     let committed = page::read(&fs::read_to_string(page_file()).unwrap_or_default());
-    let rows: Vec<_> = Row::all().iter().map(Row::to_string).collect();
+    let rows: Vec<_> = TableRow::all_rows().iter().map(TableRow::to_string).collect();
     for row in &rows {
-        assert!(committed.contains_key(row), "{row} is not in tests/INTEROP.md: make it anew");
+        assert!(
+            committed.contains_key(row),
+            "{row} is missing from tests/INTEROP.md; run `whole_table_passes` to update it"
+        );
     }
-    assert_eq!(committed.len(), rows.len(), "rows in tests/INTEROP.md that are gone: make it anew");
-    let failed = |cells: &Cells| cells.iter().any(|cell| matches!(cell, Outcome::Fail(_)));
+    assert_eq!(
+        committed.len(),
+        rows.len(),
+        "tests/INTEROP.md has obsolete rows; run `whole_table_passes` to update it"
+    );
+    let failed = |cells: &Cells| cells.iter().any(|cell| matches!(cell, CellOutcome::Fail(_)));
     assert!(!committed.values().any(failed), "failures in tests/INTEROP.md");
 }
 
-/// `INTEROP` with a part of the names of rows has only these run; the others stay in the page as they are.
+/// Runs all rows, or only those whose name contains the value of `INTEROP`; the others keep their outcomes.
 #[test]
 #[ignore = "takes minutes; writes tests/INTEROP.md"]
-fn the_whole_table() {
+fn whole_table_passes() {
     let wanted = env::var("INTEROP").ok();
-    let mut rows = Row::all();
+    let mut rows = TableRow::all_rows();
     rows.retain(|row| wanted.as_ref().is_none_or(|wanted| row.to_string().contains(wanted)));
-    assert!(rows.iter().all(|row| row.ready()), "everything has to be there for the whole table");
-    let done = run(&rows);
-    let failures = failures(&done);
+    assert!(
+        rows.iter().all(|row| row.is_available()),
+        "the whole table needs all peers: some are not installed"
+    );
+    let results = run(&rows);
+    let failures = failures(&results);
     let mut table = BTreeMap::new();
     if wanted.is_some() {
         let committed = page::read(&fs::read_to_string(page_file()).unwrap_or_default());
-        let known =
-            Row::all().into_iter().filter_map(|row| Some((row, committed.get(&row.to_string())?.clone())));
+        let known = TableRow::all_rows()
+            .into_iter()
+            .filter_map(|row| Some((row, committed.get(&row.to_string())?.clone())));
         table.extend(known);
     }
-    table.extend(done);
+    table.extend(results);
     let page = page::write(&table);
-    say(&page);
+    print_line(&page);
     fs::write(page_file(), page).expect("room for the table");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! A row: who talks with whom over what, in which revision
+//! Rows: peer, direction, transport, adapter and revision.
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use mcp_tests::ours::{Runtime, Where};
+use mcp_tests::adapters::{AdapterKind, ServerLocation};
 use serde_json::Value;
 
-use super::{Cells, Outcome, names, steps, table_file};
+use super::{CellOutcome, Cells, names, steps, table_file};
 use crate::MODERN;
-use crate::hosted::Hosted;
-use crate::peers::{node, node_ready, probe};
+use crate::conversation::{Implementation, InteropTransport};
+use crate::hosted_server::HostedServer;
+use crate::peers::{is_node_ready, node, probe};
 use crate::run::{DEADLINE, run};
-use crate::talk::{Sdk, Wire};
 
-/// What is not ours
+/// A peer implementation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Peer {
+pub(super) enum TablePeer {
     Typescript1,
     Typescript2,
     Python,
@@ -31,23 +31,23 @@ pub(super) enum Peer {
     Filesystem,
 }
 
-impl Peer {
+impl TablePeer {
     pub(super) const ALL: [Self; 6] =
         [Self::Typescript1, Self::Typescript2, Self::Python, Self::Rmcp, Self::Everything, Self::Filesystem];
 
-    /// None for those that are servers and nothing else
-    const fn sdk(self) -> Option<Sdk> {
+    /// Returns the SDK, or `None` for a peer that is only a server.
+    const fn sdk(self) -> Option<Implementation> {
         match self {
-            Self::Typescript1 => Some(Sdk::Typescript1),
-            Self::Typescript2 => Some(Sdk::Typescript2),
-            Self::Python => Some(Sdk::Python),
-            Self::Rmcp => Some(Sdk::Rmcp),
+            Self::Typescript1 => Some(Implementation::Typescript1),
+            Self::Typescript2 => Some(Implementation::Typescript2),
+            Self::Python => Some(Implementation::Python),
+            Self::Rmcp => Some(Implementation::Rmcp),
             Self::Everything | Self::Filesystem => None,
         }
     }
 
-    /// What stands in `table.json`
-    const fn profile(self) -> &'static str {
+    /// Returns the name in `table.json`.
+    const fn profile_name(self) -> &'static str {
         match self {
             Self::Everything => "server-everything",
             Self::Filesystem => "server-filesystem",
@@ -56,7 +56,7 @@ impl Peer {
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for TablePeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Typescript1 => "TypeScript 1.32.2",
@@ -69,9 +69,9 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Which side is ours
+/// The role of our side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Side {
+pub(super) enum OwnRole {
     Client,
     Server,
 }
@@ -79,32 +79,33 @@ pub(super) enum Side {
 const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN];
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Row {
-    pub(super) peer: Peer,
-    pub(super) ours: Side,
-    pub(super) wire: Wire,
-    pub(super) runtime: Runtime,
+pub(super) struct TableRow {
+    pub(super) peer: TablePeer,
+    pub(super) own_role: OwnRole,
+    pub(super) transport: InteropTransport,
+    pub(super) runtime: AdapterKind,
     pub(super) revision: &'static str,
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for TableRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [peer, ours, wire, runtime, revision] = self.values();
-        write!(f, "{peer}, {ours}, {wire}, {runtime}, {revision}")
+        let [peer, own_role, transport, runtime, revision] = self.values();
+        write!(f, "{peer}, {own_role}, {transport}, {runtime}, {revision}")
     }
 }
 
-impl Row {
-    /// The whole table
-    pub(super) fn all() -> Vec<Self> {
+impl TableRow {
+    /// Returns the whole table.
+    pub(super) fn all_rows() -> Vec<Self> {
         let mut rows = Vec::new();
-        for peer in Peer::ALL {
-            for ours in [Side::Client, Side::Server] {
-                for wire in [Wire::Stdio, Wire::Http, Wire::Sse] {
-                    for runtime in Runtime::ALL {
+        for peer in TablePeer::ALL {
+            for own_role in [OwnRole::Client, OwnRole::Server] {
+                for transport in [InteropTransport::Stdio, InteropTransport::Http, InteropTransport::Sse] {
+                    for runtime in AdapterKind::ALL {
                         let all = REVISIONS.iter();
-                        let rows_of = all.map(|revision| Self { peer, ours, wire, runtime, revision });
-                        rows.extend(rows_of.filter(|row| row.exists()));
+                        let rows_of =
+                            all.map(|revision| Self { peer, own_role, transport, runtime, revision });
+                        rows.extend(rows_of.filter(|row| row.is_supported()));
                     }
                 }
             }
@@ -112,176 +113,181 @@ impl Row {
         rows
     }
 
-    /// Whether the peer has this side, this transport and this revision, and these go together
-    fn exists(&self) -> bool {
+    /// Returns whether the peer has this role, transport and revision, in combination.
+    fn is_supported(&self) -> bool {
         let newest = match self.peer {
-            Peer::Typescript1 | Peer::Everything | Peer::Filesystem => crate::LEGACY,
-            Peer::Typescript2 | Peer::Python | Peer::Rmcp => MODERN,
+            TablePeer::Typescript1 | TablePeer::Everything | TablePeer::Filesystem => crate::LEGACY,
+            TablePeer::Typescript2 | TablePeer::Python | TablePeer::Rmcp => MODERN,
         };
-        let has_side = self.peer.sdk().is_some() || self.ours == Side::Client;
-        let has_wire = match self.wire {
-            Wire::Stdio => true,
-            Wire::Http => self.peer != Peer::Filesystem && self.revision > "2024-11-05",
-            // The newer TypeScript SDK has the client alone.
-            Wire::Sse => match self.peer {
-                Peer::Typescript1 | Peer::Python | Peer::Everything => self.revision == "2024-11-05",
-                Peer::Typescript2 => self.revision == "2024-11-05" && self.ours == Side::Server,
-                Peer::Rmcp | Peer::Filesystem => false,
+        let has_side = self.peer.sdk().is_some() || self.own_role == OwnRole::Client;
+        let has_wire = match self.transport {
+            InteropTransport::Stdio => true,
+            InteropTransport::Http => self.peer != TablePeer::Filesystem && self.revision > "2024-11-05",
+            // The newer TypeScript SDK has only the client.
+            InteropTransport::Sse => match self.peer {
+                TablePeer::Typescript1 | TablePeer::Python | TablePeer::Everything => {
+                    self.revision == "2024-11-05"
+                }
+                TablePeer::Typescript2 => self.revision == "2024-11-05" && self.own_role == OwnRole::Server,
+                TablePeer::Rmcp | TablePeer::Filesystem => false,
             },
-            Wire::Proxy => false,
+            InteropTransport::Proxy => false,
         };
         has_side && has_wire && self.revision <= newest
     }
 
-    /// The values of its axes
+    /// Returns the values of the axes.
     pub(super) fn values(&self) -> [String; 5] {
-        let side = match self.ours {
-            Side::Client => "our client",
-            Side::Server => "our server",
+        let side = match self.own_role {
+            OwnRole::Client => "our client",
+            OwnRole::Server => "our server",
         };
-        let wire = match self.wire {
-            Wire::Stdio => "stdio",
-            Wire::Http => "HTTP",
-            Wire::Sse => "HTTP+SSE",
-            Wire::Proxy => "nginx",
+        let transport = match self.transport {
+            InteropTransport::Stdio => "stdio",
+            InteropTransport::Http => "HTTP",
+            InteropTransport::Sse => "HTTP+SSE",
+            InteropTransport::Proxy => "nginx",
         };
         let own = |text: &str| text.to_owned();
-        [self.peer.to_string(), own(side), own(wire), self.runtime.to_string(), own(self.revision)]
+        [self.peer.to_string(), own(side), own(transport), self.runtime.to_string(), own(self.revision)]
     }
 
-    pub(super) fn ready(&self) -> bool {
-        self.peer.sdk().map_or_else(node_ready, Sdk::ready)
+    pub(super) fn is_available(&self) -> bool {
+        self.peer.sdk().map_or_else(is_node_ready, Implementation::is_available)
     }
 
     const fn era(&self) -> &'static str {
         if matches!(self.revision.as_bytes(), b"2026-07-28") { "modern" } else { "legacy" }
     }
 
-    /// What comes of its steps
+    /// Runs the steps and returns their outcomes.
     pub(super) fn run(&self) -> Cells {
-        let run = || match self.ours {
-            Side::Client => self.run_our_client(),
-            Side::Server => self.run_our_server(),
+        let run = || match self.own_role {
+            OwnRole::Client => self.run_own_client(),
+            OwnRole::Server => self.run_own_server(),
         };
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let why = panic.downcast_ref::<String>().cloned();
             let why = why.or_else(|| panic.downcast_ref::<&str>().map(|why| (*why).to_owned()));
-            vec![Outcome::Fail(why.unwrap_or_default()); names().len()]
+            vec![CellOutcome::Fail(why.unwrap_or_default()); names().len()]
         })
     }
 
-    /// A client of theirs with our server
-    fn run_our_server(&self) -> Cells {
+    /// Runs an SDK client with our server.
+    fn run_own_server(&self) -> Cells {
         let mut server = Command::new(probe());
         server.args(["serve", "--everything", "--runtime", self.runtime.as_str()]);
-        let mut client = self.their_client();
-        if self.wire == Wire::Stdio {
+        let mut client = self.peer_client_command();
+        if self.transport == InteropTransport::Stdio {
             let words = [server.get_program()].into_iter().chain(server.get_args());
             client.arg("--").args(words);
-            return reported(client);
+            return run_reporting_client(client);
         }
         server.args(["--http", "127.0.0.1:0", "--path", "/mcp"]);
-        if self.wire == Wire::Sse {
+        if self.transport == InteropTransport::Sse {
             server.arg("--sse");
             client.arg("--sse");
         }
-        let server = Hosted::start(server);
-        let url =
-            if self.wire == Wire::Sse { server.url.replace("/mcp", "/sse") } else { server.url.clone() };
+        let server = HostedServer::start(server);
+        let url = if self.transport == InteropTransport::Sse {
+            server.url.replace("/mcp", "/sse")
+        } else {
+            server.url.clone()
+        };
         client.args(["--", &url]);
-        let cells = reported(client);
-        server.end();
+        let cells = run_reporting_client(client);
+        server.stop();
         cells
     }
 
-    fn their_client(&self) -> Command {
+    fn peer_client_command(&self) -> Command {
         let mut words = self.peer.sdk().expect("a client").table_client().into_iter();
         let mut client = Command::new(words.next().expect("a program"));
         client.args(words).args(["--profile", "ours", "--era", self.era(), "--revision", self.revision]);
         client
     }
 
-    /// Our client with a server of theirs
-    fn run_our_client(&self) -> Cells {
-        let place = Place::new();
-        let mut server = self.their_server(&place);
-        let scene = steps::Scene {
-            profile: self.peer.profile(),
+    /// Runs our client with an SDK server.
+    fn run_own_client(&self) -> Cells {
+        let directory = RunDirectory::new();
+        let mut server = self.peer_server_command(&directory);
+        let scene = steps::TableRun {
+            profile: self.peer.profile_name(),
             revision: self.revision,
-            wire: self.wire,
+            transport: self.transport,
             runtime: self.runtime,
-            directory: &place.0,
-            log: &place.log(),
+            directory: &directory.0,
+            log: &directory.log_path(),
         };
-        if self.wire == Wire::Stdio {
-            return scene.perform(&Where::Process(server));
+        if self.transport == InteropTransport::Stdio {
+            return scene.perform(&ServerLocation::Process(server));
         }
         let server = match self.peer {
-            // It is told where to listen, and does not say where it does.
-            Peer::Everything => {
-                let (mode, path) = match self.wire {
-                    Wire::Sse => ("sse", "/sse"),
+            // This server is given a port and does not print its address.
+            TablePeer::Everything => {
+                let (mode, path) = match self.transport {
+                    InteropTransport::Sse => ("sse", "/sse"),
                     _ => ("streamableHttp", "/mcp"),
                 };
                 let port =
                     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
                 server.arg(mode).env("PORT", port.to_string());
-                Hosted::at(server, port, path)
+                HostedServer::start_at(server, port, path)
             }
             _ => {
                 server.args(["--http", "0"]);
-                if self.wire == Wire::Sse {
+                if self.transport == InteropTransport::Sse {
                     server.arg("--sse");
                 }
-                Hosted::start(server)
+                HostedServer::start(server)
             }
         };
-        let cells = scene.perform(&Where::Url(server.url.clone()));
-        server.end();
+        let cells = scene.perform(&ServerLocation::Url(server.url.clone()));
+        server.stop();
         cells
     }
 
-    fn their_server(&self, place: &Place) -> Command {
+    fn peer_server_command(&self, directory: &RunDirectory) -> Command {
         let Some(sdk) = self.peer.sdk() else {
-            let name = self.peer.profile();
+            let name = self.peer.profile_name();
             let entry = ["node_modules", "@modelcontextprotocol", name, "dist", "index.js"];
             let mut server = Command::new("node");
             server.arg(entry.iter().fold(node(), |path, part| path.join(part)));
-            match (self.peer, self.wire) {
-                (Peer::Everything, Wire::Stdio) => _ = server.arg("stdio"),
-                (Peer::Filesystem, _) => _ = server.arg(&place.0),
+            match (self.peer, self.transport) {
+                (TablePeer::Everything, InteropTransport::Stdio) => _ = server.arg("stdio"),
+                (TablePeer::Filesystem, _) => _ = server.arg(&directory.0),
                 _ => {}
             }
             return server;
         };
         let mut words = sdk.program("server").into_iter();
         let mut server = Command::new(words.next().expect("a program"));
-        server.args(words).args(["--era", self.era()]).arg("--log").arg(place.log());
+        server.args(words).args(["--era", self.era()]).arg("--log").arg(directory.log_path());
         server
     }
 }
 
-/// The lines of a client, each of which is a step
-fn reported(client: Command) -> Cells {
+/// Runs a client and returns its reported steps.
+fn run_reporting_client(client: Command) -> Cells {
     let done = run(client, DEADLINE).expect("the client starts");
     let lines: Vec<Value> = done.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let cell = |name| {
         let Some(line) = lines.iter().find(|line| line["step"] == name) else {
-            return Outcome::Fail(format!("not reported: {done}"));
+            return CellOutcome::Fail(format!("not reported: {done}"));
         };
         match &line["ok"] {
-            Value::Bool(true) => Outcome::Pass,
+            Value::Bool(true) => CellOutcome::Pass,
             Value::String(cannot) if cannot == "peer-cannot" => {
-                Outcome::Cannot(line["why"].as_str().expect("a reason").to_owned())
+                CellOutcome::Unsupported(line["why"].as_str().expect("a reason").to_owned())
             }
-            _ => Outcome::Fail(line["error"].as_str().unwrap_or_default().to_owned()),
+            _ => CellOutcome::Fail(line["error"].as_str().unwrap_or_default().to_owned()),
         }
     };
     names().into_iter().map(cell).collect()
 }
 
-impl Sdk {
-    /// The words of a client that performs the steps of the table
+impl Implementation {
+    /// Returns the command of a client that performs the steps of the table.
     fn table_client(self) -> Vec<OsString> {
         let mut words = self.program("client");
         let [script, table] = [words.len() - 2, words.len() - 1];
@@ -289,7 +295,7 @@ impl Sdk {
             Self::Rmcp => words[script] = "table".into(),
             Self::Python => words[script] = crate::peers::python().join("table_client.py").into(),
             _ => {
-                // Behind these are `--sdk` and which one.
+                // The arguments after these are `--sdk` and its name.
                 words[1] = node().join("table-client.mjs").into();
                 words[2] = table_file().into();
                 return words;
@@ -300,35 +306,35 @@ impl Sdk {
     }
 }
 
-/// A directory that goes with the row
-struct Place(PathBuf);
+/// A directory that is removed with the row.
+struct RunDirectory(PathBuf);
 
-impl Place {
+impl RunDirectory {
     fn new() -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("mcp-interop-table-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).expect("room for a directory");
-        // What `server-filesystem` lists.
+        // `server-filesystem` lists this file.
         fs::write(path.join("dot.png"), b"").expect("room for a file");
-        // It shows paths without links in them.
+        // The server prints paths without links.
         Self(fs::canonicalize(path).expect("a path"))
     }
 
-    /// Where a server notes what only it can see; it lists no directory
-    fn log(&self) -> PathBuf {
+    /// Returns the log file of the server; it is outside the directory, so it is never listed.
+    fn log_path(&self) -> PathBuf {
         self.0.with_extension("log")
     }
 }
 
-impl Drop for Place {
+impl Drop for RunDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-        let _ = fs::remove_file(self.log());
+        let _ = fs::remove_file(self.log_path());
     }
 }
 
-/// What a server has noted
-pub(super) fn noted(log: &Path) -> String {
+/// Returns the log of a server.
+pub(super) fn read_log(log: &Path) -> String {
     fs::read_to_string(log).unwrap_or_default()
 }

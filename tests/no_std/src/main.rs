@@ -1,7 +1,7 @@
-//! What a device would run: a server, a client, or both, on bytes from somewhere.
+//! Program of a device: a server, a client, or both, on bytes of unknown origin.
 //!
-//! It has an entry point of its own, no standard library and a panic handler, so that it does not link if anything
-//! below it needs `std`. It is built and measured, never run.
+//! It has its own entry point and panic handler and no standard library, so it fails to link if a dependency needs
+//! `std`. It is built and measured, never run.
 
 #![no_std]
 #![no_main]
@@ -14,20 +14,20 @@ use core::hint::black_box;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Hands out memory once and never takes it back
-struct Bump {
+/// Allocator that never frees.
+struct BumpAllocator {
     memory: UnsafeCell<[u8; SIZE]>,
     used: AtomicUsize,
 }
 
 const SIZE: usize = 64 << 10;
 
-// SAFETY: bytes are handed out once, by an atomic counter.
-unsafe impl Sync for Bump {}
+// SAFETY: an atomic counter hands out each byte once.
+unsafe impl Sync for BumpAllocator {}
 
-// SAFETY: what is handed out lies within `memory`, is aligned, and overlaps nothing that was handed out before.
-unsafe impl GlobalAlloc for Bump {
-    // As an allocator that does more would be: a call, and not a copy of it wherever memory is asked for.
+// SAFETY: each block lies within `memory`, is aligned, and overlaps no other block.
+unsafe impl GlobalAlloc for BumpAllocator {
+    // Not inlined, like a full allocator: the call is part of the measured size.
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let begin = self.memory.get().cast::<u8>();
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Bump {
 }
 
 #[global_allocator]
-static HEAP: Bump = Bump { memory: UnsafeCell::new([0; SIZE]), used: AtomicUsize::new(0) };
+static HEAP: BumpAllocator = BumpAllocator { memory: UnsafeCell::new([0; SIZE]), used: AtomicUsize::new(0) };
 
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
@@ -53,14 +53,14 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     }
 }
 
-/// Where the precompiled `core` can unwind it refers to this, though nothing here unwinds
+/// Symbol that a precompiled unwinding `core` refers to. Nothing here unwinds.
 #[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
-    // Without any of the parts this measures what the program itself costs.
+    // Without any of the parts, this measures the size of the program itself.
     let memory = alloc::vec![0u8; black_box(64)];
     black_box(&memory[..]);
     #[cfg(feature = "server")]
@@ -78,20 +78,20 @@ extern "C" fn _start() -> ! {
 
 #[cfg(feature = "crypto")]
 fn crypto() {
-    use mcp_proto::seal::{Binding, Keys, Record, digest};
+    use mcp_proto::seal::{Binding, Keys, RequestState, digest};
 
     let mut key = [0; 32];
     mcp_proto::Entropy::new(black_box([7; 32]), 1).fill(&mut key);
     let keys = Keys::new(key);
     let Ok(arguments) = digest(Some(black_box(b"{}"))) else { return };
     let binding = Binding { principal: None, method: "tools/call", target: "echo", arguments };
-    let record = Record { attempt: 2, state: black_box(b"step 1"), answers: alloc::vec::Vec::new() };
+    let record = RequestState { attempt: 2, state: black_box(b"step 1"), answers: alloc::vec::Vec::new() };
     let Ok(text) = keys.seal(&binding, 60, &record.encode(), 1 << 10) else { return };
     let payload = keys.open(&binding, black_box(0), &text, 1 << 10);
-    black_box(payload.as_deref().map(Record::decode).is_ok());
+    black_box(payload.as_deref().map(RequestState::decode).is_ok());
 }
 
-/// Bytes that the compiler knows nothing about
+/// Returns bytes that are opaque to the compiler.
 #[cfg(any(feature = "server", feature = "router", feature = "client"))]
 fn receive() -> &'static [u8] {
     black_box(b"")
@@ -105,7 +105,7 @@ fn server() {
     use mcp_proto::{Capabilities, Capability, Instant, Limits, RpcError};
 
     #[derive(serde::Deserialize)]
-    struct Echo<'a> {
+    struct EchoArguments<'a> {
         text: &'a str,
     }
 
@@ -115,7 +115,7 @@ fn server() {
     server.handle_input(now, receive());
     while let Some(event) = server.poll_event(now) {
         let Event::Call(call) = event else { continue };
-        let tool = call.tool().and_then(|tool| tool.parse::<Echo<'_>>());
+        let tool = call.tool_call().and_then(|tool| tool.parse::<EchoArguments<'_>>());
         let done = match (call.method(), tool) {
             #[cfg(feature = "model")]
             ("tools/call", Ok(echo)) => {
@@ -139,7 +139,7 @@ fn server() {
     black_box(server.poll_timeout());
 }
 
-/// A server with something of every kind, by name
+/// Registers one entry of every kind.
 #[cfg(feature = "router")]
 fn router() {
     use alloc::string::String;
@@ -149,7 +149,8 @@ fn router() {
     use mcp_proto::model::{Prompt, PromptReference, Resource, ResourceTemplate, Tool};
     use mcp_proto::pipe::{Pipe, Server};
     use mcp_proto::router::{
-        IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, PageCache, Route, Router, Target,
+        CallTarget, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, PageCache, Route,
+        Router,
     };
     use mcp_proto::server::Event;
     use mcp_proto::{Instant, Limits};
@@ -159,12 +160,12 @@ fn router() {
 
     #[derive(serde::Deserialize)]
     #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
-    struct Echo<'a> {
+    struct EchoArguments<'a> {
         text: &'a str,
     }
 
     #[cfg(feature = "schemars")]
-    let schema = Some(schema::arguments::<Echo<'_>>(Profile::Standard));
+    let schema = Some(schema::arguments::<EchoArguments<'_>>(Profile::Standard));
     #[cfg(not(feature = "schemars"))]
     let schema = RawJson::new(black_box("{}")).ok();
 
@@ -196,27 +197,27 @@ fn router() {
                 None => engine.complete(now, id, &answer),
             },
             Route::Handle(work) => match &work.target {
-                Target::Tool(tool) => match tool.parse::<Echo<'_>>() {
+                CallTarget::Tool(tool) => match tool.parse::<EchoArguments<'_>>() {
                     Ok(echo) => match (work.handler)(echo.text).into_tool_result() {
                         Ok(result) => engine.complete(now, id, &result),
-                        Err(none) => engine.fail(now, id, &none.rpc()),
+                        Err(none) => engine.fail(now, id, &none.into_rpc_error()),
                     },
                     Err(bad) => engine.complete(now, id, &bad.into_result()),
                 },
-                Target::Resource(read) => {
+                CallTarget::Resource(read) => {
                     match (work.handler)(&read.uri).into_read_result(&read.uri, read.mime_type) {
                         Ok(result) => engine.complete(now, id, &result),
-                        Err(none) => engine.fail(now, id, &none.rpc()),
+                        Err(none) => engine.fail(now, id, &none.into_rpc_error()),
                     }
                 }
-                Target::Prompt(_) => match (work.handler)("").into_prompt_result() {
+                CallTarget::Prompt(_) => match (work.handler)("").into_prompt_result() {
                     Ok(result) => engine.complete(now, id, &result),
-                    Err(none) => engine.fail(now, id, &none.rpc()),
+                    Err(none) => engine.fail(now, id, &none.into_rpc_error()),
                 },
-                Target::Completion(typed) => {
+                CallTarget::Completion(typed) => {
                     match alloc::vec![(work.handler)(typed.value())].into_completion() {
                         Ok(result) => engine.complete(now, id, &result),
-                        Err(none) => engine.fail(now, id, &none.rpc()),
+                        Err(none) => engine.fail(now, id, &none.into_rpc_error()),
                     }
                 }
                 _ => Ok(()),
@@ -240,13 +241,14 @@ fn client() {
     use mcp_proto::{CallOptions, Instant, Limits};
 
     #[derive(serde::Serialize)]
-    struct Echo<'a> {
+    struct EchoArguments<'a> {
         text: &'a str,
     }
 
     let now = Instant::from_micros(black_box(0));
     let mut client = Client::new(Arc::new(Config::new("device", "1").limits(Limits::small())), now);
-    let call = client.engine().call_tool(now, "echo", &Echo { text: black_box("hi") }, &CallOptions::new());
+    let call =
+        client.engine().call_tool(now, "echo", &EchoArguments { text: black_box("hi") }, &CallOptions::new());
     black_box(call.is_ok());
     client.handle_input(now, receive());
     while let Some(event) = client.poll_event(now) {

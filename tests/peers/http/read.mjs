@@ -1,5 +1,5 @@
-// Reads HTTP/1.1 with Node's own parser: a line in is `request HEX` or `response HEX`, a line out is what came of it, as
-// JSON. No ports: server and client are given streams that stay in this process.
+// Reads HTTP/1.1 with the parser of Node. An input line is `request HEX` or `response HEX`, an output line is the
+// result as JSON. No ports are used: server and client get streams inside this process.
 
 import http from 'node:http';
 import { createInterface } from 'node:readline';
@@ -7,7 +7,7 @@ import { Duplex } from 'node:stream';
 
 const ROOM = 65536;
 
-// As Rust's escape_ascii shows it.
+// Escapes like `escape_ascii` of Rust.
 const named = { 9: '\\t', 10: '\\n', 13: '\\r', 34: '\\"', 39: "\\'", 92: '\\\\' };
 const shown = (data) =>
   [...data]
@@ -43,7 +43,7 @@ const settled = async () => {
   for (let n = 0; n < 12; n += 1) await new Promise((done) => setImmediate(done));
 };
 
-// A body of which nothing more will come is not waited for; one in a request that failed later is none.
+// A body that will not be completed is not waited for. A body of a request that failed later does not count.
 const serve = async (data) => {
   const messages = [];
   let error;
@@ -81,7 +81,7 @@ const serve = async (data) => {
   server.emit('connection', wire);
   wire.push(data);
   await settled();
-  // A request without Host is answered with 400 and not told of.
+  // A request without Host is answered with 400 and not delivered.
   if (!error && /^HTTP\/1\.1 400/m.test(answered)) error = 'answered 400';
   wire.destroy();
   return { messages, ...(error ? { error } : {}) };

@@ -1,4 +1,4 @@
-"""Reads HTTP/1.1 with h11: a line in is `request HEX` or `response HEX`, a line out is what came of it, as JSON."""
+"""Reads HTTP/1.1 with h11. An input line is `request HEX` or `response HEX`, an output line is the result as JSON."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ ROOM = 65536
 
 
 def shown(data):
-    """As Rust's escape_ascii shows it."""
+    """Escapes like `escape_ascii` of Rust."""
     named = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
     return "".join(named.get(b) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in data)
 
@@ -52,7 +52,7 @@ def ask(data):
         while True:
             event = c.next_event()
             if event in (h11.NEED_DATA, h11.PAUSED):
-                # Whatever is left after a complete answer was not asked for.
+                # Bytes after a complete response answer no request.
                 left, _ = c.trailing_data
                 reused = c.our_state is h11.DONE and c.their_state is h11.DONE
                 return {"messages": messages, **({"error": "more than was asked for"} if reused and left else {})}

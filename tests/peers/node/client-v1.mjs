@@ -1,4 +1,4 @@
-// A client on the official TypeScript SDK of the first generation, which speaks the revisions with a handshake.
+// A client on the first generation of the official TypeScript SDK, for the legacy revisions.
 //
 //   node client-v1.mjs [--revision R] [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
 //   node client-v1.mjs … [--sse] -- URL
@@ -10,8 +10,7 @@ const args = parseArgs();
 const client = new Client({ name: 'peer-client-v1', version: '1.32.2' }, { capabilities: {} });
 const transport = await transportTo('1', args.server, args);
 
-// This SDK does not keep the version that it agreed to: it tells transports that want to know it, which those of
-// HTTP do.
+// This SDK does not store the negotiated version. It passes it to transports that accept it, as the HTTP ones do.
 let version;
 agreedVersion(transport, (agreed) => (version = agreed));
 if (args.revision !== undefined) offerVersion(transport, args.revision);

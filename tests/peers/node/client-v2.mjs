@@ -1,4 +1,4 @@
-// A client on the official TypeScript client SDK of the second generation, which speaks both eras.
+// A client on the second generation of the official TypeScript SDK, for both eras.
 //
 //   node client-v2.mjs --era modern|legacy|auto [--revision R] [--expect-refusal|--everything STEPS] -- SERVER [ARGS…]
 //   node client-v2.mjs --era modern|legacy|auto … [--sse] -- URL

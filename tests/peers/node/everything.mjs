@@ -1,10 +1,10 @@
-// Uses everything that `mcp-probe serve --everything` offers, as the steps of a JSON file say.
+// Uses everything that `mcp-probe serve --everything` offers, by the steps of a JSON file.
 //
-// One line is reported per kind of request, with how many of them there were, and one for each step that fails.
+// Reports one line per kind of request, with their number, and one line per failed step.
 import { readFileSync } from 'node:fs';
 
 /**
- * Whether a value has all that is wanted of it: objects may have more members, a text may go on where `*` stands.
+ * Returns whether a value has all wanted members. Objects may have more; a text ending in `*` matches by prefix.
  */
 const fits = (value, wanted) => {
     if (typeof wanted === 'string' && wanted.endsWith('*')) {
@@ -19,7 +19,7 @@ const fits = (value, wanted) => {
     return Object.entries(wanted).every(([name, each]) => name in value && fits(value[name], each));
 };
 
-/** The newer SDK makes one of the two codes that say that there is no such resource. */
+/** The newer SDK merges the two error codes for an unknown resource. */
 const refusedWith = (error, code, uri) =>
     error?.code === code || (code === -32002 && error?.code === -32602 && error.data?.uri === uri);
 
@@ -31,14 +31,14 @@ const LISTS = {
 };
 
 /**
- * @param client   connected
- * @param call     `tools/call` with its parameters and options
- * @param options  for every request
+ * @param client   connected client
+ * @param call     function that makes `tools/call` with parameters and options
+ * @param options  options of every request
  * @param era      'modern' or 'legacy'
- * @param file     the steps
- * @param report   takes a name and details
- * @param latest   progress of the latest call, as it was on the wire
- * @returns whether all was well
+ * @param file     file of the steps
+ * @param report   function that takes a name and details
+ * @param latest   function that returns the progress messages of the latest call
+ * @returns whether all steps succeeded
  */
 export const useEverything = async ({ client, call, options, era, file, report, latest }) => {
     const counts = {};
@@ -50,14 +50,14 @@ export const useEverything = async ({ client, call, options, era, file, report, 
         report('everything', { ok: false, at: step, error });
     };
 
-    // Page by page, since these SDKs differ in whether they do it themselves.
+    // Page by page, because only one of these SDKs follows the pages itself.
     const list = async (of) => {
         const { method, member, id } = LISTS[of];
         const entries = [];
         let cursor;
         let pages = 0;
         do {
-            // Kept lists would hide that notes come and go, and be read back without a cursor.
+            // A cached list would hide changes of the notes, and would be returned without a cursor.
             const page = await client[method]({ cursor }, { ...options, cacheMode: 'refresh' });
             entries.push(...page[member]);
             cursor = page.nextCursor;
@@ -118,7 +118,7 @@ export const useEverything = async ({ client, call, options, era, file, report, 
         await perform(step).catch((error) => fail(step, String(error?.message ?? error)));
     }
 
-    // What is offered and was not tried; resources can at least be read.
+    // Uses everything that was offered and not yet used; resources can at least be read.
     const rest = async () => {
         for (const of of ['tools', 'prompts']) {
             for (const { name } of await list(of)) {

@@ -1,12 +1,12 @@
-// HTTP for the programs of this folder: what hosts their servers, and what connects their clients.
+// HTTP for the programs of this folder: it hosts their servers and connects their clients.
 //
-// A server is given `--http PORT` (0 for any that is free) and, for the transport of 2024-11-05, `--sse`; it prints its
-// URL on stderr, and ends in good order on SIGTERM. A client is given a URL in place of a command, and `--sse` as well.
+// A server takes `--http PORT` (0 for a free port) and, for HTTP+SSE of 2024-11-05, `--sse`. It prints its URL to
+// stderr and exits gracefully on SIGTERM. A client takes a URL instead of a command, and also `--sse`.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 
-/** Keeps all events, in their order, so that a stream that was cut can be gone on with. */
+/** Event store that keeps all events in order, so that an interrupted stream can be resumed. */
 class Events {
     #kept = [];
 
@@ -20,7 +20,7 @@ class Events {
         const stream = last.slice(0, split);
         for (const [index, event] of this.#kept.entries()) {
             const isNew = index >= Number(last.slice(split + 1)) && event.stream === stream;
-            // What only opens a stream is an empty object.
+            // An event that only opens a stream is an empty object.
             if (isNew && event.message.jsonrpc) await send(`${stream}_${index + 1}`, event.message);
         }
         return stream;
@@ -30,7 +30,7 @@ class Events {
 const PATH = '/mcp';
 const SSE_PATH = '/sse';
 
-/** Listens, says where, and sees to the end. */
+/** Listens, prints the URL, and handles SIGTERM. */
 const listen = async (server, port, path, closing) => {
     await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
     process.on('SIGTERM', async () => {
@@ -43,7 +43,7 @@ const listen = async (server, port, path, closing) => {
 
 const nothing = (response, status) => response.writeHead(status).end();
 
-/** A transport of either generation that is among `sessions` for as long as its session lives. */
+/** A transport of either generation that is registered in `sessions` while its session lives. */
 const sessioned = (Transport, sessions, retry) => {
     const transport = new Transport({
         sessionIdGenerator: randomUUID,
@@ -56,9 +56,9 @@ const sessioned = (Transport, sessions, retry) => {
 };
 
 /**
- * Hosts servers of the first generation, one for each session.
+ * Hosts servers of the first generation, one per session.
  *
- * @param build  makes one
+ * @param build  function that builds one
  */
 export const hostV1 = async (build, port, { sse = false, retry } = {}) => {
     const sessions = new Map();
@@ -95,11 +95,11 @@ export const hostV1 = async (build, port, { sse = false, retry } = {}) => {
 };
 
 /**
- * Hosts servers of the second generation: one for each session in the legacy era, one for each request in the modern one.
+ * Hosts servers of the second generation: one per session in the legacy era, one per request in the modern era.
  *
- * @param build    makes one
- * @param options  `era`: only this one, otherwise both; `onerror`
- * @returns        in the modern era: `notify` tells of changes, `farewell` ends all subscriptions in good order
+ * @param build    function that builds one
+ * @param options  `era`: the only era, both if absent; `onerror`
+ * @returns        in the modern era: `notify` publishes changes, `farewell` ends all subscriptions gracefully
  */
 export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
     const { WebStandardStreamableHTTPServerTransport, createMcpHandler, isLegacyRequest } = await import(
@@ -129,7 +129,7 @@ export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
         get notify() {
             return modern.notify;
         },
-        // This SDK ends subscriptions with all that is open, so those who come after have another handler.
+        // This SDK ends subscriptions only together with all open requests, so later clients get a new handler.
         farewell: async () => {
             const before = modern;
             modern = handler();
@@ -141,10 +141,10 @@ export const hostV2 = async (build, port, { era, onerror, retry } = {}) => {
 export const isUrl = (word) => /^https?:\/\//.test(word);
 
 /**
- * What connects a client to the server that its words name: a command, or a URL.
+ * Returns the transport of a client to the server that its arguments name: a command, or a URL.
  *
  * @param sdk    '1' or '2'
- * @param words  what stands behind `--`
+ * @param words  arguments after `--`
  */
 export const transportTo = async (sdk, words, { sse = false } = {}) => {
     const from = async (file) =>
@@ -163,7 +163,7 @@ export const transportTo = async (sdk, words, { sse = false } = {}) => {
     return new StdioClientTransport({ command: words[0], args: words.slice(1), stderr: 'inherit' });
 };
 
-/** Calls back with the revision that was agreed on, which the first generation keeps for its transports. */
+/** Calls back with the negotiated revision, which the first generation passes only to its transports. */
 export const agreedVersion = (transport, agreed) => {
     const keep = transport.setProtocolVersion?.bind(transport);
     transport.setProtocolVersion = (version) => {
@@ -172,7 +172,7 @@ export const agreedVersion = (transport, agreed) => {
     };
 };
 
-/** Has a client of the first generation offer another revision than the newest that it knows. */
+/** Makes a client of the first generation offer another revision than its newest. */
 export const offerVersion = (transport, version) => {
     const send = transport.send.bind(transport);
     transport.send = (message, options) => {

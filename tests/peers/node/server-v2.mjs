@@ -1,9 +1,9 @@
-// A small server on the official TypeScript server SDK, with the tools that our own demonstration server has.
+// A small server on the official TypeScript SDK, with the tools of our own demonstration server.
 //
 //   node server-v2.mjs [--era modern|legacy] [--log FILE] [--http PORT]
 //
-// Without --era it serves both eras. --log appends one JSON line per event that a client cannot see from outside
-// (a call that the SDK saw cancelled, an exit by itself), so that a test can hold the peer's view against its own.
+// Without --era it serves both eras. --log appends one JSON line per event that a client cannot see (a call that the
+// SDK saw cancelled, an exit without a signal), so that a test can compare both views.
 import { appendFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { hostV2 } from './http.mjs';
@@ -18,13 +18,13 @@ const era = option('--era');
 const logFile = option('--log');
 const http = option('--http');
 
-// Appended at once: a buffered line would be lost when the client ends us with a signal, and its absence would then
-// look like something that did not happen.
+// Appended synchronously: a buffered line would be lost when a signal ends the process, and would look like a missing
+// event.
 const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(event)}\n`);
 
 const text = (value) => ({ content: [{ type: 'text', text: String(value) }] });
 
-// JSON Schema rather than a schema library: what is listed on the wire is then exactly what is written here.
+// JSON Schema instead of a schema library, so that the listed schema is exactly the one written here.
 const object = (properties) =>
     fromJsonSchema({ type: 'object', properties, required: Object.keys(properties), additionalProperties: false });
 const number = { type: 'number' };
@@ -60,7 +60,7 @@ const build = () => {
             const progressToken = ctx.mcpReq._meta?.progressToken;
             try {
                 for (let step = 1; step <= to; step += 1) {
-                    // The wait comes first, so that a long first step is a call that stays silent.
+                    // It waits before it reports, so that a long first step is a silent call.
                     await delay(delay_ms, undefined, { signal });
                     if (progressToken !== undefined) {
                         await ctx.mcpReq.notify({
@@ -70,7 +70,7 @@ const build = () => {
                     }
                 }
             } catch (error) {
-                // The SDK aborts both for a cancellation and for a closed pipe; only the reason tells them apart.
+                // The SDK aborts for a cancellation and for a closed pipe. Only the reason distinguishes them.
                 if (signal.aborted) log({ event: 'aborted', tool: 'count', reason: String(signal.reason) });
                 throw error;
             }
@@ -86,7 +86,7 @@ const build = () => {
 };
 
 log({ event: 'start', era: era ?? 'dual' });
-// Does not run when a signal ends the process, which is what makes it evidence of an orderly end.
+// Does not run when a signal ends the process, so it is evidence of an orderly exit.
 process.on('exit', (code) => log({ event: 'exit', code }));
 
 const onerror = (error) => console.error(`server-v2: ${error.message}`);
@@ -94,7 +94,7 @@ const onerror = (error) => console.error(`server-v2: ${error.message}`);
 if (http !== undefined) {
     await hostV2(build, Number(http), { era, onerror });
 } else if (era === 'legacy') {
-    // Connected by hand, an instance knows the handshake only: the SDK's way to stay in the older revisions.
+    // A directly connected instance supports only the handshake: this is how the SDK stays in the legacy revisions.
     await build().connect(new StdioServerTransport());
 } else if (era === 'modern' || era === undefined) {
     serveStdio(build, { legacy: era === 'modern' ? 'reject' : 'serve', onerror });

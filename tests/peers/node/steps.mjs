@@ -1,18 +1,17 @@
-// The steps that every client of this folder performs, whichever SDK it is built on.
+// The steps that all clients of this folder perform, on either SDK.
 //
-// One JSON line per step goes to stdout: {"step":…,"ok":true,…detail}; "ok" is false with an "error" when the
-// step failed, and "peer-cannot" with a "why" when this SDK has no way to do it. The exit code is 0 when no step
-// failed.
+// One JSON line per step goes to stdout: {"step":…,"ok":true,…detail}. "ok" is false with an "error" if the step
+// failed, and "peer-cannot" with a "why" if the SDK does not support it. The exit code is 0 if no step failed.
 import { setTimeout as delay } from 'node:timers/promises';
 import { useEverything } from './everything.mjs';
 import { isUrl } from './http.mjs';
 
-// Longer than any step needs on a busy machine, and shorter than the deadline of the test that runs us, so that a
-// peer that hangs is reported by name instead of by a killed process.
+// Above the duration of any step on a busy machine, and below the deadline of the test that runs this program, so that
+// a hanging step is reported by name.
 const REQUEST_MS = 20_000;
 const TOTAL_MS = 50_000;
 const EXIT_MS = 5_000;
-/** How long what belongs to a call may take on a stream of its own after it was given up. */
+/** Time in which messages of a cancelled call may still arrive on a separate stream. */
 const CROSSING_MS = 500;
 
 export const parseArgs = () => {
@@ -44,10 +43,10 @@ const onlyText = (result) => {
 };
 
 /**
- * Watches both directions of a transport and keeps what no call of the SDK shows: messages that belong to nothing.
+ * Observes both directions of a transport and records messages that belong to no call.
  *
- * Not left to the SDK's error callback, because these SDKs take responses at once and notifications a moment
- * later: progress that arrives in one read with its response counts as unknown there, although it came first.
+ * The error callback of the SDK does not suffice: these SDKs handle responses at once and notifications a moment later,
+ * so progress that arrives in one read with its response counts as unknown there, although it came first.
  */
 export const watch = (transport) => {
     const open = new Map();
@@ -86,18 +85,18 @@ export const watch = (transport) => {
     };
     return {
         faults,
-        /** Progress of the latest call that asked for any, in the order of the wire. */
+        /** Progress of the latest call that requested it, in the order of arrival. */
         latest: () => [...tokens.values()].at(-1)?.values ?? [],
-        /** How often a method was sent. */
+        /** Returns how often a method was sent. */
         sent: (method) => methods.filter((each) => each === method).length,
-        /** From now on nothing may come for calls that were cancelled. */
+        /** From now on no message may arrive for cancelled calls. */
         settle: () => tokens.forEach((call) => (call.settled = cancelled.has(call.id))),
     };
 };
 
 /**
- * What an SDK complains of and nobody is to blame for: progress is left to `watch`; and the stream of a call that was given
- * up over HTTP ends without a result, for which these SDKs come back after a second, in vain.
+ * Errors of an SDK that are ignored: progress is checked by `watch`; and the stream of a call that was cancelled over
+ * HTTP ends without a result, which these SDKs try to resume after a second.
  */
 export const isNoise = (message) =>
     message.includes('progress notification for an unknown token') ||
@@ -118,7 +117,7 @@ const step = async (name, work) => {
     }
 };
 
-/** What `mcp-probe serve` is there for: four tools, called in all ways. */
+/** Calls the four tools of `mcp-probe serve` in all ways. */
 const demonstration = async ({ client, call, step, options, wire, alive, overHttp, version }) => {
     await step('list', async () => {
         const { tools } = await client.listTools(undefined, options);
@@ -133,7 +132,7 @@ const demonstration = async ({ client, call, step, options, wire, alive, overHtt
     await step('alive', () => alive(options));
 
     await step('call', async () => {
-        // Escapes, a surrogate pair and a raw line separator: all have to survive both encoders.
+        // Escapes, a surrogate pair and a raw line separator must survive both encoders.
         const sent = 'plain "quoted" \\ \n tab\t ünïcödé \u2028 \u{1f980} end';
         const got = onlyText(await call('echo', { text: sent }));
         assert(got === sent, `echo of ${JSON.stringify(sent)} was ${JSON.stringify(got)}`);
@@ -141,10 +140,10 @@ const demonstration = async ({ client, call, step, options, wire, alive, overHtt
     });
 
     await step('structured', async () => {
-        // After `list` the SDK checks the result against the tool's output schema by itself.
+        // After `list`, the SDK itself checks the result against the output schema of the tool.
         const result = await call('add', { a: 2, b: 3.5 });
         const { structuredContent } = result;
-        // Before 2025-06-18 there is the text alone.
+        // Before 2025-06-18 a result has only text.
         if (version < '2025-06-18') {
             assert(onlyText(result).includes('5.5'), `5.5 in ${JSON.stringify(result)}`);
             return {};
@@ -174,7 +173,7 @@ const demonstration = async ({ client, call, step, options, wire, alive, overHtt
         const outcome = await call(
             'count',
             { to: 100_000, delay_ms: 30 },
-            // Cancelled from inside its first progress report: by then the server is known to be at work on it.
+            // Cancelled in its first progress report, because the server is then known to work on it.
             { signal: abort.signal, onprogress: () => abort.abort('no longer needed') },
         ).then(
             (result) => ({ result }),
@@ -183,9 +182,8 @@ const demonstration = async ({ client, call, step, options, wire, alive, overHtt
         assert(outcome.error !== undefined, `answered: ${JSON.stringify(outcome.result)}`);
         assert(String(outcome.error.message).includes('no longer needed'), `other error: ${outcome.error.message}`);
 
-        // One pipe each way and read in order: once this is answered the server has seen the cancellation, so
-        // progress that was on its way is here, and any that comes from now on is too much. Over HTTP each has a
-        // stream of its own.
+        // Each pipe is read in order. Once this is answered, the server has read the cancellation and earlier
+        // progress has arrived, so later progress is an error. Over HTTP each exchange has its own stream.
         if (overHttp) await delay(CROSSING_MS);
         assert(onlyText(await call('echo', { text: 'still here' })) === 'still here', 'the connection is unusable');
         const progress = wire.latest();
@@ -210,10 +208,10 @@ const demonstration = async ({ client, call, step, options, wire, alive, overHtt
 };
 
 /**
- * @param peer what differs between the SDKs:
- *   client, transport  as the SDK gives them, not yet connected;
+ * @param peer the differences between the SDKs:
+ *   client, transport  of the SDK, not yet connected;
  *   call(params, opts) `tools/call`;
- *   describe()         what was negotiated;
+ *   describe()         returns what was negotiated;
  *   alive(opts)        the cheapest round trip of the era, or an object `{ cannot }`.
  */
 export const run = async (peer, { refused, everything, overHttp }) => {
@@ -228,7 +226,7 @@ export const run = async (peer, { refused, everything, overHttp }) => {
     }, TOTAL_MS);
 
     const wire = watch(transport);
-    // Lines that the SDK could not read, among others.
+    // For example lines that the SDK could not parse.
     client.onerror = (error) => {
         const message = String(error.message);
         if (!isNoise(message)) wire.faults.push(message);
@@ -256,8 +254,8 @@ export const run = async (peer, { refused, everything, overHttp }) => {
         await client.close();
         process.exit(1);
     }
-    // The SDK's transport keeps its child private, and forgets it when it closes; how the child ended is what the
-    // last step is about.
+    // The transport of the SDK keeps its child process private, and drops it when it closes. The last step needs its
+    // exit status.
     const child = transport._process;
     const exited = new Promise((resolve) => child?.once('exit', (code, signal) => resolve({ code, signal })));
 
@@ -274,8 +272,8 @@ export const run = async (peer, { refused, everything, overHttp }) => {
             await transport.terminateSession?.();
             return {};
         }
-        // Closed by hand and not by `client.close()`, whose signals after two seconds would hide a server that does
-        // not end by itself.
+        // Not closed by `client.close()`, whose signals after two seconds would hide a server that does not exit by
+        // itself.
         child.stdin.end();
         const deadline = delay(EXIT_MS, undefined, { ref: false });
         const end = await Promise.race([exited, deadline]);
@@ -287,7 +285,7 @@ export const run = async (peer, { refused, everything, overHttp }) => {
         return end;
     });
 
-    // Last, so that it speaks of everything above, the time after the cancellation included.
+    // Last, so that it covers all steps above and the time after the cancellation.
     await step('nothing-stray', async () => {
         assert(wire.faults.length === 0, wire.faults.join(' | '));
     });

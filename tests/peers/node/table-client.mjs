@@ -1,9 +1,10 @@
-// A client on the official TypeScript SDKs that performs the steps of the interop table, as ../table.json has them.
+// A client on the official TypeScript SDKs that performs the steps of the interop table (../table.json).
 //
-//   node table-client.mjs TABLE --profile NAME --sdk 1|2 --era modern|legacy --revision R [--sse] -- SERVER [ARGS…] | URL
+//   node table-client.mjs TABLE --profile NAME --sdk 1|2 --era modern|legacy --revision R [--sse] \
+//       -- SERVER [ARGS…] | URL
 //
-// One JSON line per step goes to stdout: {"step":…,"ok":true}, or "ok": false with an "error", or "ok": "peer-cannot" with
-// a "why".
+// One JSON line per step goes to stdout: {"step":…,"ok":true}, or "ok": false with an "error", or "ok": "peer-cannot"
+// with a "why".
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { agreedVersion, isUrl, offerVersion, transportTo } from './http.mjs';
@@ -18,11 +19,11 @@ const profile = table.profiles[option('--profile')];
 const server = words.slice(split + 1);
 const overHttp = isUrl(server[0]);
 
-// Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
+// Above the duration of any step on a busy machine, and below the deadline of the test that runs this program.
 const REQUEST_MS = 20_000;
 const TOTAL_MS = 50_000;
 const NEWS_MS = 10_000;
-/** In which a call that goes on would have shown. */
+/** Time in which a call that continues would report progress. */
 const QUIET_MS = 150;
 
 const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
@@ -30,7 +31,7 @@ const asked = { elicit: 'elicitation/create', sample: 'sampling/createMessage', 
 const told = { log: 'notifications/message', updated: 'notifications/resources/updated' };
 const options = { timeout: REQUEST_MS };
 
-/** What differs between the SDKs. */
+/** The differences between the SDKs. */
 const made = async () => {
     const transport = await transportTo(sdk, server, { sse: words.slice(0, split).includes('--sse') });
     if (sdk === '1') {
@@ -98,7 +99,7 @@ const until = async (done) => {
     for (let waited = 0; !done() && waited < NEWS_MS; waited += 10) await delay(10);
     return done();
 };
-/** Calls what a step says, which has to succeed and to say what it says. */
+/** Calls the tool of a step and checks the text of its result. */
 const called = async ({ tool, arguments: given, text }, more) => {
     const result = await call({ name: tool, arguments: given }, more);
     const said = result.content.map((block) => block.text ?? '').join('\n');
@@ -135,12 +136,12 @@ await step('list', async ({ has }) => {
         cursor = page.nextCursor;
         pages += 1;
     } while (cursor !== undefined && pages < 100);
-    // The newer SDK follows the pages by itself where it is not told which one is wanted.
+    // The newer SDK follows the pages itself unless a cursor is given.
     const listed = sdk === '1' ? pages : wire.sent('resources/list');
     assert(listed > 1, 'one page');
     assert(new Set(entries).size === entries.length, `some stand twice: ${entries}`);
     assert(entries.includes(has), `no ${has} in ${entries}`);
-    // From here on results are held against output schemas by the SDK.
+    // From here on the SDK checks results against output schemas.
     await client.listTools(undefined, options);
 });
 await step('progress', async (given) => {
@@ -170,7 +171,7 @@ await step('cancel', async ({ tool, arguments: given }) => {
     assert(outcome.includes('no longer needed'), outcome);
     await called(profile.echo);
     const seen = wire.latest().length;
-    // What was on its way when the call was given up may come on another stream.
+    // Messages sent before the cancellation may arrive on another stream.
     if (overHttp) await delay(QUIET_MS);
     wire.settle();
     await delay(QUIET_MS);
@@ -219,7 +220,7 @@ await step('ping', async () => {
 await step('end', async () => {
     assert(wire.faults.length === 0, wire.faults.join(' | '));
     if (overHttp) return void (await transport.terminateSession?.());
-    // Not by `client.close()`, whose signals would hide a server that does not end by itself.
+    // Not closed by `client.close()`, whose signals would hide a server that does not exit by itself.
     child.stdin.end();
     const end = await Promise.race([exited, delay(NEWS_MS, { code: 'none' }, { ref: false })]);
     assert(end.code === 0, `exit code ${end.code}, signal ${end.signal}`);

@@ -1,10 +1,10 @@
-// A client on the official TypeScript SDKs that holds the conversations of ../talk.json.
+// A client on the official TypeScript SDKs for the conversations of ../talk.json.
 //
 //   node talk-client.mjs TALK --sdk 1|2 --era modern|legacy [--revision R] --part NAME[,NAME…] -- SERVER [ARGS…]
 //   node talk-client.mjs … --part NAME[,NAME…] [--sse] -- URL
 //
-// It performs the steps of some parts, answers as they say, and reports what it saw of each, one JSON line on stdout; what
-// is right the test decides. The exit code is 0 when all steps could be performed.
+// It performs the steps of some parts, answers as they say, and reports each step as one JSON line on stdout. The test
+// decides what is right. The exit code is 0 if all steps could be performed.
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { agreedVersion, isUrl, offerVersion, transportTo } from './http.mjs';
@@ -17,7 +17,7 @@ const [sdk, era, part, revision] = ['--sdk', '--era', '--part', '--revision'].ma
 const server = words.slice(split + 1);
 const overHttp = isUrl(server[0]);
 
-// Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
+// Above the duration of any step on a busy machine, and below the deadline of the test that runs this program.
 const REQUEST_MS = 20_000;
 const TOTAL_MS = 50_000;
 const NEWS_MS = 5_000;
@@ -40,7 +40,7 @@ const HANDLED = {
     completed: 'notifications/elicitation/complete',
 };
 
-/** What differs between the SDKs: `connect`, `handle(what, handler)`, `call(params, options)`, `refuse(code, text)`. */
+/** The differences between the SDKs: `connect`, `handle(what, handler)`, `call(params, options)`, `refuse(code, text)`. */
 const made = async () => {
     const transport = await transportTo(sdk, server, { sse: words.slice(0, split).includes('--sse') });
     if (sdk === '1') {
@@ -129,7 +129,7 @@ client.onerror = (error) => notes.odd.push(String(error.message));
 
 const inThisEra = (wanted) => wanted?.[era] ?? wanted;
 
-/** What may come a moment after the result that it belongs to. */
+/** Waits for messages that may follow the result a moment later. */
 const arrived = async (what, count) => {
     for (let waited = 0; notes[what].length < count && waited < NEWS_MS; waited += 10) await delay(10);
 };
@@ -141,7 +141,7 @@ const outcome = async (step) => {
         else await client.setLoggingLevel(step.level, { timeout: REQUEST_MS });
     }
     const options = { timeout: step.timeout ?? REQUEST_MS };
-    // The limit of the newer SDK is on each request alone: of a modern call that waits for a person it is none.
+    // The timeout of the newer SDK applies to each request alone, so it does not limit a modern call that waits for a user.
     if (step.timeout !== undefined && describe().era === 'modern') options.signal = AbortSignal.timeout(step.timeout);
     try {
         const ask = () => {
@@ -181,7 +181,7 @@ const perform = async (step) => {
         return {};
     }
     const came = await outcome(step);
-    // A question that was given up is aborted by a message of its own, and a subscription ends by one.
+    // Separate messages abort a withdrawn input request and end a subscription.
     const missing = () => (step.aborted && !notes.aborted) || (step.ended && !notes.ended);
     for (let waited = 0; missing() && waited < NEWS_MS; waited += 10) await delay(10);
     await arrived('logs', inThisEra(step.logs) ?? 0);
@@ -198,7 +198,7 @@ const watchdog = setTimeout(() => {
 
 await client.connect(transport, { timeout: REQUEST_MS });
 report({ step: 'negotiate', ...describe() });
-// The SDK's transport keeps its child private, and forgets it when it closes.
+// The transport of the SDK keeps its child process private, and drops it when it closes.
 const child = transport._process;
 const exited = new Promise((resolve) => child?.once('exit', (code) => resolve(code)));
 for (const step of part.split(',').flatMap((name) => talk.steps[name])) {
@@ -211,7 +211,7 @@ if (overHttp) {
     report({ step: 'end' });
 } else {
     child.stdin.end();
-    // Signals of `client.close()` would hide a server that does not end by itself.
+    // The signals of `client.close()` would hide a server that does not exit by itself.
     const code = await Promise.race([exited, delay(NEWS_MS, 'none', { ref: false })]);
     report({ step: 'end', 'by-itself': code === 0 });
 }

@@ -1,9 +1,9 @@
-// A server on the official TypeScript SDKs that holds the conversations of ../talk.json.
+// A server on the official TypeScript SDKs for the conversations of ../talk.json.
 //
 //   node talk-server.mjs TALK --sdk 1|2 --era modern|legacy [--log FILE] [--time-out MS] [--http PORT [--sse]]
 //
-// Each tool asks what the file says, and gives back what it was told. --log appends one JSON line for each thing that
-// only the server can see. --time-out says how long a legacy client may take to answer.
+// Each tool sends the input requests that the file lists and returns the answers. --log appends one JSON line for each
+// event that only the server can see. --time-out is the time in ms that a legacy client has to answer.
 import { appendFileSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { hostV1, hostV2 } from './http.mjs';
@@ -15,7 +15,7 @@ const [sdk, era, logFile, timeOut, http] = ['--sdk', '--era', '--log', '--time-o
 const sse = words.includes('--sse');
 const timeout = Number(timeOut ?? 60_000);
 
-// Appended at once: a buffered line would be lost with the process, and look like something that did not happen.
+// Appended synchronously: a buffered line would be lost with the process, and would look like a missing event.
 const log = (event) => logFile && appendFileSync(logFile, `${JSON.stringify(event)}\n`);
 process.on('exit', (code) => log({ event: 'end', ok: code === 0 }));
 
@@ -28,7 +28,7 @@ const tools = [
 ];
 const resources = [...talk.notes, ...Object.keys(talk.resources)].map((uri) => ({ uri, name: uri }));
 const prompts = Object.keys(talk.prompts).map((name) => ({ name, arguments: [{ name: 'colour' }] }));
-/** A page of the resources, of which there are two at least. */
+/** Returns a page of the resources; there are at least two pages. */
 const page = (params) => {
     const from = Number(params?.cursor ?? 0);
     const next = from + 2 < resources.length ? { nextCursor: String(from + 2) } : {};
@@ -38,7 +38,7 @@ const completion = ({ argument: { value } }) => {
     const values = ['green', 'grey', 'red'].filter((colour) => colour.startsWith(value));
     return { completion: { values, total: values.length, hasMore: false } };
 };
-/** The tools that ask nobody; none when it is another one. */
+/** Runs a tool without input requests; returns nothing for other tools. */
 const alone = async (name, { a, b, to, delay_ms }, { token, notify, signal }) => {
     if (name === 'add') return { ...text(a + b), structuredContent: { sum: a + b } };
     if (name === 'fail') return { ...text('this tool always fails'), isError: true };
@@ -50,7 +50,7 @@ const alone = async (name, { a, b, to, delay_ms }, { token, notify, signal }) =>
     }
     return text(to);
 };
-/** The text of a result as that of a prompt or of a resource; what is no result yet stays as it is. */
+/** Converts a tool result to a prompt or resource result; an input_required result is returned unchanged. */
 const asPrompt = (result) =>
     result.content === undefined ? result : { messages: [{ role: 'user', content: result.content[0] }] };
 const asResource = (uri, result) =>
@@ -64,7 +64,7 @@ const CAPABILITIES = {
     completions: {},
 };
 
-/** Whether the page of 2025-11-25 was visited, on which the tool `gate` insists. */
+/** Whether the user visited the page of 2025-11-25, which the tool `gate` requires. */
 let visited = false;
 const change = async (server, what) => {
     if (what === 'visited') {
@@ -76,10 +76,10 @@ const change = async (server, what) => {
     else await server.sendResourceUpdated({ uri: what });
 };
 
-/** Whether the user agreed to open a page, which counts as visited then. */
+/** Whether the user agreed to open a page. The page then counts as visited. */
 const accepted = (name, result) => name === 'page' && result.content[0].text.includes('"accept"');
 
-/** What a refused question looks like from here. */
+/** The form of a refused input request. */
 const refused = (error) => {
     if (error.code === undefined || error.code === 'CAPABILITY_NOT_SUPPORTED') throw error;
     const timedOut = error.code === -32001 || error.code === 'REQUEST_TIMEOUT';
@@ -87,7 +87,7 @@ const refused = (error) => {
     return text(timedOut ? { 'timed-out': true } : { refused: { code: error.code, message: error.message } });
 };
 
-/** Asks a legacy client by requests of our own, those of a round at once. */
+/** Collects the answers of a legacy client by server requests, all requests of a round at once. */
 const askLegacy = async (rounds, { elicit, sample, roots }) => {
     const said = {};
     const ask = ({ method, params }) =>
@@ -145,13 +145,13 @@ if (sdk === '1') {
                 return text({});
             }
             if (name === 'change') {
-                // This SDK leaves it to the server who is told of a resource.
+                // This SDK leaves the choice of the subscribers of a resource to the server.
                 const { what } = params.arguments;
                 if (!what.includes(':') || subscribed.has(what)) await change(server, what);
                 return text({});
             }
             if (name === 'cut') {
-                // Not there where the client cannot come again.
+                // Absent if the client cannot retry.
                 extra.closeSSEStream();
                 await delay(200);
                 return text({});
@@ -172,7 +172,7 @@ if (sdk === '1') {
     const { Server, UrlElicitationRequiredError, inputRequired } = await import('@modelcontextprotocol/server');
     const { StdioServerTransport, serveStdio } = await import('@modelcontextprotocol/server/stdio');
 
-    /** Asks a modern client: what is not there yet is what is needed. */
+    /** Collects the answers of a modern client by retries: the missing ones are requested. */
     const askModern = (rounds, ctx) => {
         const kept = JSON.parse(ctx.mcpReq.requestState() ?? '{"said":{},"rounds":0}');
         for (const [key, answer] of Object.entries(ctx.mcpReq.inputResponses ?? {})) kept.said[key] = answer;
@@ -202,7 +202,7 @@ if (sdk === '1') {
         });
     };
 
-    /** What serves one request knows nobody else: those who listen are told by what hosts it. */
+    /** A server of one request knows no other client: the host publishes changes to the listen streams. */
     const publish = (what) => {
         const { toolsChanged, resourcesChanged, promptsChanged } = handle.notify;
         const lists = { tools: toolsChanged, resources: resourcesChanged, prompts: promptsChanged };
@@ -242,7 +242,7 @@ if (sdk === '1') {
             }
             if (name === 'change') {
                 const { what } = params.arguments;
-                // This SDK ends subscriptions with the connection, or all that is open; the answer goes first.
+                // This SDK ends subscriptions only with the connection or with all open requests, so the answer is sent first.
                 if (what === 'end') setTimeout(() => (handle.farewell ? handle.farewell() : handle.close()), 50);
                 else if (http !== undefined && era === 'modern') publish(what);
                 else if (!what.includes(':') || era === 'modern' || subscribed.has(what)) await change(server, what);

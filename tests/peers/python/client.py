@@ -1,9 +1,9 @@
-"""A client on the official Python SDK, which uses everything that `mcp-probe serve --everything` offers.
+"""A client on the official Python SDK that uses everything that `mcp-probe serve --everything` offers.
 
     client.py --era modern|legacy|auto [--revision R] STEPS -- SERVER [ARGS…]
     client.py --era modern|legacy|auto [--revision R] [--sse] STEPS -- URL
 
-One JSON line per step goes to stdout, as the clients of ../node do it; the exit code is 0 when none failed.
+One JSON line per step goes to stdout, in the format of the clients in ../node. The exit code is 0 if no step failed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from mcp.types import PromptReference, ResourceTemplateReference
 from over_http import offer, target
 
 MODES = {"modern": "2026-07-28", "legacy": "legacy", "auto": "auto"}
-# Longer than any step needs on a busy machine, and shorter than the deadline of the test that runs us.
+# Above the duration of any step on a busy machine, and below the deadline of the test that runs this program.
 REQUEST_SECONDS = 20
 TOTAL_SECONDS = 50
 
@@ -31,7 +31,7 @@ LISTS = {
 
 
 class Wrong(Exception):
-    """A step that did not come out as it should."""
+    """A step without its expected outcome."""
 
 
 def report(step: str, **detail: Any) -> None:
@@ -39,12 +39,12 @@ def report(step: str, **detail: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """What the SDK read, written again: what its types do not keep is not there."""
+    """Returns a value of the SDK as JSON, without members that its types drop."""
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def fits(value: Any, wanted: Any) -> bool:
-    """Objects may have more members than are wanted, a text may go on where `*` stands."""
+    """Returns whether a value has all wanted members. Objects may have more; a text ending in `*` matches by prefix."""
     if isinstance(wanted, str) and wanted.endswith("*"):
         return isinstance(value, str) and value.startswith(wanted[:-1]) and len(value) >= len(wanted)
     if isinstance(wanted, dict):
@@ -124,7 +124,7 @@ class Session:
             nonlocal good
             try:
                 await work
-            # Whatever the SDK raises is a finding about this step, and the others go on.
+            # Any exception of the SDK is a failure of this step; the others go on.
             except Exception as error:  # noqa: BLE001
                 good = False
                 report("everything", ok=False, at=at, error=f"{type(error).__name__}: {error}")
@@ -137,7 +137,7 @@ class Session:
         return good
 
     async def rest(self) -> None:
-        """What is offered and was not tried; resources can at least be read."""
+        """Uses everything that was offered and not yet used; resources can at least be read."""
         for of in ("tools", "prompts"):
             for entry in await self.entries(of):
                 if (of, entry["name"]) not in self.used:

@@ -1,7 +1,7 @@
-"""HTTP for the programs of this folder: what hosts their servers, and what connects their clients.
+"""HTTP for the programs of this folder: it hosts their servers and connects their clients.
 
-A server is given `--http PORT` (0 for any that is free) and, for the transport of 2024-11-05, `--sse`; it prints its URL
-on stderr, and ends in good order on SIGTERM. A client is given a URL in place of a command, and `--sse` as well.
+A server takes `--http PORT` (0 for a free port) and, for HTTP+SSE of 2024-11-05, `--sse`. It prints its URL to stderr and
+exits gracefully on SIGTERM. A client takes a URL instead of a command, and also `--sse`.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from starlette.routing import Mount, Route
 
 
 class Events(EventStore):
-    """Keeps all events, in their order, so that a stream that was cut can be gone on with."""
+    """Event store that keeps all events in order, so that an interrupted stream can be resumed."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[str, Any]] = []
@@ -39,7 +39,7 @@ class Events(EventStore):
         last = int(last_event_id)
         stream = self.kept[last - 1][0]
         for number, (of, message) in enumerate(self.kept[last:], last + 1):
-            # What only opens a stream is no message.
+            # An event that only opens a stream carries no message.
             if of == stream and message is not None:
                 await send_callback(EventMessage(message, str(number)))
         return stream
@@ -58,7 +58,7 @@ def _sse_app(server: Server[Any], options: Any) -> Starlette:
 
 
 class _Server(uvicorn.Server):
-    """Ends at the first signal, in good order, and does not wait for streams that nobody ends."""
+    """Server that exits gracefully at the first signal and does not wait for open streams."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -79,12 +79,12 @@ async def host(server: Server[Any], port: int, *, sse: bool = False, options: An
 
 
 def target(words: list[str], sse: bool) -> Any:
-    """What `Client` connects to: a command, or a URL."""
+    """Returns the target of a `Client`: a command, or a URL."""
     if words[0].startswith(("http://", "https://")):
         return sse_client(words[0]) if sse else words[0]
     return StdioServerParameters(command=words[0], args=words[1:])
 
 
 def offer(revision: str) -> None:
-    """Has clients offer another revision than the newest that this SDK knows."""
+    """Makes clients offer another revision than the newest of this SDK."""
     mcp.client.session.LATEST_HANDSHAKE_VERSION = revision  # type: ignore[misc]

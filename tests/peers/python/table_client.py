@@ -1,8 +1,8 @@
-"""A client on the official Python SDK that performs the steps of the interop table, as ../table.json has them.
+"""A client on the official Python SDK that performs the steps of the interop table (../table.json).
 
     table_client.py TABLE --profile NAME --era modern|legacy --revision R [--sse] -- SERVER [ARGS…] | URL
 
-One JSON line per step goes to stdout, as ../node/table-client.mjs does it.
+One JSON line per step goes to stdout, in the format of ../node/table-client.mjs.
 """
 
 import argparse
@@ -19,16 +19,16 @@ from mcp.client.stdio import PROCESS_TERMINATION_TIMEOUT
 from mcp.types import PromptReference
 from over_http import offer, target
 
-# Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
+# Above the duration of any step on a busy machine, and below the deadline of the test that runs this program.
 REQUEST_SECONDS = 20
 TOTAL_SECONDS = 50
 NEWS_SECONDS = 10
-# In which a call that goes on would have shown.
+# Time in which a call that continues would report progress.
 QUIET_SECONDS = 0.15
 
 
 class Wrong(Exception):
-    """A step that did not come out as it should."""
+    """A step without its expected outcome."""
 
 
 def require(condition: bool, why: str) -> None:
@@ -85,7 +85,7 @@ class Session:
         raise Wrong(why)
 
     async def called(self, given: dict[str, Any], **more: Any) -> Any:
-        """Calls what a step says, which has to succeed and to say what it says."""
+        """Calls the tool of a step and checks the text of its result."""
         result = await self.client.call_tool(given["tool"], given["arguments"], **more)
         said = "\n".join(getattr(block, "text", "") for block in result.content)
         require(not result.is_error, f"failed: {said}")
@@ -112,7 +112,7 @@ class Session:
             seen.append(progress)
 
         await self.called(given, progress_callback=noted)
-        # This SDK takes answers at once and notifications a moment later.
+        # This SDK handles responses at once and notifications a moment later.
         await self.until(lambda: len(seen) > 0, "no progress")
         require(seen == sorted(set(seen)), f"progress does not increase: {seen}")
 
@@ -138,7 +138,7 @@ class Session:
 
         call = asyncio.create_task(self.client.call_tool(given["tool"], given["arguments"], progress_callback=noted))
         await asyncio.wait_for(begun.wait(), REQUEST_SECONDS)
-        # What this SDK cancels by, as trio and anyio do.
+        # This SDK cancels a call by a cancel scope of anyio.
         call.cancel()
         try:
             await call
@@ -230,7 +230,7 @@ async def main() -> int:
     given = parser.parse_args()
     with open(given.table, encoding="utf-8") as file:
         profile = json.load(file)["profiles"][given.profile]
-    # Half of what is used here is deprecated by the newest revision, and says so.
+    # The newest revision deprecates half of the methods used here.
     warnings.simplefilter("ignore")
     session = Session(profile, given.revision)
     if not session.modern:
@@ -254,7 +254,7 @@ async def main() -> int:
     async def ended(_: dict[str, Any]) -> None:
         begun = time.monotonic()
         await session.client.__aexit__(None, None, None)
-        # That long this SDK waits before it kills the server.
+        # Time that this SDK waits before it kills the server.
         require(time.monotonic() - begun < PROCESS_TERMINATION_TIMEOUT, "it had to be killed")
 
     await session.step("negotiate", negotiated)

@@ -1,10 +1,10 @@
-"""A client on the official Python SDK that holds the conversations of ../talk.json.
+"""A client on the official Python SDK for the conversations of ../talk.json.
 
     talk_client.py TALK --era modern|legacy [--revision R] --part NAME[,NAME…] -- SERVER [ARGS…]
     talk_client.py … --part NAME[,NAME…] [--sse] -- URL
 
-It performs the steps of some parts, answers as they say, and reports what it saw of each, one JSON line on stdout, as the
-clients of ../node do; what is right the test decides. The exit code is 0 when all steps could be performed.
+It performs the steps of some parts, answers as they say, and reports each step as one JSON line on stdout, in the format
+of the clients in ../node. The test decides what is right. The exit code is 0 if all steps could be performed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from over_http import offer, target
 
 MODES = {"modern": "2026-07-28", "legacy": "legacy"}
-# Longer than anything takes on a busy machine, and shorter than the deadline of the test that runs us.
+# Above the duration of any step on a busy machine, and below the deadline of the test that runs this program.
 REQUEST_SECONDS = 20
 TOTAL_SECONDS = 50
 NEWS_SECONDS = 5
@@ -86,7 +86,7 @@ class Session:
     async def log(self, params: Any) -> None:
         line = plain(params)
         line.pop("_meta", None)
-        # `null` is a value here, which the SDK leaves out when it writes.
+        # `null` is a value here, but the SDK omits it.
         line["data"] = params.data
         self.notes["logs"].append(line)
 
@@ -100,7 +100,7 @@ class Session:
             self.notes["completed"].append(message.params.elicitation_id)
 
     async def arrived(self, what: str, count: int) -> None:
-        """What may come a moment after the result that it belongs to."""
+        """Waits for messages that may follow the result a moment later."""
         for _ in range(NEWS_SECONDS * 100):
             if len(self.notes[what]) >= count:
                 return
@@ -123,9 +123,9 @@ class Session:
                 result = await client.read_resource(step["read"])
                 return {"result": json.loads(result.contents[0].text)}
             call = client.call_tool(step["tool"], step.get("arguments", {}), read_timeout_seconds=seconds, meta=meta)
-            # This SDK's limit is on each request alone: of a call that waits for a person it is none.
+            # The timeout of this SDK applies to each request alone, so it does not limit a call that waits for a user.
             result = await (asyncio.wait_for(call, seconds) if modern and seconds else call)
-        # Two classes before Python 3.11.
+        # These are two classes before Python 3.11.
         except (TimeoutError, asyncio.TimeoutError) as error:
             return {"gave-up": str(error)}
         except MCPError as error:
@@ -155,7 +155,7 @@ class Session:
         if "unsubscribe" in step:
             if modern:
                 await open_ones.aclose()
-                # This SDK says so after what is asked next; so something is asked here.
+                # This SDK reports it after the next request, so a request is sent here.
                 await client.list_tools(cache_mode="refresh")
             else:
                 await client.unsubscribe_resource("note://one")
@@ -182,7 +182,7 @@ class Session:
         return {**came, **self.notes}
 
     async def outlive(self, subscription: Any) -> None:
-        """Its news comes to `message` too; here it is the end that matters."""
+        """Waits for the end of the subscription; its changes also reach `message`."""
         try:
             async for _ in subscription:
                 pass
@@ -203,11 +203,11 @@ async def main() -> None:
     with open(given.talk, encoding="utf-8") as file:
         parts = json.load(file)["steps"]
     steps = [step for part in given.part.split(",") for step in parts[part]]
-    # Half of what is used here is deprecated by the newest revision, and says so.
+    # The newest revision deprecates half of the methods used here.
     warnings.simplefilter("ignore")
     session = Session()
     modern = given.era == "modern"
-    # What is declared follows from what there is.
+    # The SDK derives the declared capabilities from the given callbacks.
     answering = {
         "elicitation_callback": session.elicit,
         "sampling_callback": session.sample,

@@ -1,10 +1,10 @@
-"""A server on the official Python SDK that holds the conversations of ../talk.json.
+"""A server on the official Python SDK for the conversations of ../talk.json.
 
     talk_server.py TALK [--log FILE] [--time-out MS] [--http PORT [--sse]]
 
-It speaks both eras, as its client wants. Each tool asks what the file says, and gives back what it was told. --log
-appends one JSON line for each thing that only the server can see. --time-out says how long a legacy client may take to
-answer.
+It speaks both eras; the client chooses. Each tool sends the input requests that the file lists and returns the answers.
+--log appends one JSON line for each event that only the server can see. --time-out is the time in ms that a legacy client
+has to answer.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from pydantic import TypeAdapter
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
-# Half of what is used here is deprecated by the newest revision, and says so.
+# The newest revision deprecates half of the methods used here.
 warnings.simplefilter("ignore")
 
 parser = argparse.ArgumentParser()
@@ -42,7 +42,7 @@ parser.add_argument("talk")
 parser.add_argument("--log")
 parser.add_argument("--time-out", type=int, default=60_000)
 parser.add_argument("--http", type=int)
-# It speaks both, as its client wants.
+# It speaks both eras; the client chooses.
 parser.add_argument("--era", choices=["modern", "legacy"])
 parser.add_argument("--sse", action="store_true")
 given = parser.parse_args()
@@ -93,7 +93,7 @@ def result_of(key: str) -> Any:
 
 
 async def ask_legacy(ctx: Any, rounds: Any) -> dict[str, Any]:
-    """By requests of our own, those of a round at once."""
+    """Collects the answers by server requests, all requests of a round at once."""
     said: dict[str, Any] = {}
     for round_ in rounds:
         refusals: list[MCPError] = []
@@ -123,7 +123,7 @@ async def ask_legacy(ctx: Any, rounds: Any) -> dict[str, Any]:
 
 
 def ask_modern(params: Any, rounds: Any) -> dict[str, Any] | types.InputRequiredResult:
-    """What is not there yet is what is needed."""
+    """Collects the answers by retries: the missing ones are requested."""
     kept = json.loads(params.request_state or '{"said": {}, "rounds": 0}')
     for key, answer in (params.input_responses or {}).items():
         kept["said"][key] = plain(answer)
@@ -137,7 +137,7 @@ def ask_modern(params: Any, rounds: Any) -> dict[str, Any] | types.InputRequired
 
 
 async def ask(ctx: Any, params: Any, rounds: Any, made: Any) -> Any:
-    """What was said, made a result; or what is needed first."""
+    """Returns the answers as a result, or the next input requests."""
     said = ask_modern(params, rounds) if ctx.protocol_version == MODERN else await ask_legacy(ctx, rounds)
     return said if isinstance(said, types.InputRequiredResult) else made(said)
 
@@ -159,7 +159,7 @@ async def read_resource(ctx: Any, params: Any) -> Any:
     return await ask(ctx, params, talk["resources"][uri], made)
 
 
-# Whether the page of 2025-11-25 was visited, on which the tool `gate` insists.
+# Whether the user visited the page of 2025-11-25, which the tool `gate` requires.
 visited = False
 
 
@@ -195,7 +195,7 @@ async def call_tool(ctx: Any, params: Any) -> Any:
             return done
         if params.name == "log":
             for line in talk["logs"]:
-                # Legacy clients are sent everything: this SDK leaves the level to the server.
+                # This SDK does not filter by level for legacy clients, so they get all log messages.
                 if modern or LEVELS.index(line["level"]) >= LEVELS.index(least):
                     await ctx.session.send_log_message(line["level"], line["data"], line.get("logger"), ctx.request_id)
             return text({})
@@ -203,7 +203,7 @@ async def call_tool(ctx: Any, params: Any) -> Any:
             await change(ctx, params.arguments["what"])
             return text({})
         if params.name == "cut":
-            # Not there where the client cannot come again.
+            # Absent if the client cannot retry.
             await ctx.close_sse_stream()
             await asyncio.sleep(0.2)
             return text({})
@@ -219,7 +219,7 @@ async def call_tool(ctx: Any, params: Any) -> Any:
 
 
 async def alone(ctx: Any, name: str, given_: dict[str, Any]) -> types.CallToolResult | None:
-    """The tools that ask nobody; none when it is another one."""
+    """Runs a tool without input requests; returns None for other tools."""
     if name == "add":
         result = text(given_["a"] + given_["b"])
         result.structured_content = {"sum": given_["a"] + given_["b"]}
@@ -254,7 +254,7 @@ async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
 
 
 async def list_resources(_: Any, params: Any) -> types.ListResourcesResult:
-    """A page of the resources, of which there are two at least."""
+    """Returns a page of the resources; there are at least two pages."""
     uris = [*talk["notes"], *talk["resources"]]
     first = int(getattr(params, "cursor", None) or 0)
     cursor = str(first + 2) if first + 2 < len(uris) else None
@@ -282,7 +282,7 @@ async def roots_changed(_: Any, __: Any) -> None:
 
 
 class Telling(Server[Any]):
-    """Says that it tells of changes; over HTTP nobody is asked for the options."""
+    """Declares that it publishes changes; over HTTP the SDK does not ask for these options."""
 
     def create_initialization_options(self, *_: Any, **__: Any) -> Any:
         told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)

@@ -1,34 +1,34 @@
-//! One server application and one client application, and every pair of newest revisions that the two sides speak:
-//! what is lost on the way is exactly what the published table says, and what cannot be said is refused before anything
-//! is sent.
+//! One server application and one client application with every pair of newest revisions.
+//! Values lost on the way are exactly those of the published table (`core/src/model/revisions.md`). A value that the
+//! revision cannot express is refused before anything is sent.
 
-mod desk;
+mod connection;
 mod values;
 
 use mcp_proto::model::*;
 use mcp_proto::router::Kind;
 use mcp_proto::{CallError, CallOptions, RawJson, UseError, Version};
-use mcp_tests::harness::build::{raw, value};
-use mcp_tests::published::{Published, plain};
-use mcp_tests::schema::Direction;
+use mcp_tests::harness::build::{raw, to_value};
+use mcp_tests::revision_table::{RevisionTable, normalize_numbers};
+use mcp_tests::schema::MessageDirection;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use desk::{Desk, TICKET, newest};
+use connection::{CUSTOM_METHOD, DowngradeConnection, versions_up_to};
 
-/// A value in full, as no single revision has it
-fn full<T: Serialize>(what: &T) -> Value {
-    let mut full = value(&RawJson::encode(what).expect("JSON"));
-    // Every result of the modern era says so, whoever made it.
+/// Encodes a value in full, with the members of all revisions.
+fn to_full_value<T: Serialize>(value: &T) -> Value {
+    let mut full = to_value(&RawJson::encode(value).expect("JSON"));
+    // Every result of the modern era has a `resultType`, which the engine adds.
     if full.is_object() {
         full["resultType"] = json!("complete");
     }
     full
 }
 
-/// What the application gets, without what the engine says by itself
-fn got(result: &RawJson) -> Value {
-    let mut result = plain(&value(result));
+/// Returns the result that the application gets, without the members that the engine adds.
+fn result_value(result: &RawJson) -> Value {
+    let mut result = normalize_numbers(&to_value(result));
     if let Some(meta) = result.get_mut("_meta").and_then(Value::as_object_mut) {
         meta.remove("io.modelcontextprotocol/serverInfo");
         if meta.is_empty() {
@@ -38,30 +38,30 @@ fn got(result: &RawJson) -> Value {
     result
 }
 
-struct Run<'t> {
-    desk: Desk,
-    table: &'t Published,
+struct DowngradeRun<'t> {
+    connection: DowngradeConnection,
+    table: &'t RevisionTable,
     version: Version,
-    /// Values that arrived with something missing, or as something else
-    lossy: usize,
+    /// Number of values that arrived with a member missing or changed.
+    lossy_count: usize,
 }
 
-impl Run<'_> {
+impl DowngradeRun<'_> {
     fn result(&mut self, name: &str, sent: &Value, outcome: &Result<RawJson, CallError>) {
-        let want = plain(&self.table.lower(self.version, name, sent).expect("not refused"));
+        let want = normalize_numbers(&self.table.lower(self.version, name, sent).expect("not refused"));
         let outcome = outcome.as_ref().unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(got(outcome), want, "{} {name}", self.version);
-        self.lossy += usize::from(want != plain(sent));
+        assert_eq!(result_value(outcome), want, "{} {name}", self.version);
+        self.lossy_count += usize::from(want != normalize_numbers(sent));
     }
 
-    /// Lists, and what each entry is for
+    /// Checks all lists and the values in them.
     fn lists(&mut self) {
         for (list, name, member, items) in values::lists() {
-            let mut want = full(&json!({ "ttlMs": 60_000, "cacheScope": "public" }));
+            let mut want = to_full_value(&json!({ "ttlMs": 60_000, "cacheScope": "public" }));
             want[member] = items;
-            let now = self.desk.pair.now;
-            let key = self.desk.pair.client.engine().list(now, list, None, &CallOptions::new());
-            let outcome = self.desk.outcome(key.expect("declared"));
+            let now = self.connection.pair.now;
+            let key = self.connection.pair.client.engine().list(now, list, None, &CallOptions::new());
+            let outcome = self.connection.wait_for_outcome(key.expect("declared"));
             self.result(name, &want, &outcome);
             let back = outcome.expect("a list");
             match list {
@@ -74,111 +74,121 @@ impl Run<'_> {
         }
     }
 
-    fn work(&mut self) {
+    fn handler_results(&mut self) {
         for (name, result) in values::tool_results() {
-            let outcome = self.desk.call("tools/call", &CallToolParams::new(name).arguments(raw(&json!({}))));
-            self.result("CallToolResult", &full(&result), &outcome);
+            let outcome =
+                self.connection.call("tools/call", &CallToolParams::new(name).arguments(raw(&json!({}))));
+            self.result("CallToolResult", &to_full_value(&result), &outcome);
             outcome.expect("a result").parse::<CallToolResult<'_>>().expect("typed");
         }
-        let outcome = self.desk.call("resources/read", &ReadResourceParams::new(values::URI));
-        self.result("ReadResourceResult", &full(&values::contents()), &outcome);
-        let outcome = self.desk.call("resources/read", &ReadResourceParams::new("berth://C/14"));
-        self.result("ReadResourceResult", &full(&values::contents()), &outcome);
+        let outcome = self.connection.call("resources/read", &ReadResourceParams::new(values::URI));
+        self.result("ReadResourceResult", &to_full_value(&values::contents()), &outcome);
+        let outcome = self.connection.call("resources/read", &ReadResourceParams::new("berth://C/14"));
+        self.result("ReadResourceResult", &to_full_value(&values::contents()), &outcome);
         let params = GetPromptParams::new("all").arguments([("harbour", "Brest".to_owned())]);
-        let outcome = self.desk.call("prompts/get", &params);
-        self.result("GetPromptResult", &full(&values::messages()), &outcome);
+        let outcome = self.connection.call("prompts/get", &params);
+        self.result("GetPromptResult", &to_full_value(&values::messages()), &outcome);
         for params in values::completions() {
-            let outcome = self.desk.call("completion/complete", &params);
-            self.result("CompleteResult", &full(&values::completed()), &outcome);
-            let (_, seen) = self.desk.seen.last().expect("a call");
-            let sent = plain(&value(&RawJson::encode(&params).expect("JSON")));
+            let outcome = self.connection.call("completion/complete", &params);
+            self.result("CompleteResult", &to_full_value(&values::completed()), &outcome);
+            let (_, seen) = self.connection.seen_calls.last().expect("a call");
+            let sent = normalize_numbers(&to_value(&RawJson::encode(&params).expect("JSON")));
             let want = self.table.lower(self.version, "CompleteParams", &sent).expect("not refused");
-            assert_eq!(plain(seen), want, "{}", self.version);
+            assert_eq!(normalize_numbers(seen), want, "{}", self.version);
         }
     }
 
     fn errors(&mut self) {
         for error in values::errors() {
             let name = format!("fail{}", error.code);
-            match self.desk.call("tools/call", &CallToolParams::new(name)) {
-                Err(CallError::Rpc(told)) => {
+            match self.connection.call("tools/call", &CallToolParams::new(name)) {
+                Err(CallError::Rpc(received)) => {
                     assert_eq!(
-                        told.code,
+                        received.code,
                         self.table.error_code(self.version, error.code),
                         "{}",
                         self.version
                     );
-                    assert_eq!((told.message, told.data), (error.message, error.data));
+                    assert_eq!((received.message, received.data), (error.message, error.data));
                 }
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    /// Values that stand in for what later work sends: as parameters of a method that both applications agreed on
+    /// Checks the remaining types as parameters of the custom method.
     fn parameters(&mut self) {
         values::each_parameter(self);
     }
 
-    /// Sends a value as the parameters of the application's own method
+    /// Sends a value as the parameters of the custom method and checks what arrives.
     pub(crate) fn parameter<T: Serialize>(&mut self, name: &str, params: &T) {
-        let sent = value(&RawJson::encode(params).expect("JSON"));
-        let before = self.desk.pair.watch.messages.len();
+        let sent = to_value(&RawJson::encode(params).expect("JSON"));
+        let before = self.connection.pair.observer.messages.len();
         match self.table.lower(self.version, name, &sent) {
             Ok(mut want) => {
-                let outcome = self.desk.call(TICKET, params);
+                let outcome = self.connection.call(CUSTOM_METHOD, params);
                 assert!(outcome.is_ok(), "{} {name}: {outcome:?}", self.version);
-                let (_, seen) = self.desk.seen.last().expect("a call");
-                // Metadata of requests is the engine's.
+                let (_, seen) = self.connection.seen_calls.last().expect("a call");
+                // The engine writes the metadata of requests.
                 want.as_object_mut().expect("an object").remove("_meta");
-                assert_eq!(plain(seen), plain(&want), "{} {name}", self.version);
-                self.lossy += usize::from(want != sent);
+                assert_eq!(normalize_numbers(seen), normalize_numbers(&want), "{} {name}", self.version);
+                self.lossy_count += usize::from(want != sent);
             }
             Err(_) => {
-                let now = self.desk.pair.now;
-                let refused = self.desk.pair.client.engine().call(now, TICKET, params, &CallOptions::new());
+                let now = self.connection.pair.now;
+                let refused = self.connection.pair.client.engine().call(
+                    now,
+                    CUSTOM_METHOD,
+                    params,
+                    &CallOptions::new(),
+                );
                 self.not_in_version(name, &refused);
-                self.desk.settle();
-                assert_eq!(self.desk.pair.watch.messages.len(), before, "{name}: nothing was sent");
-                self.lossy += 1;
+                self.connection.settle();
+                assert_eq!(self.connection.pair.observer.messages.len(), before, "{name}: nothing was sent");
+                self.lossy_count += 1;
             }
         }
     }
 
-    fn not_in_version<T: core::fmt::Debug>(&self, what: &str, outcome: &Result<T, UseError>) {
+    fn not_in_version<T: core::fmt::Debug>(&self, name: &str, outcome: &Result<T, UseError>) {
         match outcome {
-            Err(UseError::NotInVersion { version, what: told }) if !told.is_empty() => {
-                assert_eq!(*version, self.version, "{what}");
+            Err(UseError::NotInVersion { version, feature: told }) if !told.is_empty() => {
+                assert_eq!(*version, self.version, "{name}");
             }
-            other => panic!("{} {what}: {other:?}", self.version),
+            other => panic!("{} {name}: {other:?}", self.version),
         }
     }
 
     fn methods(&mut self) {
-        // What else revisions have or lack is for the engine to send.
+        // The engine sends the other methods that only some revisions have.
         let method = "ping";
-        let before = self.desk.pair.watch.messages.len();
-        let now = self.desk.pair.now;
-        let made = self.desk.pair.client.engine().call(now, method, &json!({}), &CallOptions::new());
+        let before = self.connection.pair.observer.messages.len();
+        let now = self.connection.pair.now;
+        let made = self.connection.pair.client.engine().call(now, method, &json!({}), &CallOptions::new());
         if self.table.has_method(self.version, method) {
-            let outcome = self.desk.outcome(made.expect("there is such a method"));
+            let outcome = self.connection.wait_for_outcome(made.expect("there is such a method"));
             assert!(outcome.is_ok(), "{method}: {outcome:?}");
         } else {
             self.not_in_version(method, &made);
-            self.desk.settle();
-            assert_eq!(self.desk.pair.watch.messages.len(), before, "{method}: nothing was sent");
+            self.connection.settle();
+            assert_eq!(self.connection.pair.observer.messages.len(), before, "{method}: nothing was sent");
         }
     }
 
-    /// A handler answers with what the revision has no form for: its author is told, the call stays open, and nothing
-    /// has gone out
+    /// Checks an answer that the revision cannot express: the handler gets the error, the call stays open, and nothing
+    /// is sent.
     fn refused_answers(&mut self) {
-        let outcome = self.desk.call("tools/call", &CallToolParams::new("asks"));
-        let told = self.desk.refused.pop();
-        match self.table.lower(self.version, "InputRequiredResult", &full(&values::asks())) {
-            Ok(_) => assert_eq!(told, None),
+        let outcome = self.connection.call("tools/call", &CallToolParams::new("asks"));
+        let refused = self.connection.refused_answers.pop();
+        match self.table.lower(
+            self.version,
+            "InputRequiredResult",
+            &to_full_value(&values::input_required_result()),
+        ) {
+            Ok(_) => assert_eq!(refused, None),
             Err(_) => {
-                let (before, after, error) = told.expect("refused");
+                let (before, after, error) = refused.expect("refused");
                 self.not_in_version("InputRequiredResult", &Err::<(), _>(error));
                 assert_eq!(before, after, "nothing was written");
                 assert!(matches!(outcome, Err(CallError::Rpc(_))), "{outcome:?}");
@@ -186,31 +196,35 @@ impl Run<'_> {
         }
     }
 
-    /// Who each side says it is, and what it can do; the client says so in the revision that it asks for
-    fn identities(&mut self, ours: Version) {
-        let peer = self.desk.peer.clone().expect("ready");
+    /// Checks the identity and capabilities of both sides. The client sends its own in the revision it asks for.
+    fn identities(&mut self, client_newest: Version) {
+        let peer = self.connection.peer.clone().expect("ready");
         assert_eq!(peer.version, self.version);
-        let asked = if self.version == ours { ours } else { ours.min(Version::V2025_11_25) };
-        let lower = |version: Version, name: &str, full: &Value| {
-            plain(&self.table.lower(version, name, full).expect("told"))
+        let requested = if self.version == client_newest {
+            client_newest
+        } else {
+            client_newest.min(Version::V2025_11_25)
         };
-        let info = value(&RawJson::encode(&values::info("tide-server")).expect("JSON"));
+        let lower = |version: Version, name: &str, full: &Value| {
+            normalize_numbers(&self.table.lower(version, name, full).expect("not refused"))
+        };
+        let info = to_value(&RawJson::encode(&values::info("tide-server")).expect("JSON"));
         assert_eq!(
-            plain(&value(&peer.info.expect("an identity"))),
+            normalize_numbers(&to_value(&peer.info.expect("an identity"))),
             lower(self.version, "Implementation", &info)
         );
         assert_eq!(
-            plain(&value(&peer.capabilities)),
+            normalize_numbers(&to_value(&peer.capabilities)),
             lower(self.version, "ServerCapabilities", &values::server_capabilities())
         );
-        let caller = self.desk.callers.last().expect("a call");
-        let info = value(&RawJson::encode(&values::info("harbor-client")).expect("JSON"));
+        let caller = self.connection.callers.last().expect("a call");
+        let info = to_value(&RawJson::encode(&values::info("harbor-client")).expect("JSON"));
         assert_eq!(
-            plain(&value(caller.info.as_ref().expect("an identity"))),
-            lower(asked, "Implementation", &info)
+            normalize_numbers(&to_value(caller.info.as_ref().expect("an identity"))),
+            lower(requested, "Implementation", &info)
         );
-        let can = plain(&value(&caller.capabilities));
-        assert_eq!(can, lower(asked, "ClientCapabilities", &values::client_capabilities()));
+        let capabilities = normalize_numbers(&to_value(&caller.capabilities));
+        assert_eq!(capabilities, lower(requested, "ClientCapabilities", &values::client_capabilities()));
     }
 }
 
@@ -218,8 +232,8 @@ fn read<T: serde::de::DeserializeOwned>(result: &RawJson) {
     result.parse::<T>().unwrap_or_else(|e| panic!("{e}: {result}"));
 }
 
-/// Types of the table that no engine sends for an application yet, or that are part of others only
-const ELSEWHERE: [&str; 5] = [
+/// Types of the table that no engine sends for an application, or that occur only inside others.
+const UNSENT_TYPES: [&str; 5] = [
     "DiscoverResult",
     "InitializeParams",
     "InitializeResult",
@@ -230,29 +244,30 @@ const ELSEWHERE: [&str; 5] = [
 // covers: TOOL-006, TOOL-009, TOOL-014, TOOL-018, CONT-001, CONT-004, CONT-006, CONT-008, EXT-009, LIFE-013, LIFE-022
 // covers: RES-008, RES-009, PROMPT-005, PROMPT-008, COMP-006, META-026, ERR-003, ERR-009, SCHEMA-011
 #[test]
-fn what_is_lost_is_what_the_table_says() {
-    let table = &Published::read();
+fn values_lost_between_revisions_match_the_published_table() {
+    let table = &RevisionTable::read();
     let mut lossy = Vec::new();
-    for theirs in Version::ALL {
-        for ours in Version::ALL {
-            let version = theirs.min(ours);
-            let desk = Desk::open(newest(ours), newest(theirs));
-            let mut run = Run { desk, table, version, lossy: 0 };
+    for server_newest in Version::ALL {
+        for client_newest in Version::ALL {
+            let version = server_newest.min(client_newest);
+            let connection =
+                DowngradeConnection::open(versions_up_to(client_newest), versions_up_to(server_newest));
+            let mut run = DowngradeRun { connection, table, version, lossy_count: 0 };
             run.lists();
-            run.work();
+            run.handler_results();
             run.errors();
             run.parameters();
             run.methods();
             run.refused_answers();
-            run.identities(ours);
-            assert_eq!(run.desk.refused, [], "{ours} and {theirs}");
-            // The harness has compared all of it with the schemas.
-            assert!(run.desk.pair.went(Direction::ServerToClient).count() > 20);
-            lossy.push((version, run.lossy));
+            run.identities(client_newest);
+            assert_eq!(run.connection.refused_answers, [], "{client_newest} and {server_newest}");
+            // The harness has checked every message against the schemas.
+            assert!(run.connection.pair.messages_in(MessageDirection::ServerToClient).count() > 20);
+            lossy.push((version, run.lossy_count));
         }
     }
     assert_eq!(lossy.len(), 25);
-    assert_eq!(table.unseen(), ELSEWHERE, "every other type was put to use");
+    assert_eq!(table.unused_types(), UNSENT_TYPES, "every other type was put to use");
     lossy.sort_unstable();
     lossy.dedup();
     let (versions, losses): (Vec<_>, Vec<_>) = lossy.into_iter().unzip();

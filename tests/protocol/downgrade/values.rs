@@ -1,14 +1,14 @@
-//! What the two applications have and say: every kind of content, and everything that came with a later revision.
+//! The values of the two applications: every kind of content, and every member that a later revision added.
 
 use mcp_proto::model::*;
 use mcp_proto::router::{CacheHint, Kind, Router};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, Version, VersionSet, client, server};
-use mcp_tests::harness::build::{raw, value};
+use mcp_tests::harness::build::{raw, to_value};
 use serde_json::{Value, json};
 
-use super::Run;
-use super::desk::{Say, TICKET};
+use super::DowngradeRun;
+use super::connection::{CUSTOM_METHOD, PreparedAnswer};
 use crate::common::secs;
 
 pub(super) const URI: &str = "chart://north";
@@ -77,9 +77,9 @@ fn prompt() -> Prompt {
     Prompt::new("all").title("All").description("d").arguments([argument]).icons(icons()).meta(meta())
 }
 
-/// The lists, the type of their results, and all that is in them
+/// The lists with the type of their results, the member and all entries.
 pub(super) fn lists() -> [(Kind, &'static str, &'static str, Value); 4] {
-    let all = |items: Result<RawJson, _>| value(&items.expect("JSON"));
+    let all = |items: Result<RawJson, _>| to_value(&items.expect("JSON"));
     let mut listed = all(RawJson::encode(&tools()));
     let tests = tool_results().into_iter().map(|(name, _)| String::from(name));
     let fails = errors().into_iter().map(|e| format!("fail{}", e.code));
@@ -101,7 +101,7 @@ pub(super) fn lists() -> [(Kind, &'static str, &'static str, Value); 4] {
     ]
 }
 
-/// One of each kind
+/// One content block of each kind.
 fn blocks() -> Vec<Content<'static>> {
     let link = ResourceLink::new(URI, "north").title("North").description("By \"the\" pier").size(7u64);
     let blob = BlobResourceContents::new("chart://south", "aGVsbG8=").mime_type("image/png").meta(meta());
@@ -116,7 +116,7 @@ fn blocks() -> Vec<Content<'static>> {
     ]
 }
 
-/// Results, by the names of their tools
+/// Tool results by tool name.
 pub(super) fn tool_results() -> Vec<(&'static str, CallToolResult<'static>)> {
     let wordless = || CallToolResult::content(vec![Content::image("aGVsbG8=", "image/png")]);
     vec![
@@ -145,7 +145,7 @@ pub(super) fn messages() -> GetPromptResult<'static> {
 }
 
 pub(super) fn completed() -> CompleteResult {
-    CompleteResult::first(vec!["Brest".into(), "Brescou".into()]).meta(meta())
+    CompleteResult::from_suggestions(vec!["Brest".into(), "Brescou".into()]).meta(meta())
 }
 
 pub(super) fn completions() -> [CompleteParams<'static>; 2] {
@@ -160,11 +160,11 @@ pub(super) fn completions() -> [CompleteParams<'static>; 2] {
     ]
 }
 
-pub(super) fn asks() -> InputRequiredResult<'static> {
+pub(super) fn input_required_result() -> InputRequiredResult<'static> {
     InputRequiredResult::new().request_state("s")
 }
 
-/// One of each code that not every revision has, with the data that it needs
+/// One error of each code that not every revision has, with its data.
 pub(super) fn errors() -> Vec<RpcError> {
     let page = ElicitUrlParams::new("Pay", "https://x.example").elicitation_id("e");
     let versions = UnsupportedProtocolVersion::new(["2026-07-28".into()]).requested("2027-01-01");
@@ -180,39 +180,39 @@ pub(super) fn errors() -> Vec<RpcError> {
     ]
 }
 
-pub(super) fn router() -> Router<Say> {
+pub(super) fn router() -> Router<PreparedAnswer> {
     let mut router = Router::new("", "");
     router.info(info("tide-server"));
     for tool in tools() {
-        router.tool(tool, Say::Tool(CallToolResult::text("done"))).expect("a tool");
+        router.tool(tool, PreparedAnswer::Tool(CallToolResult::text("done"))).expect("a tool");
     }
     for (name, result) in tool_results() {
-        router.tool(Tool::new(name, schema()), Say::Tool(result)).expect("a tool");
+        router.tool(Tool::new(name, schema()), PreparedAnswer::Tool(result)).expect("a tool");
     }
     for error in errors() {
         let tool = Tool::new(format!("fail{}", error.code), schema());
-        router.tool(tool, Say::Fail(error)).expect("a tool");
+        router.tool(tool, PreparedAnswer::Fail(error)).expect("a tool");
     }
-    router.tool(Tool::new("asks", schema()), Say::Ask(asks())).expect("a tool");
-    router.resource(resource(), Say::Read(contents())).expect("a resource");
-    router.resource_template(template(), Say::Read(contents())).expect("a template");
-    router.prompt(prompt(), Say::Prompt(messages())).expect("a prompt");
+    router.tool(Tool::new("asks", schema()), PreparedAnswer::Ask(input_required_result())).expect("a tool");
+    router.resource(resource(), PreparedAnswer::Read(contents())).expect("a resource");
+    router.resource_template(template(), PreparedAnswer::Read(contents())).expect("a template");
+    router.prompt(prompt(), PreparedAnswer::Prompt(messages())).expect("a prompt");
     let (prompt, template) =
         (PromptReference::new("all"), ResourceTemplateReference::new("berth://{pier}/{number}"));
-    router.completion(prompt, "harbour", Say::Complete(completed())).expect("a prompt");
-    router.completion(template, "number", Say::Complete(completed())).expect("a template");
+    router.completion(prompt, "harbour", PreparedAnswer::Complete(completed())).expect("a prompt");
+    router.completion(template, "number", PreparedAnswer::Complete(completed())).expect("a template");
     for kind in [Kind::Tool, Kind::Resource, Kind::ResourceTemplate, Kind::Prompt] {
         router.cache_list(kind, CacheHint::public(secs(60)));
     }
     router
 }
 
-pub(super) fn server(router: &Router<Say>, versions: VersionSet) -> server::Config {
+pub(super) fn server(router: &Router<PreparedAnswer>, versions: VersionSet) -> server::Config {
     let capabilities =
         router.capabilities().with(Capability::ResourceSubscriptions).with(Capability::Logging);
     let capabilities =
         capabilities.with_member("extensions", raw(&json!({ "org.example/e": {} })), Version::V2026_07_28);
-    router.config().versions(versions).capabilities(capabilities).custom_method(TICKET)
+    router.config().versions(versions).capabilities(capabilities).custom_method(CUSTOM_METHOD)
 }
 
 pub(super) fn server_capabilities() -> Value {
@@ -233,7 +233,7 @@ pub(super) fn client(versions: VersionSet) -> client::Config {
         .info(info("harbor-client"))
         .versions(versions)
         .capabilities(capabilities)
-        .custom_method(TICKET)
+        .custom_method(CUSTOM_METHOD)
 }
 
 pub(super) fn client_capabilities() -> Value {
@@ -251,7 +251,7 @@ fn map<T>(name: &str, value: T) -> Map<T> {
 fn fields() -> ElicitSchema {
     let single = UntitledSingleSelectEnumSchema::new(["a".into()]).default("a");
     let titled = TitledSingleSelectEnumSchema::new([EnumOption::new("s", "Sloop")]).default("s");
-    let old = LegacyTitledEnumSchema::new(["s".into()], ["Sloop".into()]).default("s");
+    let legacy = LegacyTitledEnumSchema::new(["s".into()], ["Sloop".into()]).default("s");
     ElicitSchema::default()
         .schema("https://json-schema.org/draft/2020-12/schema")
         .field("text", StringSchema::new().default("x"))
@@ -259,11 +259,11 @@ fn fields() -> ElicitSchema {
         .field("yes", BooleanSchema::new().default(true))
         .field("single", single)
         .field("titled", titled)
-        .optional("old", old)
+        .optional("old", legacy)
 }
 
-/// Whatever is sent as parameters, and what only later work sends
-pub(super) fn each_parameter(run: &mut Run<'_>) {
+/// Checks every type as parameters of the custom method.
+pub(super) fn each_parameter(run: &mut DowngradeRun<'_>) {
     repeated(run);
     let sampling = || SamplingCapability::new().context(Map::new()).tools(Map::new());
     let forms = ElicitationCapability::new().form(Map::new()).url(Map::new());
@@ -311,8 +311,8 @@ pub(super) fn each_parameter(run: &mut Run<'_>) {
     run.parameter("EmptyResult", &EmptyResult::new().result_type(ResultType::Complete));
 }
 
-/// Requests that are repeated with answers, which is the engine's own to do where there is such a thing
-fn repeated(run: &mut Run<'_>) {
+/// Checks retries with input responses. In 2026-07-28 only the engine may send them.
+fn repeated(run: &mut DowngradeRun<'_>) {
     if run.version == Version::V2026_07_28 {
         return;
     }
@@ -328,5 +328,5 @@ fn repeated(run: &mut Run<'_>) {
         "ReadResourceParams",
         &ReadResourceParams::new(URI).input_responses(answers()).request_state("s"),
     );
-    run.parameter("InputRequiredResult", &asks());
+    run.parameter("InputRequiredResult", &input_required_result());
 }

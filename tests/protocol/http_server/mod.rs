@@ -1,14 +1,14 @@
 //! The server over HTTP, exchange by exchange.
 
-mod door;
-mod early;
-mod kept;
+mod early_cancellation;
 mod legacy;
 mod modern;
-mod old;
 mod replay;
-mod seams;
+mod request_checks;
+mod resumption;
+mod retention;
 mod sessions;
+mod sse_2024;
 mod tokens;
 mod transcripts;
 
@@ -16,46 +16,46 @@ use mcp_proto::http::server::Config;
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Call;
 use mcp_proto::{Capabilities, Capability, VersionSet};
-use mcp_tests::harness::Web;
+use mcp_tests::harness::HttpServerHarness;
 
 use crate::common::server;
 
-/// A server with everything, for every revision
-fn web(http: Config) -> Web {
-    web_of(VersionSet::ALL, http)
+/// Returns a server with all capabilities for every revision.
+fn harness(http: Config) -> HttpServerHarness {
+    harness_with_versions(VersionSet::ALL, http)
 }
 
-fn web_of(versions: VersionSet, http: Config) -> Web {
+fn harness_with_versions(versions: VersionSet, http: Config) -> HttpServerHarness {
     let capabilities = Capabilities::new()
         .with(Capability::Tools)
         .with(Capability::ToolsListChanged)
         .with(Capability::Logging)
         .with(Capability::Resources)
         .with(Capability::ResourceSubscriptions);
-    Web::new(server(versions).capabilities(capabilities), http)
+    HttpServerHarness::new(server(versions).capabilities(capabilities), http)
 }
 
-/// A modern request as it stands in a body
-fn modern(id: u32, method: &str, params: &str) -> String {
+/// Returns the body of a modern request.
+fn modern_request(id: u32, method: &str, params: &str) -> String {
     let comma = if params.is_empty() { "" } else { "," };
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}{comma}\"_meta\":{{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{{}}}}}}}}"
     )
 }
 
-/// The fields that a modern request for a tool has
-const CALL: [(&str, &str); 3] =
+/// Header fields of a modern call of the tool `echo`.
+const CALL_FIELDS: [(&str, &str); 3] =
     [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
 
-/// A legacy request
-fn legacy(id: u32, method: &str, params: &str) -> String {
+/// Returns the body of a legacy request.
+fn legacy_request(id: u32, method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{params}}}}}")
 }
 
-const ECHO: &str = "\"name\":\"echo\",\"arguments\":{\"text\":\"hi\"}";
+const ECHO_PARAMS: &str = "\"name\":\"echo\",\"arguments\":{\"text\":\"hi\"}";
 
-fn initialize(version: &str) -> String {
-    legacy(
+fn initialize_request(version: &str) -> String {
+    legacy_request(
         1,
         "initialize",
         &format!(
@@ -64,22 +64,22 @@ fn initialize(version: &str) -> String {
     )
 }
 
-/// Opens a session; its id
-fn session(web: &mut Web, version: &str) -> String {
-    let x = web.post(&[], &initialize(version));
-    let id = web.reply(x).field("mcp-session-id").expect("a session").to_owned();
+/// Opens a session and returns its id.
+fn open_session(web: &mut HttpServerHarness, version: &str) -> String {
+    let x = web.post(&[], &initialize_request(version));
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
     let x = web
         .post(&[("Mcp-Session-Id", &id)], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
-    assert_eq!(web.reply(x).status, 202);
-    while let Some(event) = web.event() {
+    assert_eq!(web.response(x).status, 202);
+    while let Some(event) = web.poll_event() {
         assert!(matches!(event, mcp_proto::server::Event::SessionOpened { .. }), "{event:?}");
     }
     id
 }
 
-/// Answers a call with its text
-fn answer(web: &mut Web, call: &Call) {
+/// Completes a call with the text `done`.
+fn answer_call(web: &mut HttpServerHarness, call: &Call) {
     let now = web.now;
     web.server.engine().complete(now, call.id(), &CallToolResult::text("done")).expect("open");
-    web.pull();
+    web.transmit_all();
 }

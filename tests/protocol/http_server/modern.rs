@@ -1,47 +1,49 @@
-//! Modern requests: each stands alone, and its fields are held against it.
+//! Modern requests: each is independent, and its header fields are checked against its body.
 
 use core::time::Duration;
 
 use mcp_proto::http::server::{Config, ExchangeId};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
-use mcp_proto::server::{Asking, Call, CancelReason, Event};
+use mcp_proto::server::{Call, CancelReason, Event, InputRequired};
 use mcp_proto::{Change, Progress, RpcError, VersionSet};
 
-use super::{CALL, ECHO, answer, legacy, modern, web, web_of};
+use super::{
+    CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, legacy_request, modern_request,
+};
 use crate::common::secs;
 
 // covers: HTTP-021, HTTP-023, HTTP-040, HTTP-041, HTTP-061
 #[test]
-fn an_answer_is_one_object_and_every_client_begins_at_one() {
+fn quick_answer_is_one_json_object_and_ids_are_per_exchange() {
     for versions in [VersionSet::ALL, VersionSet::MODERN] {
-        one_object(web_of(versions, Config::new()));
+        assert_single_object(harness_with_versions(versions, Config::new()));
     }
 }
 
-fn one_object(mut web: mcp_tests::harness::Web) {
-    let first = web.post(&CALL, &modern(1, "tools/call", ECHO));
-    let a = web.call();
-    // Nothing of a session is minded or given out.
+fn assert_single_object(mut web: mcp_tests::harness::HttpServerHarness) {
+    let first = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let a = web.expect_call();
+    // Session fields are ignored, and none are sent.
     let fields: Vec<_> =
-        CALL.into_iter().chain([("Mcp-Session-Id", "whatever"), ("Last-Event-ID", "1-1")]).collect();
-    let second = web.post(&fields, &modern(1, "tools/call", ECHO));
-    let b = web.call();
-    answer(&mut web, &b);
-    assert!(web.reply(second).finished && !web.reply(first).finished);
-    answer(&mut web, &a);
+        CALL_FIELDS.into_iter().chain([("Mcp-Session-Id", "whatever"), ("Last-Event-ID", "1-1")]).collect();
+    let second = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let b = web.expect_call();
+    answer_call(&mut web, &b);
+    assert!(web.response(second).is_complete && !web.response(first).is_complete);
+    answer_call(&mut web, &a);
     for x in [first, second] {
-        let reply = web.reply(x);
+        let reply = web.response(x);
         assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
         assert!(reply.field("mcp-session-id").is_none());
         assert_eq!(reply.message()["result"]["content"][0]["text"], "done");
     }
-    assert_eq!(web.server.exchanges(), 0, "nothing is kept");
+    assert_eq!(web.server.exchange_count(), 0, "nothing is kept");
 }
 
 // covers: HTTP-024, HTTP-025, HTTP-027, HTTP-028, HTTP-029, HTTP-031, HTTP-036, HTTP-037, VER-035, BASE-043, VER-040 (1 and 3)
 #[test]
-fn the_order_of_checks_is_that_of_the_table() {
-    let call = modern(1, "tools/call", ECHO);
+fn checks_run_in_the_documented_order() {
+    let call = modern_request(1, "tools/call", ECHO_PARAMS);
     let version = "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"";
     let capabilities = "\"io.modelcontextprotocol/clientCapabilities\":{}";
     let future = call.replace("2026-07-28", "2031-01-01");
@@ -61,7 +63,13 @@ fn the_order_of_checks_is_that_of_the_table() {
         ),
         ("no version in the body", call.replace(version, "\"x/y\":1"), ["2026-07-28", "", ""], 400, -32602),
         ("no capabilities", call.replace(capabilities, "\"x/y\":1"), ["2026-07-28", "", ""], 400, -32602),
-        ("no metadata at all", legacy(1, "tools/call", ECHO), ["2026-07-28", "", ""], 400, -32602),
+        (
+            "no metadata at all",
+            legacy_request(1, "tools/call", ECHO_PARAMS),
+            ["2026-07-28", "", ""],
+            400,
+            -32602,
+        ),
         ("an unknown version, before its other fields", future, ["2031-01-01", "", ""], 400, -32022),
         ("no version in the fields", call.clone(), ["", "tools/call", "echo"], 400, -32020),
         ("no method", call.clone(), ["2026-07-28", "", "echo"], 400, -32020),
@@ -71,44 +79,44 @@ fn the_order_of_checks_is_that_of_the_table() {
         ("another name", call.clone(), ["2026-07-28", "tools/call", "Echo"], 400, -32020),
         (
             "another method, before it is unknown",
-            modern(1, "no/such", ""),
+            modern_request(1, "no/such", ""),
             ["2026-07-28", "tools/call", ""],
             400,
             -32020,
         ),
-        ("an unknown method", modern(1, "no/such", ""), ["2026-07-28", "no/such", ""], 404, -32601),
+        ("an unknown method", modern_request(1, "no/such", ""), ["2026-07-28", "no/such", ""], 404, -32601),
         (
             "a method of the other era",
-            modern(1, "initialize", ""),
+            modern_request(1, "initialize", ""),
             ["2026-07-28", "initialize", ""],
             404,
             -32601,
         ),
     ];
-    for (what, body, [version, method, name], status, code) in cases {
-        let mut web = web(Config::new());
+    for (case, body, [version, method, name], status, code) in cases {
+        let mut web = harness(Config::new());
         let fields = [("mcp-protocol-VERSION", version), ("MCP-METHOD", method), ("mcp-name", name)];
         let x = web.post(&fields, &body);
         if code == 0 {
-            let call = web.call();
-            answer(&mut web, &call);
+            let call = web.expect_call();
+            answer_call(&mut web, &call);
         }
-        let reply = web.reply(x);
-        assert_eq!(reply.status, status, "{what}: {reply:?}");
+        let reply = web.response(x);
+        assert_eq!(reply.status, status, "{case}: {reply:?}");
         if code != 0 {
             let message = reply.message();
-            assert_eq!(message["error"]["code"], code, "{what}: {message}");
-            while let Some(event) = web.event() {
-                assert!(matches!(event, Event::Diagnostic { .. }), "{what}: {event:?}");
+            assert_eq!(message["error"]["code"], code, "{case}: {message}");
+            while let Some(event) = web.poll_event() {
+                assert!(matches!(event, Event::Diagnostic { .. }), "{case}: {event:?}");
             }
         }
-        assert_eq!(web.server.exchanges(), 0, "{what}");
+        assert_eq!(web.server.exchange_count(), 0, "{case}");
     }
 }
 
 // covers: XHDR-020, XHDR-021, XHDR-022, XHDR-027
 #[test]
-fn names_may_be_encoded() {
+fn mcp_name_header_can_be_base64_encoded() {
     let umlaut = "\"name\":\"M\u{fc}ll\",\"arguments\":{}";
     for (name, field, status) in [
         (umlaut, "=?base64?TcO8bGw=?=", 200),
@@ -116,195 +124,206 @@ fn names_may_be_encoded() {
         (umlaut, "=?base64?TcO8bGw?=", 400),
         (umlaut, "=?base64?TcO8bGx=?=", 400),
         (umlaut, "=?BASE64?TcO8bGw=?=", 400),
-        (ECHO, "=?base64?ZWNobw==?=", 200),
+        (ECHO_PARAMS, "=?base64?ZWNobw==?=", 200),
         ("\"name\":\"=?base64?x\"", "=?base64?x", 200),
     ] {
-        let mut web = web(Config::new());
-        let fields = [CALL[0], CALL[1], ("Mcp-Name", field)];
-        let x = web.post(&fields, &modern(1, "tools/call", name));
+        let mut web = harness(Config::new());
+        let fields = [CALL_FIELDS[0], CALL_FIELDS[1], ("Mcp-Name", field)];
+        let x = web.post(&fields, &modern_request(1, "tools/call", name));
         if status == 200 {
-            let call = web.call();
-            answer(&mut web, &call);
+            let call = web.expect_call();
+            answer_call(&mut web, &call);
         }
-        assert_eq!(web.reply(x).status, status, "{name} {field}");
+        assert_eq!(web.response(x).status, status, "{name} {field}");
     }
-    let mut web = web(Config::new());
-    let twice: Vec<_> = CALL.into_iter().chain([("Mcp-Name", "echo")]).collect();
-    let x = web.post(&twice, &modern(1, "tools/call", ECHO));
-    assert_eq!(web.reply(x).status, 400, "a field that is there twice says nothing");
+    let mut web = harness(Config::new());
+    let twice: Vec<_> = CALL_FIELDS.into_iter().chain([("Mcp-Name", "echo")]).collect();
+    let x = web.post(&twice, &modern_request(1, "tools/call", ECHO_PARAMS));
+    assert_eq!(web.response(x).status, 400, "a duplicate field is refused");
     let x = web.post(
-        &[CALL[0], ("Mcp-Method", "resources/read"), ("Mcp-Name", "a:b")],
-        &modern(1, "resources/read", "\"uri\":\"a:b\""),
+        &[CALL_FIELDS[0], ("Mcp-Method", "resources/read"), ("Mcp-Name", "a:b")],
+        &modern_request(1, "resources/read", "\"uri\":\"a:b\""),
     );
-    let call = web.call();
+    let call = web.expect_call();
     assert_eq!(call.method(), "resources/read");
     web.server.engine().fail(web.now, call.id(), &RpcError::resource_not_found("a:b")).expect("open");
-    web.pull();
+    web.transmit_all();
     assert_eq!(
-        (web.reply(x).status, &web.reply(x).message()["error"]["code"]),
+        (web.response(x).status, &web.response(x).message()["error"]["code"]),
         (200, &serde_json::json!(-32602))
     );
 }
 
 // covers: HTTP-017, HTTP-018, HTTP-034
 #[test]
-fn notifications_are_taken_and_responses_are_not() {
-    let mut web = web(Config::new());
+fn notifications_are_accepted_and_responses_refused() {
+    let mut web = harness(Config::new());
     let x = web.post(
-        &CALL[..1],
+        &CALL_FIELDS[..1],
         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}",
     );
-    assert_eq!((web.reply(x).status, &*web.reply(x).body), (202, ""));
-    let x = web.post(&CALL[..1], "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
-    assert_eq!(web.reply(x).status, 400);
-    assert_eq!(web.server.exchanges(), 0);
+    assert_eq!((web.response(x).status, &*web.response(x).body), (202, ""));
+    let x = web.post(&CALL_FIELDS[..1], "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+    assert_eq!(web.response(x).status, 400);
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 // covers: SSE-001, SSE-007, SSE-008, SSE-009, SSE-011, SSE-012, HTTP-061
 #[test]
-fn what_is_said_before_the_answer_makes_it_a_stream() {
-    let mut web = web(Config::new());
-    let body = modern(1, "tools/call", ECHO).replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"t\",");
-    let x = web.post(&CALL, &body);
-    let call = web.call();
-    assert_eq!(web.reply(x).status, 0, "nothing is decided yet");
+fn progress_before_the_answer_turns_the_response_into_a_stream() {
+    let mut web = harness(Config::new());
+    let body = modern_request(1, "tools/call", ECHO_PARAMS)
+        .replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"t\",");
+    let x = web.post(&CALL_FIELDS, &body);
+    let call = web.expect_call();
+    assert_eq!(web.response(x).status, 0, "nothing is decided yet");
     for n in [1.0, 2.0] {
         web.server.engine().progress(web.now, call.id(), Progress::new(n)).expect("open");
-        web.pull();
+        web.transmit_all();
     }
-    assert_eq!((web.reply(x).status, web.reply(x).messages().len(), web.reply(x).finished), (200, 2, false));
-    answer(&mut web, &call);
-    let reply = web.reply(x);
-    assert!(reply.finished && reply.is_stream());
+    assert_eq!(
+        (web.response(x).status, web.response(x).messages().len(), web.response(x).is_complete),
+        (200, 2, false)
+    );
+    answer_call(&mut web, &call);
+    let reply = web.response(x);
+    assert!(reply.is_complete && reply.is_event_stream());
     assert!(reply.events().iter().all(|e| e.id.is_empty() && e.retry.is_empty() && e.event.is_empty()));
     assert_eq!(reply.messages().last().map(|m| m["id"].clone()), Some(1.into()));
-    // All at once is a stream as well.
-    let x = web.post(&CALL, &body);
-    let call = web.call();
-    web.pulls = false;
+    // Progress and answer in one transmission are a stream as well.
+    let x = web.post(&CALL_FIELDS, &body);
+    let call = web.expect_call();
+    web.auto_transmits = false;
     web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
-    answer(&mut web, &call);
-    web.pulls = true;
-    web.pull();
-    assert_eq!((web.reply(x).messages().len(), web.reply(x).finished), (2, true));
+    answer_call(&mut web, &call);
+    web.auto_transmits = true;
+    web.transmit_all();
+    assert_eq!((web.response(x).messages().len(), web.response(x).is_complete), (2, true));
 }
 
 // covers: PROG-016, SSE-009
 #[test]
-fn progress_goes_where_its_call_is_and_news_where_they_were_asked_for() {
-    let mut web = web(Config::new());
-    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
+fn progress_goes_to_its_call_and_changes_to_the_listen_stream() {
+    let mut web = harness(Config::new());
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
     let listen = "\"notifications\":{\"toolsListChanged\":true}";
-    let news = web.post(&fields, &modern(1, "subscriptions/listen", listen));
-    let body = modern(2, "tools/call", ECHO).replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"t\",");
-    let x = web.post(&CALL, &body);
-    let call = web.call();
+    let listen_stream = web.post(&fields, &modern_request(1, "subscriptions/listen", listen));
+    let body = modern_request(2, "tools/call", ECHO_PARAMS)
+        .replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"t\",");
+    let x = web.post(&CALL_FIELDS, &body);
+    let call = web.expect_call();
     web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
     web.server.engine().publish(web.now, &Change::Tools);
-    web.pull();
-    answer(&mut web, &call);
-    let methods = |x| web.reply(x).messages().iter().map(|m| m["method"].clone()).collect::<Vec<_>>();
+    web.transmit_all();
+    answer_call(&mut web, &call);
+    let methods = |x| web.response(x).messages().iter().map(|m| m["method"].clone()).collect::<Vec<_>>();
     assert_eq!(methods(x), ["notifications/progress".into(), serde_json::Value::Null]);
     assert_eq!(
-        methods(news),
+        methods(listen_stream),
         ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]
     );
 }
 
-/// A call of a client that can be asked by a form
-fn asked(web: &mut mcp_tests::harness::Web, id: u32) -> (ExchangeId, Call) {
-    let can =
+/// Starts a call of a client that supports form elicitation.
+fn start_call(web: &mut mcp_tests::harness::HttpServerHarness, id: u32) -> (ExchangeId, Call) {
+    let capabilities =
         "\"io.modelcontextprotocol/clientCapabilities\":{\"elicitation\":{\"form\":{}}},\"progressToken\":1";
-    let body =
-        modern(id, "tools/call", ECHO).replace("\"io.modelcontextprotocol/clientCapabilities\":{}", can);
-    let x = web.post(&CALL, &body);
-    (x, web.call())
+    let body = modern_request(id, "tools/call", ECHO_PARAMS)
+        .replace("\"io.modelcontextprotocol/clientCapabilities\":{}", capabilities);
+    let x = web.post(&CALL_FIELDS, &body);
+    (x, web.expect_call())
 }
 
-fn who(call: &Call) -> Asking {
-    let mut asking = Asking::new();
+fn input_required(call: &Call) -> InputRequired {
+    let mut input = InputRequired::new();
     let form = ElicitParams::form("who?", ElicitSchema::default());
-    asking.ask(call, "who", InputRequest::Elicit(form)).expect_err("not yet");
-    asking
+    input.request_input(call, "who", InputRequest::Elicit(form)).expect_err("not yet");
+    input
 }
 
 // covers: MRTR-032, SSE-010, HTTP-061
 #[test]
-fn what_is_needed_is_an_answer_and_the_end_of_the_stream() {
-    let mut web = web(Config::new());
+fn input_required_completes_the_call_and_ends_the_stream() {
+    let mut web = harness(Config::new());
     for streams in [false, true] {
-        let (x, call) = asked(&mut web, 1);
+        let (x, call) = start_call(&mut web, 1);
         let now = web.now;
         if streams {
             web.server.engine().progress(now, call.id(), Progress::new(1.0)).expect("open");
-            web.pull();
+            web.transmit_all();
         }
-        web.server.engine().ask(now, &call, &who(&call)).expect("can be asked");
-        web.pull();
-        // Whatever else is said about it comes too late.
+        web.server.engine().require_input(now, &call, &input_required(&call)).expect("the client can answer");
+        web.transmit_all();
+        // Later progress and results are refused.
         assert!(web.server.engine().progress(now, call.id(), Progress::new(2.0)).is_err());
         assert!(web.server.engine().complete(now, call.id(), &CallToolResult::text("late")).is_err());
-        web.pull();
-        let reply = web.reply(x);
-        assert!(reply.finished && reply.is_stream() == streams, "{reply:?}");
+        web.transmit_all();
+        let reply = web.response(x);
+        assert!(reply.is_complete && reply.is_event_stream() == streams, "{reply:?}");
         let messages = reply.messages();
         assert_eq!(messages.len(), 1 + usize::from(streams));
         assert_eq!(messages.last().map(|m| m["result"]["resultType"].clone()), Some("input_required".into()));
-        let asks = |m: &serde_json::Value| m.get("method").is_some() && m.get("id").is_some();
-        assert!(!messages.iter().any(asks), "{messages:?}");
-        assert_eq!(web.server.exchanges(), 0);
+        let is_request = |m: &serde_json::Value| m.get("method").is_some() && m.get("id").is_some();
+        assert!(!messages.iter().any(is_request), "{messages:?}");
+        assert_eq!(web.server.exchange_count(), 0);
     }
 }
 
 // covers: HTTP-026
 #[test]
-fn a_client_that_lacks_what_is_needed_is_told_in_the_status() {
-    let mut web = web(Config::new());
-    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
-    let call = web.call();
-    web.server.engine().ask(web.now, &call, &who(&call)).expect_err("it cannot be asked");
-    web.pull();
-    let reply = web.reply(x);
+fn missing_client_capability_is_status_400() {
+    let mut web = harness(Config::new());
+    let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    web.server
+        .engine()
+        .require_input(web.now, &call, &input_required(&call))
+        .expect_err("the capability is missing");
+    web.transmit_all();
+    let reply = web.response(x);
     let error = &reply.message()["error"];
     assert_eq!((reply.status, &error["code"]), (400, &(-32021).into()), "{reply:?}");
     assert!(error["data"]["requiredCapabilities"]["elicitation"].is_object(), "{error}");
-    assert_eq!(web.server.exchanges(), 0);
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 // covers: SSE-006
 #[test]
-fn a_call_that_takes_long_is_shown_to_be_alive() {
-    let mut web = web(Config::new());
-    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
-    let call = web.call();
+fn slow_call_sends_keep_alive_comments() {
+    let mut web = harness(Config::new());
+    let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
     web.advance(secs(4));
-    assert_eq!(web.reply(x).status, 0);
+    assert_eq!(web.response(x).status, 0);
     web.advance(secs(2));
-    assert_eq!((web.reply(x).status, web.reply(x).is_stream(), &*web.reply(x).body), (200, true, ""));
+    assert_eq!(
+        (web.response(x).status, web.response(x).is_event_stream(), &*web.response(x).body),
+        (200, true, "")
+    );
     web.advance(secs(31));
-    assert_eq!(web.reply(x).body, ": \n\n: \n\n");
-    answer(&mut web, &call);
-    assert_eq!(web.reply(x).message()["result"]["resultType"], "complete");
-    assert!(web.reply(x).finished);
+    assert_eq!(web.response(x).body, ": \n\n: \n\n");
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).message()["result"]["resultType"], "complete");
+    assert!(web.response(x).is_complete);
     web.advance(secs(100));
-    assert_eq!(web.server.poll_timeout(), None, "nothing is left to wait for");
+    assert_eq!(web.server.poll_timeout(), None, "no deadline is left");
 }
 
 // covers: HTTP-042, HTTP-043, CANC-017
 #[test]
-fn who_goes_away_cancels() {
-    let mut web = web(Config::new());
-    let stays = web.post(&CALL, &modern(1, "tools/call", ECHO));
-    let other = web.call();
+fn disconnect_cancels_a_modern_call() {
+    let mut web = harness(Config::new());
+    let stays = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let other = web.expect_call();
     for streams in [false, true] {
-        let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
-        let call = web.call();
+        let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+        let call = web.expect_call();
         if streams {
             web.advance(Duration::from_secs(6));
-            assert!(web.reply(x).is_stream());
+            assert!(web.response(x).is_event_stream());
         }
-        web.hang_up(x);
-        match web.event() {
+        web.close_exchange(x);
+        match web.poll_event() {
             Some(Event::Cancelled { call: gone, reason }) => {
                 assert_eq!((gone, reason), (call.id(), CancelReason::Disconnected));
             }
@@ -312,84 +331,85 @@ fn who_goes_away_cancels() {
         }
         assert!(web.server.engine().fail(web.now, call.id(), &RpcError::internal("late")).is_err());
     }
-    answer(&mut web, &other);
-    assert!(web.reply(stays).finished);
-    assert_eq!(web.server.exchanges(), 0);
+    answer_call(&mut web, &other);
+    assert!(web.response(stays).is_complete);
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 // covers: HTTP-042, SUB-001, SUB-004, SUB-013, SUB-017, SUB-021
 #[test]
-fn a_subscription_is_a_stream_until_either_side_ends_it() {
-    let mut web = web(Config::new());
-    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
-    let listen = modern(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+fn listen_stream_stays_open_until_either_side_ends_it() {
+    let mut web = harness(Config::new());
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
+    let listen = modern_request(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
     let (a, b) = (web.post(&fields, &listen), web.post(&fields, &listen));
     assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 2);
-    web.pull();
+    web.transmit_all();
     for x in [a, b] {
-        let methods: Vec<_> = web.reply(x).messages().iter().map(|m| m["method"].clone()).collect();
+        let methods: Vec<_> = web.response(x).messages().iter().map(|m| m["method"].clone()).collect();
         assert_eq!(methods, ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]);
     }
-    web.hang_up(a);
+    web.close_exchange(a);
     assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 1);
     web.server.shutdown(web.now, secs(1));
-    web.pull();
-    let reply = web.reply(b);
-    assert!(reply.finished, "{reply:?}");
+    web.transmit_all();
+    let reply = web.response(b);
+    assert!(reply.is_complete, "{reply:?}");
     let last = reply.messages().pop().expect("messages");
     assert_eq!((&last["id"], &last["result"]["resultType"]), (&1.into(), &"complete".into()));
-    assert_eq!(web.server.exchanges(), 0);
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 // covers: SUB-013, SUB-014
 #[test]
-fn all_subscriptions_can_be_ended_while_calls_go_on() {
-    let mut web = web(Config::new());
-    let fields = [CALL[0], ("Mcp-Method", "subscriptions/listen")];
-    let listen = |id| modern(id, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+fn end_all_subscriptions_keeps_calls_running() {
+    let mut web = harness(Config::new());
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
+    let listen =
+        |id| modern_request(id, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
     let (a, b) = (web.post(&fields, &listen(1)), web.post(&fields, &listen(2)));
-    let x = web.post(&CALL, &modern(3, "tools/call", ECHO));
-    let call = web.call();
+    let x = web.post(&CALL_FIELDS, &modern_request(3, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
     web.server.engine().end_all_subscriptions(web.now);
-    web.pull();
+    web.transmit_all();
     for (x, id) in [(a, 1), (b, 2)] {
-        let last = web.reply(x).messages().pop().expect("messages");
-        assert!(web.reply(x).finished);
+        let last = web.response(x).messages().pop().expect("messages");
+        assert!(web.response(x).is_complete);
         assert_eq!((&last["id"], &last["result"]["resultType"]), (&id.into(), &"complete".into()));
     }
     assert_eq!(web.server.engine().publish(web.now, &Change::Tools), 0);
-    assert!(!web.reply(x).finished);
-    answer(&mut web, &call);
-    assert!(web.reply(x).finished);
+    assert!(!web.response(x).is_complete);
+    answer_call(&mut web, &call);
+    assert!(web.response(x).is_complete);
 }
 
 // covers: VER-032, VER-033, ERR-006, VER-036 (the second half)
 #[test]
-fn an_older_client_at_a_modern_server_is_told_what_is_spoken() {
-    let mut web = web_of(VersionSet::MODERN, Config::new());
-    let x = web.post(&[], &super::initialize("2025-11-25"));
-    let error = web.reply(x).message()["error"].clone();
-    assert_eq!((web.reply(x).status, &error["code"]), (400, &serde_json::json!(-32020)));
+fn modern_only_server_names_its_versions_to_legacy_client() {
+    let mut web = harness_with_versions(VersionSet::MODERN, Config::new());
+    let x = web.post(&[], &super::initialize_request("2025-11-25"));
+    let error = web.response(x).message()["error"].clone();
+    assert_eq!((web.response(x).status, &error["code"]), (400, &serde_json::json!(-32020)));
     assert_eq!(error["data"]["supported"], serde_json::json!(["2026-07-28"]));
     assert!(error["message"].as_str().is_some_and(|m| m.contains("2026-07-28")));
-    let x = web.post(&[("MCP-Protocol-Version", "2025-11-25")], &super::initialize("2025-11-25"));
+    let x = web.post(&[("MCP-Protocol-Version", "2025-11-25")], &super::initialize_request("2025-11-25"));
     assert_eq!(
-        (web.reply(x).status, &web.reply(x).message()["error"]["code"]),
+        (web.response(x).status, &web.response(x).message()["error"]["code"]),
         (400, &serde_json::json!(-32022))
     );
 }
 
 // covers: LOG-007
 #[test]
-fn a_slow_reader_costs_no_more_than_its_share() {
-    let mut web = web(Config::new());
-    let body = modern(1, "tools/call", ECHO).replace(
+fn slow_reader_memory_is_bounded() {
+    let mut web = harness(Config::new());
+    let body = modern_request(1, "tools/call", ECHO_PARAMS).replace(
         "\"_meta\":{",
         "\"_meta\":{\"progressToken\":1,\"io.modelcontextprotocol/logLevel\":\"debug\",",
     );
-    let x = web.post(&CALL, &body);
-    let call = web.call();
-    web.pulls = false;
+    let x = web.post(&CALL_FIELDS, &body);
+    let call = web.expect_call();
+    web.auto_transmits = false;
     for n in 0..10_000 {
         let now = web.now;
         let text = "x".repeat(1_000);
@@ -397,75 +417,80 @@ fn a_slow_reader_costs_no_more_than_its_share() {
         let _ = web.server.engine().progress(now, call.id(), Progress::new(f64::from(n)));
         web.advance(Duration::from_millis(100));
     }
-    // What the adapter has not asked for is not made.
-    web.pulls = true;
-    web.pull();
-    assert!(web.reply(x).body.len() < (2 << 20), "{}", web.reply(x).body.len());
-    answer(&mut web, &call);
-    assert!(web.reply(x).finished);
+    // Messages are encoded only when the adapter transmits.
+    web.auto_transmits = true;
+    web.transmit_all();
+    assert!(web.response(x).body.len() < (2 << 20), "{}", web.response(x).body.len());
+    answer_call(&mut web, &call);
+    assert!(web.response(x).is_complete);
 }
 
 #[test]
-fn an_application_with_enough_to_do_has_requests_refused_and_nothing_else() {
-    let mut web = web(Config::new());
-    let x = web.post(&CALL, &modern(1, "tools/call", ECHO));
-    let call = web.call();
+fn overloaded_server_refuses_new_requests_only() {
+    let mut web = harness(Config::new());
+    let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
     web.server.set_overloaded(true);
     for id in 2..4 {
-        let refused = web.post(&CALL, &modern(id, "tools/call", ECHO));
-        assert_eq!((web.reply(refused).status, web.reply(refused).field("retry-after")), (503, Some("1")));
+        let refused = web.post(&CALL_FIELDS, &modern_request(id, "tools/call", ECHO_PARAMS));
+        assert_eq!(
+            (web.response(refused).status, web.response(refused).field("retry-after")),
+            (503, Some("1"))
+        );
     }
-    // What is in work is answered meanwhile.
-    answer(&mut web, &call);
-    assert_eq!(web.reply(x).message()["result"]["content"][0]["text"], "done");
+    // Running calls are still answered.
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).message()["result"]["content"][0]["text"], "done");
     web.server.set_overloaded(false);
-    let y = web.post(&CALL, &modern(4, "tools/call", ECHO));
-    let call = web.call();
-    answer(&mut web, &call);
-    assert_eq!(web.reply(y).status, 200);
+    let y = web.post(&CALL_FIELDS, &modern_request(4, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(y).status, 200);
 }
 
 #[test]
-fn a_server_that_shuts_down_ends_what_it_has_and_begins_nothing() {
-    let mut web = web(Config::new());
-    let (x, y) =
-        (web.post(&CALL, &modern(1, "tools/call", ECHO)), web.post(&CALL, &modern(2, "tools/call", ECHO)));
-    let (done, _left) = (web.call(), web.call());
+fn shutdown_finishes_open_calls_and_refuses_new_ones() {
+    let mut web = harness(Config::new());
+    let (x, y) = (
+        web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS)),
+        web.post(&CALL_FIELDS, &modern_request(2, "tools/call", ECHO_PARAMS)),
+    );
+    let (done, _left) = (web.expect_call(), web.expect_call());
     web.server.shutdown(web.now, secs(5));
-    let refused = web.post(&CALL, &modern(3, "tools/call", ECHO));
-    assert_eq!(web.reply(refused).status, 503);
-    answer(&mut web, &done);
-    assert_eq!(web.reply(x).message()["result"]["content"][0]["text"], "done");
+    let refused = web.post(&CALL_FIELDS, &modern_request(3, "tools/call", ECHO_PARAMS));
+    assert_eq!(web.response(refused).status, 503);
+    answer_call(&mut web, &done);
+    assert_eq!(web.response(x).message()["result"]["content"][0]["text"], "done");
     web.advance(secs(6));
-    assert_eq!(web.reply(y).message()["error"]["code"], -32603);
-    assert_eq!(web.server.exchanges(), 0);
+    assert_eq!(web.response(y).message()["error"]["code"], -32603);
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 // covers: XHDR-027
 #[test]
-fn what_is_said_twice_is_refused_wherever_it_is_said() {
-    let mut web = web(Config::new());
+fn duplicate_mcp_header_is_refused() {
+    let mut web = harness(Config::new());
     for field in ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Unknown"] {
         let fields = [
-            CALL[0],
+            CALL_FIELDS[0],
             ("Mcp-Method", "tools/list"),
             ("Mcp-Name", "x"),
             ("mcp-param-unknown", "1"),
-            (field, if field == "MCP-Protocol-Version" { CALL[0].1 } else { "tools/list" }),
+            (field, if field == "MCP-Protocol-Version" { CALL_FIELDS[0].1 } else { "tools/list" }),
         ];
-        let x = web.post(&fields, &modern(1, "tools/list", ""));
-        let error = &web.reply(x).message()["error"];
-        assert_eq!((web.reply(x).status, &error["code"]), (400, &(-32020).into()), "{field}");
+        let x = web.post(&fields, &modern_request(1, "tools/list", ""));
+        let error = &web.response(x).message()["error"];
+        assert_eq!((web.response(x).status, &error["code"]), (400, &(-32020).into()), "{field}");
         assert!(error["message"].as_str().is_some_and(|m| m.to_lowercase().contains(&field.to_lowercase())));
     }
-    assert!(web.event().is_none());
+    assert!(web.poll_event().is_none());
 }
 
 // covers: HTTP-031, HTTP-034, HTTP-036
 #[test]
-fn what_is_said_about_a_notification_has_to_be_right() {
+fn headers_of_a_notification_are_checked() {
     let notification = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1,\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}}}";
-    let mut web = web(Config::new());
+    let mut web = harness(Config::new());
     for (fields, status) in [
         (&[][..], 202),
         (&[("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "notifications/cancelled")], 202),
@@ -474,15 +499,15 @@ fn what_is_said_about_a_notification_has_to_be_right() {
         (&[("Mcp-Method", "notifications/cancelled"), ("mcp-method", "notifications/cancelled")], 400),
     ] {
         let x = web.post(fields, notification);
-        let reply = web.reply(x);
+        let reply = web.response(x);
         assert_eq!(reply.status, status, "{fields:?}");
         if status == 400 {
             let message = reply.message();
             assert_eq!((&message["error"]["code"], message.get("id")), (&(-32020).into(), None));
         }
-        while let Some(event) = web.event() {
+        while let Some(event) = web.poll_event() {
             assert!(status == 202 && matches!(event, Event::Diagnostic { .. }), "{event:?}");
         }
     }
-    assert_eq!(web.server.exchanges(), 0);
+    assert_eq!(web.server.exchange_count(), 0);
 }

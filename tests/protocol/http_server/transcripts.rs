@@ -1,81 +1,81 @@
-//! The hand-made flows over HTTP of `tests/transcripts`, with our server in the place of theirs.
+//! The HTTP flows of `tests/transcripts`, replayed against the server.
 //!
-//! What a flow says that a client sends is sent as it stands, but for what the server has named: sessions, events,
-//! questions, paths. What it says that a server answers is held against what ours answers: statuses, fields, messages.
-//! Where both kinds of answers are allowed, ours may be of the other kind (HTTP-021).
+//! Client messages of a flow are sent unchanged, except for names that a server assigns: sessions, events, request ids
+//! and paths. Status, header fields and messages of the server are compared with those of the flow. Where JSON and
+//! event stream are both allowed, the server may use the other form (HTTP-021).
 
 use core::time::Duration;
 
 use mcp_proto::http::server::{Config, ExchangeId};
 use mcp_proto::model::InputRequest;
-use mcp_proto::server::{Asking, Call, Event};
+use mcp_proto::server::{Call, Event, InputRequired};
 use mcp_proto::{Capabilities, Capability, Change, Progress, RpcError, Version, VersionSet};
-use mcp_tests::harness::Web;
+use mcp_tests::harness::HttpServerHarness;
 use mcp_tests::harness::build::raw;
 use serde_json::{Value, json};
 
-use crate::transcripts::{complete, normal};
+use crate::transcripts::{complete, normalize};
 
 fn flow(text: &str) -> Vec<Value> {
     text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// A flow with our server in it
-struct Play {
-    web: Web,
-    /// What the flow calls something that a server names, and what ours calls it
+/// A flow replayed against a server.
+struct FlowReplay {
+    harness: HttpServerHarness,
+    /// Names that the server of the flow assigned, with those that this server assigned.
     names: Vec<(String, String)>,
-    /// The session that is meant where a flow does not say it
+    /// The session for steps that do not name one.
     session: Option<String>,
-    /// Calls that are not answered, by the ids that they were sent with
+    /// Open calls by the request id of the flow.
     calls: Vec<(Value, Call)>,
 }
 
-impl Play {
+impl FlowReplay {
     fn new(versions: VersionSet, capabilities: &[Capability], http: Config) -> Self {
         let capabilities = capabilities.iter().fold(Capabilities::new(), |all, one| all.with(*one));
-        let web = Web::new(crate::common::server(versions).capabilities(capabilities), http);
-        Self { web, names: Vec::new(), session: None, calls: Vec::new() }
+        let web = HttpServerHarness::new(crate::common::server(versions).capabilities(capabilities), http);
+        Self { harness: web, names: Vec::new(), session: None, calls: Vec::new() }
     }
 
-    fn ours(&self, theirs: &str) -> String {
-        let known = self.names.iter().rev().find(|(name, _)| name == theirs);
-        known.map_or(theirs, |(_, ours)| ours).to_owned()
+    fn local_name(&self, flow_name: &str) -> String {
+        let known = self.names.iter().rev().find(|(name, _)| name == flow_name);
+        known.map_or(flow_name, |(_, local)| local).to_owned()
     }
 
-    /// Sends what a line of a flow says is sent
+    /// Sends the request of a step.
     fn send(&mut self, step: &Value) -> ExchangeId {
         let http = &step["http"];
         let mut fields = Vec::new();
         for (name, value) in http["headers"].as_object().into_iter().flatten() {
-            let value = self.ours(value.as_str().expect("text"));
-            // The harness leaves out what is empty; white space around a value does not count.
+            let value = self.local_name(value.as_str().expect("text"));
+            // The harness omits empty values; whitespace around a value is ignored.
             fields.push((name.clone(), if value.is_empty() { " ".into() } else { value }));
         }
         if let Some(session) = self.session.clone().filter(|_| http.get("headers").is_none()) {
             fields.push(("Mcp-Session-Id".into(), session));
         }
         let fields: Vec<(&str, &str)> = fields.iter().map(|(n, v)| (&**n, &**v)).collect();
-        let target = self.ours(http["path"].as_str().unwrap_or("/mcp"));
+        let target = self.local_name(http["path"].as_str().unwrap_or("/mcp"));
         let mut message = step["msg"].clone();
         if message.get("method").is_none() && message.get("id").is_some() {
-            let theirs = message["id"].to_string();
-            message["id"] = serde_json::from_str(&self.ours(&theirs)).expect("an id");
+            let id = message["id"].to_string();
+            message["id"] = serde_json::from_str(&self.local_name(&id)).expect("an id");
         }
         let body = if message.is_null() { String::new() } else { message.to_string() };
         let method = http["method"].as_str().unwrap_or("POST");
-        let x = self.web.send(method, &target, &fields, &body);
-        // The calls of a batch come in its order.
+        let x = self.harness.send_request(method, &target, &fields, &body);
+        // The calls of a batch arrive in its order.
         let members = message.as_array().cloned().unwrap_or_else(|| vec![message]);
         let mut ids: Vec<_> =
             members.iter().filter(|m| m["method"] != "ping").map(|m| m["id"].clone()).collect();
         ids.retain(|id| !id.is_null());
-        while let Some(event) = self.web.event() {
+        while let Some(event) = self.harness.poll_event() {
             match event {
                 Event::Call(call) => self.calls.push((ids.remove(0), call)),
                 Event::SessionOpened { .. }
                 | Event::Closed { .. }
-                | Event::Interest { .. }
+                | Event::ResourceInterest { .. }
                 | Event::Diagnostic { .. }
                 | Event::Notification(_) => {}
                 other => panic!("{step}: {other:?}"),
@@ -89,82 +89,85 @@ impl Play {
         Some(self.calls.remove(at).1)
     }
 
-    /// Answers a call, if it is one of the application's, as theirs does
-    fn answer(&mut self, theirs: &Value) {
-        let Some(call) = self.call(&theirs["id"]) else { return };
-        let (now, engine) = (self.web.now, self.web.server.engine());
-        if let Some(error) = theirs.get("error") {
+    /// Answers an application call with the message of the flow.
+    fn answer(&mut self, message: &Value) {
+        let Some(call) = self.call(&message["id"]) else { return };
+        let (now, engine) = (self.harness.now, self.harness.server.engine());
+        if let Some(error) = message.get("error") {
             let text = error["message"].as_str().expect("text").to_owned();
-            let mut ours = RpcError::new(error["code"].as_i64().expect("a code"), text);
-            ours.data = error.get("data").map(raw);
-            engine.fail(now, call.id(), &ours).expect("open");
+            let mut failure = RpcError::new(error["code"].as_i64().expect("a code"), text);
+            failure.data = error.get("data").map(raw);
+            engine.fail(now, call.id(), &failure).expect("open");
         } else {
-            let mut result = theirs["result"].clone();
-            // The engine stamps by itself.
+            let mut result = message["result"].clone();
+            // The engine adds these members.
             result
                 .as_object_mut()
                 .expect("an object")
                 .retain(|name, _| name != "resultType" && name != "_meta");
             complete(engine, now, &call, &result).expect("open");
         }
-        self.web.pull();
+        self.harness.transmit_all();
     }
 
-    /// The response begins as theirs does
-    fn same_head(&mut self, x: ExchangeId, http: &Value, status: u64) {
-        let reply = self.web.reply(x);
+    /// Checks status and header fields against those of the flow.
+    fn assert_same_head(&mut self, x: ExchangeId, http: &Value, status: u64) {
+        let reply = self.harness.response(x);
         assert_eq!(u64::from(reply.status), status, "{http}: {reply:?}");
-        let told = [&http["headers"], &http["response_headers"]];
+        let headers = [&http["headers"], &http["response_headers"]];
         let mut session = None;
-        for (name, value) in told.into_iter().filter_map(Value::as_object).flatten() {
-            let ours = reply.field(&name.to_ascii_lowercase());
-            let ours = ours.unwrap_or_else(|| panic!("no {name}: {reply:?}")).to_owned();
+        for (name, value) in headers.into_iter().filter_map(Value::as_object).flatten() {
+            let local = reply.field(&name.to_ascii_lowercase());
+            let local = local.unwrap_or_else(|| panic!("header `{name}` is missing: {reply:?}")).to_owned();
             let value = value.as_str().expect("text");
             match &*name.to_ascii_lowercase() {
-                "mcp-session-id" => session = Some((value.to_owned(), ours)),
-                "content-type" => assert!(["application/json", "text/event-stream"].contains(&&*ours)),
-                _ => assert_eq!(ours, value, "{name}"),
+                "mcp-session-id" => session = Some((value.to_owned(), local)),
+                "content-type" => assert!(["application/json", "text/event-stream"].contains(&&*local)),
+                _ => assert_eq!(local, value, "{name}"),
             }
         }
-        if let Some((theirs, ours)) = session {
-            self.session = Some(ours.clone());
-            self.names.push((theirs, ours));
+        if let Some((flow_name, local)) = session {
+            self.session = Some(local.clone());
+            self.names.push((flow_name, local));
         }
     }
 
-    /// Plays lines of which each is answered by the next one, or by a status alone
-    fn play(&mut self, steps: &[Value]) -> usize {
-        let mut played = 0;
-        for (at, asks) in steps.iter().enumerate().filter(|(_, step)| step["dir"] == "c2s") {
-            let x = self.send(asks);
-            let answers = steps.get(at + 1).filter(|next| next["dir"] == "s2c");
-            let Some(answers) = answers else {
-                let status = asks["http"]["status"].as_u64().expect("a status");
-                self.same_head(x, &Value::Null, status);
-                assert!(self.web.reply(x).finished && (status != 202 || self.web.reply(x).body.is_empty()));
-                played += 1;
+    /// Replays steps where each request is answered by the next step, or by a status alone.
+    fn run(&mut self, steps: &[Value]) -> usize {
+        let mut step_count = 0;
+        for (index, request) in steps.iter().enumerate().filter(|(_, step)| step["dir"] == "c2s") {
+            let x = self.send(request);
+            let response = steps.get(index + 1).filter(|next| next["dir"] == "s2c");
+            let Some(response) = response else {
+                let status = request["http"]["status"].as_u64().expect("a status");
+                self.assert_same_head(x, &Value::Null, status);
+                assert!(
+                    self.harness.response(x).is_complete
+                        && (status != 202 || self.harness.response(x).body.is_empty())
+                );
+                step_count += 1;
                 continue;
             };
-            let theirs = &answers["msg"];
-            for one in theirs.as_array().map_or_else(|| core::slice::from_ref(theirs), Vec::as_slice) {
+            let message = &response["msg"];
+            for one in message.as_array().map_or_else(|| core::slice::from_ref(message), Vec::as_slice) {
                 self.answer(one);
             }
-            let status = answers["http"]["status"].as_u64().or_else(|| asks["http"]["status"].as_u64());
-            self.same_head(x, &answers["http"], status.unwrap_or(200));
-            assert!(self.web.reply(x).finished, "{asks}");
-            assert_eq!(sorted(&self.web.reply(x).message()), sorted(theirs), "{asks}");
-            played += 1;
+            let status = response["http"]["status"].as_u64().or_else(|| request["http"]["status"].as_u64());
+            self.assert_same_head(x, &response["http"], status.unwrap_or(200));
+            assert!(self.harness.response(x).is_complete, "{request}");
+            assert_eq!(sorted(&self.harness.response(x).message()), sorted(message), "{request}");
+            step_count += 1;
         }
-        assert!(self.calls.is_empty() && self.web.server.exchanges() == 0);
-        played
+        assert!(self.calls.is_empty() && self.harness.server.exchange_count() == 0);
+        step_count
     }
 }
 
-/// Messages in a form that can be compared; those of a batch come in any order (BATCH-007)
+/// Normalizes messages for comparison; members of a batch come in any order (BATCH-007).
 fn sorted(message: &Value) -> Vec<Value> {
     let mut all: Vec<Value> = match message.as_array() {
-        Some(members) => members.iter().map(normal).collect(),
-        None => vec![normal(message)],
+        Some(members) => members.iter().map(normalize).collect(),
+        None => vec![normalize(message)],
     };
     all.sort_by_key(|m| m["id"].to_string());
     all
@@ -172,213 +175,218 @@ fn sorted(message: &Value) -> Vec<Value> {
 
 // covers: HTTP-004, HTTP-011, HTTP-013, HTTP-018, HTTP-023, HTTP-069, HTTP-071, HTTP-077, VER-038
 #[test]
-fn the_version_header_of_2025_06_18() {
+fn server_matches_flow_version_header_2025_06_18() {
     let steps = flow(include_str!("../../transcripts/2025-06-18-http-version-header.jsonl"));
     for versions in [VersionSet::only(Version::V2025_06_18), VersionSet::LEGACY, VersionSet::ALL] {
-        let mut play = Play::new(versions, &[Capability::Tools], Config::new());
-        assert_eq!(play.play(&steps), 10);
+        let mut replay = FlowReplay::new(versions, &[Capability::Tools], Config::new());
+        assert_eq!(replay.run(&steps), 10);
     }
 }
 
 // covers: BATCH-001, BATCH-006, BATCH-007, BATCH-008, BATCH-010
 #[test]
-fn batches_of_2025_03_26() {
+fn server_matches_flow_batch_2025_03_26() {
     let mut steps = flow(include_str!("../../transcripts/2025-03-26-batch.jsonl"));
-    // What our server refuses as a whole, see below.
+    // The last two steps are checked below: this server refuses the batch as a whole.
     let last = steps.split_off(steps.len() - 2);
-    let can = [Capability::Tools, Capability::Completions];
-    let mut play = Play::new(VersionSet::ALL, &can, Config::new());
-    assert_eq!(play.play(&steps), 6);
-    let x = play.send(&last[0]);
-    assert_eq!(sorted(&play.web.reply(x).message()), sorted(&last[1]["msg"]));
+    let capabilities = [Capability::Tools, Capability::Completions];
+    let mut replay = FlowReplay::new(VersionSet::ALL, &capabilities, Config::new());
+    assert_eq!(replay.run(&steps), 6);
+    let x = replay.send(&last[0]);
+    assert_eq!(sorted(&replay.harness.response(x).message()), sorted(&last[1]["msg"]));
 }
 
 // covers: HTTP-024, HTTP-027, HTTP-036, HTTP-037, XHDR-020, XHDR-021, XHDR-022, XHDR-024, XHDR-025, XHDR-026
 #[test]
-fn header_params_of_2026_07_28() {
+fn server_matches_flow_header_params_2026_07_28() {
     let steps = flow(include_str!("../../transcripts/2026-07-28-http-header-params.jsonl"));
     let route = &steps[1]["msg"]["result"]["tools"][0];
     assert_eq!(route["name"], "route");
     for versions in [VersionSet::MODERN, VersionSet::ALL] {
-        let mut play = Play::new(versions, &[Capability::Tools, Capability::Resources], Config::new());
-        play.web.server.tool_schema("route", &raw(&route["inputSchema"])).expect("sound");
-        assert_eq!(play.play(&steps), 12);
+        let mut replay =
+            FlowReplay::new(versions, &[Capability::Tools, Capability::Resources], Config::new());
+        replay.harness.server.set_tool_schema("route", &raw(&route["inputSchema"])).expect("sound");
+        assert_eq!(replay.run(&steps), 12);
     }
 }
 
 // covers: HTTP-021, HTTP-050, HTTP-057, HTTP-062, HTTP-064, HTTP-071, HTTP-075, SSE-013, SSE-022, SSE-023
 #[test]
-fn a_session_of_2025_03_26_whose_connection_drops() {
+fn server_matches_flow_session_resume_2025_03_26() {
     let steps = flow(include_str!("../../transcripts/2025-03-26-http-session-sse-resume.jsonl"));
-    let mut play =
-        Play::new(VersionSet::ALL, &[Capability::Tools, Capability::ToolsListChanged], Config::new());
-    assert_eq!(play.play(&steps[..3]), 2);
-    let [asks, told, sample, sampled] = &steps[3..7] else { panic!("four") };
-    let x = play.send(asks);
-    let id = &asks["msg"]["id"];
-    let call = play.call(id).expect("a call");
-    let (now, params) = (play.web.now, &told["msg"]["params"]);
+    let mut replay =
+        FlowReplay::new(VersionSet::ALL, &[Capability::Tools, Capability::ToolsListChanged], Config::new());
+    assert_eq!(replay.run(&steps[..3]), 2);
+    let [request, progress_step, sample, sampled] = &steps[3..7] else { panic!("four") };
+    let x = replay.send(request);
+    let id = &request["msg"]["id"];
+    let call = replay.call(id).expect("a call");
+    let (now, params) = (replay.harness.now, &progress_step["msg"]["params"]);
     let mut progress = Progress::new(params["progress"].as_f64().expect("a number"));
-    progress = progress.of(params["total"].as_f64().expect("a number"));
-    progress = progress.saying(params["message"].as_str().expect("text").to_owned());
-    play.web.server.engine().progress(now, call.id(), progress).expect("open");
-    play.web.pull();
-    let mut asking = Asking::new();
+    progress = progress.with_total(params["total"].as_f64().expect("a number"));
+    progress = progress.with_message(params["message"].as_str().expect("text").to_owned());
+    replay.harness.server.engine().progress(now, call.id(), progress).expect("open");
+    replay.harness.transmit_all();
+    let mut input = InputRequired::new();
     let question = raw(&sample["msg"]["params"]);
     let question = InputRequest::CreateMessage(question.parse().expect("parameters")).into_owned();
-    asking.ask(&call, "noise", question).expect_err("not yet");
-    play.web.server.engine().ask(now, &call, &asking).expect("it can be asked");
-    play.web.pull();
-    let mut said = play.web.reply(x).messages();
-    assert_eq!(said.len(), 2);
-    assert_eq!(normal(&said[0]), normal(&told["msg"]));
-    play.names.push((sample["msg"]["id"].to_string(), said[1]["id"].to_string()));
-    said[1]["id"] = sample["msg"]["id"].clone();
-    assert_eq!(normal(&said[1]), normal(&sample["msg"]));
-    // Its answer has the call come again.
+    input.request_input(&call, "noise", question).expect_err("not yet");
+    replay.harness.server.engine().require_input(now, &call, &input).expect("the client can answer");
+    replay.harness.transmit_all();
+    let mut messages = replay.harness.response(x).messages();
+    assert_eq!(messages.len(), 2);
+    assert_eq!(normalize(&messages[0]), normalize(&progress_step["msg"]));
+    replay.names.push((sample["msg"]["id"].to_string(), messages[1]["id"].to_string()));
+    messages[1]["id"] = sample["msg"]["id"].clone();
+    assert_eq!(normalize(&messages[1]), normalize(&sample["msg"]));
+    // The response lets the parked call resume.
     let mut sampled = sampled.clone();
     let y = {
-        let theirs = sampled["msg"]["id"].to_string();
-        sampled["msg"]["id"] = serde_json::from_str(&play.ours(&theirs)).expect("an id");
-        play.web.send(
+        let id_text = sampled["msg"]["id"].to_string();
+        sampled["msg"]["id"] = serde_json::from_str(&replay.local_name(&id_text)).expect("an id");
+        replay.harness.send_request(
             "POST",
             "/mcp",
-            &[("Mcp-Session-Id", &play.session.clone().expect("a session"))],
+            &[("Mcp-Session-Id", &replay.session.clone().expect("a session"))],
             &sampled["msg"].to_string(),
         )
     };
-    play.same_head(y, &Value::Null, sampled["http"]["status"].as_u64().expect("a status"));
-    let call = play.web.call();
-    play.calls.push((id.clone(), call));
+    replay.assert_same_head(y, &Value::Null, sampled["http"]["status"].as_u64().expect("a status"));
+    let call = replay.harness.expect_call();
+    replay.calls.push((id.clone(), call));
 
-    let last = play.web.reply(x).events().pop().expect("events").id;
-    play.names.push(("2/2".into(), last));
-    play.web.hang_up(x);
-    assert!(play.web.event().is_none(), "nobody has cancelled anything");
-    let resumed = play.send(&steps[8]);
-    play.answer(&steps[9]["msg"]);
-    play.same_head(resumed, &steps[9]["http"], 200);
-    assert_eq!(normal(&play.web.reply(resumed).message()), normal(&steps[9]["msg"]));
-    assert!(play.web.reply(resumed).finished);
+    let last = replay.harness.response(x).events().pop().expect("events").id;
+    replay.names.push(("2/2".into(), last));
+    replay.harness.close_exchange(x);
+    assert!(replay.harness.poll_event().is_none(), "a disconnect does not cancel");
+    let resumed = replay.send(&steps[8]);
+    replay.answer(&steps[9]["msg"]);
+    replay.assert_same_head(resumed, &steps[9]["http"], 200);
+    assert_eq!(normalize(&replay.harness.response(resumed).message()), normalize(&steps[9]["msg"]));
+    assert!(replay.harness.response(resumed).is_complete);
 
-    let get = play.send(&steps[10]);
-    play.web.server.engine().publish(now, &Change::Tools);
-    play.web.pull();
-    assert_eq!(normal(&play.web.reply(get).message()), normal(&steps[11]["msg"]));
+    let get = replay.send(&steps[10]);
+    replay.harness.server.engine().publish(now, &Change::Tools);
+    replay.harness.transmit_all();
+    assert_eq!(normalize(&replay.harness.response(get).message()), normalize(&steps[11]["msg"]));
     let mut ids: Vec<String> = Vec::new();
     for x in [x, resumed, get] {
-        ids.extend(play.web.reply(x).events().into_iter().map(|e| e.id));
+        ids.extend(replay.harness.response(x).events().into_iter().map(|e| e.id));
     }
     assert!(ids.iter().all(|id| !id.is_empty() && ids.iter().filter(|other| *other == id).count() == 1));
-    let end = play.send(&steps[12]);
-    play.same_head(end, &Value::Null, 204);
-    assert!(play.web.reply(get).finished);
-    let ping = play.send(&steps[13]);
-    play.same_head(ping, &Value::Null, 404);
-    assert_eq!((play.web.server.sessions(), play.web.server.exchanges()), (0, 0));
+    let end = replay.send(&steps[12]);
+    replay.assert_same_head(end, &Value::Null, 204);
+    assert!(replay.harness.response(get).is_complete);
+    let ping = replay.send(&steps[13]);
+    replay.assert_same_head(ping, &Value::Null, 404);
+    assert_eq!((replay.harness.server.session_count(), replay.harness.server.exchange_count()), (0, 0));
 }
 
 // covers: SSE-016, SSE-017, SSE-018, SSE-022, HTTP-059
 #[test]
-fn polling_of_2025_11_25() {
+fn server_matches_flow_sse_polling_2025_11_25() {
     let steps = flow(include_str!("../../transcripts/2025-11-25-http-sse-polling.jsonl"));
-    let mut play = Play::new(VersionSet::ALL, &[Capability::Tools], Config::new());
-    let ours = super::session(&mut play.web, "2025-11-25");
-    play.names.push(("q".into(), ours));
-    let x = play.send(&steps[0]);
-    let (id, call) = play.calls.pop().expect("a call");
-    assert!(play.web.server.poll_later(play.web.now, call.id(), Some(Duration::from_millis(1_500))));
-    play.web.pull();
-    play.same_head(x, &steps[1]["http"], 200);
-    let reply = play.web.reply(x);
+    let mut replay = FlowReplay::new(VersionSet::ALL, &[Capability::Tools], Config::new());
+    let session = super::open_session(&mut replay.harness, "2025-11-25");
+    replay.names.push(("q".into(), session));
+    let x = replay.send(&steps[0]);
+    let (id, call) = replay.calls.pop().expect("a call");
+    assert!(replay.harness.server.poll_later(
+        replay.harness.now,
+        call.id(),
+        Some(Duration::from_millis(1_500))
+    ));
+    replay.harness.transmit_all();
+    replay.assert_same_head(x, &steps[1]["http"], 200);
+    let reply = replay.harness.response(x);
     let events = reply.events();
-    assert!(reply.finished && events.len() == 2, "{reply:?}");
+    assert!(reply.is_complete && events.len() == 2, "{reply:?}");
     assert!(!events[0].id.is_empty() && events[0].data.is_empty(), "primed");
     assert_eq!((&*events[1].retry, &*events[1].data), ("1500", ""));
-    play.names.push(("st7-0".into(), events[0].id.clone()));
-    play.calls.push((id, call));
-    play.web.advance(Duration::from_millis(1_500));
-    let get = play.send(&steps[3]);
-    play.answer(&steps[5]["msg"]);
-    play.same_head(get, &steps[4]["http"], 200);
-    let reply = play.web.reply(get);
-    assert_eq!(normal(&reply.message()), normal(&steps[5]["msg"]));
-    assert!(reply.finished && reply.events().iter().all(|e| !e.id.is_empty() && e.id != events[0].id));
+    replay.names.push(("st7-0".into(), events[0].id.clone()));
+    replay.calls.push((id, call));
+    replay.harness.advance(Duration::from_millis(1_500));
+    let get = replay.send(&steps[3]);
+    replay.answer(&steps[5]["msg"]);
+    replay.assert_same_head(get, &steps[4]["http"], 200);
+    let reply = replay.harness.response(get);
+    assert_eq!(normalize(&reply.message()), normalize(&steps[5]["msg"]));
+    assert!(reply.is_complete && reply.events().iter().all(|e| !e.id.is_empty() && e.id != events[0].id));
 }
 
 // covers: HTTP-002, HTTP-039, HTTP-042, SUB-004, SUB-019, SSE-006, SSE-007, SSE-008
 #[test]
-fn a_subscription_of_2026_07_28() {
+fn server_matches_flow_subscription_2026_07_28() {
     let steps = flow(include_str!("../../transcripts/2026-07-28-http-subscription.jsonl"));
-    let can = [Capability::Tools, Capability::ToolsListChanged];
-    let mut play = Play::new(VersionSet::MODERN, &can, Config::new());
-    let x = play.send(&steps[0]);
-    play.same_head(x, &steps[1]["http"], 200);
-    assert_eq!(normal(&play.web.reply(x).message()), normal(&steps[2]["msg"]));
-    let before = play.web.reply(x).body.len();
-    play.web.advance(Duration::from_secs(31));
-    let alive = &play.web.reply(x).body[before..];
+    let capabilities = [Capability::Tools, Capability::ToolsListChanged];
+    let mut replay = FlowReplay::new(VersionSet::MODERN, &capabilities, Config::new());
+    let x = replay.send(&steps[0]);
+    replay.assert_same_head(x, &steps[1]["http"], 200);
+    assert_eq!(normalize(&replay.harness.response(x).message()), normalize(&steps[2]["msg"]));
+    let before = replay.harness.response(x).body.len();
+    replay.harness.advance(Duration::from_secs(31));
+    let alive = &replay.harness.response(x).body[before..];
     assert!(alive.starts_with(':') && alive.trim_matches([':', ' ', '\n']).is_empty(), "{alive:?}");
-    play.web.server.engine().publish(play.web.now, &Change::Tools);
-    play.web.pull();
-    assert_eq!(normal(&play.web.reply(x).messages()[1]), normal(&steps[4]["msg"]));
-    play.web.hang_up(x);
-    assert_eq!(play.web.server.engine().publish(play.web.now, &Change::Tools), 0);
+    replay.harness.server.engine().publish(replay.harness.now, &Change::Tools);
+    replay.harness.transmit_all();
+    assert_eq!(normalize(&replay.harness.response(x).messages()[1]), normalize(&steps[4]["msg"]));
+    replay.harness.close_exchange(x);
+    assert_eq!(replay.harness.server.engine().publish(replay.harness.now, &Change::Tools), 0);
     for step in &steps[6..8] {
-        let x = play.send(step);
-        play.same_head(x, &step["http"], step["http"]["status"].as_u64().expect("a status"));
+        let x = replay.send(step);
+        replay.assert_same_head(x, &step["http"], step["http"]["status"].as_u64().expect("a status"));
     }
-    assert_eq!(play.web.server.exchanges(), 0);
+    assert_eq!(replay.harness.server.exchange_count(), 0);
 }
 
 // covers: HTTPSSE-001, HTTPSSE-002, HTTPSSE-003, HTTPSSE-004, HTTPSSE-007
 #[test]
-fn http_sse_of_2024_11_05() {
+fn server_matches_flow_http_sse_2024_11_05() {
     let steps = flow(include_str!("../../transcripts/2024-11-05-http-sse-transport.jsonl"));
     for versions in [VersionSet::only(Version::V2024_11_05), VersionSet::ALL] {
         let http = Config::new().http_sse("/sse", "/messages");
-        let mut play = Play::new(versions, &[Capability::Resources], http);
-        let stream = play.send(&steps[0]);
-        play.same_head(stream, &steps[1]["http"], 200);
-        let first = play.web.reply(stream).events().remove(0);
+        let mut replay = FlowReplay::new(versions, &[Capability::Resources], http);
+        let stream = replay.send(&steps[0]);
+        replay.assert_same_head(stream, &steps[1]["http"], 200);
+        let first = replay.harness.response(stream).events().remove(0);
         assert_eq!(first.event, "endpoint");
-        play.names.push(("/messages?conn=7f3a".into(), first.data));
-        let mut said = 0;
+        replay.names.push(("/messages?conn=7f3a".into(), first.data));
+        let mut answer_count = 0;
         for step in &steps[2..] {
             if step["dir"] == "c2s" {
-                let x = play.send(step);
-                play.same_head(x, &Value::Null, step["http"]["status"].as_u64().expect("a status"));
-                assert!(play.web.reply(x).body.is_empty());
+                let x = replay.send(step);
+                replay.assert_same_head(x, &Value::Null, step["http"]["status"].as_u64().expect("a status"));
+                assert!(replay.harness.response(x).body.is_empty());
                 continue;
             }
-            play.answer(&step["msg"]);
-            said += 1;
-            let event = play.web.reply(stream).events().remove(said);
-            assert!(event.event.is_empty(), "`message` is what an event is that says nothing else");
-            let ours: Value = serde_json::from_str(&event.data).expect("JSON");
-            assert_eq!(normal(&ours), normal(&step["msg"]));
+            replay.answer(&step["msg"]);
+            answer_count += 1;
+            let event = replay.harness.response(stream).events().remove(answer_count);
+            assert!(event.event.is_empty(), "an event without a type is a `message`");
+            let local: Value = serde_json::from_str(&event.data).expect("JSON");
+            assert_eq!(normalize(&local), normalize(&step["msg"]));
         }
-        assert_eq!((said, play.web.reply(stream).events().len()), (2, 3));
+        assert_eq!((answer_count, replay.harness.response(stream).events().len()), (2, 3));
     }
 }
 
 // covers: HTTPSSE-012, HTTP-083, VER-031 (as the server makes it work)
 #[test]
-fn a_client_that_falls_back_finds_http_sse_where_it_looks() {
+fn server_matches_flow_fallback_to_http_sse() {
     let steps = flow(include_str!("../../transcripts/dual-era-client-http-fallback.jsonl"));
     let http = Config::new().path("/elsewhere").http_sse("/mcp", "/msg");
-    let mut play = Play::new(VersionSet::LEGACY, &[Capability::Tools], http);
+    let mut replay = FlowReplay::new(VersionSet::LEGACY, &[Capability::Tools], http);
     for step in &steps[..2] {
-        let x = play.send(step);
-        // The flow has 400 for the first: to its client they are the same.
-        play.same_head(x, &json!({"headers": {"Allow": "GET"}}), 405);
+        let x = replay.send(step);
+        // The flow has status 400 for the first request: its client treats both alike.
+        replay.assert_same_head(x, &json!({"headers": {"Allow": "GET"}}), 405);
         assert!(
-            !play.web.reply(x).message()["error"]["code"]
+            !replay.harness.response(x).message()["error"]["code"]
                 .as_i64()
                 .is_some_and(|c| (-32022..=-32020).contains(&c))
         );
     }
-    let get = play.send(&steps[2]);
-    play.same_head(get, &steps[3]["http"], 200);
-    assert_eq!(play.web.reply(get).events()[0].event, "endpoint");
+    let get = replay.send(&steps[2]);
+    replay.assert_same_head(get, &steps[3]["http"], 200);
+    assert_eq!(replay.harness.response(get).events()[0].event, "endpoint");
 }

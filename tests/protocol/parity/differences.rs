@@ -1,24 +1,24 @@
-//! What may differ, and nothing else: the table that users read (`core/src/eras.md`), as data.
+//! The permitted differences between revisions: the table that users read (`core/src/eras.md`), as data.
 
 use mcp_proto::Version::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 
-use super::record::Side::{Client, Server};
-use super::record::{Facet as F, Facet, Line, Side};
-use What::{Has, Lacks, Lines, Part, Scene};
+use super::record::RecordSide::{Client, Server};
+use super::record::{Facet as F, Facet, RecordLine, RecordSide};
+use Allowed::{Differs, ExtraLines, HasFacet, LacksFacet, ScenarioLines};
 
-/// Why something may differ
+/// The reason for a permitted difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Why {
-    /// The row of the published table that begins so, in all revisions of the legacy era
+pub(super) enum Reason {
+    /// The row of the published table with this first cell; holds in all legacy revisions.
     CannotBeHidden(&'static str),
-    /// Revisions before this one lack something
+    /// Revisions before this one lack a feature.
     Since(Version, &'static str),
-    /// This revision alone has something
+    /// Only this revision has a feature.
     Only(Version, &'static str),
 }
 
-impl Why {
-    /// Whether two applications in `version` may differ from two in the reference because of this
+impl Reason {
+    /// Returns whether applications in `version` may differ from the reference for this reason.
     pub(super) fn holds_in(self, version: Version) -> bool {
         match self {
             Self::CannotBeHidden(_) => version < Version::V2026_07_28,
@@ -28,182 +28,214 @@ impl Why {
     }
 }
 
-/// What may differ
+/// A permitted difference.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
-    /// A part of lines is another
-    Part(Facet),
-    /// A part of lines that the reference has is lacking
-    Lacks(Facet),
-    /// There is a part of lines that the reference lacks
-    Has(Facet),
-    /// There are lines that begin so, where the reference has none
-    Lines(Side, &'static str),
-    /// In a scene, lines of the reference, and those that stand in their place wherever they occur
-    Scene(&'static str, Side, &'static [&'static str], &'static [&'static str]),
+pub(super) enum Allowed {
+    /// A facet of lines has another value.
+    Differs(Facet),
+    /// A facet of lines in the reference is missing.
+    LacksFacet(Facet),
+    /// Lines have a facet that the reference lacks.
+    HasFacet(Facet),
+    /// There are extra lines with this prefix.
+    ExtraLines(RecordSide, &'static str),
+    /// In one scenario, lines of the reference are replaced by others wherever they occur.
+    ScenarioLines(&'static str, RecordSide, &'static [&'static str], &'static [&'static str]),
 }
 
-pub(super) type Row = (Why, What);
+pub(super) type AllowedDifference = (Reason, Allowed);
 
-/// The published table
+/// The published table.
 const PUBLISHED: &str = include_str!("../../../core/src/eras.md");
 
-/// The first cells of the published table
+/// Returns the first cells of the published table.
 pub(super) fn published() -> Vec<&'static str> {
     let cells = PUBLISHED.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
     cells.skip(1).collect()
 }
 
-/// Whether two applications were told the same, but for what `rows` permit
-pub(super) fn compare(scene: &str, reference: &[Line], actual: &[Line], rows: &[Row]) -> Result<(), String> {
+/// Compares the lines of both applications with the reference, up to the differences in `rows`.
+pub(super) fn compare(
+    scenario: &str,
+    reference: &[RecordLine],
+    actual: &[RecordLine],
+    rows: &[AllowedDifference],
+) -> Result<(), String> {
     for side in [Client, Server] {
-        let of = |lines: &[Line]| lines.iter().filter(|l| l.side == side).cloned().collect::<Vec<_>>();
+        let of = |lines: &[RecordLine]| lines.iter().filter(|l| l.side == side).cloned().collect::<Vec<_>>();
         let (mut want, mut got) = (of(reference), of(actual));
-        for (_, what) in rows {
-            match *what {
-                Part(facet) => {
-                    want.iter_mut().for_each(|line| line.drop(facet));
-                    got.iter_mut().for_each(|line| line.drop(facet));
+        for (_, allowed) in rows {
+            match *allowed {
+                Differs(facet) => {
+                    want.iter_mut().for_each(|line| line.remove_facet(facet));
+                    got.iter_mut().for_each(|line| line.remove_facet(facet));
                 }
-                Lacks(facet) => want.iter_mut().for_each(|line| line.drop(facet)),
-                Has(facet) => got.iter_mut().for_each(|line| line.drop(facet)),
-                Lines(of, prefix) if of == side => got.retain(|line| !line.text.starts_with(prefix)),
-                Scene(of, whose, here, instead) if of == scene && whose == side => {
+                LacksFacet(facet) => want.iter_mut().for_each(|line| line.remove_facet(facet)),
+                HasFacet(facet) => got.iter_mut().for_each(|line| line.remove_facet(facet)),
+                ExtraLines(of, prefix) if of == side => got.retain(|line| !line.text.starts_with(prefix)),
+                ScenarioLines(of, line_side, replaced, replacement)
+                    if of == scenario && line_side == side =>
+                {
                     let mut found = 0;
                     let mut at = 0;
-                    while let Some(window) = want.get(at..at + here.len()) {
-                        if window.iter().map(|line| &*line.text).eq(here.iter().copied()) {
-                            let lines = instead.iter().map(|text| Line::new(side, *text));
-                            want.splice(at..at + here.len(), lines);
+                    while let Some(window) = want.get(at..at + replaced.len()) {
+                        if window.iter().map(|line| &*line.text).eq(replaced.iter().copied()) {
+                            let lines = replacement.iter().map(|text| RecordLine::new(side, *text));
+                            want.splice(at..at + replaced.len(), lines);
                             found += 1;
-                            at += instead.len();
+                            at += replacement.len();
                         } else {
                             at += 1;
                         }
                     }
                     if found == 0 {
-                        return Err(format!("the reference of {scene:?} lacks {here:?}: {want:#?}"));
+                        return Err(format!("the reference of {scenario:?} lacks {replaced:?}: {want:#?}"));
                     }
                 }
                 _ => {}
             }
         }
         if want != got {
-            return Err(format!("{scene}: the {side:?} is told {got:#?}\ninstead of {want:#?}"));
+            return Err(format!("{scenario}: the {side:?} recorded {got:#?}\nexpected {want:#?}"));
         }
     }
     Ok(())
 }
 
-// ---- why -----------------------------------------------------------------------------------------------------
+// ---- reasons -------------------------------------------------------------------------------------------------
 
-const REVISION: Why = Why::CannotBeHidden("the revision");
-const SESSION: Why = Why::CannotBeHidden("sessions");
-const RESULTS: Why = Why::CannotBeHidden("a result as JSON");
-const OWN: Why = Why::CannotBeHidden("requests of a server's own");
-const PURPOSE: Why = Why::CannotBeHidden("which call an input is for");
-const REFUSED: Why = Why::CannotBeHidden("an input that is refused, or not given in time");
-const ROUNDS: Why = Why::CannotBeHidden("a client's limit on rounds");
-const LEAVING: Why = Why::CannotBeHidden("a call that waits for input when the client leaves");
-const DROPPED: Why = Why::CannotBeHidden("a call that is given up while it waits for input");
-const PROGRESS: Why = Why::CannotBeHidden("progress in a later round");
-const LISTS: Why = Why::CannotBeHidden("changes of lists");
-const FAREWELL: Why = Why::CannotBeHidden("a server that ends subscriptions");
-const LEVEL: Why = Why::CannotBeHidden("log messages, as long as no level was set");
-const MUTE: Why = Why::CannotBeHidden("no log messages");
-const ROOTS: Why = Why::CannotBeHidden("changes of roots");
-const FORMS: Why = Why::Since(V2025_06_18, "elicitation");
-const PAGES: Why = Why::Since(V2025_11_25, "elicitation by web pages");
-const TOOLS: Why = Why::Since(V2025_11_25, "tools for models");
-const SENTENCE: Why = Why::Since(V2025_03_26, "sentences in progress reports");
-const PAGE_ID: Why = Why::Only(V2025_11_25, "ids of web pages");
+const REVISION: Reason = Reason::CannotBeHidden("the revision");
+const SESSION: Reason = Reason::CannotBeHidden("sessions");
+const RESULTS: Reason = Reason::CannotBeHidden("a result as JSON");
+const SERVER_REQUESTS: Reason = Reason::CannotBeHidden("requests of a server");
+const PURPOSE: Reason = Reason::CannotBeHidden("the call of an input request");
+const REFUSED: Reason = Reason::CannotBeHidden("an input request that is refused or times out");
+const ROUNDS: Reason = Reason::CannotBeHidden("a client's limit on rounds");
+const CLIENT_EXIT: Reason = Reason::CannotBeHidden("a call that waits for input when the client leaves");
+const ABANDONED_CALL: Reason = Reason::CannotBeHidden("a call that ends while it waits for input");
+const PROGRESS: Reason = Reason::CannotBeHidden("progress in a later round");
+const LISTS: Reason = Reason::CannotBeHidden("changes of lists");
+const SUBSCRIPTIONS_ENDED: Reason = Reason::CannotBeHidden("a server that ends subscriptions");
+const LEVEL: Reason = Reason::CannotBeHidden("log messages before a level is set");
+const LOGGING_OFF: Reason = Reason::CannotBeHidden("logging turned off");
+const ROOTS: Reason = Reason::CannotBeHidden("changes of roots");
+const FORMS: Reason = Reason::Since(V2025_06_18, "elicitation");
+const URL_ELICITATION: Reason = Reason::Since(V2025_11_25, "URL elicitation");
+const TOOLS: Reason = Reason::Since(V2025_11_25, "sampling with tools");
+const PROGRESS_MESSAGES: Reason = Reason::Since(V2025_03_26, "messages in progress notifications");
+const ELICITATION_ID: Reason = Reason::Only(V2025_11_25, "ids of URL elicitations");
 
-// ---- lines that several rows need ----------------------------------------------------------------------------
+// ---- lines that several rows use -----------------------------------------------------------------------------
 
-const UNHEARD: &str = "log of no call: Dropped";
-const HEARD: &str = "log of no call: Queued";
-const GONE: &str = "no longer needed";
+const LOG_DROPPED: &str = "session log: Dropped";
+const LOG_QUEUED: &str = "session log: Queued";
+const INPUT_CANCELLED: &str = "input withdrawn";
 const CANCELLED: &str = "line ended: not answered: cancelled";
 const NO_FISH: &str = r#"line ended: {"content":[{"text":"no - - - - -","type":"text"}]}"#;
-const ASKED: &str = r#"needs a model: Some("{\"text\":\"A fish?\",\"type\":\"text\"}") with [], 1 messages"#;
-const WAITING: &str = "too late while the input of another is open";
+const SAMPLING_INPUT: &str =
+    r#"needs a model: Some("{\"text\":\"A fish?\",\"type\":\"text\"}") with [], 1 messages"#;
+const TIMEOUT_SCENARIO: &str = "timeout while the input of another is open";
 const HOLD_LATE: &str = "hold ended: not answered: no answer in time";
-const HOLD_LEFT: &str = r#"hold cancelled: by the client, Some("no answer in time")"#;
+const HOLD_CANCELLED: &str = r#"hold cancelled: by the client, Some("no answer in time")"#;
 const FISH: &str = r#"line ended: {"content":[{"text":"yes - - - - -","type":"text"}]}"#;
-const FISHED: &str = r#"line, delivery 1, state after 0, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
+const FISH_DELIVERY: &str = r#"line, delivery 1, state after 0, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
 const NINTH: &str = r#"forever, delivery 9, state after 8, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
 const TENTH: &str = r#"forever, delivery 10, state after 9, fish: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#;
 const FORM: [&str; 2] = [
     r#"needs a form: Who are you? {"properties":{"name":{"type":"string"}},"required":["name"],"type":"object"}"#,
     r#"form ended: {"content":[{"text":"- - - yes - -","type":"text"}]}"#,
 ];
-const NO_FORM: &str = "form ended: error -32603: cannot be asked";
-const UNDECLARED: &str = "a client that declared nothing";
-const CANNOT_FORM: &str = "cannot ask: elicitation/create is not in the revision";
-const CANNOT_PAGE: &str = "cannot ask: elicitation by a web page is not in the revision";
-const CANNOT_TOOL: &str = "cannot ask: sampling with tools is not in the revision";
-const DONE_UNANSWERED: &str =
-    "line ended: not answered: the server needed something first, which was not given in time";
+const NO_FORM: &str = "form ended: error -32603: input is not available";
+const UNDECLARED: &str = "a client without capabilities";
+const FORM_REFUSED: &str = "input refused: elicitation/create is not in the revision";
+const URL_REFUSED: &str = "input refused: elicitation by a web page is not in the revision";
+const TOOL_REFUSED: &str = "input refused: sampling with tools is not in the revision";
+const LINE_INPUT_TIMED_OUT: &str =
+    "line ended: not answered: the server asked for input, which was not given in time";
 const DISCOVERED: &str = r#"the ping ended: {"capabilities":{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},"instructions":"Ask for a berth first.","supportedVersions":["2026-07-28"]}"#;
-const CHATTY: &str = r#"chatty ended: {"content":[{"text":"- - - - - -","type":"text"}]}"#;
+const CHATTY_ENDED: &str = r#"chatty ended: {"content":[{"text":"- - - - - -","type":"text"}]}"#;
 
-/// The table: every difference that is permitted
-pub(super) const ROWS: &[Row] = &[
-    (REVISION, Part(F::Revision)),
-    (SESSION, Lines(Server, "session opened")),
-    (SESSION, Lines(Client, "log error None")),
-    (RESULTS, Lacks(F::Stamps)),
-    (RESULTS, Lacks(F::Hints)),
-    (RESULTS, Scene("a ping", Client, &[DISCOVERED], &["the ping ended: {}"])),
-    (OWN, Lines(Client, "asked on its own")),
+/// Every permitted difference.
+pub(super) const ROWS: &[AllowedDifference] = &[
+    (REVISION, Differs(F::Revision)),
+    (SESSION, ExtraLines(Server, "session opened")),
+    (SESSION, ExtraLines(Client, "log error None")),
+    (RESULTS, LacksFacet(F::Stamps)),
+    (RESULTS, LacksFacet(F::Hints)),
+    (RESULTS, ScenarioLines("a ping", Client, &[DISCOVERED], &["the ping ended: {}"])),
+    (SERVER_REQUESTS, ExtraLines(Client, "custom request")),
     (
-        OWN,
-        Scene(
-            "words of the applications' own",
+        SERVER_REQUESTS,
+        ScenarioLines(
+            "custom methods",
             Server,
-            &["cannot ask on its own: the connection is not ready yet"],
-            &[r#"answered on its own: Ok({"metres":4})"#],
+            &["custom request refused: the connection is not ready yet"],
+            &[r#"custom request ended: Ok({"metres":4})"#],
         ),
     ),
-    // ---- questions -------------------------------------------------------------------------------------------
-    (PURPOSE, Lacks(F::Purpose)),
-    (PURPOSE, Scene("cancelled while an input is open", Client, &[GONE, CANCELLED], &[CANCELLED, GONE])),
+    // ---- input requests --------------------------------------------------------------------------------------
+    (PURPOSE, LacksFacet(F::Purpose)),
     (
         PURPOSE,
-        Scene(
+        ScenarioLines(
+            "cancelled while an input is open",
+            Client,
+            &[INPUT_CANCELLED, CANCELLED],
+            &[CANCELLED, INPUT_CANCELLED],
+        ),
+    ),
+    (
+        PURPOSE,
+        ScenarioLines(
             "cancelled with one of two inputs answered",
             Client,
-            &[GONE, "several ended: not answered: cancelled"],
-            &["several ended: not answered: cancelled", GONE],
+            &[INPUT_CANCELLED, "several ended: not answered: cancelled"],
+            &["several ended: not answered: cancelled", INPUT_CANCELLED],
         ),
     ),
-    (PURPOSE, Scene("cancelled while another is in work", Client, &[GONE, CANCELLED], &[CANCELLED, GONE])),
     (
         PURPOSE,
-        Scene(
-            "too late in all while an input is open",
+        ScenarioLines(
+            "cancelled while another call is running",
             Client,
-            &[GONE, "line ended: not answered: not finished in the total time allowed"],
-            &["line ended: not answered: not finished in the total time allowed", GONE],
+            &[INPUT_CANCELLED, CANCELLED],
+            &[CANCELLED, INPUT_CANCELLED],
         ),
     ),
-    (PURPOSE, Scene(WAITING, Client, &[HOLD_LATE, FISH], &[FISH, HOLD_LATE])),
-    (PURPOSE, Scene(WAITING, Server, &[HOLD_LEFT, FISHED], &[FISHED, HOLD_LEFT])),
+    (
+        PURPOSE,
+        ScenarioLines(
+            "total timeout while an input is open",
+            Client,
+            &[INPUT_CANCELLED, "line ended: not answered: not finished in the total time allowed"],
+            &["line ended: not answered: not finished in the total time allowed", INPUT_CANCELLED],
+        ),
+    ),
+    (PURPOSE, ScenarioLines(TIMEOUT_SCENARIO, Client, &[HOLD_LATE, FISH], &[FISH, HOLD_LATE])),
+    (
+        PURPOSE,
+        ScenarioLines(
+            TIMEOUT_SCENARIO,
+            Server,
+            &[HOLD_CANCELLED, FISH_DELIVERY],
+            &[FISH_DELIVERY, HOLD_CANCELLED],
+        ),
+    ),
     (
         REFUSED,
-        Scene(
-            "a model that is refused",
+        ScenarioLines(
+            "refused sampling",
             Client,
             &[
-                "line ended: not answered: the server needed something first, which was refused: the user says no (code -1)",
+                "line ended: not answered: the server asked for input, which was refused: the user says no (code -1)",
             ],
             &[NO_FISH],
         ),
     ),
     (
         REFUSED,
-        Scene(
-            "a model that is refused",
+        ScenarioLines(
+            "refused sampling",
             Server,
             &["line, delivery 0"],
             &["line, delivery 0", "line, delivery 1, state after 0, fish: none, the user says no (code -1)"],
@@ -211,44 +243,49 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (
         REFUSED,
-        Scene("an input that nobody answers", Client, &[DONE_UNANSWERED], &["odd: UnknownCancel", NO_FISH]),
+        ScenarioLines(
+            "an unanswered input request",
+            Client,
+            &[LINE_INPUT_TIMED_OUT],
+            &["diagnostic: UnknownCancellation", NO_FISH],
+        ),
     ),
     (
         REFUSED,
-        Scene(
-            "an input that nobody answers",
+        ScenarioLines(
+            "an unanswered input request",
             Server,
             &["line, delivery 0"],
             &[
                 "line, delivery 0",
                 "line, delivery 1, state after 0, fish: none, not finished in the total time allowed",
-                "odd: LateResponse",
+                "diagnostic: LateResponse",
             ],
         ),
     ),
     (
         ROUNDS,
-        Scene(
-            "a client that is asked too often",
+        ScenarioLines(
+            "more rounds than the client allows",
             Client,
-            &["forever ended: not answered: the server needed something more than 9 times"],
-            &[ASKED, "forever ended: error -32603: cannot be asked"],
+            &["forever ended: not answered: the server asked for input more than 9 times"],
+            &[SAMPLING_INPUT, "forever ended: error -32603: input is not available"],
         ),
     ),
     (
         ROUNDS,
-        Scene(
-            "a client that is asked too often",
+        ScenarioLines(
+            "more rounds than the client allows",
             Server,
             &[NINTH],
-            &[NINTH, TENTH, "cannot ask: limit reached: max_input_rounds"],
+            &[NINTH, TENTH, "input refused: limit reached: max_input_rounds"],
         ),
     ),
-    (DROPPED, Lines(Server, "Dropped")),
+    (ABANDONED_CALL, ExtraLines(Server, "ParkedCallDropped")),
     (
-        LEAVING,
-        Scene(
-            "a client that leaves with an input open",
+        CLIENT_EXIT,
+        ScenarioLines(
+            "a client that disconnects with an open input",
             Client,
             &[
                 "line ended: not answered: the connection ended before the answer: the peer closed the connection",
@@ -256,22 +293,22 @@ pub(super) const ROWS: &[Row] = &[
             &["line ended: error -32603: the input ended before the answers came"],
         ),
     ),
-    // ---- news ------------------------------------------------------------------------------------------------
-    (PROGRESS, Part(F::Fate)),
-    (LISTS, Part(F::Audience)),
-    (LISTS, Lines(Client, "told unasked")),
+    // ---- changes and logs ------------------------------------------------------------------------------------
+    (PROGRESS, Differs(F::ProgressStatus)),
+    (LISTS, Differs(F::PublishCount)),
+    (LISTS, ExtraLines(Client, "changed without a subscription")),
     (
-        FAREWELL,
-        Scene(
+        SUBSCRIPTIONS_ENDED,
+        ScenarioLines(
             "a server that ends subscriptions",
             Client,
             &["all ended, gracefully true"],
-            &[r#"all told: Resource("tide://1")"#],
+            &[r#"all changed: Resource("tide://1")"#],
         ),
     ),
     (
-        FAREWELL,
-        Scene(
+        SUBSCRIPTIONS_ENDED,
+        ScenarioLines(
             "a server that ends subscriptions",
             Server,
             &["interest in tide://1: false", "interest in tide://2: false"],
@@ -280,58 +317,61 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (
         LEVEL,
-        Scene(
-            "logs before anything was said about them",
+        ScenarioLines(
+            "logs before a level is set",
             Client,
-            &[CHATTY],
+            &[CHATTY_ENDED],
             &[
                 r#"log debug Some("berths") {"at":"debug"} None"#,
                 r#"log warning Some("berths") {"at":"warning"} None"#,
                 r#"log emergency Some("berths") {"at":"emergency"} None"#,
-                CHATTY,
+                CHATTY_ENDED,
             ],
         ),
     ),
     (
         LEVEL,
-        Scene(
-            "logs before anything was said about them",
+        ScenarioLines(
+            "logs before a level is set",
             Server,
             &["log debug: Dropped", "log warning: Dropped", "log emergency: Dropped"],
             &["log debug: Queued", "log warning: Queued", "log emergency: Queued"],
         ),
     ),
-    (SESSION, Scene("logs before anything was said about them", Server, &[UNHEARD], &[HEARD])),
-    (SESSION, Scene("logs of a level", Server, &[UNHEARD], &[HEARD])),
-    (MUTE, Scene("no logs", Server, &["log emergency: Dropped"], &["log emergency: Queued"])),
-    (ROOTS, Lines(Server, "heard notifications/roots/list_changed")),
-    // ---- what revisions lack ---------------------------------------------------------------------------------
-    (SENTENCE, Lacks(F::Sentence)),
-    (PAGE_ID, Has(F::PageId)),
-    (PAGE_ID, Lines(Client, "the page p-1 is done with")),
+    (SESSION, ScenarioLines("logs before a level is set", Server, &[LOG_DROPPED], &[LOG_QUEUED])),
+    (SESSION, ScenarioLines("logs of a set level", Server, &[LOG_DROPPED], &[LOG_QUEUED])),
     (
-        PAGE_ID,
-        Scene(
-            "a page",
+        LOGGING_OFF,
+        ScenarioLines("logging turned off", Server, &["log emergency: Dropped"], &["log emergency: Queued"]),
+    ),
+    (ROOTS, ExtraLines(Server, "notification notifications/roots/list_changed")),
+    // ---- features that some revisions lack -------------------------------------------------------------------
+    (PROGRESS_MESSAGES, LacksFacet(F::ProgressMessage)),
+    (ELICITATION_ID, HasFacet(F::PageId)),
+    (ELICITATION_ID, ExtraLines(Client, "elicitation p-1 complete")),
+    (
+        ELICITATION_ID,
+        ScenarioLines(
+            "URL elicitation",
             Server,
-            &["the end of the page was told: false"],
-            &["the end of the page was told: true"],
+            &["elicitation complete sent: false"],
+            &["elicitation complete sent: true"],
         ),
     ),
-    (FORMS, Scene("a form that is filled in", Client, &FORM, &[NO_FORM])),
+    (FORMS, ScenarioLines("an accepted form", Client, &FORM, &[NO_FORM])),
     (
         FORMS,
-        Scene(
-            "a form that is filled in",
+        ScenarioLines(
+            "an accepted form",
             Server,
             &[r#"form, delivery 1, state after 0, who: {"action":"accept","content":{"name":"Mara"}}"#],
-            &[CANNOT_FORM],
+            &[FORM_REFUSED],
         ),
     ),
     (
         FORMS,
-        Scene(
-            "a form that is declined, and one that is closed",
+        ScenarioLines(
+            "a declined and a cancelled form",
             Client,
             &[FORM[0], FORM[1], FORM[0], FORM[1]],
             &[NO_FORM, NO_FORM],
@@ -339,91 +379,91 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (
         FORMS,
-        Scene(
-            "a form that is declined, and one that is closed",
+        ScenarioLines(
+            "a declined and a cancelled form",
             Server,
             &[
                 r#"form, delivery 1, state after 0, who: {"action":"decline"}"#,
                 "form, delivery 0",
                 r#"form, delivery 1, state after 0, who: {"action":"cancel"}"#,
             ],
-            &[CANNOT_FORM, "form, delivery 0", CANNOT_FORM],
+            &[FORM_REFUSED, "form, delivery 0", FORM_REFUSED],
         ),
     ),
     (
-        PAGES,
-        Scene(
-            "a page",
+        URL_ELICITATION,
+        ScenarioLines(
+            "URL elicitation",
             Client,
             &[
                 "needs a page: Pay https://harbour.example/pay",
                 r#"page ended: {"content":[{"text":"- - - - yes -","type":"text"}]}"#,
             ],
-            &["page ended: error -32603: cannot be asked"],
+            &["page ended: error -32603: input is not available"],
         ),
     ),
     (
-        PAGES,
-        Scene(
-            "a page",
+        URL_ELICITATION,
+        ScenarioLines(
+            "URL elicitation",
             Server,
             &[
                 r#"page, delivery 1, state after 0, page: {"action":"accept"}"#,
-                "the end of the page was told: false",
+                "elicitation complete sent: false",
             ],
-            &[CANNOT_PAGE],
+            &[URL_REFUSED],
         ),
     ),
     (
         TOOLS,
-        Scene(
-            "a model that uses a tool",
+        ScenarioLines(
+            "sampling with a tool",
             Client,
             &[
                 r#"needs a model: Some("{\"text\":\"When is high water?\",\"type\":\"text\"}") with ["tide"], 1 messages"#,
                 r#"needs a model: Some("[{\"content\":[{\"text\":\"at noon\",\"type\":\"text\"}],\"toolUseId\":\"u1\",\"type\":\"tool_result\"}]") with ["tide"], 3 messages"#,
                 r#"tool ended: {"content":[{"text":"- - - - - yes","type":"text"}]}"#,
             ],
-            &["tool ended: error -32603: cannot be asked"],
+            &["tool ended: error -32603: input is not available"],
         ),
     ),
     (
         TOOLS,
-        Scene(
-            "a model that uses a tool",
+        ScenarioLines(
+            "sampling with a tool",
             Server,
             &[
                 r#"tool, delivery 1, state after 0, tool: {"content":[{"id":"u1","input":{},"name":"tide","type":"tool_use"}],"model":"m","role":"assistant","stopReason":"toolUse"}"#,
                 r#"tool, delivery 2, state after 1, tool: {"content":{"text":"cod","type":"text"},"model":"m","role":"assistant","stopReason":"endTurn"}"#,
             ],
-            &[CANNOT_TOOL],
+            &[TOOL_REFUSED],
         ),
     ),
     (
         FORMS,
-        Scene(
+        ScenarioLines(
             UNDECLARED,
             Server,
-            &["cannot ask: the peer does not have the capability `elicitation.form`"],
-            &[CANNOT_FORM],
+            &["input refused: the peer does not have the capability `elicitation.form`"],
+            &[FORM_REFUSED],
         ),
     ),
     (
-        PAGES,
-        Scene(
+        URL_ELICITATION,
+        ScenarioLines(
             UNDECLARED,
             Server,
-            &["cannot ask: the peer does not have the capability `elicitation.url`"],
-            &[CANNOT_PAGE],
+            &["input refused: the peer does not have the capability `elicitation.url`"],
+            &[URL_REFUSED],
         ),
     ),
     (
         TOOLS,
-        Scene(
+        ScenarioLines(
             UNDECLARED,
             Server,
-            &["cannot ask: the peer does not have the capability `sampling.tools`"],
-            &[CANNOT_TOOL],
+            &["input refused: the peer does not have the capability `sampling.tools`"],
+            &[TOOL_REFUSED],
         ),
     ),
 ];

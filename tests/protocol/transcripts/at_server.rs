@@ -1,81 +1,83 @@
-//! The flows with our server in the place of theirs.
+//! The flows replayed against the server.
 
 use mcp_proto::model::*;
 use mcp_proto::server::{Call, Config, Engine, Event};
 use mcp_proto::{CallOptions, Change, Instant, Progress, RpcError, UseError, Version, VersionSet};
-use mcp_tests::harness::{LoneServer, each_cut};
+use mcp_tests::harness::{ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
 
 use super::{
-    CANCEL_2026_07_28, DISCOVER_2026_07_28, ERRORS_2026_07_28, FULL_2025_11_25, Names, ONE_PROCESS,
-    PAGES_2026_07_28, PLAIN_2024_11_05, RESOURCES_2024_11_05, STRUCTURED_2025_06_18, Step, capabilities,
-    discovered, flow, given, identity, normal, typed,
+    CANCEL_2026_07_28, DISCOVER_2026_07_28, ERRORS_2026_07_28, FULL_2025_11_25, IdMap, ONE_PROCESS,
+    PAGES_2026_07_28, PLAIN_2024_11_05, RESOURCES_2024_11_05, STRUCTURED_2025_06_18, TranscriptStep,
+    normalize, optional_json, parse_capabilities, parse_flow, parse_identity, typed, with_discovery,
 };
 
-/// The server that a flow shows
-fn config(steps: &[Step], versions: VersionSet) -> Config {
-    let said = |name: &str| steps.iter().find_map(|s| s.message.pointer(name).filter(|_| !s.up)).cloned();
-    let info =
-        said("/result/serverInfo").or_else(|| said("/result/_meta/io.modelcontextprotocol~1serverInfo"));
-    let mut can = said("/result/capabilities").unwrap_or_else(|| json!({"tools": {}}));
-    if can.as_object().is_some_and(serde_json::Map::is_empty) {
-        can = json!({"tools": {}});
+/// Configures the server that a flow shows.
+fn config(steps: &[TranscriptStep], versions: VersionSet) -> Config {
+    let server_member = |name: &str| {
+        steps.iter().find_map(|s| s.message.pointer(name).filter(|_| !s.is_from_client)).cloned()
+    };
+    let info = server_member("/result/serverInfo")
+        .or_else(|| server_member("/result/_meta/io.modelcontextprotocol~1serverInfo"));
+    let mut capabilities = server_member("/result/capabilities").unwrap_or_else(|| json!({"tools": {}}));
+    if capabilities.as_object().is_some_and(serde_json::Map::is_empty) {
+        capabilities = json!({"tools": {}});
     }
-    let config = Config::new("", "").info(identity(&info.expect("an identity"))).versions(versions);
-    let config = config.capabilities(capabilities(&can));
-    match said("/result/instructions") {
+    let config = Config::new("", "").info(parse_identity(&info.expect("an identity"))).versions(versions);
+    let config = config.capabilities(parse_capabilities(&capabilities));
+    match server_member("/result/instructions") {
         Some(text) => config.instructions(text.as_str().expect("text")),
         None => config,
     }
 }
 
-struct Replay {
-    lone: LoneServer,
-    names: Names,
-    /// Calls that are not answered
+struct ServerReplay {
+    harness: ServerHarness,
+    ids: IdMap,
+    /// Calls that have not been answered.
     open: Vec<(Value, Call)>,
-    /// Messages of ours that the flow has not come to
+    /// Messages that the server has sent ahead of the flow.
     sent: Vec<Value>,
 }
 
-impl Replay {
-    fn step(&mut self, step: &Step) {
-        if step.up {
-            self.lone.tell(&self.names.rename(&step.message));
-            while !self.lone.is_quiet() {
-                match self.lone.event() {
+impl ServerReplay {
+    fn step(&mut self, step: &TranscriptStep) {
+        if step.is_from_client {
+            self.harness.feed_message(&self.ids.translate(&step.message));
+            while !self.harness.has_no_events() {
+                match self.harness.expect_event() {
                     Event::Call(call) => self.open.push((step.message["id"].clone(), call)),
                     Event::Cancelled { call, .. } => self.open.retain(|(_, c)| c.id() != call),
                     Event::SessionOpened { .. }
-                    | Event::Interest { .. }
+                    | Event::ResourceInterest { .. }
                     | Event::Done { outcome: Ok(_), .. } => {}
                     other => panic!("after {}: {other:?}", step.message),
                 }
             }
         } else {
-            self.say(step);
+            self.act(step);
         }
-        self.sent.extend(self.lone.sent());
+        self.sent.extend(self.harness.take_sent());
     }
 
-    /// Our server has said, or says now, what theirs says
-    fn say(&mut self, step: &Step) {
+    /// Makes the server send the message of the flow, unless it has sent it already.
+    fn act(&mut self, step: &TranscriptStep) {
         let message = &step.message;
-        let now = self.lone.now;
+        let now = self.harness.now;
         let at = self
             .open
             .iter()
             .position(|(id, _)| Some(id) == message.get("id") && message.get("method").is_none());
         if let Some(at) = at {
             let (_, call) = self.open.remove(at);
-            let engine = self.lone.pipe.engine();
+            let engine = self.harness.pipe.engine();
             if let Some(error) = message.get("error") {
                 let text = error["message"].as_str().expect("text").to_owned();
-                let mut ours = RpcError::new(error["code"].as_i64().expect("a code"), text);
-                ours.data = given(error.get("data"));
-                engine.fail(now, call.id(), &ours).expect("open");
+                let mut failure = RpcError::new(error["code"].as_i64().expect("a code"), text);
+                failure.data = optional_json(error.get("data"));
+                engine.fail(now, call.id(), &failure).expect("open");
             } else {
-                // The engine stamps by itself.
+                // The engine adds these members.
                 let mut result = message["result"].clone();
                 let members = result.as_object_mut().expect("an object");
                 members.remove("resultType");
@@ -84,36 +86,37 @@ impl Replay {
             }
         } else if message["method"] == "notifications/progress" {
             let token = &message["params"]["progressToken"];
-            let asks =
+            let progress_token =
                 |call: &Call| call.meta().and_then(|m| m.member("progressToken")).map(|t| t.to_string());
-            let call = self.open.iter().find(|(_, c)| asks(c) == Some(token.to_string())).expect("a call");
+            let call =
+                self.open.iter().find(|(_, c)| progress_token(c) == Some(token.to_string())).expect("a call");
             let params = &message["params"];
             let mut progress = Progress::new(params["progress"].as_f64().expect("a number"));
             progress.total = params["total"].as_f64();
             progress.message = params["message"].as_str().map(str::to_owned);
-            self.lone.pipe.engine().progress(now, call.1.id(), progress).expect("open");
+            self.harness.pipe.engine().progress(now, call.1.id(), progress).expect("open");
         } else if message["method"] == "notifications/resources/updated" {
             let uri = message["params"]["uri"].as_str().expect("a URI").to_owned();
-            self.lone.pipe.engine().publish(now, &Change::Resource(uri));
+            self.harness.pipe.engine().publish(now, &Change::Resource(uri));
         } else if let Some(method) = message["method"].as_str().filter(|_| message.get("id").is_some()) {
-            let channel = self.lone.pipe.channel();
+            let channel = self.harness.pipe.channel();
             let options = CallOptions::new();
-            self.lone.pipe.engine().request(now, channel, method, &json!({}), &options).expect("allowed");
+            self.harness.pipe.engine().request(now, channel, method, &json!({}), &options).expect("allowed");
         }
-        self.sent.extend(self.lone.sent());
-        if step.ignored {
+        self.sent.extend(self.harness.take_sent());
+        if step.is_ignored {
             return;
         }
-        assert!(!self.sent.is_empty(), "ours says nothing where theirs says {message}");
-        let ours = self.sent.remove(0);
+        assert!(!self.sent.is_empty(), "the server sent nothing, the flow has {message}");
+        let sent = self.sent.remove(0);
         if message.get("method").is_some() && message.get("id").is_some() {
-            self.names.add(&message["id"], &ours["id"]);
+            self.ids.insert(&message["id"], &sent["id"]);
         }
-        assert_eq!(normal(&ours), normal(&self.names.rename(message)));
+        assert_eq!(normalize(&sent), normalize(&self.ids.translate(message)));
     }
 }
 
-/// Answers a call with the result that belongs to its method
+/// Completes a call with the result type of its method.
 pub(crate) fn complete(
     engine: &mut Engine,
     now: Instant,
@@ -133,23 +136,23 @@ pub(crate) fn complete(
     }
 }
 
-fn replay(text: &str, versions: VersionSet, steps: impl Fn(Vec<Step>) -> Vec<Step>) {
-    let steps = steps(flow(text));
-    each_cut(|cut| {
-        let lone = LoneServer::server(config(&steps, versions), cut);
-        let mut replay = Replay { lone, names: Names::default(), open: Vec::new(), sent: Vec::new() };
+fn replay(text: &str, versions: VersionSet, steps: impl Fn(Vec<TranscriptStep>) -> Vec<TranscriptStep>) {
+    let steps = steps(parse_flow(text));
+    for_each_chunker(|cut| {
+        let harness = ServerHarness::server(config(&steps, versions), cut);
+        let mut replay = ServerReplay { harness, ids: IdMap::default(), open: Vec::new(), sent: Vec::new() };
         for step in &steps {
             replay.step(step);
         }
-        assert!(replay.sent.is_empty(), "ours says more: {:?}", replay.sent);
+        assert!(replay.sent.is_empty(), "the server sent more than the flow: {:?}", replay.sent);
         assert!(replay.open.is_empty(), "never answered: {:?}", replay.open);
-        replay.lone.transcript
+        replay.harness.transcript
     });
 }
 
 // covers: LIFE-001, LIFE-002, LIFE-003, LIFE-004, VER-003, PROG-006, CANC-010, CANC-013, PING-001, PING-002
 #[test]
-fn a_session_of_2024_11_05() {
+fn server_matches_flow_plain_session_2024_11_05() {
     for versions in [VersionSet::only(Version::V2024_11_05), VersionSet::ALL] {
         replay(PLAIN_2024_11_05, versions, |steps| steps);
     }
@@ -157,33 +160,34 @@ fn a_session_of_2024_11_05() {
 
 // covers: CANC-013, CANC-020
 #[test]
-fn the_late_answer_of_that_session_cannot_be_given_here() {
-    let steps = flow(PLAIN_2024_11_05);
-    let late = steps.iter().position(|s| s.ignored).expect("the late answer");
-    let mut lone = LoneServer::server(config(&steps, VersionSet::ALL), mcp_tests::harness::Chunker::Whole);
+fn late_answer_of_the_2024_11_05_flow_is_refused() {
+    let steps = parse_flow(PLAIN_2024_11_05);
+    let late = steps.iter().position(|s| s.is_ignored).expect("the late answer");
+    let mut harness =
+        ServerHarness::server(config(&steps, VersionSet::ALL), mcp_tests::harness::Chunker::Whole);
     let mut keys = Vec::new();
-    for step in steps.iter().take(late).filter(|s| s.up) {
-        lone.tell(&step.message);
-        while !lone.is_quiet() {
-            if let Event::Call(call) = lone.event() {
+    for step in steps.iter().take(late).filter(|s| s.is_from_client) {
+        harness.feed_message(&step.message);
+        while !harness.has_no_events() {
+            if let Event::Call(call) = harness.expect_event() {
                 keys.push(call.id());
             }
         }
     }
-    let now = lone.now;
-    let refused = lone.pipe.engine().complete(now, *keys.last().expect("a call"), &json!({"content": []}));
+    let now = harness.now;
+    let refused = harness.pipe.engine().complete(now, *keys.last().expect("a call"), &json!({"content": []}));
     assert_eq!(refused, Err(UseError::Stale));
 }
 
 // covers: LIFE-001, LIFE-022, META-026, PROG-006, CANC-010
 #[test]
-fn a_session_of_2025_11_25_with_icons() {
+fn server_matches_flow_full_session_2025_11_25() {
     replay(FULL_2025_11_25, VersionSet::LEGACY, |steps| steps);
 }
 
 // covers: VER-011, VER-013, META-009, META-010, META-018, CACHE-001, BASE-026, PROG-007, PING-006, META-022
 #[test]
-fn requests_of_2026_07_28() {
+fn server_matches_flow_discover_2026_07_28() {
     for versions in [VersionSet::MODERN, VersionSet::ALL] {
         replay(DISCOVER_2026_07_28, versions, |steps| steps);
     }
@@ -191,15 +195,15 @@ fn requests_of_2026_07_28() {
 
 // covers: CANC-016, CANC-020, STDIO-017, STDIO-019, LOG-010
 #[test]
-fn cancelling_in_2026_07_28() {
+fn server_matches_flow_cancellation_2026_07_28() {
     replay(CANCEL_2026_07_28, VersionSet::ALL, |steps| steps);
 }
 
 // covers: VER-009, VER-010, ERR-007, ERR-008, META-014, META-017
 #[test]
-fn versions_and_metadata_that_do_not_fit_2026_07_28() {
+fn server_matches_flow_version_and_meta_errors_2026_07_28() {
     replay(ERRORS_2026_07_28, VersionSet::MODERN, |mut steps| {
-        // The last exchange is about headers.
+        // The last exchange is about header fields.
         steps.truncate(steps.len() - 2);
         steps
     });
@@ -207,13 +211,13 @@ fn versions_and_metadata_that_do_not_fit_2026_07_28() {
 
 // covers: VER-001, VER-017, VER-018, META-015
 #[test]
-fn both_eras_in_one_process() {
+fn server_matches_flow_both_eras_in_one_process() {
     replay(ONE_PROCESS, VersionSet::ALL, |steps| steps);
 }
 
 // covers: RES-003, RES-004, RES-005, RES-006, RES-010, RES-015, PAGE-007, PAGE-008, PROMPT-003, PROMPT-004, COMP-002
 #[test]
-fn resources_prompts_and_completions_of_2024_11_05() {
+fn server_matches_flow_resources_and_prompts_2024_11_05() {
     for versions in [VersionSet::only(Version::V2024_11_05), VersionSet::ALL] {
         replay(RESOURCES_2024_11_05, versions, |steps| steps);
     }
@@ -221,7 +225,7 @@ fn resources_prompts_and_completions_of_2024_11_05() {
 
 // covers: TOOL-013, TOOL-014, TOOL-018, COMP-006, CONT-004
 #[test]
-fn structured_results_of_2025_06_18() {
+fn server_matches_flow_structured_results_2025_06_18() {
     for versions in [VersionSet::only(Version::V2025_06_18), VersionSet::LEGACY] {
         replay(STRUCTURED_2025_06_18, versions, |steps| steps);
     }
@@ -229,6 +233,6 @@ fn structured_results_of_2025_06_18() {
 
 // covers: CACHE-001, CACHE-016, CACHE-017, PAGE-003, PAGE-011, PAGE-013, RES-016, RES-017
 #[test]
-fn pages_of_2026_07_28() {
-    replay(PAGES_2026_07_28, VersionSet::MODERN, discovered);
+fn server_matches_flow_pages_2026_07_28() {
+    replay(PAGES_2026_07_28, VersionSet::MODERN, with_discovery);
 }

@@ -1,28 +1,29 @@
-//! The hand-made flows of `tests/transcripts`, replayed against our server and our client, message by message.
+//! The hand-made flows of `tests/transcripts`, replayed against the server and the client, message by message.
 //!
-//! Ids and progress tokens are renamed, since each side chooses its own. What this release has no part in (input
-//! requests, log messages, news) is left out. What has a type goes through it.
+//! Ids and progress tokens are translated, since each side chooses its own. `at_client` and `at_server` omit input
+//! requests, log messages and changes; `client_flows` has them. Messages with a model type are parsed and encoded by
+//! it.
 
 mod at_client;
 mod at_server;
-mod conversations;
+mod client_flows;
 
 use mcp_proto::{Capabilities, Capability, Implementation, RawJson, Version};
-use mcp_tests::harness::build::{discovery, raw, result};
+use mcp_tests::harness::build::{discover_result, raw, result_response};
 use serde_json::{Map, Value, json};
 
-/// One line of a flow
-pub(crate) struct Step {
-    /// From the client to the server
-    up: bool,
+/// One step of a flow.
+pub(crate) struct TranscriptStep {
+    /// True for messages from the client to the server.
+    is_from_client: bool,
     message: Value,
-    /// It arrives too late to count
-    ignored: bool,
+    /// True if the message arrives too late to count.
+    is_ignored: bool,
 }
 
-/// What the engines do not send for an application yet, and batches, which no client of ours sends
+/// Returns true for messages that these replays omit, and for batches, which this client never sends.
 fn is_left_out(message: &Value) -> bool {
-    const LATER: [&str; 7] = [
+    const UNSUPPORTED_METHODS: [&str; 7] = [
         "elicitation/create",
         "notifications/message",
         "notifications/resources/list_changed",
@@ -31,12 +32,13 @@ fn is_left_out(message: &Value) -> bool {
         "roots/list",
         "sampling/createMessage",
     ];
-    message.is_array() || message["method"].as_str().is_some_and(|method| LATER.contains(&method))
+    message.is_array()
+        || message["method"].as_str().is_some_and(|method| UNSUPPORTED_METHODS.contains(&method))
 }
 
-/// A flow without what this release has no part in
-pub(crate) fn flow(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+/// Parses a flow without the omitted messages and their answers.
+pub(crate) fn parse_flow(text: &str) -> Vec<TranscriptStep> {
+    let mut steps: Vec<TranscriptStep> = Vec::new();
     let mut left_out: Vec<Value> = Vec::new();
     for line in text.lines().skip(1) {
         let line: Value = serde_json::from_str(line).expect("JSON");
@@ -50,7 +52,11 @@ pub(crate) fn flow(text: &str) -> Vec<Step> {
             continue;
         }
         let ignored = line["ignored"] == true;
-        steps.push(Step { up: line["dir"] == "c2s", message: message.clone(), ignored });
+        steps.push(TranscriptStep {
+            is_from_client: line["dir"] == "c2s",
+            message: message.clone(),
+            is_ignored: ignored,
+        });
     }
     assert!(steps.len() > 4, "a flow");
     steps
@@ -66,17 +72,18 @@ pub(crate) const CANCEL_2026_07_28: &str =
     include_str!("../../transcripts/2026-07-28-cancel-and-logging.jsonl");
 pub(crate) const ERRORS_2026_07_28: &str =
     include_str!("../../transcripts/2026-07-28-version-and-meta-errors.jsonl");
-/// A modern flow that begins in the middle, with what came before
-pub(crate) fn discovered(mut steps: Vec<Step>) -> Vec<Step> {
-    let mut ask = steps[0].message.clone();
-    ask["id"] = json!("before");
-    ask["method"] = json!("server/discover");
-    let mut answer = discovery(&["2026-07-28"], json!({"resources": {}, "prompts": {}, "completions": {}}));
+/// Completes a modern flow that starts in the middle with a discover request and its result.
+pub(crate) fn with_discovery(mut steps: Vec<TranscriptStep>) -> Vec<TranscriptStep> {
+    let mut request = steps[0].message.clone();
+    request["id"] = json!("before");
+    request["method"] = json!("server/discover");
+    let mut answer =
+        discover_result(&["2026-07-28"], json!({"resources": {}, "prompts": {}, "completions": {}}));
     answer["_meta"] = steps[1].message["result"]["_meta"].clone();
     (answer["ttlMs"], answer["cacheScope"]) = (json!(3_600_000), json!("public"));
-    let answer = result(&ask, answer);
-    let step = |up, message| Step { up, message, ignored: false };
-    steps.splice(0..0, [step(true, ask), step(false, answer)]);
+    let answer = result_response(&request, answer);
+    let step = |up, message| TranscriptStep { is_from_client: up, message, is_ignored: false };
+    steps.splice(0..0, [step(true, request), step(false, answer)]);
     steps
 }
 
@@ -89,34 +96,34 @@ pub(crate) const PAGES_2026_07_28: &str =
 pub(crate) const ONE_PROCESS: &str = include_str!("../../transcripts/dual-era-server-one-process.jsonl");
 pub(crate) const FALLBACK: &str = include_str!("../../transcripts/dual-era-client-stdio-fallback.jsonl");
 
-/// Names that one side of a flow chose, and those that ours chose
+/// Names that the flow uses, with those of the side under test.
 #[derive(Default)]
-pub(crate) struct Names(Vec<(Value, Value)>);
+pub(crate) struct IdMap(Vec<(Value, Value)>);
 
-impl Names {
-    pub(crate) fn add(&mut self, theirs: &Value, ours: &Value) {
-        self.0.push((theirs.clone(), ours.clone()));
+impl IdMap {
+    pub(crate) fn insert(&mut self, flow_name: &Value, local: &Value) {
+        self.0.push((flow_name.clone(), local.clone()));
     }
 
-    /// `message` with the names of our side in it
-    pub(crate) fn rename(&self, message: &Value) -> Value {
+    /// Returns `message` with the names of the side under test.
+    pub(crate) fn translate(&self, message: &Value) -> Value {
         let mut message = message.clone();
-        for place in ["/id", "/params/requestId", "/params/progressToken", "/params/_meta/progressToken"] {
-            let Some(name) = message.pointer_mut(place) else { continue };
-            if let Some((_, ours)) = self.0.iter().rev().find(|(theirs, _)| theirs == name) {
-                *name = ours.clone();
+        for pointer in ["/id", "/params/requestId", "/params/progressToken", "/params/_meta/progressToken"] {
+            let Some(name) = message.pointer_mut(pointer) else { continue };
+            if let Some((_, local)) = self.0.iter().rev().find(|(flow_name, _)| flow_name == name) {
+                *name = local.clone();
             }
         }
         message
     }
 }
 
-/// A message in a form that can be compared: numbers by value, no empty parameters, capabilities by name alone, and of
-/// an error what is not free text
-pub(crate) fn normal(message: &Value) -> Value {
-    let mut message = numbers(message);
-    for place in ["/params/capabilities", "/result/capabilities"] {
-        if let Some(Value::Object(members)) = message.pointer_mut(place) {
+/// Normalizes a message for comparison: numbers by value, no empty params, capabilities by name alone, and errors
+/// without their message.
+pub(crate) fn normalize(message: &Value) -> Value {
+    let mut message = normalize_numbers(message);
+    for pointer in ["/params/capabilities", "/result/capabilities"] {
+        if let Some(Value::Object(members)) = message.pointer_mut(pointer) {
             members.values_mut().for_each(|value| *value = json!({}));
         }
     }
@@ -130,30 +137,30 @@ pub(crate) fn normal(message: &Value) -> Value {
     message
 }
 
-fn numbers(value: &Value) -> Value {
+fn normalize_numbers(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
-        Value::Array(items) => items.iter().map(numbers).collect(),
+        Value::Array(items) => items.iter().map(normalize_numbers).collect(),
         Value::Object(members) => {
-            members.iter().map(|(k, v)| (k.clone(), numbers(v))).collect::<Map<_, _>>().into()
+            members.iter().map(|(k, v)| (k.clone(), normalize_numbers(v))).collect::<Map<_, _>>().into()
         }
         other => other.clone(),
     }
 }
 
-/// The identity that a flow gives to one side
-pub(crate) fn identity(told: &Value) -> Implementation {
-    let text = |name: &str| told[name].as_str().map(str::to_owned);
+/// Parses the identity that a flow gives to one side.
+pub(crate) fn parse_identity(info_json: &Value) -> Implementation {
+    let text = |name: &str| info_json[name].as_str().map(str::to_owned);
     let mut info = Implementation::new(text("name").expect("a name"), text("version").expect("a version"));
     info.title = text("title");
     info.description = text("description");
     info.website_url = text("websiteUrl");
-    info.icons = told.get("icons").map_or_else(Vec::new, |icons| raw(icons).parse().expect("icons"));
+    info.icons = info_json.get("icons").map_or_else(Vec::new, |icons| raw(icons).parse().expect("icons"));
     info
 }
 
-/// The capabilities that a flow gives to one side
-pub(crate) fn capabilities(told: &Value) -> Capabilities {
+/// Parses the capabilities that a flow gives to one side.
+pub(crate) fn parse_capabilities(flow_capabilities: &Value) -> Capabilities {
     let known = [
         ("tools", Capability::Tools),
         ("resources", Capability::ResourceSubscriptions),
@@ -164,22 +171,22 @@ pub(crate) fn capabilities(told: &Value) -> Capabilities {
         ("sampling", Capability::Sampling),
         ("elicitation", Capability::Elicitation),
     ];
-    let mut ours = Capabilities::new();
-    for (name, value) in told.as_object().expect("an object") {
-        ours = match known.iter().find(|(known, _)| known == name) {
-            Some((_, capability)) => ours.with(*capability),
-            None => ours.with_member(name.clone(), raw(value), Version::V2024_11_05),
+    let mut capabilities = Capabilities::new();
+    for (name, value) in flow_capabilities.as_object().expect("an object") {
+        capabilities = match known.iter().find(|(known, _)| known == name) {
+            Some((_, capability)) => capabilities.with(*capability),
+            None => capabilities.with_member(name.clone(), raw(value), Version::V2024_11_05),
         };
     }
-    ours
+    capabilities
 }
 
-/// `value` as our side takes it, none for what is not there
-pub(crate) fn given(value: Option<&Value>) -> Option<RawJson> {
+/// Converts optional JSON to `RawJson`.
+pub(crate) fn optional_json(value: Option<&Value>) -> Option<RawJson> {
     value.map(raw)
 }
 
-/// What `$use` makes of JSON as the type that belongs to a method, or as it is where there is none
+/// Evaluates `$use` with the JSON parsed as the type of its method, or with the JSON itself if no type is listed.
 macro_rules! typed {
     ($method:expr, $json:expr, |$read:ident| $use:expr, $($name:literal $type:ident $(<$life:lifetime>)?;)*) => {{
         let text = mcp_tests::harness::build::raw($json);

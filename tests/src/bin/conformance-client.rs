@@ -1,6 +1,6 @@
-//! Our client as the program that the official conformance suite starts once per scenario, with the URL of its server
+//! The client that the official conformance suite starts once per scenario, with the URL of its server.
 //!
-//! What a scenario wants to see is in its name, which is in the environment, as is the revision to speak.
+//! The environment names the scenario and the revision.
 //!
 //!     conformance-client [--runtime RUNTIME] URL
 
@@ -17,18 +17,18 @@ use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Kind};
 use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map};
 use mcp_proto::{
-    CallError, Capabilities, Capability, Fault, HttpAnswer, HttpError, RpcError, UseError, Version,
+    CallError, Capabilities, Capability, Fault, HttpError, HttpResponse, RpcError, UseError, Version,
     VersionSet,
 };
-use mcp_tests::ours::{self, Client, Runtime, Where};
+use mcp_tests::adapters::{self, AdapterClient, AdapterKind, ServerLocation};
 use serde_json::{Value, json};
 
-type Outcome = Result<(), Box<dyn core::error::Error>>;
+type ScenarioResult = Result<(), Box<dyn core::error::Error>>;
 
-/// Fills forms in with what stands in them
-struct Willing;
+/// Handler that accepts forms with their default values.
+struct AcceptingHandler;
 
-impl ClientHandler for Willing {
+impl ClientHandler for AcceptingHandler {
     fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let ElicitParams::Form(form) = params else { return Ok(ElicitResult::decline()) };
         let mut content = form.requested_schema.fill_defaults(Map::new());
@@ -42,13 +42,13 @@ impl ClientHandler for Willing {
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let given = match *words {
-        [url] => Some((Runtime::Blocking, url)),
-        ["--runtime", name, url] => Runtime::from_name(name).map(|runtime| (runtime, url)),
+    let arguments = match *words {
+        [url] => Some((AdapterKind::Blocking, url)),
+        ["--runtime", name, url] => AdapterKind::from_name(name).map(|runtime| (runtime, url)),
         _ => None,
     };
-    let Some((runtime, url)) = given else {
-        eprintln!("usage: conformance-client [--runtime RUNTIME] URL, as the suite starts it");
+    let Some((runtime, url)) = arguments else {
+        eprintln!("usage: conformance-client [--runtime RUNTIME] URL");
         return ExitCode::from(2);
     };
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
@@ -61,18 +61,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn connect(runtime: Runtime, url: &str) -> Result<Box<dyn Client>, Error> {
+fn connect(runtime: AdapterKind, url: &str) -> Result<Box<dyn AdapterClient>, Error> {
     let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").ok().and_then(|v| Version::from_name(&v));
     let versions = version.map_or(VersionSet::ALL, |v| VersionSet::NONE.with(v));
     let capabilities =
         Capabilities::new().with(Capability::Elicitation).with(Capability::Sampling).with(Capability::Roots);
     let config = Config::new("mcp-proto-conformance", "0.1.0").versions(versions).capabilities(capabilities);
-    ours::connect(runtime, config, Willing, &Where::Url(url.to_owned()))
+    adapters::connect(runtime, config, AcceptingHandler, &ServerLocation::Url(url.to_owned()))
 }
 
-fn run(runtime: Runtime, scenario: &str, url: &str) -> Outcome {
+fn run(runtime: AdapterKind, scenario: &str, url: &str) -> ScenarioResult {
     if let Some(flow) = scenario.strip_prefix("auth/") {
-        return stop_before_the_flow(runtime, flow, url);
+        return connect_and_stop_at_authorization(runtime, flow, url);
     }
     let mut client = connect(runtime, url)?;
     match scenario {
@@ -89,8 +89,10 @@ fn run(runtime: Runtime, scenario: &str, url: &str) -> Outcome {
         }
         "json-schema-2020-12-preservation" => {
             let tools = client.list(Kind::Tool)?;
-            let tool =
-                tools.iter().find(|t| t["name"] == "json_schema_2020_12_tool").ok_or("no such tool")?;
+            let tool = tools
+                .iter()
+                .find(|t| t["name"] == "json_schema_2020_12_tool")
+                .ok_or("the tool is missing")?;
             client.call_tool("json_schema_echo", &json!({ "schema": tool["inputSchema"] }))?;
         }
         "sep-2322-client-request-state" => {
@@ -122,13 +124,13 @@ fn run(runtime: Runtime, scenario: &str, url: &str) -> Outcome {
                 client.call_tool(name(&tool)?, &json!({"region": "x"}))?;
             }
         }
-        // What is there to be seen is seen in these.
+        // The suite checks the handshake and the requests of these scenarios.
         "initialize" | "request-metadata" | "json-schema-ref-no-deref" => match client.list(Kind::Tool) {
-            // Some of these servers have nothing at all.
-            Ok(_) | Err(Error::Use(UseError::PeerLacks(_))) => {}
+            // Some of these servers have no tools.
+            Ok(_) | Err(Error::Use(UseError::MissingPeerCapability(_))) => {}
             Err(error) => return Err(error.into()),
         },
-        other => return Err(format!("there is no such scenario: {other}").into()),
+        other => return Err(format!("unknown scenario: {other}").into()),
     }
     client.close()?;
     Ok(())
@@ -138,30 +140,32 @@ fn name(entry: &Value) -> Result<&str, &'static str> {
     entry["name"].as_str().ok_or("no name")
 }
 
-/// Reads what a server without a good token refers to, and finds that it is not to be trusted
-fn stop_before_the_flow(runtime: Runtime, flow: &str, url: &str) -> Outcome {
+/// Reads the metadata that a server refers to in its challenge, and checks that the flow would stop there.
+fn connect_and_stop_at_authorization(runtime: AdapterKind, flow: &str, url: &str) -> ScenarioResult {
     let Err(error) = connect(runtime, url).and_then(|mut client| client.list(Kind::Tool)) else {
-        return Err("nothing was asked for".into());
+        return Err("the server did not challenge".into());
     };
-    let answer = refusal(&error).ok_or_else(|| format!("no challenge: {error}"))?;
+    let answer = http_response(&error).ok_or_else(|| format!("no challenge: {error}"))?;
     let challenge = answer.challenges.iter().find(|c| c.is_bearer()).ok_or("no bearer challenge")?;
-    let metadata = get(challenge.param("resource_metadata").ok_or("no metadata")?)?;
+    let metadata = fetch_json(challenge.param("resource_metadata").ok_or("no metadata")?)?;
     let resource = metadata["resource"].as_str().ok_or("no resource")?;
     let fits = url.starts_with(resource);
     match flow {
         "resource-mismatch" if !fits => Ok(()),
         "metadata-issuer-mismatch" if fits => {
             let issuer = metadata["authorization_servers"][0].as_str().ok_or("no authorization server")?;
-            let found =
-                get(&format!("{}/.well-known/oauth-authorization-server", issuer.trim_end_matches('/')))?;
-            if found["issuer"] == issuer { Err("it is the one that was asked for".into()) } else { Ok(()) }
+            let found = fetch_json(&format!(
+                "{}/.well-known/oauth-authorization-server",
+                issuer.trim_end_matches('/')
+            ))?;
+            if found["issuer"] == issuer { Err("the issuer is the expected one".into()) } else { Ok(()) }
         }
         other => Err(format!("{other}: unexpected: {metadata}").into()),
     }
 }
 
-/// The answer that an error is about
-fn refusal(error: &Error) -> Option<&HttpAnswer> {
+/// Returns the HTTP response that caused an error.
+fn http_response(error: &Error) -> Option<&HttpResponse> {
     let http = match error {
         Error::Call(CallError::Http(http)) => http,
         Error::Closed(closed) => match &closed.fault {
@@ -171,13 +175,13 @@ fn refusal(error: &Error) -> Option<&HttpAnswer> {
         _ => return None,
     };
     match &**http {
-        HttpError::Answer(answer) => Some(answer),
+        HttpError::Response(answer) => Some(answer),
         _ => None,
     }
 }
 
-/// Reads a document by the oldest way there is: whatever comes until the connection ends
-fn get(url: &str) -> Result<Value, Box<dyn core::error::Error>> {
+/// Fetches a document by HTTP/1.0: the body ends with the connection.
+fn fetch_json(url: &str) -> Result<Value, Box<dyn core::error::Error>> {
     let rest = url.strip_prefix("http://").ok_or("not http")?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let mut stream = TcpStream::connect(authority)?;

@@ -1,4 +1,4 @@
-//! Says which requirements of the protocol the tests cover: see [`mcp_tests::requirements`].
+//! Program that reports the requirements of the protocol that the tests cover: see [`mcp_tests::requirements`].
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,22 +8,22 @@ use std::{env, fs};
 use mcp_tests::requirements::Requirements;
 
 const USAGE: &str = "\
-Says which requirements of the protocol the tests cover.
+Reports which requirements of the protocol the tests cover.
 
 usage:
   requirements report [--strict] LOG...   compare the citations with the output of `cargo test` in each LOG
-  requirements show ID...                 a requirement and the tests that cite it
+  requirements show ID...                 print a requirement and the tests that cite it
 
-A LOG holds both streams, and not with --quiet: `cargo test --workspace 2>&1 | tee LOG`.
-`report` ends with 1 when a requirement lacks both a test that ran and a reason in tests/uncovered.tsv, or when a
-citation or a reason is wrong; with --strict also when a test that cites did not run.
+A LOG holds stdout and stderr, without --quiet: `cargo test --workspace 2>&1 | tee LOG`.
+`report` exits with 1 if a requirement has neither a test that ran nor a reason in tests/uncovered.tsv, or if a
+citation or a reason is wrong. With --strict it also exits with 1 if a citing test did not run.
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match run(&arguments) {
         Ok((text, passed)) => {
-            // A reader that closed the pipe has seen what it wanted.
+            // A reader that closed the pipe needs no more output.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::from(u8::from(!passed))
         }
@@ -48,16 +48,16 @@ fn run(arguments: &[String]) -> Result<(String, bool), String> {
         return Err(format!("unknown option {}\n\n{USAGE}", options.join(" ")));
     }
     if !matches!(command.as_str(), "report" | "show") || operands.is_empty() {
-        return Err(format!("{command}: no such command, or nothing to work on\n\n{USAGE}"));
+        return Err(format!("{command}: unknown command, or operand missing\n\n{USAGE}"));
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let requirements = Requirements::load(folder.parent().unwrap_or(folder))?;
     if command == "show" {
-        let show = |id: &&str| requirements.show(id).ok_or_else(|| format!("there is no requirement {id}"));
+        let show = |id: &&str| requirements.show(id).ok_or_else(|| format!("unknown requirement {id}"));
         return Ok((operands.iter().map(show).collect::<Result<String, _>>()?, true));
     }
     let read = |path: &&str| {
-        // Tests may print anything.
+        // Tests may print any bytes.
         let bytes = fs::read(path).map_err(|error| format!("{path}: {error}"))?;
         Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
     };

@@ -1,9 +1,9 @@
-//! Messages as a peer would write them, and values for our own side.
+//! Builders of messages as a peer writes them, and of values for the tested side.
 
 use mcp_proto::{RawJson, Version};
 use serde_json::{Value, json};
 
-/// The `_meta` members of a modern request
+/// Returns the `_meta` members of a modern request.
 #[must_use]
 pub fn modern_meta() -> Value {
     json!({
@@ -13,10 +13,10 @@ pub fn modern_meta() -> Value {
     })
 }
 
-/// A modern request; `params` is an object, whose `_meta` is kept where it has one
+/// Returns a modern request. `params` is an object, and its `_meta` is kept if present.
 #[must_use]
-pub fn modern(id: impl Into<Value>, method: &str, params: Value) -> Value {
-    let mut request = legacy(id, method, params);
+pub fn modern_request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    let mut request = legacy_request(id, method, params);
     let params = &mut request["params"];
     if !params.is_object() {
         *params = json!({});
@@ -27,10 +27,10 @@ pub fn modern(id: impl Into<Value>, method: &str, params: Value) -> Value {
     request
 }
 
-/// A modern request with these `_meta` members besides the usual ones; `null` takes one away
+/// Returns a modern request with additional `_meta` members; `null` removes a member.
 #[must_use]
-pub fn modern_with(id: impl Into<Value>, method: &str, params: Value, extra: &Value) -> Value {
-    let mut request = modern(id, method, params);
+pub fn modern_request_with(id: impl Into<Value>, method: &str, params: Value, extra: &Value) -> Value {
+    let mut request = modern_request(id, method, params);
     if let (Some(extra), Some(meta)) = (extra.as_object(), request["params"]["_meta"].as_object_mut()) {
         for (name, value) in extra {
             if value.is_null() {
@@ -43,9 +43,9 @@ pub fn modern_with(id: impl Into<Value>, method: &str, params: Value, extra: &Va
     request
 }
 
-/// A request as legacy peers send it; `null` leaves `params` out
+/// Returns a legacy request; `null` leaves `params` out.
 #[must_use]
-pub fn legacy(id: impl Into<Value>, method: &str, params: Value) -> Value {
+pub fn legacy_request(id: impl Into<Value>, method: &str, params: Value) -> Value {
     let mut request = json!({"jsonrpc": "2.0", "id": id.into(), "method": method});
     if !params.is_null() {
         request["params"] = params;
@@ -53,9 +53,9 @@ pub fn legacy(id: impl Into<Value>, method: &str, params: Value) -> Value {
     request
 }
 
-/// A notification; `null` leaves `params` out
+/// Returns a notification; `null` leaves `params` out.
 #[must_use]
-pub fn note(method: &str, params: Value) -> Value {
+pub fn notification(method: &str, params: Value) -> Value {
     let mut notification = json!({"jsonrpc": "2.0", "method": method});
     if !params.is_null() {
         notification["params"] = params;
@@ -63,17 +63,17 @@ pub fn note(method: &str, params: Value) -> Value {
     notification
 }
 
-/// A result that answers `request`
+/// Returns a result response to `request`.
 #[must_use]
-pub fn result(request: &Value, result: Value) -> Value {
+pub fn result_response(request: &Value, result: Value) -> Value {
     let mut message = json!({"jsonrpc": "2.0", "id": request["id"]});
     message["result"] = result;
     message
 }
 
-/// An error that answers `request`
+/// Returns an error response to `request`; `null` leaves `data` out.
 #[must_use]
-pub fn error(request: &Value, code: i64, message: &str, data: Value) -> Value {
+pub fn error_response(request: &Value, code: i64, message: &str, data: Value) -> Value {
     let mut error = json!({"code": code, "message": message});
     if !data.is_null() {
         error["data"] = data;
@@ -81,25 +81,29 @@ pub fn error(request: &Value, code: i64, message: &str, data: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": request["id"], "error": error})
 }
 
-/// `initialize` of a peer that asks for `version`, which may be any text
+/// Returns an `initialize` request for `version`, which may be any text.
 #[must_use]
-pub fn initialize(id: impl Into<Value>, version: &str) -> Value {
+pub fn initialize_request(id: impl Into<Value>, version: &str) -> Value {
     let client = json!({"name": "harbor-client", "version": "0.3.0"});
-    legacy(id, "initialize", json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client}))
+    legacy_request(
+        id,
+        "initialize",
+        json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client}),
+    )
 }
 
-/// The result of `initialize` of a server that settles on `version`
+/// Returns the `initialize` result of a server that selects `version`.
 #[must_use]
-pub fn initialized(version: &str, capabilities: Value) -> Value {
+pub fn initialize_result(version: &str, capabilities: Value) -> Value {
     let mut result = json!({"serverInfo": {"name": "tide-server", "version": "2.1.0"}});
     result["protocolVersion"] = version.into();
     result["capabilities"] = capabilities;
     result
 }
 
-/// The result of `server/discover` of a server that names `versions`
+/// Returns the `server/discover` result of a server that supports `versions`.
 #[must_use]
-pub fn discovery(versions: &[&str], capabilities: Value) -> Value {
+pub fn discover_result(versions: &[&str], capabilities: Value) -> Value {
     let mut result = json!({
         "resultType": "complete",
         "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "tide-server", "version": "2.1.0"}},
@@ -111,7 +115,7 @@ pub fn discovery(versions: &[&str], capabilities: Value) -> Value {
     result
 }
 
-/// `value` as our side takes it
+/// Returns `value` as [`RawJson`].
 ///
 /// # Panics
 ///
@@ -121,16 +125,16 @@ pub fn raw(value: &Value) -> RawJson {
     RawJson::new(value.to_string()).expect("a value is JSON")
 }
 
-/// What our side handed out, to look at
+/// Returns a value of the tested side in parsed form.
 ///
 /// # Panics
 ///
-/// When it is no JSON.
+/// If it is not JSON.
 #[must_use]
-pub fn value(raw: &RawJson) -> Value {
+pub fn to_value(raw: &RawJson) -> Value {
     serde_json::from_slice(raw.as_bytes()).expect("JSON")
 }
 
-/// Every revision with a handshake, oldest first
-pub const LEGACY: [Version; 4] =
+/// Every legacy revision, oldest first.
+pub const LEGACY_VERSIONS: [Version; 4] =
     [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];

@@ -1,4 +1,4 @@
-//! What only a client alone is asked for.
+//! Additional methods of [`ClientHarness`].
 
 use mcp_proto::client::{Event, Input, InputId, Peer, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
@@ -8,229 +8,239 @@ use mcp_proto::{
 use serde_json::{Value, json};
 
 use super::build;
-use super::lone::LoneClient;
+use super::pipe::ClientHarness;
 
-impl LoneClient {
-    /// Leads the client to a modern server with `capabilities`; nothing of it is left to be taken
+impl ClientHarness {
+    /// Completes the handshake with a modern server that has `capabilities`, and takes all its output.
     ///
     /// # Panics
     ///
-    /// When it does not become ready.
-    pub fn with_modern(&mut self, capabilities: Value) {
-        let probe = self.asked("server/discover");
-        self.tell(&build::result(&probe, build::discovery(&["2026-07-28"], capabilities)));
-        assert_eq!(self.ready().version, Version::V2026_07_28);
-        self.still();
+    /// If the client does not become ready.
+    pub fn become_modern(&mut self, capabilities: Value) {
+        let probe = self.expect_request("server/discover");
+        self.feed_message(&build::result_response(
+            &probe,
+            build::discover_result(&["2026-07-28"], capabilities),
+        ));
+        assert_eq!(self.expect_ready().version, Version::V2026_07_28);
+        self.assert_idle();
     }
 
-    /// Leads the client to a legacy server of `version` with `capabilities`; nothing of it is left to be taken
+    /// Completes the handshake with a legacy server of `version` and `capabilities`, and takes all its output.
     ///
     /// # Panics
     ///
-    /// When it does not become ready.
-    pub fn with_legacy(&mut self, version: Version, capabilities: Value) {
-        let mut question = self.reply();
-        if question["method"] == "server/discover" {
-            self.tell(&build::error(&question, -32601, "Method not found", Value::Null));
-            question = self.reply();
+    /// If the client does not become ready.
+    pub fn become_legacy(&mut self, version: Version, capabilities: Value) {
+        let mut request = self.expect_reply();
+        if request["method"] == "server/discover" {
+            self.feed_message(&build::error_response(&request, -32601, "Method not found", Value::Null));
+            request = self.expect_reply();
         }
-        assert_eq!(question["method"], "initialize");
-        self.tell(&build::result(&question, build::initialized(version.as_str(), capabilities)));
-        assert_eq!(self.ready().version, version);
-        assert_eq!(self.reply(), build::note("notifications/initialized", Value::Null));
-        self.still();
+        assert_eq!(request["method"], "initialize");
+        self.feed_message(&build::result_response(
+            &request,
+            build::initialize_result(version.as_str(), capabilities),
+        ));
+        assert_eq!(self.expect_ready().version, version);
+        assert_eq!(self.expect_reply(), build::notification("notifications/initialized", Value::Null));
+        self.assert_idle();
     }
 
-    /// The one message that has not been taken, which is a request of this method
+    /// Takes the only message, a request of `method`.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn asked(&mut self, method: &str) -> Value {
-        let request = self.reply();
+    /// If it is not one.
+    pub fn expect_request(&mut self, method: &str) -> Value {
+        let request = self.expect_reply();
         assert_eq!(request["method"], method, "{request}");
         assert!(request.get("id").is_some(), "{request}");
         request
     }
 
-    /// Makes a call that goes out at once; its key and the request
+    /// Starts a call and returns its key and the request that was sent.
     ///
     /// # Panics
     ///
-    /// When it does not go out.
-    pub fn calls(&mut self, method: &str, params: &Value, options: &CallOptions) -> (CallKey, Value) {
+    /// If the call is refused or nothing is sent.
+    pub fn start_call(&mut self, method: &str, params: &Value, options: &CallOptions) -> (CallKey, Value) {
         let key = self.pipe.engine().call(self.now, method, params, options).expect("a call");
-        (key, self.asked(method))
+        (key, self.expect_request(method))
     }
 
-    /// Makes a call that is refused
+    /// Starts a call that must be refused, and returns the error.
     ///
     /// # Panics
     ///
-    /// When it is not refused, or leaves a trace.
-    pub fn cannot_call(&mut self, method: &str, params: &Value, options: &CallOptions) -> UseError {
+    /// If the call is accepted, or if the refusal sends a message or causes an event.
+    pub fn expect_call_refused(&mut self, method: &str, params: &Value, options: &CallOptions) -> UseError {
         let refused = self.pipe.engine().call(self.now, method, params, options).expect_err("refused");
-        self.still();
+        self.assert_idle();
         refused
     }
 
-    /// The next event, which says that the connection is ready
+    /// Takes the next event, [`Event::Ready`].
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn ready(&mut self) -> Peer {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_ready(&mut self) -> Peer {
+        match self.expect_event() {
             Event::Ready(peer) => peer,
-            other => panic!("ready, not {other:?}"),
+            other => panic!("expected `Ready`, got {other:?}"),
         }
     }
 
-    /// The next event, which is the outcome of `call`
+    /// Takes the next event, the outcome of `call`.
+    ///
+    /// # Errors
+    ///
+    /// The error of the call, if it failed.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn done(&mut self, call: CallKey) -> Result<RawJson, CallError> {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_done(&mut self, call: CallKey) -> Result<RawJson, CallError> {
+        match self.expect_event() {
             Event::Done { call: key, outcome, .. } if key == call => outcome,
-            other => panic!("the outcome of {call:?}, not {other:?}"),
+            other => panic!("expected the outcome of {call:?}, got {other:?}"),
         }
     }
 
-    /// The next event, which is progress of `call`
+    /// Takes the next event, progress of `call`.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn progress(&mut self, call: CallKey) -> Progress {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_progress(&mut self, call: CallKey) -> Progress {
+        match self.expect_event() {
             Event::Progress { call: key, progress } if key == call => progress,
-            other => panic!("progress of {call:?}, not {other:?}"),
+            other => panic!("expected progress of {call:?}, got {other:?}"),
         }
     }
 
-    /// The next event, which says what the server needs
+    /// Takes the next event, an input request.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn input(&mut self) -> Input {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_input(&mut self) -> Input {
+        match self.expect_event() {
             Event::Input(input) => input,
-            other => panic!("an input, not {other:?}"),
+            other => panic!("expected an input, got {other:?}"),
         }
     }
 
-    /// Gives the server what it needs
+    /// Answers an input request.
     ///
     /// # Panics
     ///
-    /// When it cannot be given.
+    /// If the answer is refused.
     pub fn answer(&mut self, input: InputId, answer: &Value) {
         self.pipe.engine().answer(self.now, input, answer).expect("an input that is open");
     }
 
-    /// The next event, which says that this is needed no more; its key is stale
+    /// Takes the next event, the withdrawal of `input`, and checks that its key is stale.
     ///
     /// # Panics
     ///
-    /// When it does not, or the key is not.
-    pub fn gone(&mut self, input: InputId) {
-        match self.event() {
-            Event::InputGone(gone) => assert_eq!(gone, input),
-            other => panic!("{input:?} gone, not {other:?}"),
+    /// If it is another event, or if the key is not stale.
+    pub fn expect_input_withdrawn(&mut self, input: InputId) {
+        match self.expect_event() {
+            Event::InputWithdrawn(withdrawn) => assert_eq!(withdrawn, input),
+            other => panic!("expected the withdrawal of {input:?}, got {other:?}"),
         }
         let (now, engine) = (self.now, self.pipe.engine());
         assert_eq!(engine.answer(now, input, &json!({})), Err(UseError::Stale));
         assert_eq!(engine.refuse(now, input, &mcp_proto::RpcError::new(1, "no")), Err(UseError::Stale));
     }
 
-    /// Subscribes
+    /// Opens a subscription.
     ///
     /// # Panics
     ///
-    /// When that is refused.
+    /// If it is refused.
     pub fn subscribe(&mut self, filter: &SubscriptionFilter) -> SubscriptionKey {
         self.pipe.engine().subscribe(self.now, filter).expect("a subscription")
     }
 
-    /// The next event, which says what is honoured of a subscription
+    /// Takes the next event, the acknowledgement of `subscription`, and returns the honoured part of its filter.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn subscribed(&mut self, subscription: SubscriptionKey) -> SubscriptionFilter {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_subscribed(&mut self, subscription: SubscriptionKey) -> SubscriptionFilter {
+        match self.expect_event() {
             Event::Subscribed { key, honoured } if key == subscription => honoured,
-            other => panic!("{subscription:?} acknowledged, not {other:?}"),
+            other => panic!("expected the acknowledgement of {subscription:?}, got {other:?}"),
         }
     }
 
-    /// The next event, which says that something has changed
+    /// Takes the next event, a change for `subscription`.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn changed(&mut self, subscription: SubscriptionKey) -> Change {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_change(&mut self, subscription: SubscriptionKey) -> Change {
+        match self.expect_event() {
             Event::Changed { key, change } if key == Some(subscription) => change,
-            other => panic!("news for {subscription:?}, not {other:?}"),
+            other => panic!("expected a change for {subscription:?}, got {other:?}"),
         }
     }
 
-    /// The next event, which says that a subscription has ended: whether gracefully, and why not
+    /// Takes the next event, the end of `subscription`; returns whether it was graceful, and its error.
     ///
     /// # Panics
     ///
-    /// When it does not, or its key is not stale.
-    pub fn subscription_ended(&mut self, subscription: SubscriptionKey) -> (bool, Option<CallError>) {
-        match self.event() {
+    /// If it is another event, or if the key is not stale.
+    pub fn expect_subscription_ended(&mut self, subscription: SubscriptionKey) -> (bool, Option<CallError>) {
+        match self.expect_event() {
             Event::SubscriptionEnded { key, graceful, error } if key == subscription => {
-                let again = self.pipe.engine().unsubscribe(self.now, key);
-                assert_eq!(again, Err(UseError::Stale));
+                let stale = self.pipe.engine().unsubscribe(self.now, key);
+                assert_eq!(stale, Err(UseError::Stale));
                 (graceful, error)
             }
-            other => panic!("the end of {subscription:?}, not {other:?}"),
+            other => panic!("expected the end of {subscription:?}, got {other:?}"),
         }
     }
 
-    /// The next event, which is a diagnostic
+    /// Takes the next event, a diagnostic.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn diagnostic(&mut self) -> Diagnostic {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_diagnostic(&mut self) -> Diagnostic {
+        match self.expect_event() {
             Event::Diagnostic(diagnostic) => diagnostic,
-            other => panic!("a diagnostic, not {other:?}"),
+            other => panic!("expected a diagnostic, got {other:?}"),
         }
     }
 
-    /// The next event, which says that the connection is over
+    /// Takes the last event, the end of the connection.
     ///
     /// # Panics
     ///
-    /// When it does not, or when more comes after it.
-    pub fn closed(&mut self) -> Fault {
-        match self.event() {
+    /// If it is another event, or if more follows.
+    pub fn expect_closed(&mut self) -> Fault {
+        match self.expect_event() {
             Event::Closed(fault) => {
-                assert!(self.said().is_empty(), "nothing comes after the end");
+                assert!(self.take_event_texts().is_empty(), "no event may follow the end");
                 fault
             }
-            other => panic!("the end, not {other:?}"),
+            other => panic!("expected the end, got {other:?}"),
         }
     }
 
-    /// A call whose answer arrives, to see whether the client still works
+    /// Makes a call and answers it, to show that the client still works.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn works(&mut self) {
-        let (key, request) = self.calls("custom/still-there", &json!({}), &CallOptions::new());
-        self.tell(&build::result(&request, json!({"yes": true})));
-        assert!(self.done(key).is_ok());
-        self.still();
+    /// If the call does not end with its answer.
+    pub fn assert_works(&mut self) {
+        let (key, request) = self.start_call("custom/still-there", &json!({}), &CallOptions::new());
+        self.feed_message(&build::result_response(&request, json!({"yes": true})));
+        assert!(self.expect_done(key).is_ok());
+        self.assert_idle();
     }
 }

@@ -1,4 +1,4 @@
-//! A client over HTTP alone, at exchange level: a test in the place of the server and of whoever speaks HTTP.
+//! Harness for an HTTP client at exchange level: the test is both the server and the HTTP implementation.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -6,66 +6,69 @@ use core::fmt::Write as _;
 use core::time::Duration;
 
 use mcp_proto::client::{self, Event, Peer};
-use mcp_proto::http::client::{Action, Challenge, Class, Client, Config, ExchangeId, Failure, Url};
+use mcp_proto::http::client::{
+    Action, Challenge, Client, Config, ExchangeClass, ExchangeFailure, ExchangeId, Url,
+};
 use mcp_proto::http::fields::decode_value;
 use mcp_proto::{CallError, CallKey, CallOptions, Fault, Instant, RawJson, Version, VersionSet, head};
 use serde_json::{Value, json};
 
-use super::lone::Transcript;
-use super::watch::Watch;
-use super::wire::{Chunker, Cutter};
-use super::{build, say};
-use crate::schema::Direction;
+use super::observer::MessageObserver;
+use super::pipe::Transcript;
+use super::stream::{ChunkSizes, Chunker};
+use super::{build, describe};
+use crate::schema::MessageDirection;
 
-/// A request that the client wants sent
+/// A request that the client sends.
 #[derive(Debug)]
-pub struct Asked {
-    /// By which it is answered
+pub struct SentRequest {
+    /// Exchange, by which the request is answered.
     pub id: ExchangeId,
-    /// `POST`, …
+    /// Method, `POST` for example.
     pub method: &'static str,
-    /// Where it goes
+    /// Target.
     pub url: Arc<Url>,
-    /// Its fields
+    /// Header fields.
     pub fields: Vec<(String, String)>,
-    /// Its body; null where there is none
+    /// Body; null if there is none.
     pub body: Value,
-    /// How long it may take
-    pub class: Class,
+    /// Class of the exchange, which determines its timeout.
+    pub class: ExchangeClass,
 }
 
-impl Asked {
-    /// The value of a field
+impl SentRequest {
+    /// Returns the value of a field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// What holds of every head that a client sends
-    fn check(&self) {
+    /// Checks the rules for every request head of a client.
+    fn assert_valid_head(&self) {
         for (at, (name, value)) in self.fields.iter().enumerate() {
             assert!(head::is_token(name.as_bytes()), "{self:?}");
             let bare = value.trim_matches([' ', '\t']);
             assert!(bare == value && value.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')), "{self:?}");
-            let again = self.fields.iter().skip(at + 1).any(|(n, _)| n.eq_ignore_ascii_case(name));
-            assert!(!again, "`{name}` is there twice: {self:?}");
+            let is_repeated = self.fields.iter().skip(at + 1).any(|(n, _)| n.eq_ignore_ascii_case(name));
+            assert!(!is_repeated, "`{name}` occurs twice: {self:?}");
         }
         let (accept, kind) = match self.method {
             "POST" => (Some("application/json, text/event-stream"), Some("application/json")),
             "GET" => (Some("text/event-stream"), None),
             "DELETE" => (None, None),
-            other => panic!("no method of MCP: {other}"),
+            other => panic!("unexpected method: {other}"),
         };
         assert_eq!((self.field("accept"), self.field("content-type")), (accept, kind), "{self:?}");
         assert_eq!(self.body.is_null(), self.method != "POST", "{self:?}");
         let version = self.field("mcp-protocol-version");
-        let told = self.body.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
-        if told.is_some() {
-            assert_eq!(version, told.and_then(Value::as_str), "HTTP-030: {self:?}");
-            let method = self.field("mcp-method").map(|m| decode_value(m.as_bytes()).expect("we encode it"));
+        let named_version = self.body.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+        if named_version.is_some() {
+            assert_eq!(version, named_version.and_then(Value::as_str), "HTTP-030: {self:?}");
+            let method =
+                self.field("mcp-method").map(|m| decode_value(m.as_bytes()).expect("a decodable field"));
             assert_eq!(method.as_deref(), self.body["method"].as_str(), "HTTP-032: {self:?}");
-            let of_sessions = ["mcp-session-id", "last-event-id"];
-            assert!(of_sessions.iter().all(|name| self.field(name).is_none()), "{self:?}");
+            let session_fields = ["mcp-session-id", "last-event-id"];
+            assert!(session_fields.iter().all(|name| self.field(name).is_none()), "{self:?}");
         } else if version != Some("2026-07-28") {
             let mirrors = |name: &str| {
                 let name = name.to_ascii_lowercase();
@@ -76,72 +79,79 @@ impl Asked {
     }
 }
 
-/// The client, and all that came out of it
+/// An HTTP client, with the test as its server.
 #[derive(Debug)]
-pub struct LoneHttp {
-    /// The client itself, for commands; [`pump`](Self::pump) afterwards
+pub struct HttpClientHarness {
+    /// Client under test, for commands; call [`pump`](Self::pump) after them.
     pub client: Client,
-    /// The time
+    /// Virtual time.
     pub now: Instant,
-    /// What passed
-    pub watch: Watch,
-    /// What came out, all of it
+    /// Observer of both directions.
+    pub observer: MessageObserver,
+    /// All output since the start.
     pub transcript: Transcript,
-    cutter: Cutter,
+    chunk_sizes: ChunkSizes,
     events: VecDeque<Event>,
-    asked: VecDeque<Asked>,
+    sent_requests: VecDeque<SentRequest>,
     aborted: VecDeque<ExchangeId>,
     open: Vec<ExchangeId>,
 }
 
-/// Where the client of tests goes
+/// URL of the endpoint.
 pub const ENDPOINT: &str = "http://tide.example:3000/mcp";
 
-impl LoneHttp {
-    /// A client whose answers are cut in this way
+impl HttpClientHarness {
+    /// Returns a client whose response bodies are cut by `chunker`.
     #[must_use]
-    pub fn new(config: client::Config, http: Config, cut: Chunker) -> Self {
-        let mut lone = Self {
+    pub fn new(config: client::Config, http: Config, chunker: Chunker) -> Self {
+        let mut harness = Self {
             client: Client::new(Arc::new(config), Arc::new(http), Instant::ZERO),
             now: Instant::ZERO,
-            watch: Watch::new(VersionSet::ALL),
+            observer: MessageObserver::new(VersionSet::ALL),
             transcript: Transcript::default(),
-            cutter: Cutter::new(cut),
+            chunk_sizes: ChunkSizes::new(chunker),
             events: VecDeque::new(),
-            asked: VecDeque::new(),
+            sent_requests: VecDeque::new(),
             aborted: VecDeque::new(),
             open: Vec::new(),
         };
-        lone.pump();
-        lone
+        harness.pump();
+        harness
     }
 
-    /// The configuration that tests begin with
+    /// Returns the configuration of a client of [`ENDPOINT`].
     ///
     /// # Panics
     ///
-    /// Never: the URL is one.
+    /// Never: the URL is valid.
     #[must_use]
-    pub fn http() -> Config {
+    pub fn default_http_config() -> Config {
         Config::new(ENDPOINT).expect("a URL")
     }
 
-    // ---- moving ----------------------------------------------------------------------------------------------
+    // ---- progress --------------------------------------------------------------------------------------------
 
-    /// Takes all that can be taken now
+    /// Takes all events and actions.
     pub fn pump(&mut self) {
         loop {
             if let Some(event) = self.client.poll_event(self.now) {
-                self.transcript.events.push(say::client(&event));
+                self.transcript.events.push(describe::client_event(&event));
                 self.events.push_back(event);
                 continue;
             }
             match self.client.poll_exchange(self.now) {
-                Some(Action::Open(open)) => {
+                Some(Action::Send(open)) => {
                     let mut body = Value::Null;
                     if !open.body.is_empty() {
-                        body = self.watch.emitted(self.now, Direction::ClientToServer, &open.body);
-                        assert!(body.is_object(), "one message each (HTTP-009, HTTP-014), not {body}");
+                        body = self.observer.record_emitted(
+                            self.now,
+                            MessageDirection::ClientToServer,
+                            &open.body,
+                        );
+                        assert!(
+                            body.is_object(),
+                            "expected one message per body (HTTP-009, HTTP-014), got {body}"
+                        );
                     }
                     let fields = open.fields.iter();
                     let fields: Vec<_> = fields
@@ -153,7 +163,7 @@ impl LoneHttp {
                     }
                     self.transcript.sent.push(format!("{line} {body}"));
                     self.open.push(open.exchange);
-                    let asked = Asked {
+                    let request = SentRequest {
                         id: open.exchange,
                         method: open.method,
                         url: open.url,
@@ -161,11 +171,11 @@ impl LoneHttp {
                         body,
                         class: open.class,
                     };
-                    asked.check();
-                    self.asked.push_back(asked);
+                    request.assert_valid_head();
+                    self.sent_requests.push_back(request);
                 }
                 Some(Action::Abort { exchange }) => {
-                    assert!(!self.client.is_open(exchange), "aborted and not forgotten");
+                    assert!(!self.client.is_open(exchange), "aborted exchange is still known");
                     let at = self.open.iter().position(|x| *x == exchange).expect("aborted once, and open");
                     self.open.swap_remove(at);
                     self.transcript.sent.push("abort".into());
@@ -177,12 +187,12 @@ impl LoneHttp {
         }
     }
 
-    /// Lets time pass
+    /// Advances the time by `span` and handles each deadline on the way.
     ///
     /// # Panics
     ///
-    /// When deadlines are due again and again without time going on.
-    pub fn pass(&mut self, span: Duration) {
+    /// If deadlines fire without end while the time stands still.
+    pub fn advance(&mut self, span: Duration) {
         let until = self.now + span;
         for _ in 0..100_000 {
             let next = self.client.poll_timeout().filter(|at| *at <= until);
@@ -193,23 +203,23 @@ impl LoneHttp {
                 return;
             }
         }
-        panic!("deadlines without end at {}", self.now);
+        panic!("deadlines fire without end at {}", self.now);
     }
 
-    // ---- answers ---------------------------------------------------------------------------------------------
+    // ---- responses -------------------------------------------------------------------------------------------
 
-    /// The head of an answer
-    pub fn head(&mut self, x: ExchangeId, status: u16, fields: &[(&str, &str)]) {
-        let fields: Vec<head::Field<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-        self.client.handle_head(self.now, x, &head::Response { status, fields: &fields });
+    /// Receives the head of a response.
+    pub fn receive_head(&mut self, x: ExchangeId, status: u16, fields: &[(&str, &str)]) {
+        let fields: Vec<head::FieldLine<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        self.client.handle_head(self.now, x, &head::ResponseHead { status, fields: &fields });
         self.pump();
     }
 
-    /// A part of a body, cut
-    pub fn body(&mut self, x: ExchangeId, bytes: impl AsRef<[u8]>) {
+    /// Receives a part of a response body, cut into pieces.
+    pub fn receive_body(&mut self, x: ExchangeId, bytes: impl AsRef<[u8]>) {
         let mut rest = bytes.as_ref();
         while !rest.is_empty() {
-            let n = self.cutter.next(rest.len());
+            let n = self.chunk_sizes.next(rest.len());
             let (piece, tail) = rest.split_at(n);
             self.client.handle_body(self.now, x, piece);
             self.pump();
@@ -217,300 +227,330 @@ impl LoneHttp {
         }
     }
 
-    /// The end of an answer
-    pub fn end(&mut self, x: ExchangeId) {
+    /// Receives the end of a response.
+    pub fn receive_end(&mut self, x: ExchangeId) {
         self.open.retain(|open| *open != x);
         self.client.handle_end(self.now, x);
         self.pump();
     }
 
-    /// The connection breaks
-    pub fn breaks(&mut self, x: ExchangeId) {
+    /// Breaks the connection of an exchange after the request was sent.
+    pub fn break_connection(&mut self, x: ExchangeId) {
         self.open.retain(|open| *open != x);
-        self.client.handle_failure(self.now, x, Failure::broken("connection reset"));
+        self.client.handle_failure(self.now, x, ExchangeFailure::interrupted("connection reset"));
         self.pump();
     }
 
-    /// There is no connection
-    pub fn unreachable(&mut self, x: ExchangeId) {
+    /// Refuses the connection of an exchange.
+    pub fn refuse_connection(&mut self, x: ExchangeId) {
         self.open.retain(|open| *open != x);
-        self.client.handle_failure(self.now, x, Failure::unsent("connection refused"));
+        self.client.handle_failure(self.now, x, ExchangeFailure::unsent("connection refused"));
         self.pump();
     }
 
-    /// An answer with a body of some type
-    pub fn answer(&mut self, x: ExchangeId, status: u16, kind: &str, body: &str) {
-        self.answer_with(x, status, &[("Content-Type", kind)], body);
+    /// Responds with a body of the given content type.
+    pub fn respond(&mut self, x: ExchangeId, status: u16, kind: &str, body: &str) {
+        self.respond_with(x, status, &[("Content-Type", kind)], body);
     }
 
-    /// An answer with these fields
-    pub fn answer_with(&mut self, x: ExchangeId, status: u16, fields: &[(&str, &str)], body: &str) {
-        self.head(x, status, fields);
-        self.body(x, body);
-        self.end(x);
+    /// Responds with header fields and a body.
+    pub fn respond_with(&mut self, x: ExchangeId, status: u16, fields: &[(&str, &str)], body: &str) {
+        self.receive_head(x, status, fields);
+        self.receive_body(x, body);
+        self.receive_end(x);
     }
 
-    /// An answer without a body
-    pub fn status(&mut self, x: ExchangeId, status: u16) {
-        self.answer_with(x, status, &[], "");
+    /// Responds without a body.
+    pub fn respond_with_status(&mut self, x: ExchangeId, status: u16) {
+        self.respond_with(x, status, &[], "");
     }
 
-    /// A message in JSON
-    pub fn json(&mut self, x: ExchangeId, status: u16, message: &Value) {
-        self.watch.fed(self.now, Direction::ServerToClient, message.to_string().as_bytes());
-        self.answer(x, status, "application/json", &message.to_string());
+    /// Responds with a JSON message.
+    pub fn respond_with_json(&mut self, x: ExchangeId, status: u16, message: &Value) {
+        self.observer.record_fed(self.now, MessageDirection::ServerToClient, message.to_string().as_bytes());
+        self.respond(x, status, "application/json", &message.to_string());
     }
 
-    /// Begins an event stream
-    pub fn stream(&mut self, x: ExchangeId) {
-        self.head(x, 200, &[("content-type", "text/event-stream; charset=utf-8")]);
+    /// Responds with the head of an event stream.
+    pub fn start_event_stream(&mut self, x: ExchangeId) {
+        self.receive_head(x, 200, &[("content-type", "text/event-stream; charset=utf-8")]);
     }
 
-    /// A message on an event stream, with an id or none
-    pub fn event(&mut self, x: ExchangeId, id: &str, message: &Value) {
-        self.watch.fed(self.now, Direction::ServerToClient, message.to_string().as_bytes());
+    /// Receives a message on an event stream; an empty `id` means no event id.
+    pub fn receive_event(&mut self, x: ExchangeId, id: &str, message: &Value) {
+        self.observer.record_fed(self.now, MessageDirection::ServerToClient, message.to_string().as_bytes());
         let id = if id.is_empty() { String::new() } else { format!("id: {id}\n") };
-        self.body(x, format!("{id}data: {message}\n\n"));
+        self.receive_body(x, format!("{id}data: {message}\n\n"));
     }
 
-    // ---- what comes out --------------------------------------------------------------------------------------
+    // ---- output ----------------------------------------------------------------------------------------------
 
-    /// The one request that has not been taken
+    /// Takes the only request.
     ///
     /// # Panics
     ///
-    /// When there is none or more than one.
-    pub fn asked(&mut self) -> Asked {
+    /// If there is none or more than one.
+    pub fn expect_request(&mut self) -> SentRequest {
         self.pump();
-        assert!(self.asked.len() == 1, "one request, not {:#?}; so far {:#?}", self.asked, self.transcript);
-        self.asked.pop_front().expect("one")
+        assert!(
+            self.sent_requests.len() == 1,
+            "expected one request, got {:#?}; so far {:#?}",
+            self.sent_requests,
+            self.transcript
+        );
+        self.sent_requests.pop_front().expect("one")
     }
 
-    /// All requests that have not been taken
-    pub fn all_asked(&mut self) -> Vec<Asked> {
+    /// Takes all requests.
+    pub fn take_requests(&mut self) -> Vec<SentRequest> {
         self.pump();
-        self.asked.drain(..).collect()
+        self.sent_requests.drain(..).collect()
     }
 
-    /// The one request that has not been taken, which posts a message of this method
+    /// Takes the only request, a POST of a message with this method.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn posted(&mut self, method: &str) -> Asked {
-        let asked = self.asked();
-        assert_eq!((asked.method, asked.body["method"].as_str()), ("POST", Some(method)), "{asked:?}");
-        asked
+    /// If it is not one.
+    pub fn expect_post(&mut self, method: &str) -> SentRequest {
+        let request = self.expect_request();
+        assert_eq!((request.method, request.body["method"].as_str()), ("POST", Some(method)), "{request:?}");
+        request
     }
 
-    /// The one exchange that was aborted
+    /// Takes the only aborted exchange.
     ///
     /// # Panics
     ///
-    /// When there is none or more than one.
-    pub fn aborted(&mut self) -> ExchangeId {
+    /// If there is none or more than one.
+    pub fn expect_aborted(&mut self) -> ExchangeId {
         self.pump();
-        assert!(self.aborted.len() == 1, "one aborted, not {:?}: {:#?}", self.aborted, self.transcript);
+        assert!(
+            self.aborted.len() == 1,
+            "expected one aborted exchange, got {:?}: {:#?}",
+            self.aborted,
+            self.transcript
+        );
         self.aborted.pop_front().expect("one")
     }
 
-    /// Nothing was asked for and nothing aborted
+    /// Asserts that no request and no aborted exchange is left to take.
     ///
     /// # Panics
     ///
-    /// When something was.
-    pub fn silent(&mut self) {
+    /// If there is one.
+    pub fn assert_nothing_sent(&mut self) {
         self.pump();
-        assert!(self.asked.is_empty() && self.aborted.is_empty(), "{:?} {:?}", self.asked, self.aborted);
+        assert!(
+            self.sent_requests.is_empty() && self.aborted.is_empty(),
+            "{:?} {:?}",
+            self.sent_requests,
+            self.aborted
+        );
     }
 
-    /// Nothing was asked for, and nothing happened
+    /// Asserts that no request, no aborted exchange and no event is left to take.
     ///
     /// # Panics
     ///
-    /// When something did.
-    pub fn still(&mut self) {
-        self.silent();
+    /// If there is one.
+    pub fn assert_idle(&mut self) {
+        self.assert_nothing_sent();
         assert!(self.events.is_empty(), "{:?}", self.events);
     }
 
-    /// The next event
+    /// Takes the next event.
     ///
     /// # Panics
     ///
-    /// When there is none.
-    pub fn next_event(&mut self) -> Event {
+    /// If there is none.
+    pub fn expect_event(&mut self) -> Event {
         self.pump();
-        self.events.pop_front().unwrap_or_else(|| panic!("an event; so far: {:#?}", self.transcript))
+        self.events.pop_front().unwrap_or_else(|| panic!("expected an event; so far: {:#?}", self.transcript))
     }
 
-    /// The next event, which says that the connection is ready
+    /// Takes the next event, [`Event::Ready`].
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn ready(&mut self) -> Peer {
-        match self.next_event() {
+    /// If it is another event.
+    pub fn expect_ready(&mut self) -> Peer {
+        match self.expect_event() {
             Event::Ready(peer) => peer,
-            other => panic!("ready, not {other:?}"),
+            other => panic!("expected `Ready`, got {other:?}"),
         }
     }
 
-    /// The next event, which is the outcome of a call
+    /// Takes the next event, the outcome of a call.
+    ///
+    /// # Errors
+    ///
+    /// The error of the call, if it failed.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn done(&mut self, key: CallKey) -> Result<Value, CallError> {
-        match self.next_event() {
+    /// If it is another event.
+    pub fn expect_done(&mut self, key: CallKey) -> Result<Value, CallError> {
+        match self.expect_event() {
             Event::Done { call, outcome, .. } => {
                 assert_eq!(call, key);
-                outcome.map(|result: RawJson| build::value(&result))
+                outcome.map(|result: RawJson| build::to_value(&result))
             }
-            other => panic!("an outcome, not {other:?}"),
+            other => panic!("expected an outcome, got {other:?}"),
         }
     }
 
-    /// The last event, which says that everything is over
+    /// Takes the last event, the end of the client.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn closed(&mut self) -> Fault {
-        match self.next_event() {
+    /// If it is another event, or if more follows.
+    pub fn expect_closed(&mut self) -> Fault {
+        match self.expect_event() {
             Event::Closed(fault) => {
                 assert!(self.events.is_empty(), "{:?}", self.events);
                 fault
             }
-            other => panic!("the end, not {other:?}"),
+            other => panic!("expected the end, got {other:?}"),
         }
     }
 
-    /// The next challenge
+    /// Takes the next challenge.
     ///
     /// # Panics
     ///
-    /// When there is none.
-    pub fn challenged(&mut self) -> Challenge {
+    /// If there is none.
+    pub fn expect_challenge(&mut self) -> Challenge {
         self.pump();
         self.client.poll_challenge().expect("a challenge")
     }
 
-    /// The next event, which is a diagnostic
+    /// Takes the next event, a diagnostic.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn diagnosed(&mut self) -> mcp_proto::Diagnostic {
-        match self.next_event() {
+    /// If it is another event.
+    pub fn expect_diagnostic(&mut self) -> mcp_proto::Diagnostic {
+        match self.expect_event() {
             Event::Diagnostic(diagnostic) => diagnostic,
-            other => panic!("a diagnostic, not {other:?}"),
+            other => panic!("expected a diagnostic, got {other:?}"),
         }
     }
 
-    /// Takes the diagnostics that come next, if any
-    pub fn odd(&mut self) -> Vec<mcp_proto::Diagnostic> {
+    /// Takes the diagnostics at the front of the queue.
+    pub fn take_diagnostics(&mut self) -> Vec<mcp_proto::Diagnostic> {
         self.pump();
-        let mut odd = Vec::new();
+        let mut diagnostics = Vec::new();
         while let Some(Event::Diagnostic(_)) = self.events.front() {
-            odd.push(self.diagnosed());
+            diagnostics.push(self.expect_diagnostic());
         }
-        odd
+        diagnostics
     }
 
-    // ---- scenes ----------------------------------------------------------------------------------------------
+    // ---- scenarios -------------------------------------------------------------------------------------------
 
-    /// Leads the client to a modern server with `capabilities`
+    /// Completes the handshake with a modern server that has `capabilities`.
     ///
     /// # Panics
     ///
-    /// When it does not become ready.
-    pub fn with_modern(&mut self, capabilities: Value) {
-        let probe = self.posted("server/discover");
-        let found = build::discovery(&["2026-07-28"], capabilities);
-        self.json(probe.id, 200, &build::result(&probe.body, found));
-        assert_eq!(self.ready().version, Version::V2026_07_28);
-        self.still();
+    /// If the client does not become ready.
+    pub fn become_modern(&mut self, capabilities: Value) {
+        let probe = self.expect_post("server/discover");
+        let found = build::discover_result(&["2026-07-28"], capabilities);
+        self.respond_with_json(probe.id, 200, &build::result_response(&probe.body, found));
+        assert_eq!(self.expect_ready().version, Version::V2026_07_28);
+        self.assert_idle();
     }
 
-    /// Leads the client to a legacy server, to where `initialized` has been sent
+    /// Starts the handshake with a legacy server and returns the POST of `notifications/initialized`.
     ///
     /// # Panics
     ///
-    /// When it does not become ready.
-    pub fn to_legacy(&mut self, version: Version, session: Option<&str>, capabilities: Value) -> Asked {
-        let mut asked = self.asked();
-        if asked.body["method"] == "server/discover" {
-            self.status(asked.id, 400);
-            asked = self.asked();
+    /// If the client does not become ready.
+    pub fn initialize_legacy(
+        &mut self,
+        version: Version,
+        session: Option<&str>,
+        capabilities: Value,
+    ) -> SentRequest {
+        let mut request = self.expect_request();
+        if request.body["method"] == "server/discover" {
+            self.respond_with_status(request.id, 400);
+            request = self.expect_request();
         }
-        assert_eq!(asked.body["method"], "initialize");
-        let answer = build::result(&asked.body, build::initialized(version.as_str(), capabilities));
-        self.watch.fed(self.now, Direction::ServerToClient, answer.to_string().as_bytes());
+        assert_eq!(request.body["method"], "initialize");
+        let answer =
+            build::result_response(&request.body, build::initialize_result(version.as_str(), capabilities));
+        self.observer.record_fed(self.now, MessageDirection::ServerToClient, answer.to_string().as_bytes());
         let mut fields = vec![("Content-Type", "application/json")];
         fields.extend(session.map(|id| ("mcp-session-id", id)));
-        self.answer_with(asked.id, 200, &fields, &answer.to_string());
-        assert_eq!(self.ready().version, version);
-        self.posted("notifications/initialized")
+        self.respond_with(request.id, 200, &fields, &answer.to_string());
+        assert_eq!(self.expect_ready().version, version);
+        self.expect_post("notifications/initialized")
     }
 
-    /// Leads the client to a legacy server without a GET stream
+    /// Completes the handshake with a legacy server that has no GET stream.
     ///
     /// # Panics
     ///
-    /// When it does not become ready.
-    pub fn with_legacy(&mut self, version: Version, session: Option<&str>, capabilities: Value) {
-        let initialized = self.to_legacy(version, session, capabilities);
-        self.status(initialized.id, 202);
-        let get = self.asked();
+    /// If the client does not become ready.
+    pub fn become_legacy(&mut self, version: Version, session: Option<&str>, capabilities: Value) {
+        let initialized = self.initialize_legacy(version, session, capabilities);
+        self.respond_with_status(initialized.id, 202);
+        let get = self.expect_request();
         assert_eq!(get.method, "GET");
-        self.status(get.id, 405);
-        self.still();
+        self.respond_with_status(get.id, 405);
+        self.assert_idle();
     }
 
-    /// Leads the client to a legacy server with a GET stream, which is returned
+    /// Completes the handshake with a legacy server and returns the exchange of its GET stream.
     ///
     /// # Panics
     ///
-    /// When it does not become ready.
-    pub fn with_stream(
+    /// If the client does not become ready.
+    pub fn become_legacy_with_get_stream(
         &mut self,
         version: Version,
         session: Option<&str>,
         capabilities: Value,
     ) -> ExchangeId {
-        let initialized = self.to_legacy(version, session, capabilities);
-        self.status(initialized.id, 202);
-        let get = self.asked();
+        let initialized = self.initialize_legacy(version, session, capabilities);
+        self.respond_with_status(initialized.id, 202);
+        let get = self.expect_request();
         assert_eq!(get.method, "GET");
-        self.stream(get.id);
-        self.still();
+        self.start_event_stream(get.id);
+        self.assert_idle();
         get.id
     }
 
-    /// Makes a call
+    /// Starts a call.
     ///
     /// # Panics
     ///
-    /// When it is refused.
+    /// If it is refused.
     pub fn call(&mut self, method: &str, params: &Value, options: &CallOptions) -> CallKey {
         let key = self.client.engine().call(self.now, method, params, options).expect("a call");
         self.pump();
         key
     }
 
-    /// Makes a call that goes out at once
+    /// Starts a call and returns its key and the request that was sent.
     ///
     /// # Panics
     ///
-    /// When it does not go out.
-    pub fn calls(&mut self, method: &str, params: &Value, options: &CallOptions) -> (CallKey, Asked) {
+    /// If it is refused or nothing is sent.
+    pub fn start_call(
+        &mut self,
+        method: &str,
+        params: &Value,
+        options: &CallOptions,
+    ) -> (CallKey, SentRequest) {
         let key = self.call(method, params, options);
-        (key, self.posted(method))
+        (key, self.expect_post(method))
     }
 
-    /// Calls a tool called `wave`
-    pub fn waves(&mut self, options: &CallOptions) -> (CallKey, Asked) {
-        self.calls("tools/call", &json!({"name": "wave", "arguments": {}}), options)
+    /// Starts a call of the tool `wave`.
+    pub fn start_wave_call(&mut self, options: &CallOptions) -> (CallKey, SentRequest) {
+        self.start_call("tools/call", &json!({"name": "wave", "arguments": {}}), options)
     }
 }

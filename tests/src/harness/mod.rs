@@ -1,29 +1,30 @@
-//! What protocol tests run on: our client against our server ([`Pair`]), or one of them alone ([`Lone`]), in one
-//! thread, in memory and on virtual time.
+//! Harnesses of the protocol tests: client and server in one thread, in memory, on virtual time.
 //!
-//! Nothing here sleeps, and equal seeds give equal runs. Every message that our side emits is checked: see
-//! [`Watch`].
+//! [`Pair`] connects a client and a server. [`PipeHarness`], [`HttpClientHarness`] and [`HttpServerHarness`] run one
+//! side alone, with the test as its peer.
+//!
+//! Nothing here sleeps, and equal seeds give equal runs. [`MessageObserver`] checks each message that the tested side
+//! emits.
 
 mod app;
 pub mod build;
 mod client;
+mod describe;
 mod http_client;
-mod lone;
+mod http_server;
+mod observer;
 mod pair;
-mod rng;
-mod say;
+mod pipe;
 mod server;
+mod stream;
 mod strict;
-mod watch;
-mod web;
-mod wire;
 
 pub use app::App;
-pub use http_client::{Asked, ENDPOINT, LoneHttp};
-pub use lone::{Lone, LoneClient, LoneServer, Transcript};
-pub use pair::{Applications, Line, Pair};
-pub use rng::Rng;
-pub use say::{client as say_client, server as say_server};
-pub use watch::{Message, Watch};
-pub use web::{Reply, Sse, Web};
-pub use wire::{Chunker, Cutter, Wire, each_cut};
+pub use describe::{client_event as describe_client_event, server_event as describe_server_event};
+pub use http_client::{ENDPOINT, HttpClientHarness, SentRequest};
+pub use http_server::{HttpServerHarness, ParsedSseEvent, RecordedResponse};
+pub use mcp_proto::testing::Rng;
+pub use observer::{MessageObserver, ObservedMessage};
+pub use pair::{Applications, LinkConfig, Pair};
+pub use pipe::{ClientHarness, PipeHarness, ServerHarness, Transcript};
+pub use stream::{ByteStream, ChunkSizes, Chunker, for_each_chunker};

@@ -1,4 +1,4 @@
-//! Our client against our server in one thread, in memory, on virtual time.
+//! A client and a server in one thread, in memory, on virtual time.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -7,102 +7,102 @@ use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::{Instant, client, server};
 
 use super::app::App;
-use super::watch::Watch;
-use super::wire::{Chunker, Lines, Wire};
-use crate::schema::Direction;
+use super::observer::MessageObserver;
+use super::stream::{ByteStream, Chunker, LineAssembler};
+use crate::schema::MessageDirection;
 
-/// Rounds without an end in sight, after which a run counts as stuck
-const MANY: usize = 2_000_000;
+/// Number of steps after which a run counts as stuck.
+const MAX_STEPS: usize = 2_000_000;
 
-/// How the two ends are connected
+/// Properties of the connection between client and server.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
-    /// How bytes are cut, in both directions
-    pub cut: Chunker,
-    /// How long they take
+pub struct LinkConfig {
+    /// How bytes are cut, in both directions.
+    pub chunker: Chunker,
+    /// Time that a byte takes.
     pub latency: Duration,
-    /// How many fit under way, each direction by itself
-    pub room: usize,
+    /// Capacity of each direction in bytes.
+    pub capacity: usize,
 }
 
-impl Default for Line {
+impl Default for LinkConfig {
     fn default() -> Self {
-        Self { cut: Chunker::Whole, latency: Duration::ZERO, room: usize::MAX }
+        Self { chunker: Chunker::Whole, latency: Duration::ZERO, capacity: usize::MAX }
     }
 }
 
-impl From<Chunker> for Line {
-    fn from(cut: Chunker) -> Self {
-        Self { cut, ..Self::default() }
+impl From<Chunker> for LinkConfig {
+    fn from(chunker: Chunker) -> Self {
+        Self { chunker, ..Self::default() }
     }
 }
 
-/// The two applications of a [`Pair`]
+/// The two applications of a [`Pair`].
 pub trait Applications: core::fmt::Debug {
-    /// The client is told something
-    fn client(&mut self, now: Instant, client: &mut Client, event: client::Event);
-    /// The server is told something
-    fn server(&mut self, now: Instant, server: &mut Server, event: server::Event);
+    /// Handles an event of the client.
+    fn handle_client_event(&mut self, now: Instant, client: &mut Client, event: client::Event);
+    /// Handles an event of the server.
+    fn handle_server_event(&mut self, now: Instant, server: &mut Server, event: server::Event);
 }
 
-/// A client, a server, the wire between them and the two applications
+/// A client and a server with their applications, connected by two byte streams.
 #[derive(Debug)]
 pub struct Pair<A = App> {
-    /// The time
+    /// Virtual time.
     pub now: Instant,
-    /// The client
+    /// The client.
     pub client: Client,
-    /// The server
+    /// The server.
     pub server: Server,
-    /// Both applications
+    /// Both applications.
     pub app: A,
-    /// What passed, both directions
-    pub watch: Watch,
-    /// Whether the client's process reads
-    pub client_reads: bool,
-    /// Whether the server's process reads
-    pub server_reads: bool,
-    /// Whether the client's application looks at events
-    pub client_polls: bool,
-    /// Whether the server's application looks at events
-    pub server_polls: bool,
-    up: End,
-    down: End,
+    /// Observer of both directions.
+    pub observer: MessageObserver,
+    /// Whether the client's process reads.
+    pub client_reads_input: bool,
+    /// Whether the server's process reads.
+    pub server_reads_input: bool,
+    /// Whether the client's application polls events.
+    pub client_polls_events: bool,
+    /// Whether the server's application polls events.
+    pub server_polls_events: bool,
+    to_server: OneWayLink,
+    to_client: OneWayLink,
 }
 
-/// One direction
+/// One direction of the connection.
 #[derive(Debug)]
-struct End {
-    wire: Wire,
-    direction: Direction,
-    lines: Lines,
-    told: bool,
+struct OneWayLink {
+    stream: ByteStream,
+    direction: MessageDirection,
+    lines: LineAssembler,
+    eof_delivered: bool,
 }
 
-impl End {
-    fn new(line: Line, direction: Direction) -> Self {
+impl OneWayLink {
+    fn new(config: LinkConfig, direction: MessageDirection) -> Self {
         // The two directions are cut differently.
-        let cut = match line.cut {
-            Chunker::Seeded(seed) if direction == Direction::ServerToClient => Chunker::Seeded(!seed),
-            cut => cut,
+        let chunker = match config.chunker {
+            Chunker::Seeded(seed) if direction == MessageDirection::ServerToClient => Chunker::Seeded(!seed),
+            other => other,
         };
-        let wire = Wire::new(cut, line.latency, line.room);
-        Self { wire, direction, lines: Lines::default(), told: false }
+        let stream = ByteStream::new(chunker, config.latency, config.capacity);
+        Self { stream, direction, lines: LineAssembler::default(), eof_delivered: false }
     }
 
-    /// Takes what a side wants to write
-    fn take<P: Pipe>(&mut self, now: Instant, from: &mut P, watch: &mut Watch) -> bool {
+    /// Moves output of a side into the stream; returns whether bytes moved.
+    fn pull_from<P: Pipe>(&mut self, now: Instant, from: &mut P, observer: &mut MessageObserver) -> bool {
         let mut moved = false;
         loop {
             let bytes = from.transmit();
             if bytes.is_empty() {
-                if from.is_drained() && !self.wire.is_closed() {
-                    self.wire.close();
+                if from.is_drained() && !self.stream.is_closed() {
+                    self.stream.close();
                     return true;
                 }
                 return moved;
             }
-            let n = self.wire.write(now, bytes);
+            let n = self.stream.write(now, bytes);
             if n == 0 {
                 return moved;
             }
@@ -110,21 +110,21 @@ impl End {
             from.consume(n);
             moved = true;
             for line in lines {
-                watch.emitted(now, self.direction, &line);
+                observer.record_emitted(now, self.direction, &line);
             }
         }
     }
 
-    /// Gives a side what has arrived
-    fn give<P: Pipe>(&mut self, now: Instant, to: &mut P) -> bool {
+    /// Delivers arrived bytes to a side; returns whether something moved.
+    fn deliver_to<P: Pipe>(&mut self, now: Instant, to: &mut P) -> bool {
         if !to.wants_input() {
             return false;
         }
-        if let Some(piece) = self.wire.read(now) {
+        if let Some(piece) = self.stream.read(now) {
             to.handle_input(now, &piece);
             return true;
         }
-        if self.wire.is_over() && !core::mem::replace(&mut self.told, true) {
+        if self.stream.is_finished() && !core::mem::replace(&mut self.eof_delivered, true) {
             to.handle_eof(now);
             return true;
         }
@@ -133,161 +133,181 @@ impl End {
 }
 
 impl Pair {
-    /// Connects a client and a server; the applications are [`App`]'s
+    /// Connects a client and a server with the applications of [`App`].
     #[must_use]
-    pub fn new(client: client::Config, server: server::Config, line: impl Into<Line>) -> Self {
-        Self::with(App::default(), client, server, line)
+    pub fn new(client: client::Config, server: server::Config, link: impl Into<LinkConfig>) -> Self {
+        Self::with_app(App::default(), client, server, link)
     }
 }
 
 impl<A: Applications> Pair<A> {
-    /// Connects a client and a server of these applications
+    /// Connects a client and a server with the applications `app`.
     #[must_use]
-    pub fn with(app: A, client: client::Config, server: server::Config, line: impl Into<Line>) -> Self {
-        let line = line.into();
-        let watch = Watch::new(server.get_versions());
+    pub fn with_app(
+        app: A,
+        client: client::Config,
+        server: server::Config,
+        link: impl Into<LinkConfig>,
+    ) -> Self {
+        let link = link.into();
+        let observer = MessageObserver::new(server.effective_versions());
         Self {
             now: Instant::ZERO,
             client: Client::new(Arc::new(client), Instant::ZERO),
             server: Server::new(Arc::new(server), Instant::ZERO),
             app,
-            watch,
-            client_reads: true,
-            server_reads: true,
-            client_polls: true,
-            server_polls: true,
-            up: End::new(line, Direction::ClientToServer),
-            down: End::new(line, Direction::ServerToClient),
+            observer,
+            client_reads_input: true,
+            server_reads_input: true,
+            client_polls_events: true,
+            server_polls_events: true,
+            to_server: OneWayLink::new(link, MessageDirection::ClientToServer),
+            to_client: OneWayLink::new(link, MessageDirection::ServerToClient),
         }
     }
 
-    /// One round at the present time: events, writing, reading; false when there was nothing to do
+    /// Handles events, output and input once at the current time; returns whether anything moved.
     pub fn step(&mut self) -> bool {
         let mut moved = false;
-        while self.client_polls {
+        while self.client_polls_events {
             let Some(event) = self.client.poll_event(self.now) else { break };
-            self.app.client(self.now, &mut self.client, event);
+            self.app.handle_client_event(self.now, &mut self.client, event);
             moved = true;
         }
-        while self.server_polls {
+        while self.server_polls_events {
             let Some(event) = self.server.poll_event(self.now) else { break };
-            self.app.server(self.now, &mut self.server, event);
+            self.app.handle_server_event(self.now, &mut self.server, event);
             moved = true;
         }
-        // A process that is done reads no more: what is written to it vanishes.
+        // An ended process reads no more: bytes written to it are lost.
         for (end, done) in
-            [(&mut self.up, self.server.is_drained()), (&mut self.down, self.client.is_drained())]
+            [(&mut self.to_server, self.server.is_drained()), (&mut self.to_client, self.client.is_drained())]
         {
-            if done && !end.wire.is_closed() {
-                end.wire.cut_off();
+            if done && !end.stream.is_closed() {
+                end.stream.discard();
                 moved = true;
             }
         }
-        moved |= self.up.take(self.now, &mut self.client, &mut self.watch);
-        moved |= self.down.take(self.now, &mut self.server, &mut self.watch);
-        moved |= self.server_reads && self.up.give(self.now, &mut self.server);
-        moved |= self.client_reads && self.down.give(self.now, &mut self.client);
+        moved |= self.to_server.pull_from(self.now, &mut self.client, &mut self.observer);
+        moved |= self.to_client.pull_from(self.now, &mut self.server, &mut self.observer);
+        moved |= self.server_reads_input && self.to_server.deliver_to(self.now, &mut self.server);
+        moved |= self.client_reads_input && self.to_client.deliver_to(self.now, &mut self.client);
         moved
     }
 
-    /// Everything that can be done without a deadline: bytes under way arrive
+    /// Runs until only deadlines are left. The time advances as far as bytes under way need.
     ///
     /// # Panics
     ///
-    /// When it never ends.
+    /// If the run does not end.
     pub fn settle(&mut self) {
-        for _ in 0..MANY {
+        for _ in 0..MAX_STEPS {
             if self.step() {
                 continue;
             }
-            // Bytes that nobody reads hold nothing up.
+            // Arrived bytes of a side that does not read are not waited for.
             match self.next_arrival().filter(|at| *at > self.now) {
-                Some(at) => self.jump(at),
+                Some(at) => self.advance_to(at),
                 None => return,
             }
         }
-        panic!("without end at {}", self.now);
+        panic!("no end of the run at {}", self.now);
     }
 
     fn next_arrival(&self) -> Option<Instant> {
-        let up = self.up.wire.next_arrival().filter(|_| self.server_reads && self.server.wants_input());
-        let down = self.down.wire.next_arrival().filter(|_| self.client_reads && self.client.wants_input());
+        let up = self
+            .to_server
+            .stream
+            .next_arrival()
+            .filter(|_| self.server_reads_input && self.server.wants_input());
+        let down = self
+            .to_client
+            .stream
+            .next_arrival()
+            .filter(|_| self.client_reads_input && self.client.wants_input());
         up.into_iter().chain(down).min()
     }
 
-    /// Jumps to a later time and lets deadlines pass
-    fn jump(&mut self, at: Instant) {
+    /// Advances the time to `at` and handles the deadlines up to it.
+    fn advance_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
         self.client.handle_timeout(self.now);
         self.server.handle_timeout(self.now);
     }
 
-    /// Jumps to whatever is due next, at `until` at the latest; false when nothing is
-    fn skip(&mut self, until: Instant) -> bool {
+    /// Advances to the next deadline or arrival, at most to `until`; returns `false` if there is none.
+    fn skip_to_next(&mut self, until: Instant) -> bool {
         let due = [self.client.poll_timeout(), self.server.poll_timeout(), self.next_arrival()];
         let Some(at) = due.into_iter().flatten().min().filter(|at| *at <= until) else { return false };
-        self.jump(at);
+        self.advance_to(at);
         true
     }
 
-    /// Lets time run until nothing is left to do
+    /// Runs until nothing is left to do.
     pub fn drive(&mut self) {
-        assert!(!self.run(Instant::FAR, |_| false), "nothing is left to do");
+        assert!(
+            !self.run_until(Instant::FAR_FUTURE, |_| false),
+            "a run without a condition ends only when nothing is left to do"
+        );
     }
 
-    /// Lets time run until `done`
+    /// Runs until `done` returns `true`.
     ///
     /// # Panics
     ///
-    /// When it never is.
+    /// If nothing is left to do before that.
     pub fn drive_until(&mut self, done: impl FnMut(&mut Self) -> bool) {
-        assert!(self.run(Instant::FAR, done), "it never happened; {:#?}", self.app);
+        assert!(self.run_until(Instant::FAR_FUTURE, done), "the condition was never met: {:#?}", self.app);
     }
 
-    /// Lets `span` pass
+    /// Runs for `span`.
     pub fn drive_bounded(&mut self, span: Duration) {
         let until = self.now + span;
-        self.run(until, |_| false);
-        self.jump(until);
+        self.run_until(until, |_| false);
+        self.advance_to(until);
         self.settle();
     }
 
-    fn run(&mut self, until: Instant, mut done: impl FnMut(&mut Self) -> bool) -> bool {
-        for _ in 0..MANY {
+    fn run_until(&mut self, until: Instant, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        for _ in 0..MAX_STEPS {
             if done(self) {
                 return true;
             }
-            if !self.step() && !self.skip(until) {
+            if !self.step() && !self.skip_to_next(until) {
                 return false;
             }
         }
-        panic!("without end at {}", self.now);
+        panic!("no end of the run at {}", self.now);
     }
 
-    /// The client's process closes its end: the server reads what is under way and then the end of the input
+    /// Closes the client's end: the server reads the bytes under way and then the end of the input.
     pub fn hang_up(&mut self) {
-        self.up.wire.close();
+        self.to_server.stream.close();
     }
 
-    /// Somebody else writes a line into one direction, between two messages; false when one is half written
-    pub fn inject(&mut self, direction: Direction, line: &[u8]) -> bool {
-        let end = if direction == Direction::ClientToServer { &mut self.up } else { &mut self.down };
-        if !end.lines.is_whole() || end.wire.is_closed() {
+    /// Injects a foreign line between two messages of one direction; returns `false` in the middle of a message.
+    pub fn inject(&mut self, direction: MessageDirection, line: &[u8]) -> bool {
+        let end = if direction == MessageDirection::ClientToServer {
+            &mut self.to_server
+        } else {
+            &mut self.to_client
+        };
+        if !end.lines.is_at_line_start() || end.stream.is_closed() {
             return false;
         }
-        self.watch.fed(self.now, direction, line);
-        end.wire.force(self.now, &[line, b"\n"].concat());
+        self.observer.record_fed(self.now, direction, line);
+        end.stream.force(self.now, &[line, b"\n"].concat());
         true
     }
 
-    /// The server's process dies: what is under way is lost in both directions
+    /// Kills the server's process: bytes under way are lost in both directions.
     pub fn kill_server(&mut self) {
-        self.up.wire.cut_off();
-        self.down.wire.cut_off();
+        self.to_server.stream.discard();
+        self.to_client.stream.discard();
     }
 
-    /// The messages that went in `direction`
-    pub fn went(&self, direction: Direction) -> impl Iterator<Item = &serde_json::Value> {
-        self.watch.messages.iter().filter(move |m| m.direction == direction).map(|m| &m.value)
+    /// Returns the messages that went in `direction`.
+    pub fn messages_in(&self, direction: MessageDirection) -> impl Iterator<Item = &serde_json::Value> {
+        self.observer.messages.iter().filter(move |m| m.direction == direction).map(|m| &m.value)
     }
 }

@@ -1,4 +1,4 @@
-//! What only a server alone is asked for.
+//! Additional methods of [`ServerHarness`].
 
 use mcp_proto::model::InputRequests;
 use mcp_proto::server::{Call, CancelReason, Event};
@@ -6,39 +6,39 @@ use mcp_proto::{CallId, Diagnostic, Fault, RpcError, UseError, Version};
 use serde_json::{Value, json};
 
 use super::build;
-use super::lone::LoneServer;
+use super::pipe::ServerHarness;
 
-impl LoneServer {
-    /// Opens a session of `version`, as its client would; nothing of it is left to be taken
+impl ServerHarness {
+    /// Opens a session of `version` as its client would, and takes all output.
     ///
     /// # Panics
     ///
-    /// When the server does not open it.
-    pub fn open(&mut self, version: Version) {
-        self.open_with(version, &serde_json::json!({}));
+    /// If the server does not open it.
+    pub fn open_session(&mut self, version: Version) {
+        self.open_session_with(version, &serde_json::json!({}));
     }
 
-    /// Opens a session in `version` with a client that can do something
+    /// Opens a session of `version` for a client with `capabilities`, and takes all output.
     ///
     /// # Panics
     ///
-    /// When that does not work.
-    pub fn open_with(&mut self, version: Version, capabilities: &Value) {
-        let mut initialize = build::initialize(0, version.as_str());
+    /// If the server does not open it.
+    pub fn open_session_with(&mut self, version: Version, capabilities: &Value) {
+        let mut initialize = build::initialize_request(0, version.as_str());
         initialize["params"]["capabilities"] = capabilities.clone();
-        self.tell(&initialize);
-        let answer = self.reply();
+        self.feed_message(&initialize);
+        let answer = self.expect_reply();
         assert_eq!(answer["result"]["protocolVersion"], version.as_str(), "{answer}");
-        self.tell(&build::note("notifications/initialized", Value::Null));
-        assert!(matches!(self.event(), Event::SessionOpened { version: v, .. } if v == version));
-        self.still();
+        self.feed_message(&build::notification("notifications/initialized", Value::Null));
+        assert!(matches!(self.expect_event(), Event::SessionOpened { version: v, .. } if v == version));
+        self.assert_idle();
     }
 
-    /// Asks for what the handler of a call needs
+    /// Sends the input requests of a handler.
     ///
     /// # Errors
     ///
-    /// As the engine.
+    /// Those of the engine's `need_input`.
     pub fn need_input(
         &mut self,
         call: &Call,
@@ -50,118 +50,118 @@ impl LoneServer {
         outcome
     }
 
-    /// Feeds a request and takes the call that it becomes
-    pub fn take(&mut self, request: &Value) -> Call {
-        self.tell(request);
-        self.call()
+    /// Feeds a request and takes its call.
+    pub fn expect_call_for(&mut self, request: &Value) -> Call {
+        self.feed_message(request);
+        self.expect_call()
     }
 
-    /// The next event, which is a call
+    /// Takes the next event, a call.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn call(&mut self) -> Call {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_call(&mut self) -> Call {
+        match self.expect_event() {
             Event::Call(call) => call,
-            other => panic!("a call, not {other:?}"),
+            other => panic!("expected a call, got {other:?}"),
         }
     }
 
-    /// The next event, which is a diagnostic
+    /// Takes the next event, a diagnostic.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn diagnostic(&mut self) -> Diagnostic {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_diagnostic(&mut self) -> Diagnostic {
+        match self.expect_event() {
             Event::Diagnostic { diagnostic, .. } => diagnostic,
-            other => panic!("a diagnostic, not {other:?}"),
+            other => panic!("expected a diagnostic, got {other:?}"),
         }
     }
 
-    /// The next event, which says that `call` is over
+    /// Takes the next event, the cancellation of `call`.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn cancelled(&mut self, call: &Call) -> CancelReason {
-        match self.event() {
+    /// If it is another event.
+    pub fn expect_cancelled(&mut self, call: &Call) -> CancelReason {
+        match self.expect_event() {
             Event::Cancelled { call: id, reason } if id == call.id() => reason,
             other => panic!("the end of {:?}, not {other:?}", call.id()),
         }
     }
 
-    /// The next event, which says that the connection is over
+    /// Takes the last event, the end of the connection.
     ///
     /// # Panics
     ///
-    /// When it does not, or when more comes after it.
-    pub fn closed(&mut self) -> Fault {
-        match self.event() {
+    /// If it is another event, or if more follows.
+    pub fn expect_closed(&mut self) -> Fault {
+        match self.expect_event() {
             Event::Closed { fault, .. } => {
-                assert!(self.said().is_empty(), "nothing comes after the end");
+                assert!(self.take_event_texts().is_empty(), "no event may follow the end");
                 fault
             }
-            other => panic!("the end, not {other:?}"),
+            other => panic!("expected the end, got {other:?}"),
         }
     }
 
-    /// Answers a call and takes the one message that goes out
+    /// Completes a call and takes the only message.
     ///
     /// # Panics
     ///
-    /// When the answer is refused.
+    /// If the result is refused, or if there is another message.
     pub fn complete(&mut self, call: CallId, result: &Value) -> Value {
         self.pipe.engine().complete(self.now, call, result).expect("the call is open");
-        self.reply()
+        self.expect_reply()
     }
 
-    /// Answers a call with an error and takes the one message that goes out
+    /// Fails a call and takes the only message.
     ///
     /// # Panics
     ///
-    /// When the answer is refused.
+    /// If the error is refused, or if there is another message.
     pub fn fail(&mut self, call: CallId, error: &RpcError) -> Value {
         self.pipe.engine().fail(self.now, call, error).expect("the call is open");
-        self.reply()
+        self.expect_reply()
     }
 
-    /// Feeds a request and takes its answer, which has to be an error without an event
+    /// Feeds a request that must be answered by an error without an event, and returns the error response.
     ///
     /// # Panics
     ///
-    /// When it is not.
-    pub fn refused(&mut self, request: &Value) -> Value {
-        self.tell(request);
-        let answer = self.reply();
+    /// If it is answered otherwise or causes an event.
+    pub fn expect_error(&mut self, request: &Value) -> Value {
+        self.feed_message(request);
+        let answer = self.expect_reply();
         assert_eq!(answer["id"], request["id"], "{answer}");
-        assert!(answer.get("error").is_some(), "an error, not {answer}");
-        let said = self.said();
-        assert!(said.is_empty(), "nothing for the application, not {said:?}");
+        assert!(answer.get("error").is_some(), "expected an error, got {answer}");
+        let events = self.take_event_texts();
+        assert!(events.is_empty(), "expected no event for the application, got {events:?}");
         answer["error"].clone()
     }
 
-    /// As [`refused`](Self::refused), where events of before may not have been taken
+    /// Feeds a request that must be answered by an error; earlier events may be left to take.
     ///
     /// # Panics
     ///
-    /// When the answer is no error.
-    pub fn refused_later(&mut self, request: &Value) -> Value {
-        self.tell(request);
-        let answer = self.reply();
+    /// If it is answered otherwise.
+    pub fn expect_error_after_events(&mut self, request: &Value) -> Value {
+        self.feed_message(request);
+        let answer = self.expect_reply();
         assert_eq!(answer["id"], request["id"], "{answer}");
-        assert!(answer.get("error").is_some(), "an error, not {answer}");
+        assert!(answer.get("error").is_some(), "expected an error, got {answer}");
         answer["error"].clone()
     }
 
-    /// A request that always leads to a call, to see whether the server still works
+    /// Feeds a request and completes its call, to show that the server still works.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn works(&mut self) {
-        let call = self.take(&build::modern("still there?", "tools/list", json!({})));
+    /// If the call does not arrive or its answer is not sent.
+    pub fn assert_works(&mut self) {
+        let call = self.expect_call_for(&build::modern_request("still there?", "tools/list", json!({})));
         let answer = self.complete(call.id(), &json!({"tools": []}));
         assert_eq!(answer["id"], "still there?");
     }

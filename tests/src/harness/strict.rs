@@ -1,22 +1,22 @@
-//! Reads JSON as strictly as the strictest peer: no member is named twice, at any depth.
+//! JSON reader that refuses a member named twice, at any depth.
 
 use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A value whose objects name each member once
-pub(super) struct Strict(pub(super) Value);
+/// A value whose objects name each member once.
+pub(super) struct StrictJson(pub(super) Value);
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Walk).map(Strict)
+        deserializer.deserialize_any(StrictVisitor).map(StrictJson)
     }
 }
 
-struct Walk;
+struct StrictVisitor;
 
-impl<'de> Visitor<'de> for Walk {
+impl<'de> Visitor<'de> for StrictVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +49,7 @@ impl<'de> Visitor<'de> for Walk {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut read = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
+        while let Some(StrictJson(item)) = items.next_element()? {
             read.push(item);
         }
         Ok(read.into())
@@ -57,9 +57,9 @@ impl<'de> Visitor<'de> for Walk {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut read = Map::new();
-        while let Some((name, Strict(value))) = members.next_entry::<String, _>()? {
+        while let Some((name, StrictJson(value))) = members.next_entry::<String, _>()? {
             if read.contains_key(&name) {
-                return Err(A::Error::custom(format!("the member {name:?} is named twice")));
+                return Err(A::Error::custom(format!("the member {name:?} occurs twice")));
             }
             read.insert(name, value);
         }
@@ -72,12 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_of_two_equal_members_is_refused() {
+    fn reader_refuses_repeated_members() {
         let text = r#"{"a":[1,-2,3.5,"x",null,true,{"b":{}}],"c":"\u00e9"}"#;
-        let read: Strict = serde_json::from_str(text).expect("sound");
+        let read: StrictJson = serde_json::from_str(text).expect("sound");
         assert_eq!(read.0, serde_json::from_str::<Value>(text).expect("sound"));
         for twice in [r#"{"a":1,"a":1}"#, r#"[{"x":{"a":1,"\u0061":2}}]"#] {
-            assert!(serde_json::from_str::<Strict>(twice).is_err(), "{twice}");
+            assert!(serde_json::from_str::<StrictJson>(twice).is_err(), "{twice}");
         }
     }
 }

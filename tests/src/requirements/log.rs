@@ -1,32 +1,32 @@
-//! Reads the output of `cargo test`: which tests of which binary ran, and how they ended.
+//! Parser for the output of `cargo test`: the tests that each binary ran, and their outcomes.
 
-/// How a test ended.
+/// Outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TestOutcome {
     Passed,
     Failed,
     Ignored,
 }
 
-/// What one run of one test binary said.
+/// Output of one run of one test binary.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Section {
-    /// As cargo shows the root file: `unittests src/lib.rs`, or `tests/name.rs`.
+pub(super) struct LogSection {
+    /// Root file as cargo prints it: `unittests src/lib.rs`, or `tests/name.rs`.
     pub(super) header: String,
-    /// The name of the binary, without the hash that cargo appends.
+    /// Name of the binary, without the hash that cargo appends.
     pub(super) binary: String,
-    /// With the hash: tells two builds or two packages apart.
+    /// Name of the binary with the hash, which distinguishes two builds or two packages.
     pub(super) executable: String,
-    pub(super) results: Vec<(String, Outcome)>,
+    pub(super) results: Vec<(String, TestOutcome)>,
 }
 
-/// Reads all runs in `text`; documentation tests are left out, for they have no names to cite by.
-pub(super) fn parse(text: &str) -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
+/// Returns all runs in `text`. Doctests are left out, because they have no names to cite.
+pub(super) fn parse(text: &str) -> Vec<LogSection> {
+    let mut sections: Vec<LogSection> = Vec::new();
     let mut current = false;
     let mut pending: Option<String> = None;
     for line in text.lines() {
-        let line = strip_colours(line);
+        let line = strip_colors(line);
         let line = line.trim();
         if let Some(section) = header(line) {
             sections.push(section);
@@ -53,13 +53,13 @@ pub(super) fn parse(text: &str) -> Vec<Section> {
     sections
 }
 
-/// `Running unittests src/lib.rs (target/debug/deps/mcp_proto-0123456789abcdef)`
-fn header(line: &str) -> Option<Section> {
+/// Parses `Running unittests src/lib.rs (target/debug/deps/mcp_proto-0123456789abcdef)`.
+fn header(line: &str) -> Option<LogSection> {
     let (header, path) = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
     let executable = path.rsplit(['/', '\\']).next()?.trim_end_matches(".exe");
     let (binary, hash) = executable.rsplit_once('-')?;
     let known = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    known.then(|| Section {
+    known.then(|| LogSection {
         header: header.replace('\\', "/"),
         binary: binary.to_owned(),
         executable: path.replace('\\', "/"),
@@ -71,18 +71,18 @@ fn test_name(name: &str) -> String {
     name.trim_end_matches(" - should panic").to_owned()
 }
 
-fn outcome(text: &str) -> Option<Outcome> {
+fn outcome(text: &str) -> Option<TestOutcome> {
     // With `--report-time` the duration follows.
     let text = text.split(" <").next()?.trim();
     match text {
-        "ok" => Some(Outcome::Passed),
-        "FAILED" => Some(Outcome::Failed),
-        _ if text == "ignored" || text.starts_with("ignored, ") => Some(Outcome::Ignored),
+        "ok" => Some(TestOutcome::Passed),
+        "FAILED" => Some(TestOutcome::Failed),
+        _ if text == "ignored" || text.starts_with("ignored, ") => Some(TestOutcome::Ignored),
         _ => None,
     }
 }
 
-fn strip_colours(line: &str) -> String {
+fn strip_colors(line: &str) -> String {
     let mut parts = line.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_and_outcomes() {
+    fn log_yields_sections_and_outcomes() {
         let log = "   Compiling x v0.1.0\n\
             \u{1b}[1m\u{1b}[32m     Running\u{1b}[0m unittests src/lib.rs (target/debug/deps/mcp_proto-0123456789abcdef)\n\
             \nrunning 4 tests\ntest a::b ... \u{1b}[32mok\u{1b}[m\ntest c ... ignored, needs a network\n\
@@ -104,23 +104,23 @@ mod tests {
             \n     Running tests/demo.rs (target\\debug\\deps\\demo-fedcba9876543210.exe)\n\
             test a ... ok <0.001s>\ntest b ... said something\nmore\nok\ntest c ...\nok\nok\n\
             \n   Doc-tests mcp_proto\ntest src/lib.rs - x (line 3) ... ok\n";
-        let results = |names: &[(&str, Outcome)]| {
+        let results = |names: &[(&str, TestOutcome)]| {
             names.iter().map(|(name, outcome)| ((*name).to_owned(), *outcome)).collect::<Vec<_>>()
         };
-        let passed = Outcome::Passed;
+        let passed = TestOutcome::Passed;
         let expected = [
-            Section {
+            LogSection {
                 header: "unittests src/lib.rs".into(),
                 binary: "mcp_proto".into(),
                 executable: "target/debug/deps/mcp_proto-0123456789abcdef".into(),
                 results: results(&[
                     ("a::b", passed),
-                    ("c", Outcome::Ignored),
+                    ("c", TestOutcome::Ignored),
                     ("d", passed),
-                    ("e", Outcome::Failed),
+                    ("e", TestOutcome::Failed),
                 ]),
             },
-            Section {
+            LogSection {
                 header: "tests/demo.rs".into(),
                 binary: "demo".into(),
                 executable: "target/debug/deps/demo-fedcba9876543210.exe".into(),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn other_output_is_no_test() {
+    fn other_output_yields_no_tests() {
         assert_eq!(
             parse("test a ... ok\nRunning away (from x)\nRunning `target/debug/x`\ntest b ... ok"),
             []

@@ -1,84 +1,84 @@
-//! Reads one Rust file far enough to find its tests, what they cite, and the modules that it declares.
+//! Scanner of one Rust file: its tests, their citations, and the modules that it declares.
 //!
-//! This is no parser of Rust: it knows tokens, brackets and the few items that matter, and steps over the rest.
+//! It is not a parser of Rust. It knows tokens, brackets and a few items, and skips the rest.
 
 use core::mem;
 
-use super::tokens::{Placed, Token, tokenize};
+use super::tokens::{SourceToken, SpannedToken, tokenize};
 
-/// What was found in one file.
+/// Tests, modules and faulty citations of one file.
 #[derive(Debug, Default)]
-pub(super) struct Source {
-    pub(super) tests: Vec<FoundTest>,
-    pub(super) modules: Vec<Module>,
-    /// The line of each mistake in a citation, with a description.
+pub(super) struct SourceItems {
+    pub(super) tests: Vec<TestItem>,
+    pub(super) modules: Vec<ModuleItem>,
+    /// Line and description of each faulty citation.
     pub(super) problems: Vec<(usize, String)>,
 }
 
 /// A test function, or a macro call that makes one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FoundTest {
-    /// The path within the file, with `::`.
+pub(super) struct TestItem {
+    /// Path within the file, joined by `::`.
     pub(super) path: String,
     pub(super) line: usize,
     pub(super) ids: Vec<String>,
-    /// Made by a macro: its tests may also be in a module of that name.
-    pub(super) generated: bool,
+    /// Whether a macro makes it. Its tests may then also be in a module of that name.
+    pub(super) is_generated: bool,
 }
 
-/// `mod name;`
+/// A declaration `mod name;`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Module {
-    /// The modules of this file that the declaration is in.
-    pub(super) within: Vec<String>,
+pub(super) struct ModuleItem {
+    /// Modules of this file that enclose the declaration.
+    pub(super) ancestors: Vec<String>,
     pub(super) name: String,
-    /// The value of its `#[path]`.
+    /// Value of its `#[path]`.
     pub(super) path: Option<String>,
 }
 
-/// Reads `text`.
-pub(super) fn parse(text: &str) -> Source {
-    let mut parser = Parser { tokens: tokenize(text), source: Source::default() };
+/// Scans `text`.
+pub(super) fn parse(text: &str) -> SourceItems {
+    let mut parser = SourceParser { tokens: tokenize(text), source: SourceItems::default() };
     let end = parser.tokens.len();
     parser.items(0, end, &mut Vec::new());
     parser.source
 }
 
-/// What stands above an item.
+/// Comments and attributes above an item.
 #[derive(Default)]
-struct Above {
+struct ItemPrelude {
     ids: Vec<String>,
     line: Option<usize>,
-    /// The citation ended with a comma: the next comment goes on with it.
-    more: bool,
-    test: bool,
+    /// Whether the citation ended with a comma, so that the next comment continues it.
+    continues: bool,
+    is_test: bool,
     path: Option<String>,
 }
 
-struct Parser {
-    tokens: Vec<Placed>,
-    source: Source,
+struct SourceParser {
+    tokens: Vec<SpannedToken>,
+    source: SourceItems,
 }
 
-impl Parser {
-    fn token(&self, at: usize) -> Option<&Token> {
+impl SourceParser {
+    fn token(&self, at: usize) -> Option<&SourceToken> {
         self.tokens.get(at).map(|placed| &placed.token)
     }
 
-    fn word(&self, at: usize) -> Option<&str> {
+    fn ident(&self, at: usize) -> Option<&str> {
         match self.token(at) {
-            Some(Token::Word(word)) => Some(word),
+            Some(SourceToken::Ident(word)) => Some(word),
             _ => None,
         }
     }
 
-    /// The position behind the bracket that closes the one at `open`.
-    fn behind(&self, open: usize, end: usize) -> usize {
+    /// Returns the position behind the bracket that closes the one at `open`.
+    fn end_of_group(&self, open: usize, end: usize) -> usize {
         let mut depth = 0_usize;
         for at in open..end {
             match self.token(at) {
-                Some(Token::Open(_)) => depth += 1,
-                Some(Token::Close) => depth = depth.saturating_sub(1),
+                Some(SourceToken::Open(_)) => depth += 1,
+                Some(SourceToken::Close) => depth = depth.saturating_sub(1),
                 _ => {}
             }
             if depth == 0 {
@@ -89,36 +89,36 @@ impl Parser {
     }
 
     fn items(&mut self, start: usize, end: usize, within: &mut Vec<String>) {
-        let mut above = Above::default();
+        let mut above = ItemPrelude::default();
         let mut at = start;
         while at < end {
             let line = self.tokens[at].line;
             at = match self.token(at) {
-                Some(Token::Comment(text)) => {
+                Some(SourceToken::Comment(text)) => {
                     let text = text.clone();
-                    self.cite(&text, line, &mut above);
+                    self.parse_citation(&text, line, &mut above);
                     at + 1
                 }
-                Some(Token::Sign('#')) => self.attribute(at, end, &mut above),
-                Some(Token::Word(word)) if word == "fn" && self.word(at + 1).is_some() => {
+                Some(SourceToken::Punct('#')) => self.attribute(at, end, &mut above),
+                Some(SourceToken::Ident(word)) if word == "fn" && self.ident(at + 1).is_some() => {
                     self.function(at, end, within, &mut above)
                 }
-                Some(Token::Word(word)) if word == "mod" && self.word(at + 1).is_some() => {
+                Some(SourceToken::Ident(word)) if word == "mod" && self.ident(at + 1).is_some() => {
                     self.module(at, end, within, &mut above)
                 }
-                Some(Token::Word(_)) if self.token(at + 1) == Some(&Token::Sign('!')) => {
+                Some(SourceToken::Ident(_)) if self.token(at + 1) == Some(&SourceToken::Punct('!')) => {
                     self.macro_call(at, end, within, &mut above)
                 }
-                Some(Token::Open(bracket)) => {
+                Some(SourceToken::Open(bracket)) => {
                     let ends_item = *bracket == '{';
-                    let behind = self.behind(at, end);
-                    self.no_citations(at, behind);
+                    let after = self.end_of_group(at, end);
+                    self.reject_citations(at, after);
                     if ends_item {
                         self.drop_citation(&mut above);
                     }
-                    behind
+                    after
                 }
-                Some(Token::Sign(';')) => {
+                Some(SourceToken::Punct(';')) => {
                     self.drop_citation(&mut above);
                     at + 1
                 }
@@ -128,21 +128,21 @@ impl Parser {
         self.drop_citation(&mut above);
     }
 
-    fn cite(&mut self, comment: &str, line: usize, above: &mut Above) {
+    fn parse_citation(&mut self, comment: &str, line: usize, above: &mut ItemPrelude) {
         let text = match comment.strip_prefix("covers:") {
             Some(text) => text,
-            None if above.more => comment,
+            None if above.continues => comment,
             None => return,
         };
         above.line.get_or_insert(line);
-        // A remark may follow in brackets.
+        // A remark in brackets may follow.
         let text = text.split('(').next().unwrap_or_default().trim();
-        above.more = text.ends_with(',');
+        above.continues = text.ends_with(',');
         for id in text.split([',', ' ']).filter(|id| !id.is_empty()) {
-            if is_id(id) {
+            if is_requirement_id(id) {
                 above.ids.push(id.to_owned());
             } else {
-                self.source.problems.push((line, format!("{id:?} is no requirement id")));
+                self.source.problems.push((line, format!("{id:?} is not a requirement id")));
             }
         }
         if text.is_empty() {
@@ -150,47 +150,47 @@ impl Parser {
         }
     }
 
-    fn attribute(&mut self, at: usize, end: usize, above: &mut Above) -> usize {
-        let inner = self.token(at + 1) == Some(&Token::Sign('!'));
+    fn attribute(&mut self, at: usize, end: usize, above: &mut ItemPrelude) -> usize {
+        let inner = self.token(at + 1) == Some(&SourceToken::Punct('!'));
         let open = at + 1 + usize::from(inner);
-        if self.token(open) != Some(&Token::Open('[')) {
+        if self.token(open) != Some(&SourceToken::Open('[')) {
             return at + 1;
         }
-        let behind = self.behind(open, end);
+        let after = self.end_of_group(open, end);
         let mut last = open + 1;
-        while self.token(last + 1) == Some(&Token::Sign(':')) && self.word(last + 3).is_some() {
+        while self.token(last + 1) == Some(&SourceToken::Punct(':')) && self.ident(last + 3).is_some() {
             last += 3;
         }
-        match (self.word(last), self.token(last + 2)) {
-            (Some("test"), _) => above.test = true,
-            (Some("path"), Some(Token::Text(path))) => above.path = Some(path.clone()),
+        match (self.ident(last), self.token(last + 2)) {
+            (Some("test"), _) => above.is_test = true,
+            (Some("path"), Some(SourceToken::StringLiteral(path))) => above.path = Some(path.clone()),
             _ => {}
         }
-        behind
+        after
     }
 
-    fn function(&mut self, at: usize, end: usize, within: &[String], above: &mut Above) -> usize {
+    fn function(&mut self, at: usize, end: usize, within: &[String], above: &mut ItemPrelude) -> usize {
         let found = mem::take(above);
-        if found.test {
-            let name = self.word(at + 1).unwrap_or_default();
+        if found.is_test {
+            let name = self.ident(at + 1).unwrap_or_default();
             let path = within.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("::");
             let line = self.tokens[at].line;
-            self.source.tests.push(FoundTest { path, line, ids: found.ids, generated: false });
+            self.source.tests.push(TestItem { path, line, ids: found.ids, is_generated: false });
         } else {
             self.drop_citation(&mut { found });
         }
         let mut at = at + 2;
         while at < end {
             match self.token(at) {
-                Some(Token::Sign(';')) => return at + 1,
-                Some(Token::Open(bracket)) => {
+                Some(SourceToken::Punct(';')) => return at + 1,
+                Some(SourceToken::Open(bracket)) => {
                     let body = *bracket == '{';
-                    let behind = self.behind(at, end);
-                    self.no_citations(at, behind);
+                    let after = self.end_of_group(at, end);
+                    self.reject_citations(at, after);
                     if body {
-                        return behind;
+                        return after;
                     }
-                    at = behind;
+                    at = after;
                 }
                 _ => at += 1,
             }
@@ -198,55 +198,61 @@ impl Parser {
         end
     }
 
-    fn module(&mut self, at: usize, end: usize, within: &mut Vec<String>, above: &mut Above) -> usize {
-        let name = self.word(at + 1).unwrap_or_default().to_owned();
+    fn module(&mut self, at: usize, end: usize, within: &mut Vec<String>, above: &mut ItemPrelude) -> usize {
+        let name = self.ident(at + 1).unwrap_or_default().to_owned();
         let path = above.path.take();
         self.drop_citation(above);
-        if self.token(at + 2) != Some(&Token::Open('{')) {
-            self.source.modules.push(Module { within: within.clone(), name, path });
+        if self.token(at + 2) != Some(&SourceToken::Open('{')) {
+            self.source.modules.push(ModuleItem { ancestors: within.clone(), name, path });
             return at + 2;
         }
-        let behind = self.behind(at + 2, end);
+        let after = self.end_of_group(at + 2, end);
         within.push(name);
-        self.items(at + 3, behind.saturating_sub(1), within);
+        self.items(at + 3, after.saturating_sub(1), within);
         within.pop();
-        behind
+        after
     }
 
-    fn macro_call(&mut self, at: usize, end: usize, within: &mut Vec<String>, above: &mut Above) -> usize {
-        let definition = self.word(at) == Some("macro_rules");
+    fn macro_call(
+        &mut self,
+        at: usize,
+        end: usize,
+        within: &mut Vec<String>,
+        above: &mut ItemPrelude,
+    ) -> usize {
+        let definition = self.ident(at) == Some("macro_rules");
         let open = at + 2 + usize::from(definition);
-        if !matches!(self.token(open), Some(Token::Open(_))) {
+        if !matches!(self.token(open), Some(SourceToken::Open(_))) {
             return at + 2;
         }
-        let behind = self.behind(open, end);
-        let name = self.word(open + 1).map(str::to_owned);
+        let after = self.end_of_group(open, end);
+        let name = self.ident(open + 1).map(str::to_owned);
         if let (Some(name), false) = (&name, definition || above.ids.is_empty()) {
             let path = within.iter().chain([name]).map(String::as_str).collect::<Vec<_>>().join("::");
             let line = self.tokens[at].line;
             let ids = mem::take(above).ids;
-            self.source.tests.push(FoundTest { path, line, ids, generated: true });
+            self.source.tests.push(TestItem { path, line, ids, is_generated: true });
         }
         self.drop_citation(above);
         if definition || name.is_some() {
-            self.no_citations(open, behind);
+            self.reject_citations(open, after);
         } else {
             // A macro around whole items.
-            self.items(open + 1, behind.saturating_sub(1), within);
+            self.items(open + 1, after.saturating_sub(1), within);
         }
-        behind
+        after
     }
 
-    /// Ends an item that is no test.
-    fn drop_citation(&mut self, above: &mut Above) {
+    /// Ends an item that is not a test.
+    fn drop_citation(&mut self, above: &mut ItemPrelude) {
         if let Some(line) = mem::take(above).line {
             self.source.problems.push((line, "`covers:` is not directly above a test".into()));
         }
     }
 
-    fn no_citations(&mut self, start: usize, end: usize) {
+    fn reject_citations(&mut self, start: usize, end: usize) {
         for placed in &self.tokens[start..end] {
-            if matches!(&placed.token, Token::Comment(text) if text.starts_with("covers:")) {
+            if matches!(&placed.token, SourceToken::Comment(text) if text.starts_with("covers:")) {
                 let problem = "`covers:` is not directly above a test".into();
                 self.source.problems.push((placed.line, problem));
             }
@@ -254,8 +260,8 @@ impl Parser {
     }
 }
 
-/// `AREA-001`
-fn is_id(text: &str) -> bool {
+/// Returns whether `text` has the form `AREA-001`.
+fn is_requirement_id(text: &str) -> bool {
     let Some((area, number)) = text.split_once('-') else { return false };
     let digits = number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit());
     digits && !area.is_empty() && area.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -265,12 +271,17 @@ fn is_id(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn test(path: &str, line: usize, ids: &[&str], generated: bool) -> FoundTest {
-        FoundTest { path: path.into(), line, ids: ids.iter().map(|id| (*id).to_owned()).collect(), generated }
+    fn test(path: &str, line: usize, ids: &[&str], is_generated: bool) -> TestItem {
+        TestItem {
+            path: path.into(),
+            line,
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            is_generated,
+        }
     }
 
     #[test]
-    fn functions_with_and_without_citations() {
+    fn tests_are_found_with_and_without_citations() {
         let source = parse(
             "// covers: BASE-001, BASE-017\n#[test]\nfn one() {}\n\
              #[test]\n// an ordinary comment\n// covers: ERR-001 (one half)\n#[ignore]\npub(crate) fn two() {}\n\
@@ -287,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_of_ids() {
+    fn citation_continues_after_a_comma() {
         let source =
             parse("// covers: BASE-001,\n// BASE-002\n// covers: ERR-001\n// prose\n#[test]\nfn one() {}");
         assert_eq!(source.tests, [test("one", 6, &["BASE-001", "BASE-002", "ERR-001"], false)]);
@@ -295,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn macros_name_their_test_first() {
+    fn macro_call_names_its_test_first() {
         let source = parse(
             "macro_rules! pair_test { ($name:ident) => { #[test] fn $name() {} } }\n\
              mod pairs {\n// covers: VER-001\npair_test!(newest, 1);\n// covers: VER-002\ncrate::pair_test! { oldest }\n}\n\
@@ -312,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn modules_in_files_of_their_own() {
+    fn module_declarations_are_found() {
         let source = parse("#[cfg(test)]\n#[path = \"../x.rs\"]\nmod a;\npub mod b { mod c; }\nmod d;");
-        let module = |within: &[&str], name: &str, path: Option<&str>| Module {
-            within: within.iter().map(|name| (*name).to_owned()).collect(),
+        let module = |within: &[&str], name: &str, path: Option<&str>| ModuleItem {
+            ancestors: within.iter().map(|name| (*name).to_owned()).collect(),
             name: name.into(),
             path: path.map(str::to_owned),
         };
@@ -324,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_only_looks_like_a_citation() {
+    fn strings_and_block_comments_are_not_citations() {
         let source = parse(
             "//! // covers: BASE-001\n/// // covers: BASE-001\nstruct S<'a>(&'a str, char);\n\
              /* // covers: BASE-001\n /* nested */ fn x() { */\n\
@@ -337,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn citations_that_would_be_lost() {
+    fn misplaced_citations_are_reported() {
         for (text, line) in [
             ("// covers: BASE-001\nfn no_test() {}", 1),
             ("#[test]\nfn t() {\n // covers: BASE-001\n}", 3),

@@ -1,57 +1,57 @@
-//! Finds every test of the workspace: packages, their targets, and the files that each target is made of.
+//! Search for every test of the workspace: packages, their targets, and the files of each target.
 
 use alloc::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::source::{self, Module};
+use super::source::{self, ModuleItem};
 
 /// A test, as found in the source.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Test {
-    /// Relative to the workspace, with the line.
-    pub(super) place: String,
-    /// The package that the test belongs to.
+pub(super) struct CitedTest {
+    /// Path relative to the workspace, and line.
+    pub(super) location: String,
+    /// Package of the test.
     pub(super) package: String,
-    /// How cargo names the binary: see [`Section`](super::log::Section).
+    /// Name of the binary in the output of cargo: see [`LogSection`](super::log::LogSection).
     pub(super) header: String,
     pub(super) binary: String,
-    /// The path as the test harness prints it.
+    /// Path as the test harness prints it.
     pub(super) path: String,
     pub(super) ids: Vec<String>,
-    pub(super) generated: bool,
+    pub(super) is_generated: bool,
 }
 
-/// All tests of a workspace, and what is wrong with citations.
+/// All tests of a workspace, and the faulty citations.
 #[derive(Debug, Default)]
-pub(super) struct Tests {
-    pub(super) tests: Vec<Test>,
+pub(super) struct CitedTests {
+    pub(super) tests: Vec<CitedTest>,
     pub(super) problems: Vec<String>,
 }
 
 /// Searches the workspace at `root`.
-pub(super) fn find(root: &Path) -> Result<Tests, String> {
+pub(super) fn find(root: &Path) -> Result<CitedTests, String> {
     let mut folders = vec![root.join("core")];
     folders.extend(entries(&root.join("adapters"))?);
     folders.extend([root.join("tests"), root.join("benches")]);
-    let mut found = Tests::default();
+    let mut found = CitedTests::default();
     let mut read = BTreeSet::new();
     for folder in folders.iter().filter(|folder| folder.join("Cargo.toml").is_file()) {
         for target in targets(folder)? {
-            let mut walk = Walk { root, target: &target, found: &mut found, read: &mut read };
+            let mut walk = ModuleWalker { root, target: &target, found: &mut found, read: &mut read };
             walk.file(&folder.join(&target.file), &[], true)?;
         }
     }
-    // A citation in a file of no target is a test that never runs.
+    // A citation in a file of no target belongs to a test that never runs.
     for folder in folders {
         for file in rust_files(&folder)?.into_iter().filter(|file| !read.contains(file)) {
-            let source = source::parse(&text(&file)?);
+            let source = source::parse(&read_text(&file)?);
             let cited = source.tests.iter().filter(|test| !test.ids.is_empty());
             for line in cited.map(|test| test.line).chain(source.problems.into_iter().map(|(line, _)| line)) {
-                let place = place(root, &file, line);
-                found
-                    .problems
-                    .push(format!("{place}: cites requirements, but belongs to no target of the workspace"));
+                let location = location(root, &file, line);
+                found.problems.push(format!(
+                    "{location}: cites requirements, but is part of no target of the workspace"
+                ));
             }
         }
     }
@@ -61,27 +61,27 @@ pub(super) fn find(root: &Path) -> Result<Tests, String> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+struct TestTarget {
     package: String,
     binary: String,
     header: String,
-    /// Relative to the package.
+    /// Path relative to the package.
     file: PathBuf,
 }
 
-/// The targets of a package that can hold tests, by the rules of cargo as far as they are used here.
-fn targets(folder: &Path) -> Result<Vec<Target>, String> {
-    let manifest = Manifest::parse(&text(&folder.join("Cargo.toml"))?);
+/// Returns the targets of a package that can hold tests, by the rules of cargo that this workspace uses.
+fn targets(folder: &Path) -> Result<Vec<TestTarget>, String> {
+    let manifest = Manifest::parse(&read_text(&folder.join("Cargo.toml"))?);
     let package =
         manifest.value("[package]", "name").ok_or_else(|| format!("{}: no name", folder.display()))?;
-    let mut found: Vec<Target> = Vec::new();
+    let mut found: Vec<TestTarget> = Vec::new();
     let mut add = |name: &str, file: PathBuf, unit: bool| {
         if !folder.join(&file).is_file() || found.iter().any(|target| target.file == file) {
             return;
         }
         let path =
             file.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/");
-        found.push(Target {
+        found.push(TestTarget {
             package: package.to_owned(),
             binary: name.replace('-', "_"),
             header: if unit { format!("unittests {path}") } else { path },
@@ -119,22 +119,22 @@ fn targets(folder: &Path) -> Result<Vec<Target>, String> {
     Ok(found)
 }
 
-/// The few lines of a manifest that name targets: `[section]` and `key = "value"`.
+/// The parts of a manifest that name targets: `[section]` and `key = "value"`.
 struct Manifest {
-    tables: Vec<Table>,
+    tables: Vec<ManifestTable>,
 }
 
-struct Table {
+struct ManifestTable {
     name: String,
     values: Vec<(String, String)>,
 }
 
 impl Manifest {
     fn parse(text: &str) -> Self {
-        let mut tables: Vec<Table> = Vec::new();
+        let mut tables: Vec<ManifestTable> = Vec::new();
         for line in text.lines().map(str::trim) {
             if line.starts_with('[') {
-                tables.push(Table { name: line.to_owned(), values: Vec::new() });
+                tables.push(ManifestTable { name: line.to_owned(), values: Vec::new() });
             } else if let (Some((key, value)), Some(table)) = (line.split_once('='), tables.last_mut()) {
                 // Up to the closing quote, or to a comment.
                 let value = value.trim();
@@ -153,56 +153,69 @@ impl Manifest {
     }
 }
 
-impl Table {
+impl ManifestTable {
     fn value(&self, key: &str) -> Option<&str> {
         self.values.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
     }
 }
 
-/// Follows the modules of one target.
-struct Walk<'a> {
+/// Walk over the modules of one target.
+struct ModuleWalker<'a> {
     root: &'a Path,
-    target: &'a Target,
-    found: &'a mut Tests,
+    target: &'a TestTarget,
+    found: &'a mut CitedTests,
     read: &'a mut BTreeSet<PathBuf>,
 }
 
-impl Walk<'_> {
-    /// Reads `file`, which is the module `path`; `owner` when its modules lie beside it, not in a folder of its name.
+impl ModuleWalker<'_> {
+    /// Reads `file` as the module `path`. `owner` means that its modules lie beside it, not in a folder of its name.
     fn file(&mut self, file: &Path, path: &[String], owner: bool) -> Result<(), String> {
-        let source = source::parse(&text(file)?);
-        self.read.insert(file.to_owned());
+        let source = source::parse(&read_text(file)?);
+        // A shared file is reached through `..`; the search for files of no target names it directly.
+        self.read.insert(without_dots(file));
         for test in source.tests {
-            self.found.tests.push(Test {
-                place: place(self.root, file, test.line),
+            self.found.tests.push(CitedTest {
+                location: location(self.root, file, test.line),
                 package: self.target.package.clone(),
                 header: self.target.header.clone(),
                 binary: self.target.binary.clone(),
                 path: path.iter().chain([&test.path]).map(String::as_str).collect::<Vec<_>>().join("::"),
                 ids: test.ids,
-                generated: test.generated,
+                is_generated: test.is_generated,
             });
         }
         for (line, problem) in source.problems {
-            self.found.problems.push(format!("{}: {problem}", place(self.root, file, line)));
+            self.found.problems.push(format!("{}: {problem}", location(self.root, file, line)));
         }
         let beside = file.parent().unwrap_or(self.root);
         let below = if owner { beside.to_owned() } else { file.with_extension("") };
         for module in &source.modules {
-            // A module of another platform may be generated, or simply not be there.
+            // A module of another platform may be generated or absent.
             let Some((file, owner)) = module_file(module, beside, &below) else { continue };
             let path: Vec<String> =
-                path.iter().chain(&module.within).chain([&module.name]).cloned().collect();
+                path.iter().chain(&module.ancestors).chain([&module.name]).cloned().collect();
             self.file(&file, &path, owner)?;
         }
         Ok(())
     }
 }
 
-fn module_file(module: &Module, beside: &Path, below: &Path) -> Option<(PathBuf, bool)> {
-    let folder = module.within.iter().fold(below.to_owned(), |folder, name| folder.join(name));
+/// Returns a path with `..` resolved by name.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir if plain.file_name().is_some() => _ = plain.pop(),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+fn module_file(module: &ModuleItem, beside: &Path, below: &Path) -> Option<(PathBuf, bool)> {
+    let folder = module.ancestors.iter().fold(below.to_owned(), |folder, name| folder.join(name));
     if let Some(path) = &module.path {
-        let from = if module.within.is_empty() { beside } else { &folder };
+        let from = if module.ancestors.is_empty() { beside } else { &folder };
         return Some((from.join(path), true)).filter(|(file, _)| file.is_file());
     }
     let own = folder.join(format!("{}.rs", module.name));
@@ -212,15 +225,15 @@ fn module_file(module: &Module, beside: &Path, below: &Path) -> Option<(PathBuf,
     Some((folder.join(&module.name).join("mod.rs"), true)).filter(|(file, _)| file.is_file())
 }
 
-fn text(file: &Path) -> Result<String, String> {
+fn read_text(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-fn place(root: &Path, file: &Path, line: usize) -> String {
+fn location(root: &Path, file: &Path, line: usize) -> String {
     format!("{}:{line}", file.strip_prefix(root).unwrap_or(file).display())
 }
 
-/// What is in a folder, sorted; nothing when there is no such folder.
+/// Returns the sorted entries of a folder; empty if the folder does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -236,7 +249,7 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     for entry in entries(folder)? {
         let name = entry.file_name().unwrap_or_default().to_string_lossy();
-        // `peers` are programs of their own, outside of the workspace.
+        // `peers` holds programs outside the workspace.
         if entry.is_dir() && !name.starts_with('.') && !["target", "node_modules", "peers"].contains(&&*name)
         {
             files.extend(rust_files(&entry)?);
@@ -251,10 +264,10 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 mod tests {
     use super::*;
 
-    /// Writes a workspace of the files to a folder of its own, and removes it in the end.
-    struct Workspace(PathBuf);
+    /// A workspace in a temporary folder, which is removed on drop.
+    struct TempWorkspace(PathBuf);
 
-    impl Workspace {
+    impl TempWorkspace {
         fn new(name: &str, files: &[(&str, &str)]) -> Self {
             let root = std::env::temp_dir().join(format!("mcp-tests-{name}-{}", std::process::id()));
             for (path, text) in files {
@@ -266,16 +279,16 @@ mod tests {
         }
     }
 
-    impl Drop for Workspace {
+    impl Drop for TempWorkspace {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 
     #[test]
-    fn tests_are_found_where_cargo_finds_them() {
+    fn tests_are_found_in_all_targets_of_cargo() {
         let cited = "// covers: BASE-001\n#[test]\nfn t() {}\n";
-        let workspace = Workspace::new(
+        let workspace = TempWorkspace::new(
             "targets",
             &[
                 ("core/Cargo.toml", "[package]\nname = \"my-core\" # comment\n"),
@@ -312,7 +325,7 @@ mod tests {
         let names: Vec<String> = found
             .tests
             .iter()
-            .map(|test| format!("{} {} {} {}", test.place, test.header, test.binary, test.path))
+            .map(|test| format!("{} {} {} {}", test.location, test.header, test.binary, test.path))
             .collect();
         assert_eq!(
             names,
@@ -327,7 +340,7 @@ mod tests {
                 "tests/interop.rs:3 interop.rs interop t",
             ]
         );
-        let lost = "core/src/lost.rs:3: cites requirements, but belongs to no target of the workspace";
-        assert_eq!(found.problems, [lost]);
+        let orphan = "core/src/lost.rs:3: cites requirements, but is part of no target of the workspace";
+        assert_eq!(found.problems, [orphan]);
     }
 }

@@ -1,28 +1,28 @@
-//! Cuts Rust into words, strings, brackets and signs; comments stay, for they cite requirements.
+//! Tokenizer of Rust: words, strings, brackets and signs. Comments are kept, because they cite requirements.
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Token {
-    /// A line comment that documents nothing, without its slashes.
+pub(super) enum SourceToken {
+    /// A line comment that is not documentation, without its slashes.
     Comment(String),
-    Word(String),
-    Text(String),
-    Sign(char),
+    Ident(String),
+    StringLiteral(String),
+    Punct(char),
     Open(char),
     Close,
 }
 
-pub(super) struct Placed {
-    pub(super) token: Token,
+pub(super) struct SpannedToken {
+    pub(super) token: SourceToken,
     pub(super) line: usize,
 }
 
-pub(super) fn tokenize(text: &str) -> Vec<Placed> {
+pub(super) fn tokenize(text: &str) -> Vec<SpannedToken> {
     let chars: Vec<char> = text.chars().collect();
     let mut lexer = Lexer { chars: &chars, at: 0, line: 1 };
     let mut tokens = Vec::new();
     while lexer.at < chars.len() {
         let line = lexer.line;
-        tokens.extend(lexer.token().map(|token| Placed { token, line }));
+        tokens.extend(lexer.token().map(|token| SpannedToken { token, line }));
     }
     tokens
 }
@@ -38,7 +38,7 @@ impl Lexer<'_> {
         self.chars.get(self.at + ahead).copied().unwrap_or('\0')
     }
 
-    fn next(&mut self) -> char {
+    fn bump(&mut self) -> char {
         let next = self.peek(0);
         self.line += usize::from(next == '\n');
         self.at += 1;
@@ -48,19 +48,19 @@ impl Lexer<'_> {
     fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
         let mut taken = String::new();
         while self.at < self.chars.len() && wanted(self.peek(0)) {
-            taken.push(self.next());
+            taken.push(self.bump());
         }
         taken
     }
 
-    fn token(&mut self) -> Option<Token> {
+    fn token(&mut self) -> Option<SourceToken> {
         match (self.peek(0), self.peek(1)) {
             ('/', '/') => {
                 let comment = self.take_while(|c| c != '\n');
                 let text = comment.trim_start_matches("//");
                 // `///` and `//!` are attributes, not comments.
                 let plain = comment.len() == text.len() + 2 && !text.starts_with(['/', '!']);
-                plain.then(|| Token::Comment(text.trim().to_owned()))
+                plain.then(|| SourceToken::Comment(text.trim().to_owned()))
             }
             ('/', '*') => {
                 self.block_comment();
@@ -74,15 +74,15 @@ impl Lexer<'_> {
             (c, _) if c.is_alphabetic() || c == '_' => Some(self.word()),
             (c, _) if c.is_ascii_digit() => {
                 self.take_while(|c| c.is_alphanumeric() || c == '_');
-                Some(Token::Sign('0'))
+                Some(SourceToken::Punct('0'))
             }
             (c, _) => {
-                self.next();
+                self.bump();
                 match c {
-                    '(' | '[' | '{' => Some(Token::Open(c)),
-                    ')' | ']' | '}' => Some(Token::Close),
+                    '(' | '[' | '{' => Some(SourceToken::Open(c)),
+                    ')' | ']' | '}' => Some(SourceToken::Close),
                     _ if c.is_whitespace() => None,
-                    _ => Some(Token::Sign(c)),
+                    _ => Some(SourceToken::Punct(c)),
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Lexer<'_> {
                 ('/', '*') => depth += 1,
                 ('*', '/') => depth -= 1,
                 _ => {
-                    self.next();
+                    self.bump();
                     continue;
                 }
             }
@@ -106,20 +106,20 @@ impl Lexer<'_> {
         }
     }
 
-    /// A character, or a lifetime.
+    /// Skips a character literal or a lifetime.
     fn quote(&mut self) {
-        self.next();
+        self.bump();
         if self.peek(0) == '\\' {
             self.at += 2;
             self.take_while(|c| c != '\'');
-            self.next();
+            self.bump();
         } else if self.peek(1) == '\'' {
-            self.next();
-            self.next();
+            self.bump();
+            self.bump();
         }
     }
 
-    fn word(&mut self) -> Token {
+    fn word(&mut self) -> SourceToken {
         let word = self.take_while(|c| c.is_alphanumeric() || c == '_');
         let raw = matches!(word.as_str(), "r" | "br" | "cr");
         match self.peek(0) {
@@ -127,41 +127,41 @@ impl Lexer<'_> {
             '"' if matches!(word.as_str(), "b" | "c") => self.string(),
             '\'' if word == "b" => {
                 self.quote();
-                Token::Sign('0')
+                SourceToken::Punct('0')
             }
             '#' if raw && matches!(self.peek(1), '#' | '"') => self.raw_string(),
             '#' if word == "r" && (self.peek(1).is_alphabetic() || self.peek(1) == '_') => {
-                self.next();
-                Token::Word(self.take_while(|c| c.is_alphanumeric() || c == '_'))
+                self.bump();
+                SourceToken::Ident(self.take_while(|c| c.is_alphanumeric() || c == '_'))
             }
-            _ => Token::Word(word),
+            _ => SourceToken::Ident(word),
         }
     }
 
-    fn string(&mut self) -> Token {
-        self.next();
+    fn string(&mut self) -> SourceToken {
+        self.bump();
         let mut text = String::new();
         while self.at < self.chars.len() {
-            match self.next() {
+            match self.bump() {
                 '"' => break,
-                '\\' => text.push(self.next()),
+                '\\' => text.push(self.bump()),
                 c => text.push(c),
             }
         }
-        Token::Text(text)
+        SourceToken::StringLiteral(text)
     }
 
-    fn raw_string(&mut self) -> Token {
+    fn raw_string(&mut self) -> SourceToken {
         let hashes = self.take_while(|c| c == '#').len();
-        self.next();
+        self.bump();
         let mut text = String::new();
         while self.at < self.chars.len() {
             if self.peek(0) == '"' && (1..=hashes).all(|ahead| self.peek(ahead) == '#') {
                 self.at += 1 + hashes;
                 break;
             }
-            text.push(self.next());
+            text.push(self.bump());
         }
-        Token::Text(text)
+        SourceToken::StringLiteral(text)
     }
 }

@@ -1,4 +1,4 @@
-//! The schema of one revision: its types by method, its compiled validators, and what is relaxed in it.
+//! The schema of one revision: types by method, compiled validators, and relaxations.
 
 use alloc::sync::Arc;
 use std::collections::HashMap;
@@ -7,40 +7,40 @@ use std::sync::{Mutex, PoisonError};
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
-use super::{Direction, Expected};
+use super::{ExpectedType, MessageDirection};
 
-/// The error codes with a type of their own; a revision without that type treats the code like any other.
+/// Error codes that have a type. A revision without that type treats the code like any other.
 const ERROR_TYPES: [(i64, &str); 4] = [
     (-32020, "HeaderMismatchError"),
     (-32021, "MissingRequiredClientCapabilityError"),
     (-32022, "UnsupportedProtocolVersionError"),
     (-32042, "URLElicitationRequiredError"),
 ];
-/// Our name for the error envelope whose `id` is optional (see [`super::Schemas::check_http_body`]).
+/// Name of the added error envelope whose `id` is optional (see [`super::SchemaSet::check_http_body`]).
 const ERROR_WITHOUT_ID: &str = "JSONRPCErrorWithoutId";
 
 #[derive(Debug)]
-pub(super) struct Revision {
+pub(super) struct RevisionSchema {
     pub(super) name: &'static str,
-    /// `definitions` up to 2025-06-18, `$defs` later.
+    /// Key of the definitions: `definitions` up to 2025-06-18, `$defs` later.
     key: &'static str,
-    /// `$schema` and the definitions: what a compiled type starts from.
+    /// `$schema` and the definitions, the base of each compiled type.
     base: Map<String, Value>,
-    pub(super) types: HashMap<(Direction, String), String>,
+    pub(super) types: HashMap<(MessageDirection, String), String>,
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
-impl Revision {
+impl RevisionSchema {
     pub(super) fn new(name: &'static str, mut document: Value) -> Result<Self, String> {
         let key = if document.get("definitions").is_some() { "definitions" } else { "$defs" };
         relax(name, document.get_mut(key).ok_or("no definitions")?)?;
         let definitions = &document[key];
         let mut types = HashMap::new();
         for (union, direction) in [
-            ("ClientRequest", Direction::ClientToServer),
-            ("ClientNotification", Direction::ClientToServer),
-            ("ServerRequest", Direction::ServerToClient),
-            ("ServerNotification", Direction::ServerToClient),
+            ("ClientRequest", MessageDirection::ClientToServer),
+            ("ClientNotification", MessageDirection::ClientToServer),
+            ("ServerRequest", MessageDirection::ServerToClient),
+            ("ServerNotification", MessageDirection::ServerToClient),
         ] {
             for (method, type_name) in union_members(definitions, union)? {
                 types.insert((direction, method), type_name);
@@ -60,32 +60,32 @@ impl Revision {
         self.base[self.key].get(type_name)
     }
 
-    /// The first of several names of one type, of which each revision knows some.
+    /// Returns the first of several names of one type that the revision has.
     pub(super) fn first_of(&self, names: &[&'static str]) -> &'static str {
         names.iter().copied().find(|name| self.has(name)).unwrap_or("JSONRPCMessage")
     }
 
-    /// The type of the result that answers a request of type `request`; `task` when it holds a task instead.
+    /// Returns the type of the result of a request of type `request`; `task` selects the result that holds a task.
     pub(super) fn result_type(&self, request: &str, task: bool) -> String {
         if task && self.has("CreateTaskResult") {
             return "CreateTaskResult".into();
         }
         let name = format!("{}Result", request.trim_end_matches("Request"));
-        // `ping`, `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe`.
+        // `ping`, `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe` have an empty result.
         if self.has(&name) { name } else { "EmptyResult".into() }
     }
 
-    pub(super) fn plan_error(&self, message: &Value, http: bool) -> Vec<Expected> {
-        let no_id = http && self.has(ERROR_WITHOUT_ID) && message.get("id").is_none();
+    pub(super) fn plan_error(&self, message: &Value, http: bool) -> Vec<ExpectedType> {
+        let idless = http && self.has(ERROR_WITHOUT_ID) && message.get("id").is_none();
         let envelope =
-            if no_id { ERROR_WITHOUT_ID } else { self.first_of(&["JSONRPCErrorResponse", "JSONRPCError"]) };
+            if idless { ERROR_WITHOUT_ID } else { self.first_of(&["JSONRPCErrorResponse", "JSONRPCError"]) };
         let code = message["error"].get("code").and_then(Value::as_i64);
         let of_code = ERROR_TYPES.iter().find(|(known, name)| Some(*known) == code && self.has(name));
         let names = [Some(envelope), of_code.map(|(_, name)| *name)];
-        names.into_iter().flatten().map(|name| Expected::new(name, "")).collect()
+        names.into_iter().flatten().map(|name| ExpectedType::new(name, "")).collect()
     }
 
-    pub(super) fn validate(&self, expected: &Expected, message: &Value) -> Vec<String> {
+    pub(super) fn validate(&self, expected: &ExpectedType, message: &Value) -> Vec<String> {
         let validator = match self.validator(&expected.name) {
             Ok(validator) => validator,
             Err(problem) => return vec![problem],
@@ -107,9 +107,9 @@ impl Revision {
             return Err(format!("{} has no type {name}", self.name));
         }
         let mut schema = self.base.clone();
-        // Not a plain `$ref`: draft-07 ignores everything that stands beside one.
+        // Not a plain `$ref`: draft-07 ignores all other members beside it.
         schema.insert("allOf".into(), json!([{ "$ref": format!("#/{}/{name}", self.key) }]));
-        // `format` only documents: half of the revisions use a draft where it is not checked anyway.
+        // `format` is not validated: half of the revisions use a draft in which it is an annotation only.
         let options = jsonschema::options().should_validate_formats(false);
         let validator = options.build(&Value::Object(schema)).map_err(|error| format!("{name}: {error}"))?;
         let validator = Arc::new(validator);
@@ -118,13 +118,13 @@ impl Revision {
     }
 }
 
-/// The methods of a union such as `ClientRequest`, each with the name of its type.
+/// Returns the methods of a union, `ClientRequest` for example, each with the name of its type.
 fn union_members(definitions: &Value, union: &str) -> Result<Vec<(String, String)>, String> {
     let Some(schema) = definitions.get(union) else {
         return Ok(Vec::new()); // The modern revision has no ServerRequest.
     };
     let method_of = |schema: &Value| schema.pointer("/properties/method/const")?.as_str().map(str::to_owned);
-    // A union of one is written out in place of the type: find that one by its method.
+    // A union of one member is replaced by that member, so its type is found by the method.
     if let Some(method) = method_of(schema) {
         let all = definitions.as_object().into_iter().flatten();
         let mut named =
@@ -132,7 +132,7 @@ fn union_members(definitions: &Value, union: &str) -> Result<Vec<(String, String
         let (name, _) = named.next().ok_or_else(|| format!("{union}: no type for {method}"))?;
         return Ok(vec![(method.clone(), name.clone())]);
     }
-    let members = schema["anyOf"].as_array().ok_or_else(|| format!("{union} is no union"))?;
+    let members = schema["anyOf"].as_array().ok_or_else(|| format!("{union} is not a union"))?;
     let member = |member: &Value| {
         let name = member["$ref"].as_str()?.rsplit('/').next()?;
         Some((method_of(&definitions[name])?, name.to_owned()))
@@ -140,20 +140,21 @@ fn union_members(definitions: &Value, union: &str) -> Result<Vec<(String, String
     members.iter().map(|entry| member(entry).ok_or_else(|| format!("{union}: {entry}"))).collect()
 }
 
-/// Widens the spots where a `schema.json` is narrower than the TypeScript that it was generated from and that
-/// decides (BASE-045). Nothing else may be relaxed, and a spot that is not found is an error: then the schemas
-/// changed, and this list must be looked at again.
+/// Widens the places where `schema.json` is narrower than the TypeScript source, which decides (BASE-045, DEC-014).
+///
+/// Nothing else may be relaxed. A place that is not found is an error: the schemas have changed, and this list has to
+/// be reviewed.
 fn relax(revision: &str, definitions: &mut Value) -> Result<(), String> {
     let mut replace = |pointer: &str, from: Value, to: Value| match definitions.pointer_mut(pointer) {
         Some(spot) if *spot == from => {
             *spot = to;
             Ok(())
         }
-        found => Err(format!("relaxation of {pointer} does not fit: found {found:?}")),
+        found => Err(format!("relaxation of {pointer} does not fit the schema: found {found:?}")),
     };
     let narrow = json!(["string", "integer", "boolean"]);
     let wide = json!(["string", "number", "boolean"]);
-    // The values of an elicited form are `number` in TypeScript: fractions are legal.
+    // Values of an elicited form are `number` in TypeScript: fractions are valid.
     match revision {
         "2025-06-18" => {
             replace("/ElicitResult/properties/content/additionalProperties/type", narrow.clone(), wide)?;
@@ -164,7 +165,7 @@ fn relax(revision: &str, definitions: &mut Value) -> Result<(), String> {
         }
         _ => {}
     }
-    // `JSONValue`, of which capability settings and sampling metadata are made, lost `null` and fractions.
+    // `JSONValue`, used by capability settings and sampling metadata, lost `null` and fractions.
     if revision == "2026-07-28" {
         replace("/JSONValue/anyOf/2/type", narrow, json!(["string", "number", "boolean", "null"]))?;
     }
@@ -179,8 +180,8 @@ fn relax(revision: &str, definitions: &mut Value) -> Result<(), String> {
         let pointer = format!("/Tool/properties/{spot}/properties/properties/additionalProperties");
         replace(&pointer, object.clone(), json!({ "type": ["object", "boolean"] }))?;
     }
-    // Up to 2025-06-18 an error needs an `id`, but over HTTP the text of the transport allows a body without one.
-    // That is a second type for those bodies alone: on a byte stream such an error stays invalid (BASE-014).
+    // Up to 2025-06-18 an error needs an `id`, but the text of the HTTP transport allows a body without one. This is a
+    // separate type for those bodies: on a byte stream such an error stays invalid (BASE-014).
     if let Some(mut error) = definitions.get("JSONRPCError").cloned() {
         let required = error["required"].as_array_mut().ok_or("JSONRPCError requires nothing")?;
         required.retain(|member| member != "id");

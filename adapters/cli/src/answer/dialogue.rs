@@ -1,4 +1,4 @@
-//! Asking a person: forms field by field, web pages, and texts in the place of a model
+//! Interactive answers: forms field by field, consent to web pages, and texts in place of a model.
 
 use core::fmt::Write;
 
@@ -8,65 +8,65 @@ use mcp_proto::model::{
 };
 
 use super::terminal::Terminal;
-use super::{field, given, page};
+use super::{field, preset, url};
 use crate::escape;
 
-/// Asks on a terminal
+/// Answers input requests on a terminal.
 pub(super) struct Dialogue<T> {
     terminal: T,
-    /// Who asks
+    /// Name of the server, shown with each question.
     server: String,
 }
 
-/// What a person did instead of answering
-enum Left {
+/// How the user refused to answer.
+enum UserRefusal {
     Declined,
     Cancelled,
 }
 
-/// What is typed into one field
-enum Typed {
+/// Input for one field of a form.
+enum FieldInput {
     Value(Option<ElicitValue>),
     Back,
 }
 
 impl<T: Terminal> Dialogue<T> {
-    /// For the questions of `server`, which is shown as it is
+    /// Creates a dialogue about requests of `server`, whose name is shown unescaped.
     pub(super) fn new(terminal: T, server: &str) -> Self {
         Self { terminal, server: server.to_owned() }
     }
 
-    /// The answer to a question: `Some(None)` refuses it, none when a person is not asked for such a thing
+    /// Answers an input request: `Some(None)` refuses it, `None` means that the user is not asked for this kind.
     pub(super) fn ask(
         &mut self,
         key: Option<&str>,
         request: &InputRequest<'_>,
     ) -> Option<Option<InputResponse<'static>>> {
         match request {
-            InputRequest::Elicit(ElicitParams::Form(form)) => Some(Some(self.form(key, form).into())),
-            InputRequest::Elicit(ElicitParams::Url(page)) => Some(Some(self.page(key, page).into())),
-            InputRequest::CreateMessage(params) => Some(self.sample(key, params).map(Into::into)),
+            InputRequest::Elicit(ElicitParams::Form(form)) => Some(Some(self.ask_form(key, form).into())),
+            InputRequest::Elicit(ElicitParams::Url(page)) => Some(Some(self.ask_url(key, page).into())),
+            InputRequest::CreateMessage(params) => Some(self.ask_sample(key, params).map(Into::into)),
             _ => None,
         }
     }
 
     // ---- forms -------------------------------------------------------------------------------------------------
 
-    fn form(&mut self, key: Option<&str>, form: &ElicitFormParams) -> ElicitResult {
-        self.head(key, "asks you", &form.message);
-        self.say(
-            "  An empty line takes what stands in [ ], or leaves out what need not be there; :none leaves it out in any \
-             case, :back goes back, :decline and :cancel end it.\n",
+    fn ask_form(&mut self, key: Option<&str>, form: &ElicitFormParams) -> ElicitResult {
+        self.show_heading(key, "asks you", &form.message);
+        self.show(
+            "  An empty line takes the value in [ ], or leaves an optional field out; :none always leaves it out, :back \
+             goes back, :decline and :cancel end the form.\n",
         );
-        match self.fill(&form.requested_schema) {
+        match self.fill_form(&form.requested_schema) {
             Ok(content) => ElicitResult::accept(content),
-            Err(Left::Declined) => ElicitResult::decline(),
-            Err(Left::Cancelled) => ElicitResult::cancel(),
+            Err(UserRefusal::Declined) => ElicitResult::decline(),
+            Err(UserRefusal::Cancelled) => ElicitResult::cancel(),
         }
     }
 
-    /// Asks for one field after the other, and whether that is right
-    fn fill(&mut self, form: &ElicitSchema) -> Result<Map<ElicitValue>, Left> {
+    /// Asks for one field after the other, then for confirmation.
+    fn fill_form(&mut self, form: &ElicitSchema) -> Result<Map<ElicitValue>, UserRefusal> {
         let mut content = form.fill_defaults(Map::new());
         let fields: Vec<_> = form.properties.iter().collect();
         let mut at = 0;
@@ -74,9 +74,9 @@ impl<T: Terminal> Dialogue<T> {
             while let Some((name, schema)) = fields.get(at) {
                 let needed = form.required.iter().flatten().any(|required| required == name);
                 let head = format!("\n  {}/{}  {}", at + 1, fields.len(), escape::line(name));
-                match self.field(&head, schema, needed, content.get(name))? {
-                    Typed::Back => at = at.saturating_sub(1),
-                    Typed::Value(value) => {
+                match self.ask_field(&head, schema, needed, content.get(name))? {
+                    FieldInput::Back => at = at.saturating_sub(1),
+                    FieldInput::Value(value) => {
                         match value {
                             Some(value) => _ = content.insert(*name, value),
                             None => _ = content.remove(name),
@@ -85,155 +85,161 @@ impl<T: Terminal> Dialogue<T> {
                     }
                 }
             }
-            self.review(&fields, &content);
+            self.show_review(&fields, &content);
             if let Err(misfit) = form.check(&content) {
-                self.say(&format!("  that does not fit: {}\n", escape::line(&misfit.to_string())));
-            } else if self.sends()? {
+                self.show(&format!(
+                    "  the values do not fit the form: {}\n",
+                    escape::line(&misfit.to_string())
+                ));
+            } else if self.confirm_send()? {
                 return Ok(content);
             }
             at = 0;
         }
     }
 
-    fn field(
+    fn ask_field(
         &mut self,
         head: &str,
         schema: &Field,
         needed: bool,
         stands: Option<&ElicitValue>,
-    ) -> Result<Typed, Left> {
-        let must = if needed { "needed" } else { "may be left out" };
-        let mut text = format!("{head} ({}; {must})\n", field::kind(schema));
+    ) -> Result<FieldInput, UserRefusal> {
+        let must = if needed { "required" } else { "optional" };
+        let mut text = format!("{head} ({}; {must})\n", field::describe_kind(schema));
         for about in [schema.title(), schema.description()].into_iter().flatten() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "       {}", escape::line(about));
         }
-        text += &field::choices(schema);
-        self.say(&text);
-        let prompt =
-            stands.map_or_else(|| "  > ".to_owned(), |value| format!("  [{}] > ", field::shown(value)));
+        text += &field::format_choices(schema);
+        self.show(&text);
+        let prompt = stands
+            .map_or_else(|| "  > ".to_owned(), |value| format!("  [{}] > ", field::format_value(value)));
         loop {
-            self.say(&prompt);
-            let typed = self.line()?;
+            self.show(&prompt);
+            let typed = self.read_line()?;
             let wrong = match (typed.trim(), stands) {
-                (":back", _) => return Ok(Typed::Back),
-                (":none", _) if !needed => return Ok(Typed::Value(None)),
-                ("", Some(value)) => return Ok(Typed::Value(Some(value.clone()))),
-                ("", None) if !needed => return Ok(Typed::Value(None)),
+                (":back", _) => return Ok(FieldInput::Back),
+                (":none", _) if !needed => return Ok(FieldInput::Value(None)),
+                ("", Some(value)) => return Ok(FieldInput::Value(Some(value.clone()))),
+                ("", None) if !needed => return Ok(FieldInput::Value(None)),
                 ("" | ":none", _) => "must be filled in".into(),
-                _ => match field::read(schema, &typed) {
-                    Ok(value) => return Ok(Typed::Value(Some(value))),
+                _ => match field::parse_value(schema, &typed) {
+                    Ok(value) => return Ok(FieldInput::Value(Some(value))),
                     Err(wrong) => wrong,
                 },
             };
-            self.say(&format!("  ✗ {wrong}\n"));
+            self.show(&format!("  ✗ {wrong}\n"));
         }
     }
 
-    /// What is to be sent
-    fn review(&mut self, fields: &[(&str, &Field)], content: &Map<ElicitValue>) {
+    /// Shows the values that will be sent.
+    fn show_review(&mut self, fields: &[(&str, &Field)], content: &Map<ElicitValue>) {
         let mut text = String::from("\n  To be sent:\n");
         for (name, _) in fields {
-            let value = content.get(name).map_or_else(|| "(left out)".into(), field::shown);
+            let value = content.get(name).map_or_else(|| "(left out)".into(), field::format_value);
             let _ = writeln!(text, "    {}: {value}", escape::line(name));
         }
-        self.say(&text);
+        self.show(&text);
     }
 
-    /// Whether it is to be sent; if not, it is to be changed
-    fn sends(&mut self) -> Result<bool, Left> {
+    /// Asks for confirmation. Returns `false` if the values are to be changed.
+    fn confirm_send(&mut self) -> Result<bool, UserRefusal> {
         match self.pick("Send it? [y]es, [e]dit, [d]ecline, [c]ancel", &["y", "e", "d", "c"])? {
             "y" => Ok(true),
             "e" => Ok(false),
-            "d" => Err(Left::Declined),
-            _ => Err(Left::Cancelled),
+            "d" => Err(UserRefusal::Declined),
+            _ => Err(UserRefusal::Cancelled),
         }
     }
 
-    // ---- pages -------------------------------------------------------------------------------------------------
+    // ---- web pages ---------------------------------------------------------------------------------------------
 
-    fn page(&mut self, key: Option<&str>, asked: &ElicitUrlParams) -> ElicitResult {
-        self.head(key, "wants you to visit a web page", &asked.message);
-        let url = &asked.url;
-        let mut text =
-            format!("\n  host: {}\n  page: {}\n", escape::line(page::host(url)), escape::line(url));
-        for warning in page::warnings(url) {
-            let _ = writeln!(text, "  beware: {warning}");
+    fn ask_url(&mut self, key: Option<&str>, params: &ElicitUrlParams) -> ElicitResult {
+        self.show_heading(key, "wants you to visit a web page", &params.message);
+        let url = &params.url;
+        let mut text = format!("\n  host: {}\n  page: {}\n", escape::line(url::host(url)), escape::line(url));
+        for warning in url::warnings(url) {
+            let _ = writeln!(text, "  warning: {warning}");
         }
-        text += "  Nothing is opened by itself. If you agree, open it yourself.\n";
-        self.say(&text);
+        text += "  Nothing is opened automatically. If you agree, open it yourself.\n";
+        self.show(&text);
         match self.pick("Agree? [y]es, [d]ecline, [c]ancel", &["y", "d", "c"]) {
             Ok("y") => ElicitResult::new(mcp_proto::model::ElicitAction::Accept),
-            Ok("d") | Err(Left::Declined) => ElicitResult::decline(),
+            Ok("d") | Err(UserRefusal::Declined) => ElicitResult::decline(),
             _ => ElicitResult::cancel(),
         }
     }
 
     // ---- models ------------------------------------------------------------------------------------------------
 
-    /// None refuses
-    fn sample(
+    /// Returns the text of the user as a model message, or `None` if the user refuses.
+    fn ask_sample(
         &mut self,
         key: Option<&str>,
         params: &CreateMessageParams<'_>,
     ) -> Option<CreateMessageResult<'static>> {
-        self.head(
+        self.show_heading(
             key,
-            "asks your model, which you are now",
+            "asks your model, whose place you take",
             params.system_prompt.as_deref().unwrap_or_default(),
         );
         let mut text = String::new();
         for message in &params.messages {
             for block in message.content.iter() {
-                let said = match block.as_text() {
-                    Some(said) => said.to_owned(),
-                    None => serde_json::to_string(block).unwrap_or_default().chars().take(SHORT).collect(),
+                let content = match block.as_text() {
+                    Some(content) => content.to_owned(),
+                    None => serde_json::to_string(block)
+                        .unwrap_or_default()
+                        .chars()
+                        .take(MAX_SHOWN_CHARS)
+                        .collect(),
                 };
-                let _ = write!(text, "  {}:\n{}", escape::line(message.role.as_str()), quoted(&said));
+                let _ = write!(text, "  {}:\n{}", escape::line(message.role.as_str()), quote(&content));
             }
         }
         let _ = writeln!(
             text,
-            "  At most {} tokens. The answer ends with a line that is a dot; :decline refuses.",
+            "  At most {} tokens. End the answer with a line that is a single dot; :decline refuses.",
             params.max_tokens
         );
-        self.say(&text);
+        self.show(&text);
         loop {
-            let answer = self.text().ok()?;
-            self.say(&format!("\n  To be sent:\n{}", quoted(&answer)));
+            let answer = self.read_text().ok()?;
+            self.show(&format!("\n  To be sent:\n{}", quote(&answer)));
             match self.pick("Send it? [y]es, [e]dit, [d]ecline", &["y", "e", "d"]).ok()? {
-                "y" => return Some(given::message(answer)),
+                "y" => return Some(preset::text_message(answer)),
                 "e" => {}
                 _ => return None,
             }
         }
     }
 
-    /// Lines up to one that is a dot
-    fn text(&mut self) -> Result<String, Left> {
+    /// Reads lines up to one that consists of a dot.
+    fn read_text(&mut self) -> Result<String, UserRefusal> {
         let mut lines = Vec::new();
         loop {
-            self.say("  > ");
-            match self.line()? {
+            self.show("  > ");
+            match self.read_line()? {
                 line if line == "." => return Ok(lines.join("\n")),
                 line => lines.push(line),
             }
         }
     }
 
-    // ---- what they share -----------------------------------------------------------------------------------------
+    // ---- shared ------------------------------------------------------------------------------------------------
 
-    fn head(&mut self, key: Option<&str>, what: &str, message: &str) {
+    fn show_heading(&mut self, key: Option<&str>, what: &str, message: &str) {
         let key = key.map(|key| format!(" (`{}`)", escape::line(key))).unwrap_or_default();
-        let text = format!("\n? {} {what}{key}\n{}", self.server, quoted(message));
-        self.say(&text);
+        let text = format!("\n? {} {what}{key}\n{}", self.server, quote(message));
+        self.show(&text);
     }
 
-    /// Asks until one of these letters is typed
-    fn pick<'a>(&mut self, question: &str, letters: &[&'a str]) -> Result<&'a str, Left> {
+    /// Repeats a question until one of the letters is typed.
+    fn pick<'a>(&mut self, question: &str, letters: &[&'a str]) -> Result<&'a str, UserRefusal> {
         loop {
-            self.say(&format!("  {question}: "));
-            let typed = self.line()?.trim().to_lowercase();
+            self.show(&format!("  {question}: "));
+            let typed = self.read_line()?.trim().to_lowercase();
             let first = typed.get(..1).unwrap_or_default();
             if let Some(letter) = letters.iter().find(|letter| **letter == first) {
                 return Ok(letter);
@@ -241,28 +247,28 @@ impl<T: Terminal> Dialogue<T> {
         }
     }
 
-    /// What is typed next; the end of all input, and two words, leave
-    fn line(&mut self) -> Result<String, Left> {
-        let line = self.terminal.line().ok_or(Left::Cancelled)?;
+    /// Reads a line. The end of input, `:decline` and `:cancel` end the dialogue.
+    fn read_line(&mut self) -> Result<String, UserRefusal> {
+        let line = self.terminal.read_line().ok_or(UserRefusal::Cancelled)?;
         match line.trim() {
-            ":decline" => Err(Left::Declined),
-            ":cancel" => Err(Left::Cancelled),
+            ":decline" => Err(UserRefusal::Declined),
+            ":cancel" => Err(UserRefusal::Cancelled),
             _ => Ok(line),
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn show(&mut self, text: &str) {
         self.terminal.show(text);
     }
 }
 
-/// What a server says, each line marked as that
-fn quoted(text: &str) -> String {
+/// Marks each line of text from the server.
+fn quote(text: &str) -> String {
     escape::lines(text).lines().map(|line| format!("    | {line}\n")).collect()
 }
 
-/// Characters of what is no text
-const SHORT: usize = 200;
+/// Maximum number of characters shown of content that is not text.
+const MAX_SHOWN_CHARS: usize = 200;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! One field of a form: what it is, and what is typed into it
+//! One field of a form: its description, and parsing of typed values.
 
 use core::fmt::Write;
 
@@ -6,16 +6,20 @@ use mcp_proto::model::{ElicitValue, PrimitiveSchemaDefinition as Field, StringFo
 
 use crate::escape;
 
-/// What is typed, as a value that fits the field; the error says what is wrong with it
-pub(super) fn read(field: &Field, typed: &str) -> Result<ElicitValue, String> {
-    let value = value(field, typed)?;
-    field.check(&value).map_err(|misfit| misfit.why)?;
+/// Parses typed text into a value that fits the field.
+///
+/// # Errors
+///
+/// Returns why the text does not fit.
+pub(super) fn parse_value(field: &Field, typed: &str) -> Result<ElicitValue, String> {
+    let value = parse_unchecked(field, typed)?;
+    field.check(&value).map_err(|misfit| misfit.reason)?;
     Ok(value)
 }
 
-fn value(field: &Field, typed: &str) -> Result<ElicitValue, String> {
+fn parse_unchecked(field: &Field, typed: &str) -> Result<ElicitValue, String> {
     match field {
-        // For what cannot be typed otherwise.
+        // The only way to type an empty string.
         Field::String(_) if typed == "\"\"" => Ok(ElicitValue::Text(String::new())),
         Field::String(_) => Ok(ElicitValue::Text(typed.to_owned())),
         Field::Number(_) => match (typed.trim().parse::<i64>(), typed.trim().parse::<f64>()) {
@@ -30,19 +34,22 @@ fn value(field: &Field, typed: &str) -> Result<ElicitValue, String> {
         },
         Field::MultiSelect(_) | Field::TitledMultiSelect(_) => {
             let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
-            words.map(|word| choice(field, word)).collect::<Result<Vec<_>, _>>().map(ElicitValue::Choices)
+            words
+                .map(|word| parse_choice(field, word))
+                .collect::<Result<Vec<_>, _>>()
+                .map(ElicitValue::Choices)
         }
         Field::SingleSelect(_) | Field::TitledSingleSelect(_) | Field::LegacyTitledEnum(_) => {
-            choice(field, typed.trim()).map(ElicitValue::Text)
+            parse_choice(field, typed.trim()).map(ElicitValue::Text)
         }
-        // No kind that a form has: whoever knows better writes JSON.
+        // Unknown kind of field: the user writes JSON.
         _ => serde_json::from_str(typed)
             .map_err(|_| "must be JSON: a \"text\", a number, true or false".into()),
     }
 }
 
-/// What is chosen by its value, its name or its number
-fn choice(field: &Field, word: &str) -> Result<String, String> {
+/// Finds a choice by value, title or number.
+fn parse_choice(field: &Field, word: &str) -> Result<String, String> {
     let choices = field.choices();
     let by_number = || word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     let found = choices.iter().find(|(value, _)| *value == word);
@@ -53,33 +60,33 @@ fn choice(field: &Field, word: &str) -> Result<String, String> {
     }
 }
 
-/// What kind of value belongs into it, in a few words
-pub(super) fn kind(field: &Field) -> String {
+/// Describes the kind of value that a field takes.
+pub(super) fn describe_kind(field: &Field) -> String {
     match field {
         Field::String(text) => {
             let format = match &text.format {
                 Some(StringFormat::Email) => "an e-mail address",
                 Some(StringFormat::Uri) => "a URI",
-                Some(StringFormat::Date) => "a date, such as 2026-07-28",
-                Some(StringFormat::DateTime) => "a moment, such as 2026-07-28T12:00:00Z",
+                Some(StringFormat::Date) => "a date, for example 2026-07-28",
+                Some(StringFormat::DateTime) => "a time, for example 2026-07-28T12:00:00Z",
                 _ => "text",
             };
-            format!("{format}{}", span(text.min_length, text.max_length, "characters"))
+            format!("{format}{}", describe_range(text.min_length, text.max_length, "characters"))
         }
         Field::Number(number) => {
             let bound = |bound: Option<f64>| bound.map(|bound| bound.to_string());
             let bounds = match (bound(number.minimum), bound(number.maximum)) {
-                (Some(least), Some(most)) => format!(", {least} to {most}"),
-                (Some(least), None) => format!(", {least} or more"),
-                (None, Some(most)) => format!(", {most} or less"),
+                (Some(minimum), Some(maximum)) => format!(", {minimum} to {maximum}"),
+                (Some(minimum), None) => format!(", {minimum} or more"),
+                (None, Some(maximum)) => format!(", {maximum} or less"),
                 (None, None) => String::new(),
             };
             let whole = number.kind == mcp_proto::model::NumberKind::Integer;
             format!("{}{bounds}", if whole { "a whole number" } else { "a number" })
         }
         Field::Boolean(_) => "y or n".into(),
-        Field::MultiSelect(several) => any(several.min_items, several.max_items),
-        Field::TitledMultiSelect(several) => any(several.min_items, several.max_items),
+        Field::MultiSelect(several) => describe_any_of(several.min_items, several.max_items),
+        Field::TitledMultiSelect(several) => describe_any_of(several.min_items, several.max_items),
         Field::SingleSelect(_) | Field::TitledSingleSelect(_) | Field::LegacyTitledEnum(_) => {
             "one of these".into()
         }
@@ -87,36 +94,36 @@ pub(super) fn kind(field: &Field) -> String {
     }
 }
 
-fn any(least: Option<u64>, most: Option<u64>) -> String {
-    format!("any of these, with commas between{}", span(least, most, "choices"))
+fn describe_any_of(minimum: Option<u64>, maximum: Option<u64>) -> String {
+    format!("any of these, separated by commas{}", describe_range(minimum, maximum, "choices"))
 }
 
-fn span(least: Option<u64>, most: Option<u64>, what: &str) -> String {
-    match (least, most) {
-        (Some(least), Some(most)) => format!(", {least} to {most} {what}"),
-        (Some(least), None) => format!(", {least} {what} or more"),
-        (None, Some(most)) => format!(", {most} {what} at most"),
+fn describe_range(minimum: Option<u64>, maximum: Option<u64>, what: &str) -> String {
+    match (minimum, maximum) {
+        (Some(minimum), Some(maximum)) => format!(", {minimum} to {maximum} {what}"),
+        (Some(minimum), None) => format!(", {minimum} {what} or more"),
+        (None, Some(maximum)) => format!(", {maximum} {what} at most"),
         (None, None) => String::new(),
     }
 }
 
-/// The choices, each with its number
-pub(super) fn choices(field: &Field) -> String {
+/// Formats the choices with their numbers.
+pub(super) fn format_choices(field: &Field) -> String {
     let choices = field.choices();
     let mut out = String::new();
-    for (number, (value, title)) in choices.iter().enumerate().take(CHOICES) {
+    for (number, (value, title)) in choices.iter().enumerate().take(MAX_CHOICES_SHOWN) {
         let named = if value == title { String::new() } else { format!("  {}", escape::line(title)) };
         // Writing to a string cannot fail.
         let _ = writeln!(out, "       {:>2}  {}{named}", number + 1, escape::line(value));
     }
-    if choices.len() > CHOICES {
-        let _ = writeln!(out, "       and {} more", choices.len() - CHOICES);
+    if choices.len() > MAX_CHOICES_SHOWN {
+        let _ = writeln!(out, "       and {} more", choices.len() - MAX_CHOICES_SHOWN);
     }
     out
 }
 
-/// A value as it is shown, and could be typed
-pub(super) fn shown(value: &ElicitValue) -> String {
+/// Formats a value for display, in a form that could be typed.
+pub(super) fn format_value(value: &ElicitValue) -> String {
     let text = match value {
         ElicitValue::Text(text) if text.is_empty() => "\"\"".into(),
         ElicitValue::Text(text) => text.clone(),
@@ -128,8 +135,8 @@ pub(super) fn shown(value: &ElicitValue) -> String {
     escape::line(&text).into_owned()
 }
 
-/// Choices that are shown
-const CHOICES: usize = 50;
+/// Maximum number of choices shown.
+const MAX_CHOICES_SHOWN: usize = 50;
 
 #[cfg(test)]
 mod tests {
@@ -138,7 +145,7 @@ mod tests {
 
     // covers: ELIC-013, ELIC-014, ELIC-016, ELIC-020
     #[test]
-    fn what_is_typed_is_read_by_the_field() {
+    fn typed_text_is_parsed_by_field_kind() {
         let text: Field = StringSchema::new().min_length(2u32).max_length(5u32).into();
         let email: Field = StringSchema::new().format(StringFormat::Email).into();
         let whole: Field = NumberSchema::integer().minimum(1).maximum(9).into();
@@ -169,14 +176,14 @@ mod tests {
             (&any, "power, water, 2", Err("must have 2 choices or fewer")),
         ];
         for (field, typed, want) in cases {
-            assert_eq!(read(field, typed), want.map_err(str::to_owned), "{typed:?}");
+            assert_eq!(parse_value(field, typed), want.map_err(str::to_owned), "{typed:?}");
         }
-        let wrong = read(&one, "9").expect_err("no such choice");
+        let wrong = parse_value(&one, "9").expect_err("no such choice");
         assert!(wrong.contains("one of the choices"), "{wrong}");
     }
 
     #[test]
-    fn a_field_says_what_it_takes() {
+    fn field_description_names_kind_and_bounds() {
         let kinds = [
             (StringSchema::new().min_length(2u32).into(), "text, 2 characters or more"),
             (
@@ -187,14 +194,14 @@ mod tests {
             (NumberSchema::number().into(), "a number"),
             (
                 EnumSchema::any_of(["a"]).min_items(1u32).into(),
-                "any of these, with commas between, 1 choices or more",
+                "any of these, separated by commas, 1 choices or more",
             ),
         ];
         for (field, want) in kinds {
             let field: Field = field;
-            assert_eq!(kind(&field), want);
+            assert_eq!(describe_kind(&field), want);
         }
         let evil: Field = EnumSchema::one_of_titled([("a", "\u{1b}[2J")]).into();
-        assert_eq!(choices(&evil), "        1  a  \\u001b[2J\n");
+        assert_eq!(format_choices(&evil), "        1  a  \\u001b[2J\n");
     }
 }

@@ -1,11 +1,11 @@
-//! Answers to what a server asks for: given on the command line, or by a person at a terminal
+//! Answers to input requests of a server, from the command line or from the user at a terminal.
 
 mod dialogue;
 mod field;
-mod given;
-mod page;
+mod preset;
 mod roots;
 mod terminal;
+mod url;
 
 use alloc::sync::Arc;
 use std::ffi::OsString;
@@ -17,28 +17,28 @@ use mcp_proto::model::{InputRequest, InputResponse, ListRootsResult};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
-use crate::args::{self, Answering};
+use crate::args::{self, AnswerArgs};
 use crate::escape;
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, Exit};
 use dialogue::Dialogue;
-pub(crate) use given::Given;
-use given::{Choice, Store};
+pub(crate) use preset::PresetAnswer;
+use preset::{PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};
 
-/// What a server can ask for
+/// Kind of an input request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Something of the user
+pub(crate) enum InputKind {
+    /// Elicitation: input of the user.
     Elicit,
-    /// Something of the model
+    /// Sampling: a message of the model.
     Sample,
-    /// Which directories there are
+    /// List of roots.
     Roots,
 }
 
-impl Kind {
-    /// As `--answer` says it
-    const fn word(self) -> &'static str {
+impl InputKind {
+    /// Returns the name that `--answer` uses.
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Elicit => "elicit",
             Self::Sample => "sample",
@@ -46,11 +46,11 @@ impl Kind {
         }
     }
 
-    fn named(word: &str) -> Option<Self> {
-        [Self::Elicit, Self::Sample, Self::Roots].into_iter().find(|kind| kind.word() == word)
+    fn from_name(word: &str) -> Option<Self> {
+        [Self::Elicit, Self::Sample, Self::Roots].into_iter().find(|kind| kind.as_str() == word)
     }
 
-    fn of(request: &InputRequest<'_>) -> Option<Self> {
+    fn from_request(request: &InputRequest<'_>) -> Option<Self> {
         match request {
             InputRequest::Elicit(_) => Some(Self::Elicit),
             InputRequest::CreateMessage(_) => Some(Self::Sample),
@@ -60,135 +60,143 @@ impl Kind {
     }
 }
 
-/// What was asked and got no answer; shared with the one who reports it
+/// Input requests that got no answer, shared between the handler and the command that reports them.
 #[derive(Clone, Default)]
-pub(crate) struct Unanswered(Arc<Mutex<Vec<String>>>);
+pub(crate) struct UnansweredInputs(Arc<Mutex<Vec<String>>>);
 
-impl Unanswered {
-    fn note(&self, what: String) {
+impl UnansweredInputs {
+    fn record(&self, what: String) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.contains(&what) {
             all.push(what);
         }
     }
 
-    /// The failure that this is, if anything went without an answer
-    pub(crate) fn failure(&self) -> Option<Failure> {
+    /// Returns a failure that lists the unanswered requests, if there are any.
+    pub(crate) fn failure(&self) -> Option<CommandFailure> {
         let all = core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        (!all.is_empty()).then(|| Failure::new(Exit::Unanswered, all.join("\n")).hint(HINT))
+        (!all.is_empty())
+            .then(|| CommandFailure::new(Exit::Unanswered, all.join("\n")).with_hint(UNANSWERED_HINT))
     }
 }
 
-/// What to do when there is no answer
-pub(crate) const HINT: &str =
-    "answer with --answer KEY=JSON (`mcp-probe call --help` says how), or run this on a terminal";
+/// Hint for an input request without an answer.
+pub(crate) const UNANSWERED_HINT: &str =
+    "answer with --answer KEY=JSON (see `mcp-probe call --help`), or run this on a terminal";
 
-/// Answers as long as there are any
-pub(crate) struct Answers {
-    given: Store,
+/// Answers input requests, up to [`MAX_INPUT_REQUESTS`].
+pub(crate) struct InputResponder {
+    presets: PresetAnswers,
     roots: Option<ListRootsResult>,
     dialogue: Option<Dialogue<Box<dyn Terminal>>>,
-    unanswered: Unanswered,
-    /// How many questions there were
-    asked: u32,
+    unanswered: UnansweredInputs,
+    /// Number of input requests so far.
+    request_count: u32,
 }
 
-impl Answers {
-    /// As the command line says, for questions of this server; at a terminal a person is asked for what it does not say
-    pub(crate) fn new(answering: &Answering, server: &[OsString]) -> Result<Self, Failure> {
+impl InputResponder {
+    /// Creates a responder from the options for one server. At a terminal the user answers what the options do not.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a path of `--root` is invalid.
+    pub(crate) fn new(options: &AnswerArgs, server: &[OsString]) -> Result<Self, CommandFailure> {
         let terminal = Console::open().map(|console| Box::new(console) as Box<dyn Terminal>);
         Ok(Self {
-            given: Store::new(answering.answer.clone()),
-            roots: roots::of(&answering.root).map_err(Failure::usage)?,
-            dialogue: terminal.map(|terminal| Dialogue::new(terminal, &name(server))),
-            unanswered: Unanswered::default(),
-            asked: 0,
+            presets: PresetAnswers::new(options.answer.clone()),
+            roots: roots::from_paths(&options.root).map_err(CommandFailure::usage)?,
+            dialogue: terminal.map(|terminal| Dialogue::new(terminal, &server_name(server))),
+            unanswered: UnansweredInputs::default(),
+            request_count: 0,
         })
     }
 
-    pub(crate) fn unanswered(&self) -> Unanswered {
+    pub(crate) fn unanswered(&self) -> UnansweredInputs {
         self.unanswered.clone()
     }
 
-    /// What can be answered, which is all that is declared
+    /// Returns the capabilities to declare: exactly the kinds that can be answered.
     pub(crate) fn capabilities(&self) -> Capabilities {
         let person = self.dialogue.is_some();
         let mut all = Capabilities::new();
-        if person || self.given.has(Kind::Elicit) {
+        if person || self.presets.has(InputKind::Elicit) {
             all = all.with(Capability::ElicitationForm).with(Capability::ElicitationUrl);
         }
-        if person || self.given.has(Kind::Sample) {
+        if person || self.presets.has(InputKind::Sample) {
             all = all.with(Capability::Sampling);
         }
-        // A person types texts; an object can use a tool.
-        if self.given.has_messages() {
+        // The user types plain text; a preset message object may use tools.
+        if self.presets.has_messages() {
             all = all.with(Capability::SamplingTools);
         }
-        if self.roots.is_some() || self.given.has(Kind::Roots) {
+        if self.roots.is_some() || self.presets.has(InputKind::Roots) {
             all = all.with(Capability::Roots);
         }
         all
     }
 
-    /// The answer; the error refuses it
+    /// Answers an input request.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error to refuse the request with.
     pub(crate) fn answer(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
         let request = &*input.request;
-        self.asked += 1;
-        if self.asked > QUESTIONS {
-            self.unanswered
-                .note(format!("the server asks for more and more: that was {QUESTIONS} questions"));
-            return Err(nobody());
+        self.request_count += 1;
+        if self.request_count > MAX_INPUT_REQUESTS {
+            self.unanswered.record(format!("the server sent more than {MAX_INPUT_REQUESTS} input requests"));
+            return Err(unanswered_error());
         }
         if let (InputRequest::ListRoots(_), Some(roots)) = (request, &self.roots) {
             return Ok(roots.clone().into());
         }
-        match self.given.choose(input.key.as_deref(), request) {
-            Choice::Answer(answer) => return answer.map(|answer| *answer).ok_or_else(rejected),
-            Choice::Misfit(why) => {
-                self.unanswered.note(format!("{}; {why}", question(input)));
-                return Err(nobody());
+        match self.presets.choose(input.key.as_deref(), request) {
+            PresetLookup::Answer(answer) => return answer.map(|answer| *answer).ok_or_else(rejected_error),
+            PresetLookup::Mismatch(why) => {
+                self.unanswered.record(format!("{}; {why}", describe_input(input)));
+                return Err(unanswered_error());
             }
-            Choice::None => {}
+            PresetLookup::None => {}
         }
-        let asked = self.dialogue.as_mut().and_then(|dialogue| dialogue.ask(input.key.as_deref(), request));
-        match asked {
-            Some(answer) => answer.ok_or_else(rejected),
+        let answer = self.dialogue.as_mut().and_then(|dialogue| dialogue.ask(input.key.as_deref(), request));
+        match answer {
+            Some(answer) => answer.ok_or_else(rejected_error),
             None => {
-                self.unanswered.note(format!("{}; there is no answer to that", question(input)));
-                Err(nobody())
+                self.unanswered.record(format!("{}; no answer is available", describe_input(input)));
+                Err(unanswered_error())
             }
         }
     }
 }
 
-/// What was asked, in a few words
-fn question(input: &Input) -> String {
-    let kind = Kind::of(&input.request).map_or("something", Kind::word);
+/// Describes an input request in a few words.
+fn describe_input(input: &Input) -> String {
+    let kind = InputKind::from_request(&input.request).map_or("unknown", InputKind::as_str);
     match &input.key {
-        Some(key) => format!("the server asks for `{key}` ({kind})"),
-        None => format!("the server asks for something ({kind})"),
+        Some(key) => format!("the server requests input `{key}` ({kind})"),
+        None => format!("the server requests input ({kind})"),
     }
 }
 
-/// What a server is called by who started it
-fn name(server: &[OsString]) -> String {
+/// Returns the name of a server for display: its command or its URL, shortened.
+fn server_name(server: &[OsString]) -> String {
     let words: Vec<_> = server.iter().map(|word| word.to_string_lossy()).collect();
-    let name = args::url(server).map_or_else(|| words.join(" "), Url::shown);
-    let short: String = name.chars().take(NAME).collect();
+    let name = args::url(server).map_or_else(|| words.join(" "), Url::redacted);
+    let short: String = name.chars().take(MAX_NAME_CHARS).collect();
     let more = if short.len() < name.len() { " …" } else { "" };
     format!("{}{more}", escape::line(&short))
 }
 
-fn nobody() -> RpcError {
-    RpcError::internal("nobody is here to answer")
+fn unanswered_error() -> RpcError {
+    RpcError::internal("the client has no handler for this request")
 }
 
-/// SAMP-015
-fn rejected() -> RpcError {
+/// Returns the error for a request that the user rejected (SAMP-015).
+fn rejected_error() -> RpcError {
     RpcError::new(code::USER_REJECTED, "the user rejected the request")
 }
 
-/// Questions that are answered; beyond that it is no conversation any more
-const QUESTIONS: u32 = 100;
-/// Characters of a server's command that are shown
-const NAME: usize = 60;
+/// Maximum number of input requests that are answered, against servers that never stop asking.
+const MAX_INPUT_REQUESTS: u32 = 100;
+/// Maximum number of characters shown of a server's command.
+const MAX_NAME_CHARS: usize = 60;

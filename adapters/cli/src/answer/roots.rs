@@ -1,12 +1,12 @@
-//! `--root PATH`: directories that a server is told of
+//! Roots from the command line (`--root PATH`).
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, absolute};
 
 use mcp_proto::model::{ListRootsResult, Root};
 
-/// The answer that these paths are; none when there are none
-pub(super) fn of(paths: &[OsString]) -> Result<Option<ListRootsResult>, String> {
+/// Returns the list of roots for these paths, or `None` without paths.
+pub(super) fn from_paths(paths: &[OsString]) -> Result<Option<ListRootsResult>, String> {
     if paths.is_empty() {
         return Ok(None);
     }
@@ -14,25 +14,26 @@ pub(super) fn of(paths: &[OsString]) -> Result<Option<ListRootsResult>, String> 
     Ok(Some(ListRootsResult::new(roots)))
 }
 
-/// A root from a path, which need not exist, or from a `file://` URI
+/// Creates a root from a path, which need not exist, or from a `file://` URI.
 pub(super) fn root(path: &OsStr) -> Result<Root, String> {
     if let Some(uri) = path.to_str().filter(|text| text.starts_with("file://")) {
         return Ok(Root::new(uri));
     }
-    let whole = absolute(path).map_err(|error| format!("the root {path:?} is no path: {error}"))?;
+    let whole = absolute(path).map_err(|error| format!("the root {path:?} is not a path: {error}"))?;
     let name = whole.file_name().and_then(OsStr::to_str).map(str::to_owned);
-    let root = Root::new(uri(&whole).ok_or_else(|| format!("the root {path:?} cannot be written as a URI"))?);
+    let root =
+        Root::new(file_uri(&whole).ok_or_else(|| format!("the root {path:?} cannot be written as a URI"))?);
     Ok(match name {
         Some(name) => root.name(name),
         None => root,
     })
 }
 
-/// `file:///home/me`, with what no URI may hold as triplets
-fn uri(path: &Path) -> Option<String> {
+/// Converts a path to a URI: `file:///home/me`, with percent-encoding where needed.
+fn file_uri(path: &Path) -> Option<String> {
     let mut uri = String::from("file://");
     let text = path.to_str()?;
-    // On Windows `C:\a` is `/C:/a`.
+    // On Windows `C:\a` becomes `/C:/a`.
     let text = if cfg!(windows) { format!("/{}", text.replace('\\', "/")) } else { text.to_owned() };
     for byte in text.bytes() {
         match byte {
@@ -66,6 +67,6 @@ mod tests {
         }
         let here = std::env::current_dir().expect("a directory");
         assert_eq!(uri("x").uri, format!("file://{}/x", here.display()));
-        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(from_paths(&[]), Ok(None));
     }
 }

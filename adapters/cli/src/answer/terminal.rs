@@ -1,14 +1,14 @@
-//! Somebody to talk to
+//! The terminal of the user.
 
 use std::io::{self, IsTerminal, Write};
 
-/// Shows texts and reads lines
+/// Shows text and reads lines.
 pub(super) trait Terminal: Send {
-    /// Shows a text as it is
+    /// Shows text unescaped.
     fn show(&mut self, text: &str);
 
-    /// What is typed next, without the line's end; none when there is nothing more to come
-    fn line(&mut self) -> Option<String>;
+    /// Reads the next line without its line break. Returns `None` at the end of input.
+    fn read_line(&mut self) -> Option<String>;
 }
 
 impl<T: Terminal + ?Sized> Terminal for Box<T> {
@@ -16,16 +16,16 @@ impl<T: Terminal + ?Sized> Terminal for Box<T> {
         (**self).show(text);
     }
 
-    fn line(&mut self) -> Option<String> {
-        (**self).line()
+    fn read_line(&mut self) -> Option<String> {
+        (**self).read_line()
     }
 }
 
-/// The terminal that this program runs on: stdout is for what it is asked for
+/// The terminal of this process. It shows text on stderr, because stdout is for results.
 pub(super) struct Console(());
 
 impl Console {
-    /// None when nobody is there
+    /// Opens the terminal. Returns `None` if stdin or stderr is not a terminal.
     pub(super) fn open() -> Option<Self> {
         (io::stdin().is_terminal() && io::stderr().is_terminal()).then_some(Self(()))
     }
@@ -37,7 +37,7 @@ impl Terminal for Console {
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    fn line(&mut self) -> Option<String> {
+    fn read_line(&mut self) -> Option<String> {
         let mut line = String::new();
         match io::stdin().read_line(&mut line) {
             Ok(0) | Err(_) => None,

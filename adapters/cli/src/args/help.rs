@@ -1,4 +1,4 @@
-//! What `--help` says behind the options: examples, and what takes more words
+//! Texts that `--help` prints after the options: examples and longer explanations.
 
 pub(super) const AFTER_HELP: &str = "\
 Examples:
@@ -8,31 +8,33 @@ Examples:
   mcp-probe call count --args '{\"to\": 5}' --trace -- mcp-probe serve --era modern
 
 Exit codes:
-  0  all went well
-  1  the operation failed: an error answer, a tool that reports an error, a failed step
-  2  the command line is wrong
-  3  no connection: the program does not start, is no MCP server, speaks other revisions, or died
+  0  success
+  1  the operation failed: an error response, a tool that reports an error, a failed step
+  2  the command line is invalid
+  3  no connection: the program does not start, is not an MCP server, speaks other revisions, or died
   4  no answer in time
-  5  the server asked for something, and there was no answer to that";
+  5  the server sent an input request, and no answer was available";
 
 pub(super) const INSPECT_HELP: &str = "\
 Examples:
   mcp-probe inspect -- python my_server.py
   mcp-probe inspect --era legacy --stderr null -- npx -y @modelcontextprotocol/server-everything
-  mcp-probe inspect --env API_TOKEN -- my-server          (passes our API_TOKEN on)
+  mcp-probe inspect --env API_TOKEN -- my-server          (passes API_TOKEN on)
   mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 pub(super) const CALL_HELP: &str = "\
-A server may ask for something before it answers. On a terminal you are asked: a form is filled
-in field by field, a web page is shown (nothing is opened by itself), and of a model you take the
-place. Nothing else moves while a question waits for you. For programs there is --answer KEY=JSON:
-  KEY   The server's name for the question (2026-07-28), or its kind: elicit, sample, roots.
-        Answers with the same KEY are used in their order, the last one again. Servers of the
-        legacy era do not name their questions: each gets the first answer that fits.
-  JSON  What is filled into a form, with its defaults for what is left out; a text, which a model
-        says; a list of roots, as paths or objects; or a whole result as the protocol has it.
-        decline and cancel, and accept for a web page or a form as it stands, have no quotes.
-Only what can be answered is declared to the server.
+A server may send input requests before it answers. On a terminal you answer them: a form is
+filled in field by field, a web page is shown (nothing is opened automatically), and a request to
+a model is answered by you. Everything else waits while you answer. Programs use
+--answer KEY=JSON:
+  KEY   The key of the request, chosen by the server (2026-07-28), or its kind: elicit, sample,
+        roots. Answers with the same KEY are used in order, and the last one repeats. Requests
+        of legacy servers have no key: each gets the first answer that fits.
+  JSON  The values of a form, with its defaults for fields left out; a string, as the text of a
+        model; a list of roots, as paths or objects; or a complete result of the protocol.
+        decline and cancel are written without quotes, as is accept for a web page or for a form
+        with its defaults.
+The client declares only the kinds of input that it can answer.
 
 Examples:
   mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
@@ -44,7 +46,7 @@ Examples:
   mcp-probe call test_logging_tool --log info -- mcp-probe serve --everything";
 
 pub(super) const CHECK_HELP: &str = "\
-An error is a MUST of the specification that is broken, a warning a SHOULD, a note good practice.
+An error violates a MUST of the specification, a warning a SHOULD, a note good practice.
 The exit code is 1 when there are errors, or warnings with --strict.
 
 Examples:
@@ -69,33 +71,36 @@ Examples:
   mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- mcp-probe serve --everything";
 
 pub(super) const LISTEN_HELP: &str = "\
-A change says that something is another than it was, not how; what changes faster than it is read
-is told once. The exit code is 0 when the server ends the subscription in good order, 3 when the
-connection is lost. With --log, what a server of the legacy era logs is shown on stderr; those of
-2026-07-28 log about calls only.
+A change names what has changed, not how. Several changes of one thing may be reported as one.
+The exit code is 0 when the server ends the subscription gracefully, 3 when the connection is
+lost. With --log, log messages of a legacy server are shown on stderr. Modern servers log only
+during calls.
 
 Examples:
   mcp-probe listen clock://running --count 3 -- mcp-probe serve --everything
   mcp-probe listen --json --for 60s -- my-server | jq -r .changed";
 
 pub(super) const BRIDGE_HELP: &str = "\
-On stdin and stdout there is one client. The server is connected to as by that client: what it is
-and what it can do, as its first message says. Over HTTP there may be any number of clients, and
-all of them share one connection to the server, with one identity and its rights: the server sees
-mcp-probe as a client that can do everything. What the server says without saying whose it is
-(log messages, or what a server of the legacy era asks) goes to the only client that it can be
-for; where several have calls under way it is not passed on, and the server is told so.
-Who can reach the address can use the server; only programs and pages of this machine are let in
-unless --allow-host and --allow-origin say otherwise.
+On stdin and stdout the bridge serves one client. It connects to the server with the identity and
+the capabilities that the client's first message declares. Over HTTP it serves any number of
+clients. They share one connection to the server, with one identity and its rights: the server
+sees mcp-probe as a client with all capabilities.
 
-Requests and notifications that the protocol does not have pass, too: those of clients always, those
-of a server of the legacy era to the only client of that era there is, as one of 2026-07-28 is asked
-and told nothing outside of its calls. What does not pass: tasks (calls are made without them), and
-progress on what a server asks.
+Log messages, and input requests of a legacy server, may not name the call that they belong to.
+They go to the only client that they can belong to. If several clients have running calls, they
+are not passed on, and the server gets an error for such a request.
 
-The bridge ends when its client does, or with Ctrl-C or SIGTERM, after which calls in work have a
-second, and the server half of one; and with exit code 3 when the server is gone, after telling so
-to all who wait. A server at a URL that is out of reach for a while fails the calls of that while.
+Everyone who can reach the address can use the server. Only programs and web pages of this machine
+are let in, unless --allow-host and --allow-origin add others.
+
+Custom requests and notifications pass too. Those of clients always pass. Those of a legacy server
+go to the only legacy client; a modern client receives nothing outside of its calls. Tasks do not
+pass (calls are made without them), and neither does progress on input requests.
+
+The bridge ends when its client does, on Ctrl-C or on SIGTERM. After a signal, running calls have
+one second to finish and the server half a second to end. When the server is gone, waiting clients
+get an error and the exit code is 3. A server at a URL that is unreachable for a while fails only
+the calls of that time.
 
 In a client's configuration, for a server over HTTP:
   {\"command\": \"mcp-probe\", \"args\": [\"bridge\", \"http://127.0.0.1:8080/mcp\"]}
@@ -115,4 +120,4 @@ Examples:
   mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
   mcp-probe serve --http [::]:8443 --allow-host tools.example.com --tls-cert chain.pem --tls-key key.pem
 
---tls-cert and --tls-key are there when mcp-probe was built with the feature tls.";
+--tls-cert and --tls-key need an mcp-probe built with the feature tls.";

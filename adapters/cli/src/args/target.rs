@@ -1,4 +1,4 @@
-//! Whom to talk to, and how: what several commands have in common
+//! Options that select a server and how to talk to it, shared by several commands.
 
 use core::time::Duration;
 use std::ffi::OsString;
@@ -9,70 +9,82 @@ use mcp_proto::{Era, Version, VersionSet};
 
 use super::values::{duration, level, revision};
 
-/// A server to start and how to talk to it
+/// A server and how to connect to it.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct TargetArgs {
     #[command(flatten)]
-    pub(crate) revisions: Revisions,
-    /// Longest wait for one answer, such as 2s, 500ms or 0.5; progress starts it anew
+    pub(crate) revisions: RevisionArgs,
+    /// Limits the time to wait for one answer: 2s, 500ms or 0.5.
+    ///
+    /// Progress restarts the time.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Longest wait for the server to start and to agree on a revision; over HTTP for each answer on the way there
+    /// Limits the time to start the server and agree on a revision.
+    ///
+    /// Over HTTP it applies to each answer until then.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
-    /// Show what the server logs on stderr, from this level on: debug, info, notice, warning, error, critical, alert,
-    /// emergency
+    /// Shows log messages of the server on stderr, from this level on.
+    ///
+    /// Levels: debug, info, notice, warning, error, critical, alert, emergency.
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     pub(crate) log: Option<LoggingLevel>,
-    /// Show every message on stderr as it passes: → to the server, ← from it
+    /// Shows every message on stderr: → to the server, ← from it.
     #[arg(long)]
     pub(crate) trace: bool,
-    /// In the trace, replace the values of members with this name, at any depth (may be repeated)
+    /// Hides the values of members with this name in the trace.
+    ///
+    /// Applies at any depth. May be repeated.
     #[arg(long, value_name = "MEMBER", requires = "trace")]
     pub(crate) hide: Vec<String>,
-    /// What our client runs on
+    /// Selects the adapter that the client runs on.
     #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
     pub(crate) runtime: Runtime,
-    /// What becomes of the server's stderr
+    /// Selects where the server's stderr goes.
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     pub(crate) stderr: StderrChoice,
-    /// Pass on an environment variable, or set one; otherwise the server gets only PATH, HOME and the like (may be
-    /// repeated)
+    /// Passes on an environment variable, or sets one (may be repeated).
+    ///
+    /// Without it, the server gets only PATH, HOME and similar variables.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// Show who we are to a server over HTTP: this token goes out with each request
+    /// Sends this bearer token with each HTTP request.
     ///
-    /// What stands on a command line can be seen by others on this machine: env:NAME takes the token from a variable of
-    /// the environment, @PATH out of a file.
+    /// Other users of this machine can see a command line. Use env:NAME to take the token from an environment variable,
+    /// or @PATH to read it from a file.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) bearer: Option<String>,
-    /// The server: a program and its arguments, never given to a shell; mcp-probe means this very program. Or a URL, such
-    /// as http://127.0.0.1:8080/mcp, which needs no -- before it
+    /// Server: a program with its arguments, or a URL.
+    ///
+    /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
+    /// http://127.0.0.1:8080/mcp, needs no -- before it.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) server: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Revisions {
-    /// Which era of the protocol to speak: modern has no handshake (from 2026-07-28), legacy has one
+pub(crate) struct RevisionArgs {
+    /// Selects the era of the protocol.
+    ///
+    /// Modern revisions (2026-07-28 on) have no handshake. Legacy revisions have one.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) era: EraChoice,
-    /// Speak this revision only, 2025-06-18 for instance
+    /// Speaks only this revision, for example 2025-06-18.
     #[arg(long, value_name = "REV", value_parser = revision)]
     pub(crate) protocol_version: Option<Version>,
 }
 
-impl Target {
-    /// The URL of the server, if it is not a program
+impl TargetArgs {
+    /// Returns the URL of the server, or `None` if it is a program.
     pub(crate) fn url(&self) -> Option<&str> {
         url(&self.server)
     }
 }
 
-/// Why a token is refused that no request would carry
-pub(crate) const NO_BEARER: &str = "--bearer is for servers over HTTP: name one by its URL";
+/// Error text for a bearer token without a URL: no request would carry the token.
+pub(crate) const BEARER_NEEDS_URL: &str = "--bearer needs a server over HTTP: give its URL";
 
-/// The URL that stands where a server's command does
+/// Returns the URL given in place of a server command, if any.
 pub(crate) fn url(server: &[OsString]) -> Option<&str> {
     match server {
         [only] => only.to_str().filter(|text| is_url(text)),
@@ -80,17 +92,17 @@ pub(crate) fn url(server: &[OsString]) -> Option<&str> {
     }
 }
 
-/// Whether a word can only be a URL to connect to
+/// Returns whether a word is an `http` or `https` URL.
 fn is_url(word: &str) -> bool {
     let begins =
         |scheme: &str| word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     begins("http://") || begins("https://")
 }
 
-/// The command line with a URL where a server's command goes
+/// Moves a URL to the position of the server command, behind `--`.
 ///
-/// A URL needs no `--` before it, and may stand among the options. That is not so for what serves, and of the options
-/// of others only `--allow-origin` has a value that begins like one.
+/// A URL needs no `--` before it and may stand among the options. The commands `serve` and `demo` take no URL. For the
+/// others, only `--allow-origin` has a value that starts like a URL; that value is skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let serves = words.get(1).is_some_and(|word| word == "serve" || word == "demo");
@@ -107,17 +119,21 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     words
 }
 
-impl Revisions {
-    /// The revisions that were asked for; the error is a usage error
-    pub(crate) fn set(&self) -> Result<VersionSet, String> {
+impl RevisionArgs {
+    /// Returns the revisions selected by `--era` and `--protocol-version`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the text of a usage error if the revision does not belong to the era.
+    pub(crate) fn version_set(&self) -> Result<VersionSet, String> {
         let Some(version) = self.protocol_version else {
-            return Ok(self.era.set());
+            return Ok(self.era.version_set());
         };
-        if self.era.set().contains(version) {
+        if self.era.version_set().contains(version) {
             return Ok(VersionSet::only(version));
         }
         Err(format!(
-            "--protocol-version {version} belongs to the {} era, and --era says {}",
+            "--protocol-version {version} belongs to the {} era, but --era is {}",
             version.era(),
             self.era
         ))
@@ -126,17 +142,17 @@ impl Revisions {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EraChoice {
-    /// Both: a client finds out by asking, a server serves either
+    /// Both eras: a client probes the server, a server accepts either.
     #[default]
     Auto,
-    /// Without a handshake
+    /// Revisions without a handshake.
     Modern,
-    /// With a handshake
+    /// Revisions with a handshake.
     Legacy,
 }
 
 impl EraChoice {
-    pub(crate) const fn set(self) -> VersionSet {
+    pub(crate) const fn version_set(self) -> VersionSet {
         match self {
             Self::Auto => VersionSet::ALL,
             Self::Modern => VersionSet::ALL.era(Era::Modern),
@@ -157,25 +173,25 @@ impl core::fmt::Display for EraChoice {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Runtime {
-    /// One thread, on which handlers run one after the other
+    /// One thread. Handlers run one after the other.
     #[default]
     Blocking,
-    /// A thread for input and output, and others on which handlers run side by side
+    /// A thread for input and output, and others that run handlers.
     Threads,
-    /// Futures on one thread: handlers run at the same time
+    /// Futures on one thread. Handlers run concurrently.
     Smol,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StderrChoice {
-    /// Shown line by line on our stderr, with what a terminal would act on escaped
+    /// Printed line by line on stderr, with control characters escaped.
     #[default]
     Show,
-    /// To our own stderr, raw: the server may do anything to the terminal
+    /// Inherited: the server writes to the terminal without escaping.
     Inherit,
-    /// Kept; the last lines are shown when something fails
+    /// Captured. The last lines are shown when something fails.
     Capture,
-    /// Nowhere
+    /// Discarded.
     Null,
 }
 
@@ -184,8 +200,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_era_and_a_revision_have_to_agree() {
-        let set = |era, protocol_version| Revisions { era, protocol_version }.set();
+    fn revision_outside_the_era_is_refused() {
+        let set = |era, protocol_version| RevisionArgs { era, protocol_version }.version_set();
         assert_eq!(set(EraChoice::Auto, None), Ok(VersionSet::ALL));
         assert_eq!(set(EraChoice::Legacy, None), Ok(VersionSet::LEGACY));
         assert_eq!(

@@ -1,122 +1,141 @@
-//! What the words of a command line stand for
+//! Parsers for values of the command line.
 
 use core::time::Duration;
 
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{RawJson, Version, VersionSet};
 
-use super::Reference;
+use super::CompletionReference;
 use crate::ordered;
 
-/// `2s`, `500ms`, `1m`, or seconds as a bare number; more than nothing
+/// Parses a duration above zero: `2s`, `500ms`, `1m`, or seconds as a bare number.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let time = pause(text)?;
-    if time.is_zero() { Err("has to be longer than nothing".into()) } else { Ok(time) }
+    let time = duration_or_zero(text)?;
+    if time.is_zero() { Err("must be longer than 0: write 500ms, not 0".into()) } else { Ok(time) }
 }
 
-pub(super) fn pause(text: &str) -> Result<Duration, String> {
+/// Parses a duration as [`duration`] does, and also accepts zero. At most [`MAX_DURATION`].
+pub(super) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
     let (number, unit) = units
         .iter()
         .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)))
         .unwrap_or((text, 1.0));
-    let number: f64 = number.trim().parse().map_err(|_| "is no time; write 2s, 500ms or 1.5".to_owned())?;
+    let number: f64 =
+        number.trim().parse().map_err(|_| "must be a duration: write 2s, 500ms or 1.5, not 2h".to_owned())?;
     match Duration::try_from_secs_f64(number * unit) {
-        Ok(time) if time <= LONGEST => Ok(time),
-        _ => Err(format!("has to lie between 0 and {} days", LONGEST.as_secs() / 86_400)),
+        Ok(time) if time <= MAX_DURATION => Ok(time),
+        _ => Err(format!(
+            "must be between 0 and {} days: write 30m, not -30m",
+            MAX_DURATION.as_secs() / 86_400
+        )),
     }
 }
 
+/// Parses the path of a URL, without a query.
 pub(super) fn path(text: &str) -> Result<String, String> {
     let fits =
         text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'));
-    if fits { Ok(text.to_owned()) } else { Err("has to begin with / and to be a path alone".into()) }
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a path: write /mcp, not http://localhost/mcp or mcp".into())
+    }
 }
 
+/// Parses the name of a known revision.
 pub(super) fn revision(text: &str) -> Result<Version, String> {
     Version::from_name(text).ok_or_else(|| {
         let known: Vec<_> = VersionSet::ALL.iter().map(Version::as_str).collect();
-        format!("is no revision that we know; there are {}", known.join(", "))
+        format!("must be a known revision: write one of {}", known.join(", "))
     })
 }
 
+/// Parses a JSON object.
 pub(super) fn json_object(text: &str) -> Result<RawJson, String> {
-    // Read once by serde_json for the sake of its messages, which say what was expected and where.
-    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("not JSON: {error}"))?;
+    // serde_json goes first because its errors say what was expected and where.
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("must be JSON: {error}"))?;
     let value = RawJson::new(text.to_owned()).map_err(|error| error.to_string())?;
     if value.is_object() {
         Ok(value)
     } else {
-        Err("has to be an object, such as {\"text\": \"hello\"}".into())
+        Err("must be an object: write {\"text\": \"hello\"}, not \"hello\"".into())
     }
 }
 
+/// Parses a JSON object whose values are strings, and returns its members in order.
 pub(super) fn json_texts(text: &str) -> Result<Vec<(String, String)>, String> {
     let members =
         ordered::members(&json_object(text)?).into_iter().map(|(name, value)| match value.string() {
             Some(text) => Ok((name, text)),
-            None => Err(format!("`{name}` has to be a string: prompts take texts only, \"3\" rather than 3")),
+            None => {
+                Err(format!("`{name}` must be a string, as all arguments of prompts: write \"3\", not 3"))
+            }
         });
     members.collect()
 }
 
-pub(super) fn reference(text: &str) -> Result<Reference, String> {
+/// Parses the target of a completion: `prompt:NAME` or a resource template.
+pub(super) fn reference(text: &str) -> Result<CompletionReference, String> {
     match text.split_once(':') {
         None | Some(("", _) | ("prompt", "")) => {
-            Err("is neither prompt:NAME nor a template such as file:///{path}".into())
+            Err("must be prompt:NAME or a template: write prompt:plan or file:///{path}, not plan".into())
         }
-        Some(("prompt", name)) if !name.starts_with("//") => Ok(Reference::Prompt(name.into())),
-        Some(_) => Ok(Reference::Template(text.into())),
+        Some(("prompt", name)) if !name.starts_with("//") => Ok(CompletionReference::Prompt(name.into())),
+        Some(_) => Ok(CompletionReference::Template(text.into())),
     }
 }
 
+/// Parses a log level.
 pub(super) fn level(text: &str) -> Result<LoggingLevel, String> {
     let level = RawJson::encode(text).ok().and_then(|word| word.parse::<LoggingLevel>().ok());
     let known = level.filter(|level| level.severity().is_some());
     known.ok_or_else(|| {
-        "is no level; there are debug, info, notice, warning, error, critical, alert, emergency".to_owned()
+        "must be a log level: write one of debug, info, notice, warning, error, critical, alert, emergency".to_owned()
     })
 }
 
+/// Parses `NAME=VALUE`.
 pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        _ => Err("has to be NAME=VALUE".into()),
+        _ => Err("must be NAME=VALUE: write country=Peru, not country".into()),
     }
 }
 
+/// Parses a frame size in bytes, at least [`MIN_FRAME_SIZE`].
 pub(super) fn frame_size(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(size) if size >= SMALLEST_FRAME => Ok(size),
-        Ok(_) => Err(format!("has to be at least {SMALLEST_FRAME}")),
-        Err(_) => Err("is no number of bytes".into()),
+        Ok(size) if size >= MIN_FRAME_SIZE => Ok(size),
+        Ok(_) => Err(format!("must be at least {MIN_FRAME_SIZE} bytes: write 65536, not 64")),
+        Err(_) => Err("must be a number of bytes: write 65536, not 64k".into()),
     }
 }
 
-/// Longer than anybody waits, short enough to add to any clock
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
-/// Below this not even a handshake fits
-const SMALLEST_FRAME: usize = 1_024;
+/// Maximum duration. It is far longer than any real wait, and does not overflow when added to a clock.
+const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
+/// Minimum frame size in bytes. A handshake needs more than this.
+const MIN_FRAME_SIZE: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read() {
+    fn duration_values_are_parsed() {
         let cases = [
             ("0.5", Ok(500)),
             ("2s", Ok(2_000)),
             ("500ms", Ok(500)),
             ("1.5m", Ok(90_000)),
             ("3 s", Ok(3_000)),
-            ("0", Err("longer than nothing")),
+            ("0", Err("longer than 0")),
             ("-1", Err("between 0 and")),
             ("1e300", Err("between 0 and")),
             ("NaN", Err("between 0 and")),
-            ("", Err("is no time")),
-            ("soon", Err("is no time")),
-            ("2h", Err("is no time")),
+            ("", Err("must be a duration")),
+            ("soon", Err("must be a duration")),
+            ("2h", Err("must be a duration")),
         ];
         for (text, want) in cases {
             match (duration(text), want) {
@@ -128,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_completed_is_told_by_its_form() {
-        let prompt = |name: &str| Ok(Reference::Prompt(name.into()));
-        let template = |text: &str| Ok(Reference::Template(text.into()));
+    fn completion_reference_is_recognised_by_its_form() {
+        let prompt = |name: &str| Ok(CompletionReference::Prompt(name.into()));
+        let template = |text: &str| Ok(CompletionReference::Template(text.into()));
         for (text, want) in [
             ("prompt:plan", prompt("plan")),
             ("prompt:a:b", prompt("a:b")),

@@ -1,35 +1,35 @@
-//! Log messages: which the server is asked for, and whom they are passed on to
+//! Log messages: the level requested from the server, and the clients that they are forwarded to.
 
-use mcp_proto::client::{self, Log};
+use mcp_proto::client::{self, LogMessage};
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::server::Call;
-use mcp_proto::{Capability, ChannelId, Era, Sent};
+use mcp_proto::{Capability, ChannelId, Era, SendStatus};
 
-use super::passage::Passage;
-use super::relay::{Ends, Relay};
+use super::relay::{Engines, Relay};
+use super::relayed_call::RelayedCall;
 
-/// What the server was told to log
+/// Log level requested from the server.
 #[derive(Debug)]
-pub(super) struct Logs {
-    /// The server logs
-    any: bool,
-    /// It is told with each call, and not for good
-    modern: bool,
-    /// What it was told last; nothing yet
-    told: Option<Option<LoggingLevel>>,
-    /// The least serious level that a modern call wanted, for a server that is told for good
-    least: Option<LoggingLevel>,
+pub(super) struct UpstreamLogLevel {
+    /// Whether the server supports logging.
+    is_supported: bool,
+    /// Whether the level is sent with each call (modern) instead of once (legacy).
+    is_modern: bool,
+    /// Level sent last; `None` before the first.
+    last_set: Option<Option<LoggingLevel>>,
+    /// Least severe level that a modern call requested. Used with legacy servers, whose level is permanent.
+    modern_minimum: Option<LoggingLevel>,
 }
 
-impl Logs {
+impl UpstreamLogLevel {
     pub(super) fn new(peer: &client::Peer) -> Self {
         let any = peer.has(Capability::Logging);
-        Self { any, modern: peer.era() == Era::Modern, told: None, least: None }
+        Self { is_supported: any, is_modern: peer.era() == Era::Modern, last_set: None, modern_minimum: None }
     }
 
-    /// Takes care that a call that is about to be made is logged about as its client wants
-    pub(super) fn before(&mut self, ends: &mut Ends<'_>, call: &Call, sessions: &[ChannelId]) {
-        if !self.any {
+    /// Sets the level that the client of a call wants, before the call is sent.
+    pub(super) fn prepare_call(&mut self, ends: &mut Engines<'_>, call: &Call, sessions: &[ChannelId]) {
+        if !self.is_supported {
             return;
         }
         let wanted = match call.version().era() {
@@ -37,44 +37,44 @@ impl Logs {
                 let level = call.meta().and_then(|meta| meta.member("io.modelcontextprotocol/logLevel"));
                 level.and_then(|level| level.parse::<LoggingLevel>().ok())
             }
-            // All is wanted as long as a session has not said anything.
-            Era::Legacy => Some(ends.down.log_level(call.channel()).unwrap_or(LoggingLevel::Debug)),
+            // A session that has not set a level receives all messages.
+            Era::Legacy => Some(ends.downstream.log_level(call.channel()).unwrap_or(LoggingLevel::Debug)),
         };
-        if self.modern {
-            self.tell(ends, wanted);
+        if self.is_modern {
+            self.set_level(ends, wanted);
         } else if call.version().era() == Era::Modern {
-            self.least = least(self.least.take(), wanted);
-            self.settle(ends, sessions);
+            self.modern_minimum = least_severe(self.modern_minimum.take(), wanted);
+            self.update_level(ends, sessions);
         }
     }
 
-    /// Tells a legacy server what is wanted by all
-    pub(super) fn settle(&mut self, ends: &mut Ends<'_>, sessions: &[ChannelId]) {
-        if !self.any || self.modern {
+    /// Sends a legacy server the least severe level that any client wants.
+    pub(super) fn update_level(&mut self, ends: &mut Engines<'_>, sessions: &[ChannelId]) {
+        if !self.is_supported || self.is_modern {
             return;
         }
-        let said: Vec<_> = sessions.iter().map(|session| ends.down.log_level(*session)).collect();
-        if said.iter().all(Option::is_none) && self.least.is_none() {
+        let levels: Vec<_> = sessions.iter().map(|session| ends.downstream.log_level(*session)).collect();
+        if levels.iter().all(Option::is_none) && self.modern_minimum.is_none() {
             return;
         }
-        let said = said.into_iter().map(|level| Some(level.unwrap_or(LoggingLevel::Debug)));
-        let wanted = said.fold(self.least.clone(), least);
-        self.tell(ends, wanted);
+        let levels = levels.into_iter().map(|level| Some(level.unwrap_or(LoggingLevel::Debug)));
+        let wanted = levels.fold(self.modern_minimum.clone(), least_severe);
+        self.set_level(ends, wanted);
     }
 
-    fn tell(&mut self, ends: &mut Ends<'_>, level: Option<LoggingLevel>) {
-        if self.told.as_ref() == Some(&level) {
+    fn set_level(&mut self, ends: &mut Engines<'_>, level: Option<LoggingLevel>) {
+        if self.last_set.as_ref() == Some(&level) {
             return;
         }
-        // Without room it is told the next time.
-        if ends.up.set_log_level(ends.up_now, level.clone()).is_ok() {
-            self.told = Some(level);
+        // Without room in the queue it is sent the next time.
+        if ends.upstream.set_log_level(ends.upstream_now, level.clone()).is_ok() {
+            self.last_set = Some(level);
         }
     }
 }
 
-/// The less serious one
-fn least(a: Option<LoggingLevel>, b: Option<LoggingLevel>) -> Option<LoggingLevel> {
+/// Returns the less severe of two levels.
+fn least_severe(a: Option<LoggingLevel>, b: Option<LoggingLevel>) -> Option<LoggingLevel> {
     match (a, b) {
         (Some(a), Some(b)) => Some(if b < a { b } else { a }),
         (a, b) => a.or(b),
@@ -82,35 +82,35 @@ fn least(a: Option<LoggingLevel>, b: Option<LoggingLevel>) -> Option<LoggingLeve
 }
 
 impl Relay {
-    /// The server has logged something
-    pub(super) fn log(&self, ends: &mut Ends<'_>, log: &Log) {
+    /// Forwards a log message of the server.
+    pub(super) fn forward_log(&self, ends: &mut Engines<'_>, log: &LogMessage) {
         let logger = log.logger.as_deref();
         let mut pass = |call: &Call| {
-            // Refused when it has ended.
-            let sent = ends.down.log(ends.now, call.id(), &log.level, logger, &log.data);
-            sent.is_ok_and(|sent| sent != Sent::Dropped)
+            // Fails if the call has ended.
+            let sent = ends.downstream.log(ends.now, call.id(), &log.level, logger, &log.data);
+            sent.is_ok_and(|sent| sent != SendStatus::Dropped)
         };
         if let Some(call) = log.call {
-            // Dropped where its client does not want it, or is being asked.
-            if let Some(call) = self.passages.by_up(call).and_then(Passage::here) {
+            // Dropped if the client does not want it, or while the client is being asked.
+            if let Some(call) = self.calls.by_upstream(call).and_then(RelayedCall::delivered_call) {
                 pass(call);
             }
             return;
         }
-        // On a byte stream it makes no difference which call it is about. Over HTTP it goes along with the only call that
-        // there is, since its client may be gone when that is answered; of several clients only one who is alone can be
-        // meant.
-        let mut here = self.passages.iter().filter_map(|(_, passage)| passage.here());
-        if !self.is_alone() {
-            if let (Some(only), None) = (here.next(), here.next()) {
+        // On a byte stream the choice of the call makes no difference. Over HTTP a message is sent with the only
+        // running call, because the client may be gone once that is answered. With several clients, the owner is known
+        // only if one call is running.
+        let mut delivered = self.calls.iter().filter_map(|(_, relayed)| relayed.delivered_call());
+        if !self.has_single_client() {
+            if let (Some(only), None) = (delivered.next(), delivered.next()) {
                 pass(only);
                 return;
             }
         }
         if let Some(session) = self.only_session() {
-            let _ = ends.down.log_session(ends.now, session, &log.level, logger, &log.data);
-        } else if self.is_alone() {
-            here.any(&mut pass);
+            let _ = ends.downstream.log_session(ends.now, session, &log.level, logger, &log.data);
+        } else if self.has_single_client() {
+            delivered.any(&mut pass);
         }
     }
 }

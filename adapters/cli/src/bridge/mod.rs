@@ -1,221 +1,238 @@
-//! `bridge`: a client here, a server there, whatever transport and era each of them speaks
+//! The `bridge` command: connects clients and a server across transports and eras.
 
-mod ask;
-mod back;
-mod front;
+mod convert;
+mod downstream;
+mod first_message;
+mod input;
 mod logs;
-mod news;
-mod opening;
-mod passage;
 mod relay;
-mod shape;
+mod relayed_call;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use core::time::Duration;
 use std::io;
 
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
-use mcp_std::child::end_all;
-use mcp_std::{Listener, Outlook, Stdio};
+use mcp_std::adapter::poll::WaitRequest;
+use mcp_std::io::{Listener, Stdio};
+use mcp_std::process::terminate_all;
 
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::serve::http;
-use crate::session::{self, Few};
-use crate::stop::{self, Word};
+use crate::session::{self, LimitedNotes};
+use crate::stop::{self, StopSignal};
 use crate::trace;
-use back::Back;
-use front::{Front, OnHttp, OnStream};
-use opening::{Opening, able};
-use relay::{Clients, Ends, Relay, server_config, server_limits};
+use downstream::{Downstream, HttpDownstream, StreamDownstream};
+use first_message::{FirstMessage, all_capabilities};
+use relay::{ClientCount, Engines, Relay, server_config, server_limits};
+use upstream::Upstream;
 
-/// Bridges until the client or the server is gone
-pub(crate) fn run(args: &args::Bridge) -> Result<(), Failure> {
-    let versions = args.client_era.set();
-    let word = Word::new().map_err(|error| Failure::failed(error.to_string()))?;
+/// Runs the bridge until the client or the server is gone.
+///
+/// # Errors
+///
+/// Fails if the command line is wrong, the server cannot be reached, or it is lost.
+pub(crate) fn run(args: &args::BridgeArgs) -> Result<(), CommandFailure> {
+    let versions = args.client_era.version_set();
+    let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
     if let Some(address) = &args.http.address {
         #[cfg(feature = "tls")]
         let tls = http::tls(&args.http)?;
-        let listener = Listener::bind(&**address).map_err(|error| http::refused(address, &error.into()))?;
-        return over_http(
+        let listener =
+            Listener::bind(&**address).map_err(|error| http::bind_failure(address, &error.into()))?;
+        return run_http(
             args,
             listener,
             versions,
-            word,
+            stop_signal,
             #[cfg(feature = "tls")]
             tls,
         );
     }
     session::hint_at_terminal("bridge");
-    let failed = |error: io::Error| Failure::failed(format!("stdin and stdout cannot be used: {error}"));
+    let failed =
+        |error: io::Error| CommandFailure::failed(format!("stdin and stdout cannot be used: {error}"));
     let mut stream = Stdio::guarded().map_err(failed)?;
-    // First the client, since the server may want to know whom it talks to.
+    // The client comes first, because the server may want to know its identity.
     let limits = Limits::default();
-    let Some(opening) = Opening::of(&mut stream, limits.max_frame).map_err(failed)? else { return Ok(()) };
-    let Opening { info, capabilities, bytes } = opening;
-    let back = Back::open(args, info, capabilities)?;
-    let config = server_config(&back.peer, versions, tapped(server_limits(limits), args));
-    let front = OnStream::new(hidden(config, args), stream, &bytes);
-    bridge(args, Box::new(front), back, Clients::One, word)
+    let Some(first_message) = FirstMessage::read(&mut stream, limits.max_frame).map_err(failed)? else {
+        return Ok(());
+    };
+    let FirstMessage { info, capabilities, bytes } = first_message;
+    let upstream = Upstream::open(args, info, capabilities)?;
+    let config = server_config(&upstream.peer, versions, with_tap(server_limits(limits), args));
+    let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
+    run_bridge(args, Box::new(downstream), upstream, ClientCount::One, stop_signal)
 }
 
-fn over_http(
-    args: &args::Bridge,
+fn run_http(
+    args: &args::BridgeArgs,
     listener: Listener,
     versions: mcp_proto::VersionSet,
-    word: Word,
+    stop_signal: StopSignal,
     #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
-) -> Result<(), Failure> {
-    let back = Back::open(args, None, able())?;
-    let config = server_config(&back.peer, versions, tapped(server_limits(Limits::default()), args));
-    let at = listener.address().map_err(|error| Failure::failed(error.to_string()))?;
+) -> Result<(), CommandFailure> {
+    let upstream = Upstream::open(args, None, all_capabilities())?;
+    let config = server_config(&upstream.peer, versions, with_tap(server_limits(Limits::default()), args));
+    let at = listener.address().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);
     #[allow(unused_mut, reason = "that TLS is spoken is said afterwards")]
-    let mut front = OnHttp::new(hidden(config, args), http_config, listener)?;
+    let mut downstream = HttpDownstream::new(with_hidden_members(config, args), http_config, listener)?;
     #[cfg(feature = "tls")]
-    front.set_tls(tls);
-    http::listening(&args.http, Ok(at))?;
-    bridge(args, Box::new(front), back, Clients::Many, word)
+    downstream.set_tls(tls);
+    http::report_address(&args.http, Ok(at))?;
+    run_bridge(args, Box::new(downstream), upstream, ClientCount::Many, stop_signal)
 }
 
-/// Turns the loop until everything is over
-fn bridge(
-    args: &args::Bridge,
-    front: Box<dyn Front>,
-    back: Back,
-    clients: Clients,
-    word: Word,
-) -> Result<(), Failure> {
-    let relay = Relay::new(clients, &back.peer);
+/// Runs the event loop until everything is finished.
+fn run_bridge(
+    args: &args::BridgeArgs,
+    downstream: Box<dyn Downstream>,
+    upstream: Upstream,
+    clients: ClientCount,
+    stop_signal: StopSignal,
+) -> Result<(), CommandFailure> {
+    let relay = Relay::new(clients, &upstream.peer);
     let mut bridge = Bridge {
-        front,
-        back,
+        downstream,
+        upstream,
         relay,
-        oddities: Few(20),
+        client_notes: LimitedNotes(20),
         trace: args.trace,
         paint: Paint::for_stderr(),
-        word,
-        ending: false,
+        stop_signal,
+        is_shutting_down: false,
     };
     bridge.run()?;
-    let Bridge { mut front, mut back, relay, word, .. } = bridge;
-    word.set_turns(false);
-    if word.is_told() {
-        // Whoever told us does not wait for a server that takes its time.
-        end_all(stop::PATIENCE);
+    let Bridge { mut downstream, mut upstream, relay, stop_signal, .. } = bridge;
+    stop_signal.set_looping(false);
+    if stop_signal.is_requested() {
+        // The sender of the signal does not wait for a slow server.
+        terminate_all(stop::SERVER_END_TIMEOUT);
     }
     if let Some(fault) = relay.fault() {
-        return Err(back.failure(fault));
+        return Err(upstream.failure(fault));
     }
-    let flushed = front.flush();
-    back.close();
-    match (front.take_error(), flushed) {
-        (Some(error), _) => Err(Failure::failed(format!("the bridge stopped: {error}"))),
-        (None, Err(error)) if !mcp_std::is_peer_gone(&error) => {
-            Err(Failure::failed(format!("the bridge stopped: {error}")))
+    let flushed = downstream.flush();
+    upstream.close();
+    match (downstream.take_error(), flushed) {
+        (Some(error), _) => Err(CommandFailure::failed(format!("the bridge stopped: {error}"))),
+        (None, Err(error)) if !mcp_std::io::is_peer_gone(&error) => {
+            Err(CommandFailure::failed(format!("the bridge stopped: {error}")))
         }
         _ => Ok(()),
     }
 }
 
 struct Bridge {
-    front: Box<dyn Front>,
-    back: Back,
+    downstream: Box<dyn Downstream>,
+    upstream: Upstream,
     relay: Relay,
-    /// What clients do that they should not
-    oddities: Few,
+    /// Notes about deviations of clients from the protocol.
+    client_notes: LimitedNotes,
     trace: bool,
     paint: Paint,
-    /// Says when the process is to end
-    word: Word,
-    /// The clients' side was told to end
-    ending: bool,
+    /// Reports that the process should end.
+    stop_signal: StopSignal,
+    /// Whether the downstream side has been shut down.
+    is_shutting_down: bool,
 }
 
 impl Bridge {
-    fn run(&mut self) -> Result<(), Failure> {
-        self.word.set_turns(true);
-        for event in self.back.take_early() {
-            self.with(|relay, ends| relay.client_event(ends, event));
+    fn run(&mut self) -> Result<(), CommandFailure> {
+        self.stop_signal.set_looping(true);
+        for event in self.upstream.take_early_events() {
+            self.with_relay(|relay, ends| relay.handle_client_event(ends, event));
         }
         loop {
-            if self.word.is_told() && !core::mem::replace(&mut self.ending, true) {
-                self.front.shutdown(stop::GRACE);
+            if self.stop_signal.is_requested() && !core::mem::replace(&mut self.is_shutting_down, true) {
+                self.downstream.shutdown(stop::GRACE_PERIOD);
             }
-            self.settle();
-            if self.front.is_over() {
+            self.process_pending();
+            if self.downstream.is_finished() {
                 return Ok(());
             }
-            // Looked at before waiting as well: what one side said may have been an answer that is there by now.
-            let reads = self.reads();
-            self.front.look(reads);
-            self.back.look();
-            self.tick();
-            if self.settle() || self.front.is_over() {
+            // Both sides are polled before waiting too, because an answer may already be there.
+            let reads = self.accepts_client_input();
+            self.downstream.poll_io(reads);
+            self.upstream.poll_io();
+            self.handle_timeouts();
+            if self.process_pending() || self.downstream.is_finished() {
                 continue;
             }
             let due = self.relay.poll_timeout();
-            let due = due.map(|at| at.saturating_duration_since(self.front.now()));
-            let reads = self.reads();
-            let outlooks = [self.front.outlook(reads), self.back.wire().outlook(), self.word.outlook()];
-            if let Err(error) = Outlook::wait(&outlooks, due) {
-                return Err(Failure::failed(format!("the bridge stopped: {error}")));
+            let due = due.map(|at| at.saturating_duration_since(self.downstream.now()));
+            let reads = self.accepts_client_input();
+            let wait_requests = [
+                self.downstream.wait_request(reads),
+                self.upstream.wire().wait_request(),
+                self.stop_signal.wait_request(),
+            ];
+            if let Err(error) = WaitRequest::wait(&wait_requests, due) {
+                return Err(CommandFailure::failed(format!("the bridge stopped: {error}")));
             }
         }
     }
 
-    /// Whether clients are read from: not while the server does not take what they said before
-    fn reads(&mut self) -> bool {
-        !self.back.wire().engine().is_congested()
+    /// Returns whether clients are read from: not while the server is congested.
+    fn accepts_client_input(&mut self) -> bool {
+        !self.upstream.wire().engine().is_congested()
     }
 
-    fn with<R>(&mut self, act: impl FnOnce(&mut Relay, &mut Ends<'_>) -> R) -> R {
-        let now = self.front.now();
-        let up_now = self.back.wire().now();
-        let mut ends = Ends { now, down: self.front.engine(), up_now, up: self.back.wire().engine() };
+    fn with_relay<R>(&mut self, act: impl FnOnce(&mut Relay, &mut Engines<'_>) -> R) -> R {
+        let now = self.downstream.now();
+        let up_now = self.upstream.wire().now();
+        let mut ends = Engines {
+            now,
+            downstream: self.downstream.engine(),
+            upstream_now: up_now,
+            upstream: self.upstream.wire().engine(),
+        };
         act(&mut self.relay, &mut ends)
     }
 
-    fn tick(&mut self) {
+    fn handle_timeouts(&mut self) {
         let due = self.relay.poll_timeout();
-        if due.is_some_and(|at| at <= self.front.now()) {
-            self.with(|relay, ends| relay.handle_timeout(ends));
+        if due.is_some_and(|at| at <= self.downstream.now()) {
+            self.with_relay(|relay, ends| relay.handle_timeout(ends));
         }
     }
 
-    /// Passes on all that was read, and writes what comes of it, until there is nothing left to do but wait; whether there
-    /// was anything
-    fn settle(&mut self) -> bool {
+    /// Relays all input and writes the results until nothing is left but to wait. Returns whether there was any work.
+    fn process_pending(&mut self) -> bool {
         let mut any = false;
         loop {
             let mut moved = false;
-            // Each is taken from while the other one can be written to.
-            while self.reads() {
-                let Some(event) = self.front.poll_event() else { break };
-                self.note(&event);
-                self.with(|relay, ends| relay.server_event(ends, event));
+            // Each side is read only while the other one accepts output.
+            while self.accepts_client_input() {
+                let Some(event) = self.downstream.poll_event() else { break };
+                self.note_event(&event);
+                self.with_relay(|relay, ends| relay.handle_server_event(ends, event));
                 moved = true;
             }
-            while !self.front.is_congested() {
-                let Some(event) = self.back.poll_event() else { break };
-                self.with(|relay, ends| relay.client_event(ends, event));
+            while !self.downstream.is_congested() {
+                let Some(event) = self.upstream.poll_event() else { break };
+                self.with_relay(|relay, ends| relay.handle_client_event(ends, event));
                 moved = true;
             }
-            self.with(Relay::settle);
-            while let Some((tool, schema)) = self.relay.poll_tool() {
-                self.front.tool(&tool, &schema);
+            self.with_relay(Relay::process_pending);
+            while let Some((tool, schema)) = self.relay.poll_header_tool() {
+                self.downstream.set_tool_schema(&tool, &schema);
             }
-            if self.relay.fault().is_some() && !core::mem::replace(&mut self.ending, true) {
-                // Everybody was told by then.
-                self.front.shutdown(FAREWELL);
+            if self.relay.fault().is_some() && !core::mem::replace(&mut self.is_shutting_down, true) {
+                // All clients have been sent an error by then.
+                self.downstream.shutdown(FINAL_WRITE_TIMEOUT);
                 moved = true;
             }
             self.show_tap();
-            moved |= self.front.write();
-            moved |= self.back.wire().write();
+            moved |= self.downstream.write();
+            moved |= self.upstream.wire().write();
             any |= moved;
             if !moved {
                 return any;
@@ -223,15 +240,17 @@ impl Bridge {
         }
     }
 
-    fn note(&mut self, event: &Event) {
+    fn note_event(&mut self, event: &Event) {
         if let Event::Diagnostic { diagnostic, .. } = event {
-            // Those that are nobody's fault: a cancellation has crossed the answer, or overtaken its request.
+            // Neither side is at fault: a cancellation crossed the response, or overtook its request.
             let usual = matches!(
                 diagnostic,
-                Diagnostic::UnknownCancel(_) | Diagnostic::CancelledEarly(_) | Diagnostic::LateResponse(_)
+                Diagnostic::UnknownCancellation(_)
+                    | Diagnostic::EarlyCancellation(_)
+                    | Diagnostic::LateResponse(_)
             );
             if !usual {
-                self.oddities.note(&format!("the client did something odd: {diagnostic}"));
+                self.client_notes.note(&format!("the client deviated from the protocol: {diagnostic}"));
             }
         }
     }
@@ -240,28 +259,35 @@ impl Bridge {
         if !self.trace {
             return;
         }
-        while let Some(record) = self.front.engine().poll_tap() {
-            session::say(&format!("{} {}", self.paint.dim("client"), trace::line(&record, self.paint)));
+        while let Some(record) = self.downstream.engine().poll_tap() {
+            session::print_stderr(&format!(
+                "{} {}",
+                self.paint.dim("client"),
+                trace::format_record(&record, self.paint)
+            ));
         }
-        self.back.show_tap();
+        self.upstream.show_tap();
     }
 }
 
-fn tapped(mut limits: Limits, args: &args::Bridge) -> Limits {
+fn with_tap(mut limits: Limits, args: &args::BridgeArgs) -> Limits {
     if args.trace {
         (limits.tap_records, limits.tap_bytes) = (100_000, 64 << 20);
     }
     limits
 }
 
-fn hidden(mut config: mcp_proto::server::Config, args: &args::Bridge) -> mcp_proto::server::Config {
+fn with_hidden_members(
+    mut config: mcp_proto::server::Config,
+    args: &args::BridgeArgs,
+) -> mcp_proto::server::Config {
     for member in &args.hide {
-        config = config.hide_in_tap(member);
+        config = config.redact_in_tap(member);
     }
     config
 }
 
-/// Sessions over HTTP: they share one connection to the server, and what one wants is asked of all of them
+/// Maximum number of HTTP sessions. All share one connection to the server, which a legacy request may fan out to.
 const MAX_SESSIONS: usize = 1_024;
-/// How long clients have to take what they are told at the end
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time that clients have to read the final messages.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);

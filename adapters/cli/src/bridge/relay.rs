@@ -1,8 +1,8 @@
-//! The bridge without its bytes: what a client asks of the engine that faces it is asked of the server by the engine that
-//! faces that, and back
+//! The bridge without I/O: relays calls between the engine that faces the client (*downstream*) and the one that faces
+//! the server (*upstream*).
 //!
-//! No I/O and no clock: whoever drives it polls both engines, hands their events in, and says when
-//! [everything is told](Relay::settle).
+//! It performs no I/O and reads no clock. The driver polls both engines, passes their events in, and calls
+//! [`process_pending()`](Relay::process_pending) after each batch of events.
 
 use mcp_proto::client::{self, InputId};
 use mcp_proto::model::Implementation;
@@ -14,95 +14,95 @@ use mcp_proto::{
 
 use alloc::collections::BTreeMap;
 
-use super::logs::Logs;
-use super::news::News;
-use super::{passage, shape};
-use passage::{Asked, At, Outcome, Passage, Passages};
+use super::logs::UpstreamLogLevel;
+use super::subscriptions::UpstreamSubscriptions;
+use super::{convert, relayed_call};
+use relayed_call::{DownstreamCall, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
 
-/// Both engines, at one moment, which each of them counts from a beginning of its own
-pub(crate) struct Ends<'a> {
-    /// On the clock of who faces the client, which is that of the bridge
+/// Both engines and the current time on the clock of each.
+pub(crate) struct Engines<'a> {
+    /// Current time on the downstream clock, which is also the clock of the bridge.
     pub(crate) now: Instant,
-    /// Faces the client
-    pub(crate) down: &'a mut server::Engine,
-    /// On the clock of who faces the server
-    pub(crate) up_now: Instant,
-    /// Faces the server
-    pub(crate) up: &'a mut client::Engine,
+    /// Engine that faces the client.
+    pub(crate) downstream: &'a mut server::Engine,
+    /// Current time on the upstream clock.
+    pub(crate) upstream_now: Instant,
+    /// Engine that faces the server.
+    pub(crate) upstream: &'a mut client::Engine,
 }
 
-/// Who may be there on the client's side
+/// Number of clients that may be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Clients {
-    /// One, on a byte stream: whatever the server says belongs to it
+pub(crate) enum ClientCount {
+    /// One client on a byte stream. Every message of the server belongs to it.
     One,
-    /// Any number, over HTTP: what does not say whose it is goes to the only one that it can belong to, or to nobody
+    /// Any number of clients over HTTP. A message without an owner goes to the only possible client, or is dropped.
     Many,
 }
 
-/// What is under way between a client and a server
+/// State of all relayed calls, sessions and subscriptions.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    clients: Clients,
-    /// What the server speaks
+    clients: ClientCount,
+    /// Revision that the server speaks.
     version: Version,
-    pub(super) passages: Passages,
+    pub(super) calls: RelayedCalls,
     pub(super) sessions: Vec<ChannelId>,
-    /// What a legacy server asks of a client that has no call under way
-    pub(super) strays: Vec<Asked>,
-    /// When clients are asked what is known by then
-    pub(super) gathers_until: Option<Instant>,
-    pub(super) news: News,
-    pub(super) logs: Logs,
-    /// Requests of the server's own, by those that they led to
-    requests: BTreeMap<CallKey, CallId>,
-    /// Why the server is gone
+    /// Input requests of a legacy server that arrived while no call could carry them.
+    pub(super) unassigned_inputs: Vec<RelayedInput>,
+    /// Time at which gathered input requests are sent.
+    pub(super) gather_deadline: Option<Instant>,
+    pub(super) subscriptions: UpstreamSubscriptions,
+    pub(super) log_level: UpstreamLogLevel,
+    /// Requests of the server, by the calls to the client that they led to.
+    upstream_requests: BTreeMap<CallKey, CallId>,
+    /// Why the connection to the server is over.
     fault: Option<Fault>,
-    /// Tools of which arguments are repeated in header fields, or no longer are
-    mirrored: Vec<(String, RawJson)>,
-    /// Those of which that is known, with their schemas
-    known: BTreeMap<String, RawJson>,
+    /// Tools whose header arguments have changed, with their schemas.
+    changed_header_tools: Vec<(String, RawJson)>,
+    /// All tools with header arguments that are known, with their schemas. Bounded by [`MAX_HEADER_TOOLS`].
+    known_header_tools: BTreeMap<String, RawJson>,
 }
 
 impl Relay {
-    /// A bridge to a server that has just become ready
-    pub(crate) fn new(clients: Clients, peer: &client::Peer) -> Self {
+    /// Creates a bridge to a server that has just become ready.
+    pub(crate) fn new(clients: ClientCount, peer: &client::Peer) -> Self {
         Self {
             clients,
             version: peer.version,
-            passages: Passages::default(),
+            calls: RelayedCalls::default(),
             sessions: Vec::new(),
-            strays: Vec::new(),
-            gathers_until: None,
-            news: News::new(peer),
-            logs: Logs::new(peer),
-            requests: BTreeMap::new(),
+            unassigned_inputs: Vec::new(),
+            gather_deadline: None,
+            subscriptions: UpstreamSubscriptions::new(peer),
+            log_level: UpstreamLogLevel::new(peer),
+            upstream_requests: BTreeMap::new(),
             fault: None,
-            mirrored: Vec::new(),
-            known: BTreeMap::new(),
+            changed_header_tools: Vec::new(),
+            known_header_tools: BTreeMap::new(),
         }
     }
 
-    /// Why the server is gone, if it is; calls are refused from then on
+    /// Returns why the connection to the server is over. From then on calls are refused.
     pub(crate) const fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 
-    /// The next tool that has to be made known to a server over HTTP, with its schema
-    pub(crate) fn poll_tool(&mut self) -> Option<(String, RawJson)> {
-        self.mirrored.pop()
+    /// Returns the next tool to register with a server over HTTP, with its schema.
+    pub(crate) fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
+        self.changed_header_tools.pop()
     }
 
-    /// Calls that have not been answered
+    /// Returns the number of unanswered calls.
     #[cfg(test)]
-    pub(crate) fn pending(&self) -> usize {
-        self.passages.len()
+    pub(crate) fn pending_calls(&self) -> usize {
+        self.calls.len()
     }
 
-    /// The only client that something can be for which does not say whose it is
+    /// Returns the only session that a message without an owner can belong to.
     pub(super) fn only_session(&self) -> Option<ChannelId> {
         match *self.sessions {
-            [only] if self.is_alone() || !self.passages.any_modern() => Some(only),
+            [only] if self.has_single_client() || !self.calls.has_modern() => Some(only),
             _ => None,
         }
     }
@@ -111,16 +111,16 @@ impl Relay {
         matches!(self.version.era(), Era::Legacy)
     }
 
-    pub(super) const fn is_alone(&self) -> bool {
-        matches!(self.clients, Clients::One)
+    pub(super) const fn has_single_client(&self) -> bool {
+        matches!(self.clients, ClientCount::One)
     }
 
-    // ---- the client's side -----------------------------------------------------------------------------------
+    // ---- downstream ------------------------------------------------------------------------------------------
 
-    /// Takes what the engine that faces the client tells
-    pub(crate) fn server_event(&mut self, ends: &mut Ends<'_>, event: server::Event) {
+    /// Handles an event of the engine that faces the client.
+    pub(crate) fn handle_server_event(&mut self, ends: &mut Engines<'_>, event: server::Event) {
         match event {
-            server::Event::Call(call) => self.call(ends, call),
+            server::Event::Call(call) => self.handle_call(ends, call),
             server::Event::Cancelled { call, reason } => {
                 let why = match &reason {
                     server::CancelReason::Client(Some(why)) => why,
@@ -128,107 +128,120 @@ impl Relay {
                     server::CancelReason::Disconnected => "the client is gone",
                     _ => "it was given up",
                 };
-                if let Some((_, passage)) = self.passages.take_down(call) {
-                    give_up(ends, &passage, why);
+                if let Some((_, relayed)) = self.calls.take_downstream(call) {
+                    cancel_upstream(ends, &relayed, why);
                 }
             }
-            server::Event::Dropped { state } => {
-                let taken = passage::Token::read(&state).and_then(|token| self.passages.take(token.number));
-                if let Some(passage) = taken {
-                    give_up(ends, &passage, "the client cancelled it, or is gone");
+            server::Event::ParkedCallDropped { state } => {
+                let taken =
+                    relayed_call::RetryToken::decode(&state).and_then(|token| self.calls.take(token.number));
+                if let Some(relayed) = taken {
+                    cancel_upstream(ends, &relayed, "the client cancelled it, or is gone");
                 }
             }
             server::Event::SessionOpened { channel, .. } => self.sessions.push(channel),
             server::Event::Closed { channel, .. } => {
                 self.sessions.retain(|other| *other != channel);
-                for passage in self.passages.take_channel(channel) {
-                    give_up(ends, &passage, "the client is gone");
+                for relayed in self.calls.take_channel(channel) {
+                    cancel_upstream(ends, &relayed, "the client is gone");
                 }
             }
             server::Event::Done { call, outcome } => {
-                let Some(request) = self.requests.remove(&call) else { return };
-                // Stale: the server does not want it any more.
+                let Some(request) = self.upstream_requests.remove(&call) else { return };
+                // Fails if the server has withdrawn the request meanwhile.
                 let _ = match outcome {
-                    Ok(result) => ends.up.respond(ends.up_now, request, &result),
-                    Err(error) => ends.up.refuse(ends.up_now, request, &shape::failed(&error)),
+                    Ok(result) => ends.upstream.respond(ends.upstream_now, request, &result),
+                    Err(error) => {
+                        ends.upstream.refuse(ends.upstream_now, request, &convert::failed_call_error(&error))
+                    }
                 };
             }
-            server::Event::Interest { uri, wanted } => self.news.interest(uri, wanted),
-            server::Event::Notification(news) => {
-                // Refused when it is none that a client sends, or nobody can be told: it has no answer either way.
-                let _ = match &*news.method {
-                    "notifications/roots/list_changed" => ends.up.roots_changed(ends.up_now),
-                    method => ends.up.notify(ends.up_now, method, news.params.as_ref()),
+            server::Event::ResourceInterest { uri, is_subscribed: wanted } => {
+                self.subscriptions.set_followed(uri, wanted)
+            }
+            server::Event::Notification(notification) => {
+                // Fails if a client may not send it, or if the server cannot receive it. A notification has no answer
+                // either way.
+                let _ = match &*notification.method {
+                    "notifications/roots/list_changed" => {
+                        ends.upstream.notify_roots_changed(ends.upstream_now)
+                    }
+                    method => ends.upstream.notify(ends.upstream_now, method, notification.params.as_ref()),
                 };
             }
             _ => {}
         }
     }
 
-    fn call(&mut self, ends: &mut Ends<'_>, call: Call) {
+    fn handle_call(&mut self, ends: &mut Engines<'_>, call: Call) {
         if call.attempt() > 0 {
-            return self.again(ends, call);
+            return self.resume_call(ends, call);
         }
         if let Some(fault) = &self.fault {
-            return fail(ends, call.id(), &gone(fault));
+            return fail(ends, call.id(), &server_gone_error(fault));
         }
-        if shape::is_task(call.method()) {
-            return fail(ends, call.id(), &shape::no_tasks());
+        if convert::is_task(call.method()) {
+            return fail(ends, call.id(), &convert::tasks_unsupported_error());
         }
-        let asked = shape::params(&call, self.version).and_then(|params| {
-            self.logs.before(ends, &call, &self.sessions);
+        let sent = convert::convert_params(&call, self.version).and_then(|params| {
+            self.log_level.prepare_call(ends, &call, &self.sessions);
             let mut options = mcp_proto::CallOptions::new();
-            options.progress = call.wants_progress();
-            options.meta = call.meta().and_then(|meta| shape::free(&meta));
-            let key = ends.up.call(ends.up_now, call.method(), &params, &options);
-            key.map_err(|refused| shape::refused(&refused, call.method()))
+            options.wants_progress = call.wants_progress();
+            options.meta = call.meta().and_then(|meta| convert::application_meta(&meta));
+            let key = ends.upstream.call(ends.upstream_now, call.method(), &params, &options);
+            key.map_err(|refused| convert::refused_call_error(&refused, call.method()))
         });
-        match asked {
-            Ok(key) => self.passages.add(key, call),
+        match sent {
+            Ok(key) => self.calls.add(key, call),
             Err(error) => fail(ends, call.id(), &error),
         }
     }
 
-    // ---- the server's side -----------------------------------------------------------------------------------
+    // ---- upstream --------------------------------------------------------------------------------------------
 
-    /// Takes what the engine that faces the server tells
-    pub(crate) fn client_event(&mut self, ends: &mut Ends<'_>, event: client::Event) {
+    /// Handles an event of the engine that faces the server.
+    pub(crate) fn handle_client_event(&mut self, ends: &mut Engines<'_>, event: client::Event) {
         match event {
-            client::Event::Done { call, outcome, .. } => self.done(ends, call, outcome),
+            client::Event::Done { call, outcome, .. } => self.handle_outcome(ends, call, outcome),
             client::Event::Progress { call, progress } => {
-                if let Some(call) = self.passages.by_up(call).and_then(Passage::here) {
-                    // Refused when the client is gone, which is told by itself.
-                    let _ = ends.down.progress(ends.now, call.id(), progress);
+                if let Some(call) = self.calls.by_upstream(call).and_then(RelayedCall::delivered_call) {
+                    // Fails if the client is gone, which an event reports.
+                    let _ = ends.downstream.progress(ends.now, call.id(), progress);
                 }
             }
-            client::Event::Input(input) => self.input(ends, input),
-            client::Event::InputGone(input) => {
-                self.strays.retain(|asked| asked.input != input);
-                let number = self.passages.input_gone(input);
-                // As long as anything else is needed, the client goes on with that.
-                recall(ends, number.and_then(|number| self.passages.in_vain(number)));
+            client::Event::Input(input) => self.handle_input(ends, input),
+            client::Event::InputWithdrawn(input) => {
+                self.unassigned_inputs.retain(|pending| pending.input != input);
+                let number = self.calls.remove_input(input);
+                // If other inputs are still needed, the client continues with those.
+                recall_inputs(ends, number.and_then(|number| self.calls.obsolete_token(number)));
             }
             client::Event::ElicitationComplete(id) => {
                 if let Some(session) = self.only_session() {
-                    ends.down.elicitation_complete(ends.now, session, &id);
+                    ends.downstream.notify_elicitation_complete(ends.now, session, &id);
                 }
             }
-            client::Event::Subscribed { key, .. } => self.news.subscribed(ends, key),
-            client::Event::Changed { change, .. } => self.news.changed(ends, &change),
-            client::Event::SubscriptionEnded { key, .. } => self.news.ended(ends, key),
-            client::Event::Log(log) => self.log(ends, &log),
-            client::Event::Request(request) => self.request(ends, &request),
+            client::Event::Subscribed { key, .. } => self.subscriptions.handle_subscribed(ends, key),
+            client::Event::Changed { change, .. } => self.subscriptions.handle_change(ends, &change),
+            client::Event::SubscriptionEnded { key, .. } => self.subscriptions.handle_ended(ends, key),
+            client::Event::Log(log) => self.forward_log(ends, &log),
+            client::Event::Request(request) => self.handle_request(ends, &request),
             client::Event::RequestCancelled(request) => {
-                let found = self.requests.iter().find(|(_, other)| **other == request);
+                let found = self.upstream_requests.iter().find(|(_, other)| **other == request);
                 if let Some(call) = found.map(|(call, _)| *call) {
-                    self.requests.remove(&call);
+                    self.upstream_requests.remove(&call);
                     let why = "the server no longer needs it";
-                    let _ = ends.down.cancel_request(ends.now, call, Some(why));
+                    let _ = ends.downstream.cancel_request(ends.now, call, Some(why));
                 }
             }
-            client::Event::Notification(news) => {
+            client::Event::Notification(notification) => {
                 if let Some(session) = self.only_session() {
-                    let _ = ends.down.notify(ends.now, session, &news.method, news.params.as_ref());
+                    let _ = ends.downstream.notify(
+                        ends.now,
+                        session,
+                        &notification.method,
+                        notification.params.as_ref(),
+                    );
                 }
             }
             client::Event::Closed(fault) => self.fault = Some(fault),
@@ -236,125 +249,133 @@ impl Relay {
         }
     }
 
-    /// A legacy server asks something of its own
-    fn request(&mut self, ends: &mut Ends<'_>, request: &client::Request) {
-        let asked = match self.only_session() {
-            _ if shape::is_task(&request.method) => Err(shape::no_tasks()),
+    /// Handles a request that a legacy server sends on its own.
+    fn handle_request(&mut self, ends: &mut Engines<'_>, request: &client::ServerRequest) {
+        let sent = match self.only_session() {
+            _ if convert::is_task(&request.method) => Err(convert::tasks_unsupported_error()),
             None => Err(RpcError::internal(
                 "no client can be asked this: there is none that is known to be meant and that speaks a revision in which \
                  servers ask anything of their own",
             )),
             Some(session) => {
-                let params = shape::theirs(request.params.as_ref());
+                let params = convert::request_params(request.params.as_ref());
                 let options = mcp_proto::CallOptions::new();
-                let asked = ends.down.request(ends.now, session, &request.method, &params, &options);
-                asked.map_err(|refused| shape::refused(&refused, &request.method))
+                let sent = ends.downstream.request(ends.now, session, &request.method, &params, &options);
+                sent.map_err(|refused| convert::refused_call_error(&refused, &request.method))
             }
         };
-        match asked {
-            Ok(call) => _ = self.requests.insert(call, request.id),
-            Err(error) => _ = ends.up.refuse(ends.up_now, request.id, &error),
+        match sent {
+            Ok(call) => _ = self.upstream_requests.insert(call, request.id),
+            Err(error) => _ = ends.upstream.refuse(ends.upstream_now, request.id, &error),
         }
     }
 
-    fn done(&mut self, ends: &mut Ends<'_>, call: CallKey, outcome: Result<RawJson, CallError>) {
-        let Some(number) = self.passages.done(call) else { return };
-        let outcome = outcome.map_err(|error| shape::failed(&error));
-        if self.passages.get(number).is_some_and(|passage| passage.here().is_some()) {
+    fn handle_outcome(&mut self, ends: &mut Engines<'_>, call: CallKey, outcome: Result<RawJson, CallError>) {
+        let Some(number) = self.calls.end_upstream(call) else { return };
+        let outcome = outcome.map_err(|error| convert::failed_call_error(&error));
+        if self.calls.get(number).is_some_and(|relayed| relayed.delivered_call().is_some()) {
             self.finish(ends, number, outcome);
         } else {
-            // It is told when the client comes with its answers, or at once where it can be called back.
-            self.passages.hold(number, outcome);
-            recall(ends, self.passages.away_with(number));
+            // Sent with the client's retry, or at once if its input requests can be withdrawn.
+            self.calls.hold_outcome(number, outcome);
+            recall_inputs(ends, self.calls.suspended_token(number));
         }
     }
 
-    /// Ends a call of the client's that is here with what came of it
-    pub(super) fn finish(&mut self, ends: &mut Ends<'_>, number: u64, outcome: Outcome) {
-        let Some(passage) = self.passages.take(number) else { return };
-        if let At::Here(call) = passage.at {
+    /// Answers a delivered call with its outcome and ends it.
+    pub(super) fn finish(&mut self, ends: &mut Engines<'_>, number: u64, outcome: RelayOutcome) {
+        let Some(relayed) = self.calls.take(number) else { return };
+        if let DownstreamCall::Delivered(call) = relayed.downstream {
             self.answer(ends, &call, outcome);
         }
-        // Questions of a legacy server may have stood with the wrong call.
-        for asked in passage.asked {
-            match self.owner() {
-                Some(owner) => self.place(ends, Some(owner), asked),
-                None => refuse(ends, asked.input, &RpcError::internal("the call that this was for is over")),
+        // Requests of a legacy server may have been attached to the wrong call.
+        for pending in relayed.inputs {
+            match self.input_owner() {
+                Some(owner) => self.assign_input(ends, Some(owner), pending),
+                None => refuse_input(
+                    ends,
+                    pending.input,
+                    &RpcError::internal("the call that this was for is over"),
+                ),
             }
         }
     }
 
-    fn answer(&mut self, ends: &mut Ends<'_>, call: &Call, outcome: Outcome) {
+    fn answer(&mut self, ends: &mut Engines<'_>, call: &Call, outcome: RelayOutcome) {
         let result = match outcome {
             Ok(result) => result,
             Err(error) => return fail(ends, call.id(), &error),
         };
         if call.method() == "tools/list" {
-            self.look_at_tools(&result);
+            self.record_header_tools(&result);
         }
-        let shaped = shape::result(call.method(), &result, self.version, call.version());
+        let shaped = convert::convert_result(call.method(), &result, self.version, call.version());
         let answered = shaped.and_then(|shaped| {
             let answered = match shaped {
-                shape::Shaped::AsItIs(result) => ends.down.complete_raw(ends.now, call.id(), &result),
-                shape::Shaped::Anew(result) => ends.down.complete_prepared(ends.now, call.id(), &result),
+                convert::ConvertedResult::Unchanged(result) => {
+                    ends.downstream.complete_raw(ends.now, call.id(), &result)
+                }
+                convert::ConvertedResult::Rewritten(result) => {
+                    ends.downstream.complete_prepared(ends.now, call.id(), &result)
+                }
             };
-            answered.map_err(|refused| shape::unreadable(&refused))
+            answered.map_err(|refused| convert::unreadable_result_error(&refused))
         });
         if let Err(error) = answered {
             fail(ends, call.id(), &error);
         }
     }
 
-    /// Notes which tools have arguments that clients over HTTP repeat in header fields
-    fn look_at_tools(&mut self, result: &RawJson) {
+    /// Records which tools have arguments that clients over HTTP repeat in header fields.
+    fn record_header_tools(&mut self, result: &RawJson) {
         for tool in result.member("tools").and_then(|tools| tools.elements()).unwrap_or_default() {
             let Some(name) = tool.member("name").and_then(|name| name.string()) else { continue };
             let schema = tool.member("inputSchema").filter(|schema| schema.as_str().contains("x-mcp-header"));
-            let schema = match (schema, self.known.contains_key(&name)) {
-                (Some(schema), _) if self.known.len() < MAX_MIRRORED => schema.compact(),
+            let schema = match (schema, self.known_header_tools.contains_key(&name)) {
+                (Some(schema), _) if self.known_header_tools.len() < MAX_HEADER_TOOLS => schema.compact(),
                 (None, true) => match RawJson::new("{}") {
                     Ok(nothing) => nothing,
                     Err(_) => continue,
                 },
                 _ => continue,
             };
-            if self.known.get(&name) != Some(&schema) {
-                self.known.insert(name.clone(), schema.clone());
-                self.mirrored.push((name, schema));
+            if self.known_header_tools.get(&name) != Some(&schema) {
+                self.known_header_tools.insert(name.clone(), schema.clone());
+                self.changed_header_tools.push((name, schema));
             }
         }
     }
 
-    // ---- both ------------------------------------------------------------------------------------------------
+    // ---- both sides ------------------------------------------------------------------------------------------
 
-    /// Does what is to be done once, after any number of events: asks the client, follows resources, sets the log level
-    pub(crate) fn settle(&mut self, ends: &mut Ends<'_>) {
-        self.ask_all(ends);
+    /// Does the work due once after a batch of events: sends input requests, subscribes, sets the log level.
+    pub(crate) fn process_pending(&mut self, ends: &mut Engines<'_>) {
+        self.send_due_inputs(ends);
         if self.fault.is_none() {
-            self.news.settle(ends);
-            self.logs.settle(ends, &self.sessions);
+            self.subscriptions.update(ends);
+            self.log_level.update_level(ends, &self.sessions);
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next
+    /// Returns when [`handle_timeout()`](Self::handle_timeout) must be called next.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let all = [self.passages.expires(), self.news.retries(), self.gathers_until];
+        let all = [self.calls.next_expiry(), self.subscriptions.next_retry(), self.gather_deadline];
         all.into_iter().flatten().min()
     }
 
-    /// Lets time pass: clients that did not come back are given up
-    pub(crate) fn handle_timeout(&mut self, ends: &mut Ends<'_>) {
-        for passage in self.passages.expired(ends.now) {
-            give_up(ends, &passage, "no answer in time");
+    /// Handles deadlines. Calls whose clients did not retry in time are cancelled.
+    pub(crate) fn handle_timeout(&mut self, ends: &mut Engines<'_>) {
+        for relayed in self.calls.take_expired(ends.now) {
+            cancel_upstream(ends, &relayed, "no answer in time");
         }
-        self.news.handle_timeout(ends.now);
+        self.subscriptions.handle_timeout(ends.now);
     }
 }
 
-/// What our server is that stands for one that is connected to
+/// Returns the configuration of the server that represents the connected one.
 pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: Limits) -> server::Config {
     let info = peer.info.as_ref().and_then(|info| info.parse::<Implementation>().ok());
-    let mut capabilities = Capabilities::declared(&peer.capabilities);
+    let mut capabilities = Capabilities::from_json(&peer.capabilities);
     for (member, since) in [("experimental", Version::V2024_11_05), ("extensions", Version::V2026_07_28)] {
         if let Some(value) = peer.capabilities.member(member).filter(RawJson::is_object) {
             capabilities = capabilities.with_member(member, value.compact(), since);
@@ -375,53 +396,57 @@ pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: L
     }
 }
 
-/// The bounds of the side that faces clients
+/// Returns the limits of the downstream side.
 pub(crate) fn server_limits(mut limits: Limits) -> Limits {
-    // What comes was held to a rate by who sent it.
+    // The sender has already limited the rate.
     (limits.progress_burst, limits.progress_rate) = (u16::MAX, u16::MAX);
     limits
 }
 
-/// The bounds of the side that faces the server
+/// Returns the limits of the upstream side.
 pub(crate) fn client_limits(mut limits: Limits) -> Limits {
-    // Calls that wait for their clients' answers are no longer in work there, and they are here.
+    // A call that waits for its client's answers is no longer live downstream, but still pending upstream.
     limits.max_pending_calls = limits.max_pending_calls.max(4 * limits.max_live_calls);
     limits.max_live_calls = limits.max_live_calls.max(1);
     limits
 }
 
-/// Answers a call with an error; one that has ended meanwhile needs none
-pub(super) fn fail(ends: &mut Ends<'_>, call: CallId, error: &RpcError) {
-    let _ = ends.down.fail(ends.now, call, error);
+/// Answers a call with an error. A call that has ended meanwhile is ignored.
+pub(super) fn fail(ends: &mut Engines<'_>, call: CallId, error: &RpcError) {
+    let _ = ends.downstream.fail(ends.now, call, error);
 }
 
-/// Tells the server that nobody waits for a call any more
-fn give_up(ends: &mut Ends<'_>, passage: &Passage, why: &str) {
-    if let Some(up) = passage.up {
-        let _ = ends.up.cancel(ends.up_now, up, Some(why));
+/// Cancels the call at the server, because its client no longer waits for it.
+fn cancel_upstream(ends: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
+    if let Some(call) = relayed.upstream {
+        let _ = ends.upstream.cancel(ends.upstream_now, call, Some(reason));
     }
-    // A legacy server does not know that this was for that call.
-    for asked in &passage.asked {
-        refuse(ends, asked.input, &RpcError::internal(format!("the client gives no answer: {why}")));
+    // A legacy server does not know that this request belonged to the call.
+    for pending in &relayed.inputs {
+        refuse_input(
+            ends,
+            pending.input,
+            &RpcError::internal(format!("the client gives no answer: {reason}")),
+        );
     }
 }
 
-/// Takes back what a legacy client is asked in vain; a modern one cannot be told
-fn recall(ends: &mut Ends<'_>, token: Option<passage::Token>) {
+/// Withdraws obsolete input requests from a legacy client. A modern client cannot be notified.
+fn recall_inputs(ends: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
     if let Some(token) = token {
-        ends.down.recall(ends.now, &token.write(), Some("the server no longer needs it"));
+        ends.downstream.withdraw_input(ends.now, &token.encode(), Some("the server no longer needs it"));
     }
 }
 
-/// Refuses something that the server asks for; it may have ended meanwhile
-pub(super) fn refuse(ends: &mut Ends<'_>, input: InputId, error: &RpcError) {
-    let _ = ends.up.refuse(ends.up_now, input, error);
+/// Refuses an input request of the server. A request that has ended meanwhile is ignored.
+pub(super) fn refuse_input(ends: &mut Engines<'_>, input: InputId, error: &RpcError) {
+    let _ = ends.upstream.refuse(ends.upstream_now, input, error);
 }
 
-/// The answer to calls when there is no server any more
-pub(super) fn gone(fault: &Fault) -> RpcError {
+/// Returns the error that answers calls after the server is gone.
+pub(super) fn server_gone_error(fault: &Fault) -> RpcError {
     RpcError::internal(format!("the server behind the bridge is gone: {fault}"))
 }
 
-/// Tools with header fields that are remembered
-const MAX_MIRRORED: usize = 4_096;
+/// Maximum number of remembered tools with header fields.
+const MAX_HEADER_TOOLS: usize = 4_096;

@@ -1,62 +1,64 @@
-//! Answers to requests, and what comes in place of them
+//! Answers to requests of the checker, and outcomes of waiting for them.
 
 use mcp_proto::RawJson;
 use serde_json::Value;
 
 use super::report::clip;
 
-/// An answer, if there was one
+/// Answer to a request: a result, an error, or `None` if the server gave no usable answer.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum CheckAnswer {
+    /// The `result` member of the response.
     Result(RawJson),
-    Error(Failed),
-    /// None that could be used; the report says why
+    /// The error response.
+    Error(ErrorAnswer),
+    /// No answer, or an unusable one. The report has the reason already.
     None,
 }
 
-/// An error answer
+/// An error response.
 #[derive(Clone, Debug)]
-pub(super) struct Failed {
+pub(super) struct ErrorAnswer {
     pub(super) code: i64,
     pub(super) message: String,
     pub(super) data: Value,
-    /// Whether there was an `id`, be it null
+    /// Whether the response has an `id`, which may be null.
     pub(super) has_id: bool,
 }
 
-/// What came of waiting for an answer
-pub(super) enum Waited {
-    Answer(Answer),
-    /// Nothing in time
-    Silent,
-    /// The stream has ended
-    Gone,
-    /// It floods, or is no server: the report says so
-    Spoiled,
+/// Outcome of waiting for an answer.
+pub(super) enum WaitOutcome {
+    Answer(CheckAnswer),
+    /// No answer in time.
+    TimedOut,
+    /// The stream has ended.
+    Closed,
+    /// The server floods its output or is no MCP server; the report says which.
+    Unusable,
 }
 
-/// What came of a line that is wrong
-pub(super) struct Provoked {
-    /// The answer with the id that was in the line
-    pub(super) answer: Option<Answer>,
-    /// Errors that name no request
-    pub(super) loose: Vec<Failed>,
-    /// Whether there was a result that names no request
-    pub(super) loose_result: bool,
+/// Reactions to an invalid line.
+pub(super) struct ProvokedAnswers {
+    /// The answer with the id of the line.
+    pub(super) answer: Option<CheckAnswer>,
+    /// Errors without a usable request id.
+    pub(super) errors_without_id: Vec<ErrorAnswer>,
+    /// Whether a result without a usable request id arrived.
+    pub(super) has_result_without_id: bool,
 }
 
-/// What came of a subscription until it was acknowledged, and shortly after
-pub(super) struct Listened {
-    /// The id of its request
+/// Outcome of a listen request, until shortly after its acknowledgement.
+pub(super) struct ListenOutcome {
+    /// Id of the request.
     pub(super) id: Value,
-    /// The answer, which a subscription that goes on does not have
-    pub(super) answer: Option<Answer>,
-    /// Notifications, with their params
-    pub(super) news: Vec<(String, Value)>,
+    /// The answer. An open subscription has none.
+    pub(super) answer: Option<CheckAnswer>,
+    /// Notifications: methods with their params.
+    pub(super) notifications: Vec<(String, Value)>,
 }
 
-impl Answer {
-    /// The result as a value, when there is one
+impl CheckAnswer {
+    /// Returns the parsed result, if the answer is one.
     pub(super) fn result(&self) -> Option<Value> {
         match self {
             Self::Result(raw) => raw.parse().ok(),
@@ -65,9 +67,9 @@ impl Answer {
     }
 }
 
-impl Failed {
-    /// The error in a few words
-    pub(super) fn text(&self) -> String {
+impl ErrorAnswer {
+    /// Describes the error in a few words.
+    pub(super) fn summary(&self) -> String {
         format!("{} ({:?})", self.code, clip(&self.message, 120))
     }
 }

@@ -1,4 +1,4 @@
-//! One request over HTTP and the response to it, on a connection of its own
+//! One HTTP exchange, on a connection of its own.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -8,74 +8,81 @@ use std::time::Instant;
 
 #[cfg(feature = "tls")]
 use mcp_blocking::tls::ClientTls;
-use mcp_proto::h1::Limits;
+use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
-use mcp_std::{Clock, Duplex, Interest, Ready, Selector, Socket, Transport};
+use mcp_std::Clock;
+use mcp_std::adapter::NetStream;
+use mcp_std::adapter::poll::Selector;
+use mcp_std::io::{Duplex, Interest, Ready, Socket};
 
-/// A server at a URL
+/// A server at a URL.
 #[derive(Clone)]
-pub(super) struct Site {
+pub(super) struct HttpTarget {
     url: Url,
     addresses: Vec<SocketAddr>,
-    /// What `Authorization` holds
+    /// Value of the `Authorization` field.
     credential: Option<String>,
     #[cfg(feature = "tls")]
     tls: ClientTls,
 }
 
-/// The head of a response
+/// The head of a response.
 #[derive(Clone)]
-pub(super) struct Head {
+pub(super) struct HttpResponseHead {
     pub(super) status: u16,
     fields: Vec<(String, String)>,
 }
 
-/// What a response is made of
-pub(super) enum Came {
-    Head(Head),
+/// A part of a response.
+pub(super) enum ResponseEvent {
+    Head(HttpResponseHead),
     Body(Vec<u8>),
-    /// It is complete
+    /// The response is complete.
     End,
-    /// There is no more, for this reason
+    /// The response cannot be read further, for this reason.
     Broken(String),
 }
 
-/// A request that was made
-pub(super) struct Exchange {
-    transport: Transport,
+/// A running HTTP exchange.
+pub(super) struct HttpExchange {
+    transport: NetStream,
     connection: Connection,
     clock: Clock,
 }
 
-/// A response
-pub(super) struct Reply {
-    pub(super) head: Head,
-    /// What came of its body
+/// A response with its body.
+pub(super) struct CollectedResponse {
+    pub(super) head: HttpResponseHead,
+    /// Body as far as it was received.
     pub(super) body: Vec<u8>,
 }
 
-impl Site {
-    /// Finds the server, and makes sure that somebody is there
-    pub(super) fn find(url: Url, credential: Option<String>, timeout: Duration) -> io::Result<Self> {
+impl HttpTarget {
+    /// Resolves the host and connects once, to verify that the server is reachable.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host is unknown or no address accepts a connection.
+    pub(super) fn resolve(url: Url, credential: Option<String>, timeout: Duration) -> io::Result<Self> {
         let origin = url.origin();
         let addresses = (&*origin.host, origin.port).to_socket_addrs()?.collect();
-        let mut site = Self {
+        let mut server = Self {
             url,
             addresses,
             credential,
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
         };
-        let reached = site.connect(timeout)?.peer_addr()?;
-        // The one that answers is the one that is talked to.
-        site.addresses = vec![reached];
-        if site.url.origin().secure {
-            site.transport(timeout)?.close();
+        let reached = server.connect(timeout)?.peer_addr()?;
+        // Later exchanges use the address that accepted the connection.
+        server.addresses = vec![reached];
+        if server.url.origin().secure {
+            server.open_transport(timeout)?.close();
         }
-        Ok(site)
+        Ok(server)
     }
 
     fn connect(&self, timeout: Duration) -> io::Result<TcpStream> {
@@ -89,13 +96,13 @@ impl Site {
         Err(last)
     }
 
-    /// A connection, with TLS agreed on where that is to be
-    fn transport(&self, timeout: Duration) -> io::Result<Transport> {
+    /// Opens a connection, with TLS for `https`.
+    fn open_transport(&self, timeout: Duration) -> io::Result<NetStream> {
         let socket = Socket::tcp(self.connect(timeout)?)?;
         #[cfg(feature = "tls")]
         if self.url.origin().secure {
             let until = Instant::now() + timeout;
-            let mut transport = self.tls.connect(socket, &self.url.origin().host)?;
+            let mut transport = NetStream::connect_tls(&self.tls, socket, &self.url.origin().host)?;
             while !transport.handshake()? {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
@@ -109,9 +116,9 @@ impl Site {
     }
 }
 
-impl Head {
-    /// The value of a field, if there is one
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+impl HttpResponseHead {
+    /// Returns the value of a header field.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
         fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -120,60 +127,64 @@ impl Head {
         (200..300).contains(&self.status)
     }
 
-    /// Whether the body is of this type, whatever the parameters are
-    pub(super) fn is_of(&self, kind: &str) -> bool {
-        let value = self.get(CONTENT_TYPE).unwrap_or_default();
+    /// Returns whether the body has this media type, whatever its parameters.
+    pub(super) fn has_media_type(&self, kind: &str) -> bool {
+        let value = self.field(CONTENT_TYPE).unwrap_or_default();
         value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(kind)
     }
 
-    /// The status, and the type of the body if it has one
-    pub(super) fn text(&self) -> String {
-        let kind = self.get(CONTENT_TYPE).map(|kind| format!(" and the type {kind:?}")).unwrap_or_default();
+    /// Describes the status and the media type.
+    pub(super) fn summary(&self) -> String {
+        let kind = self.field(CONTENT_TYPE).map(|kind| format!(" and the type {kind:?}")).unwrap_or_default();
         format!("the status {}{kind}", self.status)
     }
 }
 
-impl Exchange {
-    /// Makes a request
+impl HttpExchange {
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection cannot be opened or the request is invalid.
     pub(super) fn begin(
-        site: &Site,
+        server: &HttpTarget,
         method: &str,
         mut fields: Fields,
         body: Option<&[u8]>,
         timeout: Duration,
     ) -> io::Result<Self> {
-        let transport = site.transport(timeout)?;
+        let transport = server.open_transport(timeout)?;
         let clock = Clock::start();
         let now = clock.now();
-        let mut limits = Limits::default();
-        // Who waits for how long is decided elsewhere.
-        (limits.head_timeout, limits.body_idle) = (FOREVER, FOREVER);
+        let mut limits = HttpLimits::default();
+        // Callers enforce their own timeouts.
+        (limits.head_timeout, limits.body_idle_timeout) = (MAX_EXCHANGE_TIME, MAX_EXCHANGE_TIME);
         let mut connection = Connection::new(now, limits);
-        if let Some(credential) = &site.credential {
+        if let Some(credential) = &server.credential {
             fields.push(AUTHORIZATION, credential.as_bytes());
         }
         let size = body.map_or(BodySize::None, |body| BodySize::Exact(body.len() as u64));
-        let (target, host) = (site.url.target(), site.url.origin().authority());
-        let asked = connection.request(now, method, target, &host, &fields, size);
-        let asked = asked.and_then(|()| body.map_or(Ok(()), |body| connection.body(body)));
-        asked.and_then(|()| connection.end(now)).map_err(io::Error::other)?;
+        let (target, host) = (server.url.target(), server.url.origin().authority());
+        let sent = connection.request(now, method, target, &host, &fields, size);
+        let sent = sent.and_then(|()| body.map_or(Ok(()), |body| connection.write_body(body)));
+        sent.and_then(|()| connection.end(now)).map_err(io::Error::other)?;
         Ok(Self { transport, connection, clock })
     }
 
-    /// Writes and reads as far as it goes now
+    /// Writes and reads as far as possible without blocking.
     fn step(&mut self, ready: Ready) {
         let now = self.clock.now();
-        // Where that fails, reading says why.
-        let _ = self.transport.flush_some();
+        // If flushing fails, reading reports the reason.
+        let _ = self.transport.try_flush();
         while ready.writable && !self.connection.transmit().is_empty() {
             match self.transport.write(self.connection.transmit()) {
                 Ok(n @ 1..) => self.connection.consume(n),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // What was said before it left is still there to be read.
+                // Input that arrived before the connection broke can still be read.
                 _ => self.connection.consume(self.connection.transmit().len()),
             }
         }
-        if ready.readable || self.transport.is_pending() {
+        if ready.readable || self.transport.has_pending_read() {
             let mut chunk = [0; 64 * 1024];
             match self.transport.read(&mut chunk) {
                 Ok(0) => self.connection.handle_eof(now),
@@ -184,9 +195,9 @@ impl Exchange {
         }
     }
 
-    /// What has come, one thing at a time
-    pub(super) fn poll(&mut self) -> Option<Came> {
-        let head = |response: mcp_proto::head::Response<'_>| Head {
+    /// Returns the next part of the response that has arrived.
+    pub(super) fn poll_event(&mut self) -> Option<ResponseEvent> {
+        let head = |response: mcp_proto::head::ResponseHead<'_>| HttpResponseHead {
             status: response.status,
             fields: response
                 .fields
@@ -195,28 +206,32 @@ impl Exchange {
                 .collect(),
         };
         Some(match self.connection.poll_event(self.clock.now(), head)? {
-            Event::Head(head) => Came::Head(head),
-            Event::Body(bytes) => Came::Body(bytes.to_vec()),
-            Event::End => Came::End,
-            Event::Closed => Came::Broken("it closed the connection without a response".into()),
-            Event::Fault(fault) => Came::Broken(format!("its response cannot be read: {fault}")),
+            Event::Head(head) => ResponseEvent::Head(head),
+            Event::Body(bytes) => ResponseEvent::Body(bytes.to_vec()),
+            Event::End => ResponseEvent::End,
+            Event::Closed => ResponseEvent::Broken("it closed the connection without a response".into()),
+            Event::Fault(fault) => ResponseEvent::Broken(format!("its response cannot be read: {fault}")),
         })
     }
 }
 
-/// Lets exchanges move on: waits until one of them can, at most until `until`; an error leaves nothing to wait for
+/// Waits until an exchange is ready, at most until `until`, then advances all of them.
+///
+/// # Errors
+///
+/// Fails if the sockets cannot be waited for.
 pub(super) fn advance<'a>(
-    exchanges: impl Iterator<Item = &'a mut Exchange>,
+    exchanges: impl Iterator<Item = &'a mut HttpExchange>,
     until: Instant,
 ) -> io::Result<()> {
-    let mut exchanges: Vec<&mut Exchange> = exchanges.collect();
+    let mut exchanges: Vec<&mut HttpExchange> = exchanges.collect();
     let (mut selector, mut found) = (Selector::new()?, Vec::new());
     for (exchange, token) in exchanges.iter().zip(0..) {
         let write = !exchange.connection.transmit().is_empty();
         let interest = Interest { read: exchange.connection.wants_input(), write };
         selector.add(exchange.transport.socket(), token, exchange.transport.interest(interest))?;
     }
-    let pending = exchanges.iter().any(|exchange| exchange.transport.is_pending());
+    let pending = exchanges.iter().any(|exchange| exchange.transport.has_pending_read());
     let until = if pending { Instant::now() } else { until };
     selector.wait(Some(until.saturating_duration_since(Instant::now())), &mut found)?;
     for (exchange, token) in exchanges.iter_mut().zip(0..) {
@@ -226,29 +241,32 @@ pub(super) fn advance<'a>(
     Ok(())
 }
 
-/// Makes a request and gives what it is answered with: of a `GET` the head alone, of a stream that goes on what came
-/// until then
+/// Performs an exchange and returns the response: for `GET` only the head, for an unfinished stream what has arrived.
+///
+/// # Errors
+///
+/// Returns a description of why there is no response.
 pub(super) fn perform(
-    site: &Site,
+    server: &HttpTarget,
     method: &str,
     fields: Fields,
     body: Option<&[u8]>,
     until: Instant,
-) -> Result<Reply, String> {
+) -> Result<CollectedResponse, String> {
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let begun = Exchange::begin(site, method, fields, body, left);
+    let begun = HttpExchange::begin(server, method, fields, body, left);
     let mut exchange = begun.map_err(|error| format!("there is no connection: {error}"))?;
     let mut reply = None;
     loop {
-        while let Some(came) = exchange.poll() {
+        while let Some(came) = exchange.poll_event() {
             match (came, &mut reply) {
-                (Came::Head(head), _) => reply = Some(Reply { head, body: Vec::new() }),
-                (Came::Body(piece), Some(reply)) => reply.body.extend_from_slice(&piece),
-                (Came::Broken(why), _) => return Err(why),
+                (ResponseEvent::Head(head), _) => reply = Some(CollectedResponse { head, body: Vec::new() }),
+                (ResponseEvent::Body(piece), Some(reply)) => reply.body.extend_from_slice(&piece),
+                (ResponseEvent::Broken(why), _) => return Err(why),
                 _ => return reply.ok_or_else(|| NO_RESPONSE.into()),
             }
         }
-        let enough = |reply: &Reply| method == "GET" || reply.body.len() > MOST;
+        let enough = |reply: &CollectedResponse| method == "GET" || reply.body.len() > MAX_BODY;
         if Instant::now() >= until || reply.as_ref().is_some_and(enough) {
             return reply.ok_or_else(|| NO_RESPONSE.into());
         }
@@ -257,7 +275,7 @@ pub(super) fn perform(
 }
 
 const NO_RESPONSE: &str = "there was no response";
-/// Longer than any check takes
-const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
-/// Bytes of the body of one response
-const MOST: usize = 16 << 20;
+/// Longer than any check takes.
+const MAX_EXCHANGE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum number of body bytes of one response.
+const MAX_BODY: usize = 16 << 20;

@@ -1,24 +1,24 @@
-//! `check`: looks at a server as a reviewer would, and says what it does wrong
+//! The `check` command: checks a server against the specification.
 //!
-//! Tools are never called, as that may have effects.
+//! Tools are never called, because they may have effects.
 
 mod answer;
+mod conversation;
 mod entries;
 mod exchange;
 mod handshake;
+mod http_peer;
 mod lists;
+mod messages;
 mod modern;
-mod passing;
 mod peer;
-mod process;
-mod remote;
+mod process_peer;
+mod received;
 mod report;
 mod requests;
 mod rules;
 mod schemas;
-mod stream;
 mod subscriptions;
-mod talk;
 mod transport;
 mod versions;
 
@@ -28,231 +28,235 @@ use std::time::Instant;
 use mcp_blocking::Error;
 use mcp_proto::http::client::{Credential, Url};
 use mcp_proto::{Era, Version};
-use mcp_std::child::How;
+use mcp_std::process::ShutdownStage;
 
 use crate::args;
-use crate::failure::{Asked, Exit, Failure, seconds};
+use crate::failure::{CommandFailure, Exit, FailureContext, format_seconds};
 use crate::paint::Paint;
 use crate::session;
-use exchange::Site;
-use handshake::Greeting;
-use peer::Server;
-use report::Report;
-use talk::{Failed, Setup, Talk};
+use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
+use exchange::HttpTarget;
+use handshake::HandshakeOutcome;
+use peer::ServerTarget;
+use report::CheckReport;
 
-pub(crate) fn run(args: &args::Check) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
     if args.rules {
         return report::print_rules(args.json);
     }
-    let versions = args.revisions.set().map_err(Failure::usage)?;
-    let setup = Setup {
-        server: server(args)?,
+    let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
+    let setup = CheckSetup {
+        server: resolve_target(args)?,
         timeout: args.timeout,
         connect_timeout: args.connect_timeout,
         trace: args.trace,
     };
-    let report = setup.report();
-    let outcome =
-        look(&setup, &report, versions.era(Era::Legacy).newest(), versions.era(Era::Modern).newest());
-    let spoken = outcome.map_err(|error| {
-        let asked = Asked {
+    let report = setup.new_report();
+    let outcome = check_revisions(
+        &setup,
+        &report,
+        versions.era(Era::Legacy).newest(),
+        versions.era(Era::Modern).newest(),
+    );
+    let supported = outcome.map_err(|error| {
+        let context = FailureContext {
             timeout: args.timeout,
             connect_timeout: args.connect_timeout,
-            total: None,
-            stderr_shown: true,
+            total_timeout: None,
+            is_stderr_shown: true,
         };
-        Failure::of(&error, &asked)
+        CommandFailure::from_client_error(&error, &context)
     })?;
-    let findings = report.finish();
+    let findings = report.into_findings();
     if args.json {
         findings.print_json()?;
     } else {
-        findings.print(&spoken, Paint::for_stdout())?;
+        findings.print(&supported, Paint::for_stdout())?;
     }
     let counts = findings.counts();
     match (counts.errors, counts.warnings) {
         (0, 0) => Ok(()),
-        (0, n) if args.strict => Err(Failure::new(Exit::Failed, format!("warnings were found: {n}"))),
+        (0, n) if args.strict => Err(CommandFailure::new(Exit::Failed, format!("warnings were found: {n}"))),
         (0, _) => Ok(()),
-        (n, _) => Err(Failure::new(Exit::Failed, format!("errors were found: {n}"))),
+        (n, _) => Err(CommandFailure::new(Exit::Failed, format!("errors were found: {n}"))),
     }
 }
 
-/// Where the server is had that the command line names
-fn server(args: &args::Check) -> Result<Server, Failure> {
+/// Returns the server that the command line names.
+fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure> {
     let Some(text) = args::url(&args.server) else {
         if args.bearer.is_some() {
-            return Err(Failure::usage(args::NO_BEARER));
+            return Err(CommandFailure::usage(args::BEARER_NEEDS_URL));
         }
         let program = session::program(&args.server, args.stderr, &args.env)?;
-        return Ok(Server::Program(Box::new(program)));
+        return Ok(ServerTarget::Program(Box::new(program)));
     };
-    let shown = Url::shown(text);
+    let shown = Url::redacted(text);
     let wrong =
-        |why: &dyn core::fmt::Display| Failure::usage(format!("{shown} cannot be connected to: {why}"));
+        |why: &dyn core::fmt::Display| CommandFailure::usage(format!("cannot connect to {shown}: {why}"));
     let url = Url::parse(text).map_err(|why| wrong(&why))?;
     if url.origin().secure && cfg!(not(feature = "tls")) {
-        let why = "this mcp-probe was built without the feature `tls`: have a proxy on this machine speak it";
+        let why = "this mcp-probe was built without the feature `tls`: use a local proxy for TLS";
         return Err(wrong(&why));
     }
-    let token = args.bearer.as_deref().map(session::token).transpose()?;
+    let token = args.bearer.as_deref().map(session::read_bearer_token).transpose()?;
     let valid = token.as_deref().map(Credential::bearer).transpose();
-    valid.map_err(|why| Failure::usage(format!("--bearer: {why}")))?;
+    valid.map_err(|why| CommandFailure::usage(format!("--bearer: {why}")))?;
     let credential = token.map(|token| format!("Bearer {token}"));
-    let site = Site::find(url, credential, args.connect_timeout);
-    site.map(Server::Site).map_err(|error| {
-        Failure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
-            .hint("is the server running, and is this its host and port?")
+    let target = HttpTarget::resolve(url, credential, args.connect_timeout);
+    target.map(ServerTarget::Http).map_err(|error| {
+        CommandFailure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
+            .with_hint("is the server running, and is this its host and port?")
     })
 }
 
-/// Checks each of these revisions that the server speaks; which ones it does
-fn look(
-    setup: &Setup,
-    report: &Report,
+/// Checks each of the given revisions that the server supports, and returns the supported ones.
+fn check_revisions(
+    setup: &CheckSetup,
+    report: &CheckReport,
     legacy: Option<Version>,
     modern: Option<Version>,
 ) -> Result<Vec<Version>, Error> {
-    let mut spoken = Vec::new();
-    let mut misses = Vec::new();
+    let mut supported = Vec::new();
+    let mut failures = Vec::new();
     let mut refusal = None;
-    // What is found in an era that the server does not speak counts only when it speaks neither.
-    let unspoken = setup.report();
-    let mut patience = setup.connect_timeout;
+    // Findings in an unsupported era count only if the server supports neither era.
+    let unsupported = setup.new_report();
+    let mut discover_timeout = setup.connect_timeout;
     let mut session = None;
     let mut broken = false;
-    let (legacy_report, modern_report) = (setup.report(), setup.report());
+    let (legacy_report, modern_report) = (setup.new_report(), setup.new_report());
     if let Some(version) = legacy {
-        legacy_report.revision(Some(version));
+        legacy_report.set_revision(Some(version));
         let begun = Instant::now();
-        let mut talk = Talk::start(setup, &legacy_report, version)?;
-        match handshake::initialize(&mut talk, version) {
-            Greeting::Spoken => {
-                // It is up now, and starts as fast the next time.
-                patience = setup.timeout.max(begun.elapsed() * 2);
-                session = Some(talk);
+        let mut conversation = CheckConversation::start(setup, &legacy_report, version)?;
+        match handshake::initialize(&mut conversation, version) {
+            HandshakeOutcome::Supported => {
+                // The server has started once; the next start should take as long.
+                discover_timeout = setup.timeout.max(begun.elapsed() * 2);
+                session = Some(conversation);
             }
-            Greeting::Refused(failed) => {
-                patience = setup.timeout.max(begun.elapsed() * 2);
-                misses.push(format!("`initialize` got the error {}", failed.text()));
+            HandshakeOutcome::Refused(failed) => {
+                discover_timeout = setup.timeout.max(begun.elapsed() * 2);
+                failures.push(format!("`initialize` got the error {}", failed.summary()));
                 refusal = Some(failed);
-                talk.end();
+                conversation.stop();
             }
-            Greeting::Missed(why) => {
-                misses.push(format!("`initialize`: {why}"));
-                talk.end();
+            HandshakeOutcome::Failed(why) => {
+                failures.push(format!("`initialize`: {why}"));
+                conversation.stop();
             }
-            Greeting::Broken(why) => {
-                misses.push(format!("`initialize` {why}"));
+            HandshakeOutcome::Invalid(why) => {
+                failures.push(format!("`initialize` {why}"));
                 broken = true;
-                talk.end();
+                conversation.stop();
             }
         }
     }
-    let modern_talk = match modern {
+    let modern_conversation = match modern {
         Some(version) => {
-            modern_report.revision(Some(version));
-            let mut talk = Talk::start(setup, &modern_report, version)?;
-            match handshake::discover(&mut talk, patience) {
-                Greeting::Spoken => Some(talk),
-                Greeting::Refused(failed) => {
-                    misses.push(format!("`server/discover` got the error {}", failed.text()));
-                    talk.end();
+            modern_report.set_revision(Some(version));
+            let mut conversation = CheckConversation::start(setup, &modern_report, version)?;
+            match handshake::discover(&mut conversation, discover_timeout) {
+                HandshakeOutcome::Supported => Some(conversation),
+                HandshakeOutcome::Refused(failed) => {
+                    failures.push(format!("`server/discover` got the error {}", failed.summary()));
+                    conversation.stop();
                     None
                 }
-                Greeting::Missed(why) | Greeting::Broken(why) => {
-                    misses.push(format!("`server/discover`: {why}"));
-                    talk.end();
+                HandshakeOutcome::Failed(why) | HandshakeOutcome::Invalid(why) => {
+                    failures.push(format!("`server/discover`: {why}"));
+                    conversation.stop();
                     None
                 }
             }
         }
         None => None,
     };
-    let dual = session.is_some() && modern_talk.is_some();
-    if let Some(talk) = session {
-        spoken.push(talk.version());
-        legacy_report.revision(Some(talk.version()));
-        era(talk, legacy, Other::of(dual, modern.is_some()));
+    let dual = session.is_some() && modern_conversation.is_some();
+    if let Some(conversation) = session {
+        supported.push(conversation.version());
+        legacy_report.set_revision(Some(conversation.version()));
+        check_era(conversation, legacy, OtherEra::from_probes(dual, modern.is_some()));
         report.absorb(legacy_report);
     } else if broken {
         report.absorb(legacy_report);
     } else {
-        unspoken.absorb(legacy_report);
+        unsupported.absorb(legacy_report);
     }
-    if let Some(mut talk) = modern_talk {
-        spoken.push(talk.version());
+    if let Some(mut conversation) = modern_conversation {
+        supported.push(conversation.version());
         if let Some(failed) = refusal {
-            versions::refusal(&mut talk, &failed);
+            versions::check_refusal(&mut conversation, &failed);
         }
-        era(talk, None, Other::of(dual, legacy.is_some()));
+        check_era(conversation, None, OtherEra::from_probes(dual, legacy.is_some()));
         report.absorb(modern_report);
     } else {
-        unspoken.absorb(modern_report);
+        unsupported.absorb(modern_report);
     }
-    if spoken.is_empty() {
-        report.add(rules::NOT_A_SERVER, "the server", misses.join("; "));
-        report.absorb(unspoken);
+    if supported.is_empty() {
+        report.add(rules::NOT_A_SERVER, "the server", failures.join("; "));
+        report.absorb(unsupported);
     }
-    Ok(spoken)
+    Ok(supported)
 }
 
-/// What is known of the era that is not the one being checked
+/// Support for the era that is not being checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Other {
-    Spoken,
-    NotSpoken,
-    /// Nobody asked
+enum OtherEra {
+    Supported,
+    Unsupported,
+    /// Not tested.
     Unknown,
 }
 
-impl Other {
-    const fn of(dual: bool, asked: bool) -> Self {
-        match (dual, asked) {
-            (true, _) => Self::Spoken,
-            (false, true) => Self::NotSpoken,
+impl OtherEra {
+    const fn from_probes(dual: bool, was_probed: bool) -> Self {
+        match (dual, was_probed) {
+            (true, _) => Self::Supported,
+            (false, true) => Self::Unsupported,
             (false, false) => Self::Unknown,
         }
     }
 }
 
-/// All that is checked in one era
-fn era(mut talk: Talk<'_>, asked: Option<Version>, other: Other) {
-    handshake::capabilities(&talk);
-    let lists = lists::all(&mut talk);
-    entries::check(&talk, &lists);
-    subscriptions::check(&mut talk);
-    requests::all(&mut talk, &lists);
-    let (setup, report) = (talk.setup(), talk.report);
-    let version = talk.version();
-    if talk.is_modern() {
-        versions::modern(&mut talk, other == Other::Spoken);
+/// Runs all checks of one era.
+fn check_era(mut conversation: CheckConversation<'_>, requested: Option<Version>, other: OtherEra) {
+    handshake::check_capabilities(&conversation);
+    let lists = lists::check_lists(&mut conversation);
+    entries::check_entries(&conversation, &lists);
+    subscriptions::check_subscriptions(&mut conversation);
+    requests::check_requests(&mut conversation, &lists);
+    let (setup, report) = (conversation.setup(), conversation.report);
+    let version = conversation.version();
+    if conversation.is_modern() {
+        versions::check_modern(&mut conversation, other == OtherEra::Supported);
     }
-    if setup.server.is_site() && talk.is_up() {
-        transport::check(&mut talk, other == Other::NotSpoken);
+    if setup.server.is_http() && conversation.is_running() {
+        transport::check_transport(&mut conversation, other == OtherEra::Unsupported);
     }
-    match talk.close() {
-        Some(ended) if ended.how != How::Exited => {
-            let wait = seconds(setup.timeout.max(Duration::from_secs(2)));
-            let what = format!("it was still there {wait} after its stdin was closed");
+    match conversation.close() {
+        Some(ended) if ended.stage != ShutdownStage::Exited => {
+            let wait = format_seconds(setup.timeout.max(Duration::from_secs(2)));
+            let what = format!("it was still running {wait} after its stdin was closed");
             report.add(rules::STAYS, "the server", what);
         }
-        Some(ended) if ended.stragglers => {
-            report.add(rules::LEFTOVERS, "the server", "processes were left when it had ended");
+        Some(ended) if ended.had_stragglers => {
+            report.add(rules::LEFTOVERS, "the server", "processes were still running after it had ended");
         }
         _ => {}
     }
-    if let Some(asked) = asked {
-        versions::legacy(setup, report, asked, version);
+    if let Some(requested) = requested {
+        versions::check_legacy(setup, report, requested, version);
     }
 }
 
-/// The name of a method as a place
-fn place(method: &str) -> String {
+/// Formats a method as the location of a finding.
+fn method_location(method: &str) -> String {
     format!("`{method}`")
 }
 
-/// Whether an error is this one
-const fn is(failed: &Failed, code: i64) -> bool {
+/// Returns whether an error has this code.
+const fn has_code(failed: &ErrorAnswer, code: i64) -> bool {
     failed.code == code
 }

@@ -1,17 +1,17 @@
-//! What the modern era wants of each request and of each answer
+//! Rules of the modern era for every request and every answer.
 
 use serde_json::{Value, json};
 
-use super::report::Report;
+use super::conversation::{CheckAnswer, ErrorAnswer};
+use super::messages::value_kind;
+use super::report::CheckReport;
 use super::rules;
-use super::stream::kind;
-use super::talk::{Answer, Failed};
 
-/// The key of `_meta` under which servers introduce themselves
+/// Key of `_meta` that holds the identity of the server.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// What each request has in `_meta`
-pub(super) fn meta(version: &str) -> Value {
+/// Returns the `_meta` that every request needs.
+pub(super) fn request_meta(version: &str) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -19,53 +19,56 @@ pub(super) fn meta(version: &str) -> Value {
     })
 }
 
-/// Looks at what all answers have in common
-pub(super) fn judge(report: &Report, method: &str, answer: &Answer) {
-    let place = format!("`{method}`");
-    if let Answer::Error(failed) = answer {
-        return judge_code(report, &place, failed);
+/// Checks the common members of an answer.
+pub(super) fn check_answer(report: &CheckReport, method: &str, answer: &CheckAnswer) {
+    let location = format!("`{method}`");
+    if let CheckAnswer::Error(failed) = answer {
+        return check_error_code(report, &location, failed);
     }
     let Some(result) = answer.result() else { return };
     match &result["resultType"] {
         Value::String(kind) if kind == "complete" => {}
         Value::String(kind) if kind == "input_required" => return,
-        Value::Null => report.add(rules::RESULT_TYPE, &place, "there is no `resultType`"),
-        other => report.add(rules::RESULT_TYPE, &place, format!("`resultType` is {other}")),
+        Value::Null => report.add(rules::RESULT_TYPE, &location, "there is no `resultType`"),
+        other => report.add(rules::RESULT_TYPE, &location, format!("`resultType` is {other}")),
     }
-    if CACHED.contains(&method) {
+    if CACHEABLE_METHODS.contains(&method) {
         match &result["ttlMs"] {
-            Value::Null => report.add(rules::CACHE_HINTS, &place, "there is no `ttlMs`"),
+            Value::Null => report.add(rules::CACHE_HINTS, &location, "there is no `ttlMs`"),
             ttl if ttl.is_u64() => {}
-            other => report.add(rules::CACHE_HINTS, &place, format!("`ttlMs` is {other}")),
+            other => report.add(rules::CACHE_HINTS, &location, format!("`ttlMs` is {other}")),
         }
         match &result["cacheScope"] {
-            Value::Null => report.add(rules::CACHE_HINTS, &place, "there is no `cacheScope`"),
+            Value::Null => report.add(rules::CACHE_HINTS, &location, "there is no `cacheScope`"),
             scope if scope == "public" || scope == "private" => {}
-            other => report.add(rules::CACHE_HINTS, &place, format!("`cacheScope` is {other}")),
+            other => report.add(rules::CACHE_HINTS, &location, format!("`cacheScope` is {other}")),
         }
     }
     let info = &result["_meta"][SERVER_INFO];
     if info.is_null() {
-        report.add(rules::SERVER_INFO, &place, format!("there is no `{SERVER_INFO}` in `_meta`"));
+        report.add(rules::SERVER_INFO, &location, format!("there is no `{SERVER_INFO}` in `_meta`"));
     } else if !(info["name"].is_string() && info["version"].is_string()) {
-        let what = format!("`{SERVER_INFO}` has no `name` and `version` ({})", kind(info));
-        report.add(rules::SERVER_INFO, &place, what);
+        let what =
+            format!("`{SERVER_INFO}` is {} without the strings `name` and `version`", value_kind(info));
+        report.add(rules::SERVER_INFO, &location, what);
     }
 }
 
-fn judge_code(report: &Report, place: &str, failed: &Failed) {
-    let why = match failed.code {
-        -32002 => "is of the legacy era",
-        -32042 => "is of 2025-11-25 only",
+/// Reports an error code that the modern era does not define.
+fn check_error_code(report: &CheckReport, location: &str, failed: &ErrorAnswer) {
+    let reason = match failed.code {
+        -32002 => "belongs to the legacy era",
+        -32042 => "belongs to 2025-11-25 only",
+        // The codes of this revision come before the reserved range, of which they are a part.
         -32022..=-32020 => return,
-        -32099..=-32020 => "is reserved for the specification",
+        -32099..=-32020 => "lies in the range that the specification reserves",
         _ => return,
     };
-    report.add(rules::RESERVED_CODE, place, format!("{} {why}", failed.text()));
+    report.add(rules::RESERVED_CODE, location, format!("{} {reason}", failed.summary()));
 }
 
-/// Whose results can be cached
-const CACHED: [&str; 6] = [
+/// Methods whose results can be cached.
+const CACHEABLE_METHODS: [&str; 6] = [
     "server/discover",
     "tools/list",
     "prompts/list",

@@ -1,95 +1,101 @@
-//! The server that is checked: a process or a site, either of which takes lines and gives some, whatever they are
+//! The server under test behind a line interface: a process, or a server over HTTP.
 //!
-//! A client of `mcp-blocking` sends nothing that is wrong, which is just what has to be sent here.
+//! The clients of the adapters send only valid messages. The checker also has to send invalid ones.
 
 use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::Version;
-use mcp_std::child::{Ended, Patience, Program};
+use mcp_std::process::{Program, ShutdownReport, ShutdownTimeouts};
 
-use super::exchange::Site;
-use super::passing::{Got, Shown};
-use super::process::Process;
-use super::remote::Remote;
+use super::exchange::HttpTarget;
+use super::http_peer::HttpPeer;
+use super::process_peer::ProcessPeer;
+use super::received::{Received, WireTrace};
 
-/// Where a server is had
-pub(super) enum Server {
+/// Address of the server under test.
+pub(super) enum ServerTarget {
     Program(Box<Program>),
-    Site(Site),
+    Http(HttpTarget),
 }
 
-/// A server to talk to
-pub(super) enum Peer {
-    Process(Process),
-    Remote(Box<Remote>),
+/// A running server or an open HTTP conversation.
+pub(super) enum CheckedPeer {
+    Process(ProcessPeer),
+    Http(Box<HttpPeer>),
 }
 
-impl Server {
-    /// Whether it is spoken to over HTTP
-    pub(super) const fn is_site(&self) -> bool {
-        matches!(self, Self::Site(_))
+impl ServerTarget {
+    /// Returns whether the server is reached over HTTP.
+    pub(super) const fn is_http(&self) -> bool {
+        matches!(self, Self::Http(_))
     }
 
-    /// What its messages come out of
-    pub(super) const fn source(&self) -> &'static str {
-        if self.is_site() { "the responses" } else { "stdout" }
+    /// Names the source of unsolicited messages.
+    pub(super) const fn message_source(&self) -> &'static str {
+        if self.is_http() { "the responses" } else { "stdout" }
     }
 }
 
-impl Peer {
-    /// Starts a process, or begins a conversation in `version` with a site
-    pub(super) fn start(server: &Server, version: Version, trace: bool) -> Result<Self, Error> {
-        let shown = Shown::new(trace);
+impl CheckedPeer {
+    /// Starts a process, or begins an HTTP conversation in `version`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the process cannot be started.
+    pub(super) fn start(server: &ServerTarget, version: Version, trace: bool) -> Result<Self, Error> {
+        let trace_output = WireTrace::new(trace);
         Ok(match server {
-            Server::Program(program) => Self::Process(Process::start(program, shown)?),
-            Server::Site(site) => Self::Remote(Box::new(Remote::new(site.clone(), version, shown))),
+            ServerTarget::Program(program) => Self::Process(ProcessPeer::start(program, trace_output)?),
+            ServerTarget::Http(target) => {
+                Self::Http(Box::new(HttpPeer::new(target.clone(), version, trace_output)))
+            }
         })
     }
 
-    /// Sends a line; false when that did not work in time
+    /// Sends a line. Returns `false` if that fails or takes too long.
     pub(super) fn send(&mut self, line: &[u8], until: Instant) -> bool {
         match self {
             Self::Process(process) => process.send(line, until),
-            Self::Remote(remote) => remote.send(line, until),
+            Self::Http(remote) => remote.send(line, until),
         }
     }
 
-    /// Waits for a line
-    pub(super) fn next(&mut self, until: Instant) -> Got {
+    /// Waits for a line.
+    pub(super) fn next(&mut self, until: Instant) -> Received {
         match self {
             Self::Process(process) => process.next(until),
-            Self::Remote(remote) => remote.next(until),
+            Self::Http(remote) => remote.next(until),
         }
     }
 
-    /// What it did instead of answering, in words
-    pub(super) fn fate(&mut self) -> String {
+    /// Describes what the server did instead of answering.
+    pub(super) fn describe_failure(&mut self) -> String {
         match self {
-            Self::Process(process) => process.fate(),
-            Self::Remote(remote) => remote.fate(),
+            Self::Process(process) => process.describe_failure(),
+            Self::Http(remote) => remote.describe_failure(),
         }
     }
 
-    /// The handshake has settled on a revision
-    pub(super) fn agreed(&mut self, version: Version) {
-        if let Self::Remote(remote) = self {
-            remote.agreed(version);
+    /// Sets the negotiated revision.
+    pub(super) fn set_version(&mut self, version: Version) {
+        if let Self::Http(remote) = self {
+            remote.set_version(version);
         }
     }
 
-    /// Takes leave, and sees to it that a process goes; how it went
-    pub(super) fn end(self, patience: Patience) -> Option<Ended> {
+    /// Ends the session or the process. Returns how a process ended.
+    pub(super) fn close(self, timeouts: ShutdownTimeouts) -> Option<ShutdownReport> {
         match self {
-            Self::Process(process) => Some(process.end(patience)),
-            Self::Remote(mut remote) => {
-                remote.leave(patience.exit.min(LEAVE));
+            Self::Process(process) => Some(process.close(timeouts)),
+            Self::Http(mut remote) => {
+                remote.end_session(timeouts.exit.min(SESSION_END_TIMEOUT));
                 None
             }
         }
     }
 }
 
-/// How long a site is given to end a session
-const LEAVE: Duration = Duration::from_secs(2);
+/// Time to wait for the end of an HTTP session.
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(2);

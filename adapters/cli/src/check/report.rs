@@ -1,4 +1,4 @@
-//! What was found, and how it is shown
+//! Findings of a check and their output.
 
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
@@ -6,121 +6,122 @@ use core::cell::{Cell, RefCell};
 use mcp_proto::{RawJson, Version};
 use serde::Serialize;
 
-use super::rules::{self, Rule, Severity};
+use super::rules::{self, CheckRule, Severity};
 use crate::escape;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 
-/// Gathers findings; each step of the check adds what it sees
-pub(super) struct Report {
-    /// What messages come out of
+/// Collects findings. All steps of a check add to it.
+pub(super) struct CheckReport {
+    /// Source of unsolicited messages, used as their location.
     source: &'static str,
     findings: RefCell<Vec<Finding>>,
-    /// How many findings were left out, by the name of the rule
-    more: RefCell<BTreeMap<&'static str, usize>>,
-    /// The revision that is being checked
+    /// Number of omitted findings, by the name of the check.
+    omitted: RefCell<BTreeMap<&'static str, usize>>,
+    /// Revision that is being checked.
     revision: Cell<Option<Version>>,
 }
 
 struct Finding {
-    rule: &'static Rule,
+    rule: &'static CheckRule,
     revisions: Vec<Version>,
-    place: String,
-    what: String,
+    location: String,
+    detail: String,
 }
 
-/// A finding as `--json` prints it
+/// A finding as `--json` prints it.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct FindingJson<'a> {
     severity: Severity,
     check: &'a str,
     rules: &'a [&'a str],
     revisions: Vec<&'a str>,
     #[serde(rename = "where")]
-    place: &'a str,
+    location: &'a str,
     what: &'a str,
     fix: &'a str,
 }
 
-/// How many there are of each severity
+/// Number of findings of each severity.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct SeverityCounts {
     pub(super) errors: usize,
     pub(super) warnings: usize,
     notes: usize,
 }
 
-impl Report {
-    /// Nothing yet, about a server whose messages come out of `source`
+impl CheckReport {
+    /// Creates an empty report. `source` names the source of unsolicited messages.
     pub(super) const fn new(source: &'static str) -> Self {
         Self {
             source,
             findings: RefCell::new(Vec::new()),
-            more: RefCell::new(BTreeMap::new()),
+            omitted: RefCell::new(BTreeMap::new()),
             revision: Cell::new(None),
         }
     }
 
-    /// What is found from now on is about this revision
-    pub(super) fn revision(&self, version: Option<Version>) {
+    /// Sets the revision of the following findings.
+    pub(super) fn set_revision(&self, version: Option<Version>) {
         self.revision.set(version);
     }
 
-    /// Adds a finding; one that is there already, in another revision, is not repeated
-    pub(super) fn add(&self, rule: &'static Rule, place: &str, what: impl Into<String>) {
+    /// Adds a finding. If it exists for another revision, only the revision is added to it.
+    pub(super) fn add(&self, rule: &'static CheckRule, location: &str, what: impl Into<String>) {
         let revisions = self.revision.get().into_iter().collect();
-        let (place, what) = (clip(place, PLACE), clip(&what.into(), WHAT));
-        self.insert(Finding { rule, revisions, place, what });
+        let (location, what) = (clip(location, MAX_LOCATION_CHARS), clip(&what.into(), MAX_DETAIL_CHARS));
+        self.insert(Finding { rule, revisions, location, detail: what });
     }
 
-    /// Adds a finding about what came unasked
-    pub(super) fn add_said(&self, rule: &'static Rule, what: impl Into<String>) {
+    /// Adds a finding about an unsolicited message.
+    pub(super) fn add_unsolicited(&self, rule: &'static CheckRule, what: impl Into<String>) {
         self.add(rule, self.source, what);
     }
 
     fn insert(&self, new: Finding) {
         let mut findings = self.findings.borrow_mut();
-        let same = |old: &Finding| old.rule == new.rule && old.place == new.place && old.what == new.what;
+        let same =
+            |old: &Finding| old.rule == new.rule && old.location == new.location && old.detail == new.detail;
         if let Some(at) = findings.iter().position(same) {
             let known = &mut findings[at].revisions;
             let more: Vec<_> = new.revisions.into_iter().filter(|version| !known.contains(version)).collect();
             known.extend(more);
-        } else if findings.iter().filter(|old| old.rule == new.rule).count() < MOST {
+        } else if findings.iter().filter(|old| old.rule == new.rule).count() < MAX_PER_RULE {
             findings.push(new);
         } else {
-            *self.more.borrow_mut().entry(new.rule.check).or_default() += 1;
+            *self.omitted.borrow_mut().entry(new.rule.check).or_default() += 1;
         }
     }
 
-    /// How often a rule was found to be broken
-    pub(super) fn count(&self, rule: &'static Rule) -> usize {
+    /// Returns the number of findings of a rule.
+    pub(super) fn count(&self, rule: &'static CheckRule) -> usize {
         self.findings.borrow().iter().filter(|finding| finding.rule == rule).count()
     }
 
-    /// Takes over what another one has gathered
+    /// Moves all findings of another report into this one.
     pub(super) fn absorb(&self, other: Self) {
         for finding in other.findings.into_inner() {
             self.insert(finding);
         }
-        for (check, more) in other.more.into_inner() {
-            *self.more.borrow_mut().entry(check).or_default() += more;
+        for (check, more) in other.omitted.into_inner() {
+            *self.omitted.borrow_mut().entry(check).or_default() += more;
         }
     }
 
-    /// All that was found: the worst first, then as in the table of rules, then as it came
-    pub(super) fn finish(self) -> Findings {
+    /// Returns all findings: by severity, then in the order of the rules, then in order of discovery.
+    pub(super) fn into_findings(self) -> Findings {
         let mut findings = self.findings.into_inner();
-        for (check, more) in self.more.into_inner() {
+        for (check, more) in self.omitted.into_inner() {
             let rule = rules::ALL.iter().copied().find(|rule| rule.check == check);
             findings.extend(rule.map(|rule| Finding {
                 rule,
                 revisions: Vec::new(),
-                place: "elsewhere".into(),
-                what: format!("{more} more of that kind"),
+                location: "elsewhere".into(),
+                detail: format!("{more} more of this kind"),
             }));
         }
-        let row = |rule: &'static Rule| rules::ALL.iter().position(|other| *other == rule);
+        let row = |rule: &'static CheckRule| rules::ALL.iter().position(|other| *other == rule);
         findings.sort_by_key(|finding| (finding.rule.severity, row(finding.rule)));
         for finding in &mut findings {
             finding.revisions.sort_unstable();
@@ -129,12 +130,12 @@ impl Report {
     }
 }
 
-/// All that was found, in order
+/// All findings, in order.
 pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    pub(super) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    pub(super) fn counts(&self) -> SeverityCounts {
+        let mut counts = SeverityCounts::default();
         for finding in &self.0 {
             *match finding.rule.severity {
                 Severity::Error => &mut counts.errors,
@@ -145,13 +146,13 @@ impl Findings {
         counts
     }
 
-    pub(super) fn print_json(&self) -> Result<(), Failure> {
-        let shown: Vec<_> = self.0.iter().map(Finding::shown).collect();
+    pub(super) fn print_json(&self) -> Result<(), CommandFailure> {
+        let shown: Vec<_> = self.0.iter().map(Finding::to_json).collect();
         print_json(&encode(&shown)?)
     }
 
-    /// For people: grouped, each rule once with the places where it is broken
-    pub(super) fn print(&self, spoken: &[Version], paint: Paint) -> Result<(), Failure> {
+    /// Prints the findings grouped by rule, and a summary.
+    pub(super) fn print(&self, supported: &[Version], paint: Paint) -> Result<(), CommandFailure> {
         let mut out = String::new();
         let mut before: Option<&Finding> = None;
         for finding in &self.0 {
@@ -160,29 +161,29 @@ impl Findings {
                 if before.is_some() {
                     out.push('\n');
                 }
-                heading(&mut out, finding.rule, paint);
+                push_heading(&mut out, finding.rule, paint);
             }
             before = Some(finding);
-            // Where both eras were looked at and only one has it.
+            // The revision is named only if two were checked and one is affected.
             let only = match finding.revisions.as_slice() {
-                [one] if spoken.len() > 1 => format!(" ({one} only)"),
+                [one] if supported.len() > 1 => format!(" ({one} only)"),
                 _ => String::new(),
             };
             out.push_str(&format!(
                 "  {}: {}{only}\n",
-                paint.name(escape::line(&finding.place)),
-                escape::line(&finding.what)
+                paint.name(escape::line(&finding.location)),
+                escape::line(&finding.detail)
             ));
         }
         if before.is_some() {
             out.push('\n');
         }
-        out.push_str(&self.counts().line(spoken));
+        out.push_str(&self.counts().summary(supported));
         print(&out)
     }
 }
 
-fn heading(out: &mut String, rule: &Rule, paint: Paint) {
+fn push_heading(out: &mut String, rule: &CheckRule, paint: Paint) {
     let word = match rule.severity {
         Severity::Error => paint.bad("error"),
         Severity::Warning => paint.note("warning"),
@@ -190,36 +191,36 @@ fn heading(out: &mut String, rule: &Rule, paint: Paint) {
     };
     let ids = rule.rules.join(", ");
     out.push_str(&format!("{word} {} [{ids}]: {}\n", paint.bold(rule.check), rule.line));
-    out.push_str(&format!("  {} {}\n", paint.dim("to do:"), rule.fix));
+    out.push_str(&format!("  {} {}\n", paint.dim("fix:"), rule.fix));
 }
 
 impl Finding {
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn to_json(&self) -> FindingJson<'_> {
+        FindingJson {
             severity: self.rule.severity,
             check: self.rule.check,
             rules: self.rule.rules,
             revisions: self.revisions.iter().map(|version| version.as_str()).collect(),
-            place: &self.place,
-            what: &self.what,
+            location: &self.location,
+            what: &self.detail,
             fix: self.rule.fix,
         }
     }
 }
 
-impl Counts {
-    fn line(self, spoken: &[Version]) -> String {
+impl SeverityCounts {
+    fn summary(self, supported: &[Version]) -> String {
         let Self { errors, warnings, notes } = self;
         let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         let counts = [count(errors, "error"), count(warnings, "warning"), count(notes, "note")].join(", ");
-        let spoken: Vec<_> = spoken.iter().map(|version| version.as_str()).collect();
-        let spoken = if spoken.is_empty() { "no revision".to_owned() } else { spoken.join(" and ") };
-        format!("{counts} (checked in {spoken}; tools were not called)\n")
+        let supported: Vec<_> = supported.iter().map(|version| version.as_str()).collect();
+        let supported = if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") };
+        format!("{counts} (checked in {supported}; tools were not called)\n")
     }
 }
 
-/// Prints the table of rules
-pub(super) fn print_rules(json: bool) -> Result<(), Failure> {
+/// Prints the table of rules.
+pub(super) fn print_rules(json: bool) -> Result<(), CommandFailure> {
     if json {
         return print_json(&encode(rules::ALL)?);
     }
@@ -235,21 +236,21 @@ pub(super) fn print_rules(json: bool) -> Result<(), Failure> {
     print(&out)
 }
 
-fn encode<T: Serialize + ?Sized>(value: &T) -> Result<RawJson, Failure> {
-    RawJson::encode(value).map_err(|error| Failure::failed(error.to_string()))
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<RawJson, CommandFailure> {
+    RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))
 }
 
-/// No more of a text than a person wants to see
-pub(super) fn clip(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// Cuts a text to a maximum number of characters.
+pub(super) fn clip(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// Findings of one rule that are kept
-const MOST: usize = 50;
-/// Characters of a place that are shown
-const PLACE: usize = 160;
-/// Characters of what was found that are shown
-const WHAT: usize = 400;
+/// Maximum number of findings per rule.
+const MAX_PER_RULE: usize = 50;
+/// Maximum number of characters of a location.
+const MAX_LOCATION_CHARS: usize = 160;
+/// Maximum number of characters of a finding.
+const MAX_DETAIL_CHARS: usize = 400;

@@ -1,315 +1,374 @@
-//! Requests that are wrong, and a few that are not
+//! Checks with valid and invalid requests.
 
-use mcp_proto::router::template::{Screen, Template};
+use mcp_proto::router::template::{Template, VariablePolicy};
 use mcp_proto::{RawJson, Version};
 use serde_json::{Value, json};
 
-use super::lists::{Kind, Lists};
-use super::rules::{self, Rule};
-use super::talk::{Answer, Provoked, Talk};
-use super::{is, place};
+use super::conversation::{CheckAnswer, CheckConversation, ProvokedAnswers};
+use super::lists::{ListKind, ServerLists};
+use super::rules::{self, CheckRule};
+use super::{has_code, method_location};
 
-/// Sends all of them
-pub(super) fn all(talk: &mut Talk<'_>, lists: &Lists) {
-    ping(talk);
-    ids(talk);
-    burst(talk);
-    unknown_method(talk);
-    missing_params(talk, lists);
-    unknown_names(talk, lists);
-    prompt_arguments(talk, lists);
-    capabilities(talk);
-    notification(talk);
-    broken_lines(talk);
-    envelopes(talk);
-    batch(talk);
+/// Runs all checks of this module.
+pub(super) fn check_requests(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
+    check_ping(conversation);
+    check_ids(conversation);
+    check_burst(conversation);
+    check_unknown_method(conversation);
+    check_missing_params(conversation, lists);
+    check_unknown_names(conversation, lists);
+    check_prompt_arguments(conversation, lists);
+    check_capabilities(conversation);
+    check_notification(conversation);
+    check_broken_lines(conversation);
+    check_envelopes(conversation);
+    check_batch(conversation);
 }
 
-fn ping(talk: &mut Talk<'_>) {
-    let answer = talk.request("ping", Value::Null);
-    let place = "`ping`";
-    if talk.is_modern() {
+fn check_ping(conversation: &mut CheckConversation<'_>) {
+    let answer = conversation.request("ping", Value::Null);
+    let location = "`ping`";
+    if conversation.is_modern() {
         let what = match answer {
-            Answer::Error(failed) if is(&failed, -32601) => return,
-            Answer::Error(failed) => format!("it got the error {}", failed.text()),
-            Answer::Result(_) => "it was answered with a result".into(),
-            Answer::None => return,
+            CheckAnswer::Error(failed) if has_code(&failed, -32601) => return,
+            CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
+            CheckAnswer::Result(_) => "it was answered with a result".into(),
+            CheckAnswer::None => return,
         };
-        return talk.report.add(rules::REMOVED_METHOD, place, what);
+        return conversation.report.add(rules::REMOVED_METHOD, location, what);
     }
     let what = match answer {
-        Answer::Error(failed) => format!("it got the error {}", failed.text()),
-        Answer::Result(raw) => {
+        CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
+        CheckAnswer::Result(raw) => {
             let value: Value = raw.parse().unwrap_or_default();
             let more = value.as_object().into_iter().flatten().find(|(name, _)| *name != "_meta");
             let Some((name, _)) = more else { return };
             format!("the result has a member `{name}`")
         }
-        Answer::None => return,
+        CheckAnswer::None => return,
     };
-    talk.report.add(rules::PING, place, what);
+    conversation.report.add(rules::PING, location, what);
 }
 
-/// Ids that look like other ones
-fn ids(talk: &mut Talk<'_>) {
+/// Sends ids that a server may confuse with others.
+fn check_ids(conversation: &mut CheckConversation<'_>) {
     for id in [json!("007"), json!(0), json!("mcp-probe \u{e9}\"\\/")] {
-        let method = talk.sure();
-        talk.request_with_id(&id, method);
+        let method = conversation.safe_method();
+        conversation.request_with_id(&id, method);
     }
 }
 
-fn burst(talk: &mut Talk<'_>) {
-    let method = talk.sure();
-    if let Some(answered) = talk.burst(method, BURST).filter(|answered| *answered < BURST) {
-        let what = format!("of {BURST} requests sent at once, {answered} were answered");
-        talk.report.add(rules::PARALLEL, &place(method), what);
+fn check_burst(conversation: &mut CheckConversation<'_>) {
+    let method = conversation.safe_method();
+    if let Some(answered) = conversation.burst(method, BURST_SIZE).filter(|answered| *answered < BURST_SIZE) {
+        let what = format!("of {BURST_SIZE} requests sent at once, {answered} were answered");
+        conversation.report.add(rules::PARALLEL, &method_location(method), what);
     }
 }
 
-fn unknown_method(talk: &mut Talk<'_>) {
-    let what = match talk.request("mcp-probe/unknown", Value::Null) {
-        Answer::Error(failed) if is(&failed, -32601) => return,
-        Answer::Error(failed) => format!("it got the error {}", failed.text()),
-        Answer::Result(_) => "it was answered with a result".into(),
-        Answer::None => return,
+fn check_unknown_method(conversation: &mut CheckConversation<'_>) {
+    let what = match conversation.request("mcp-probe/unknown", Value::Null) {
+        CheckAnswer::Error(failed) if has_code(&failed, -32601) => return,
+        CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
+        CheckAnswer::Result(_) => "it was answered with a result".into(),
+        CheckAnswer::None => return,
     };
-    talk.report.add(rules::UNKNOWN_METHOD, "an unknown method", what);
+    conversation.report.add(rules::UNKNOWN_METHOD, "an unknown method", what);
 }
 
-fn missing_params(talk: &mut Talk<'_>, lists: &Lists) {
-    let rows =
-        [(Kind::Tools, "tools/call"), (Kind::Resources, "resources/read"), (Kind::Prompts, "prompts/get")];
+fn check_missing_params(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
+    let rows = [
+        (ListKind::Tools, "tools/call"),
+        (ListKind::Resources, "resources/read"),
+        (ListKind::Prompts, "prompts/get"),
+    ];
     for (kind, method) in rows {
         if !lists.has(kind) {
             continue;
         }
-        let place = format!("`{method}` without params");
-        let answer = talk.request(method, Value::Null);
+        let location = format!("`{method}` without params");
+        let answer = conversation.request(method, Value::Null);
         match &answer {
-            Answer::Error(failed) if talk.is_refusal(failed, -32602) => {}
-            Answer::Error(failed) => {
-                talk.report.add(rules::PARAMS_CODE, &place, format!("it got the error {}", failed.text()));
+            CheckAnswer::Error(failed) if conversation.is_refused_with(failed, -32602) => {}
+            CheckAnswer::Error(failed) => {
+                conversation.report.add(
+                    rules::PARAMS_CODE,
+                    &location,
+                    format!("it got the error {}", failed.summary()),
+                );
             }
-            Answer::Result(_) if says_error(&answer) => {
-                talk.report.add(rules::PARAMS_CODE, &place, "it got a result that says `isError`");
+            CheckAnswer::Result(_) if is_tool_error(&answer) => {
+                conversation.report.add(rules::PARAMS_CODE, &location, "it got a result with `isError`");
             }
-            Answer::Result(_) => {
-                talk.report.add(rules::PARAMS_ACCEPTED, &place, "it was answered with a result");
+            CheckAnswer::Result(_) => {
+                conversation.report.add(rules::PARAMS_ACCEPTED, &location, "it was answered with a result");
             }
-            Answer::None => {}
+            CheckAnswer::None => {}
         }
     }
 }
 
-/// Whether it is the result of a tool that failed
-fn says_error(answer: &Answer) -> bool {
+/// Returns whether an answer is a tool result with `isError`.
+fn is_tool_error(answer: &CheckAnswer) -> bool {
     answer.result().is_some_and(|result| result["isError"] == true)
 }
 
-fn unknown_names(talk: &mut Talk<'_>, lists: &Lists) {
-    if lists.has(Kind::Tools) {
-        // There is no such tool, so nothing is called.
-        let answer = talk.request("tools/call", json!({"name": UNKNOWN, "arguments": {}}));
-        let place = "`tools/call` with an unknown tool";
+fn check_unknown_names(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
+    if lists.has(ListKind::Tools) {
+        // The tool does not exist, so nothing is called.
+        let answer = conversation.request("tools/call", json!({"name": UNKNOWN_NAME, "arguments": {}}));
+        let location = "`tools/call` with an unknown tool";
         match &answer {
-            Answer::Error(failed) if is(failed, -32602) => {}
-            Answer::Error(failed) => {
-                talk.report.add(
+            CheckAnswer::Error(failed) if has_code(failed, -32602) => {}
+            CheckAnswer::Error(failed) => {
+                conversation.report.add(
                     rules::UNKNOWN_TOOL_CODE,
-                    place,
-                    format!("it got the error {}", failed.text()),
+                    location,
+                    format!("it got the error {}", failed.summary()),
                 );
             }
-            Answer::Result(_) if says_error(&answer) => {
-                talk.report.add(rules::UNKNOWN_TOOL_RESULT, place, "it got a result that says `isError`");
+            CheckAnswer::Result(_) if is_tool_error(&answer) => {
+                conversation.report.add(
+                    rules::UNKNOWN_TOOL_RESULT,
+                    location,
+                    "it got a result with `isError`",
+                );
             }
-            Answer::Result(_) => {
-                talk.report.add(rules::UNKNOWN_TOOL_ACCEPTED, place, "it was answered with a result");
+            CheckAnswer::Result(_) => {
+                conversation.report.add(
+                    rules::UNKNOWN_TOOL_ACCEPTED,
+                    location,
+                    "it was answered with a result",
+                );
             }
-            Answer::None => {}
+            CheckAnswer::None => {}
         }
     }
-    if lists.has(Kind::Prompts) {
-        let answer = talk.request("prompts/get", json!({"name": UNKNOWN}));
-        refused(talk, &answer, rules::UNKNOWN_PROMPT, "`prompts/get` with an unknown prompt");
+    if lists.has(ListKind::Prompts) {
+        let answer = conversation.request("prompts/get", json!({"name": UNKNOWN_NAME}));
+        expect_invalid_params(
+            conversation,
+            &answer,
+            rules::UNKNOWN_PROMPT,
+            "`prompts/get` with an unknown prompt",
+        );
     }
-    if lists.has(Kind::Resources) {
-        unknown_resource(talk, lists);
+    if lists.has(ListKind::Resources) {
+        check_unknown_resource(conversation, lists);
     }
 }
 
-/// An answer has to be an error with -32602
-fn refused(talk: &Talk<'_>, answer: &Answer, rule: &'static Rule, place: &str) {
+/// Expects the error -32602.
+fn expect_invalid_params(
+    conversation: &CheckConversation<'_>,
+    answer: &CheckAnswer,
+    rule: &'static CheckRule,
+    location: &str,
+) {
     let what = match answer {
-        Answer::Error(failed) if is(failed, -32602) => return,
-        Answer::Error(failed) => format!("it got the error {}", failed.text()),
-        Answer::Result(_) => "it was answered with a result".into(),
-        Answer::None => return,
+        CheckAnswer::Error(failed) if has_code(failed, -32602) => return,
+        CheckAnswer::Error(failed) => format!("it got the error {}", failed.summary()),
+        CheckAnswer::Result(_) => "it was answered with a result".into(),
+        CheckAnswer::None => return,
     };
-    talk.report.add(rule, place, what);
+    conversation.report.add(rule, location, what);
 }
 
-fn unknown_resource(talk: &mut Talk<'_>, lists: &Lists) {
-    // Where any URI means something there is no unknown one.
+fn check_unknown_resource(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
+    // A template that matches any URI leaves no unknown resource.
     let taken = |template: &RawJson| {
         let template = template.member("uriTemplate").and_then(|text| Template::new(&text.string()?).ok());
-        template.is_some_and(|template| template.matches(UNKNOWN_URI, Screen::dangerously_off()).is_ok())
+        template.is_some_and(|template| {
+            template.match_uri(UNKNOWN_URI, VariablePolicy::dangerously_off()).is_ok()
+        })
     };
-    if lists.of(Kind::Templates).iter().any(taken) {
+    if lists.entries(ListKind::Templates).iter().any(taken) {
         return;
     }
-    let place = "`resources/read` with an unknown resource";
-    let (rule, code) = if talk.is_modern() {
+    let location = "`resources/read` with an unknown resource";
+    let (rule, code) = if conversation.is_modern() {
         (rules::UNKNOWN_RESOURCE_MODERN, -32602)
     } else {
         (rules::UNKNOWN_RESOURCE, -32002)
     };
-    let what = match talk.request("resources/read", json!({"uri": UNKNOWN_URI})) {
-        Answer::Error(failed) => {
+    let what = match conversation.request("resources/read", json!({"uri": UNKNOWN_URI})) {
+        CheckAnswer::Error(failed) => {
             if failed.data["uri"] != UNKNOWN_URI {
                 let what = format!("`data.uri` is {}", failed.data["uri"]);
-                talk.report.add(rules::RESOURCE_DATA, place, what);
+                conversation.report.add(rules::RESOURCE_DATA, location, what);
             }
-            if is(&failed, code) {
+            if has_code(&failed, code) {
                 return;
             }
-            format!("it got the error {}", failed.text())
+            format!("it got the error {}", failed.summary())
         }
-        Answer::Result(_) => "it was answered with a result".into(),
-        Answer::None => return,
+        CheckAnswer::Result(_) => "it was answered with a result".into(),
+        CheckAnswer::None => return,
     };
-    talk.report.add(rule, place, what);
+    conversation.report.add(rule, location, what);
 }
 
-/// Prompts that require something, without it
-fn prompt_arguments(talk: &mut Talk<'_>, lists: &Lists) {
+/// Requests prompts without their required arguments.
+fn check_prompt_arguments(conversation: &mut CheckConversation<'_>, lists: &ServerLists) {
     let requires = |prompt: &Value| {
         let arguments = prompt["arguments"].as_array();
         arguments.is_some_and(|arguments| arguments.iter().any(|argument| argument["required"] == true))
     };
-    let prompts = lists.of(Kind::Prompts).iter().filter_map(|prompt| prompt.parse::<Value>().ok());
-    for prompt in prompts.filter(requires).take(PROMPTS) {
+    let prompts = lists.entries(ListKind::Prompts).iter().filter_map(|prompt| prompt.parse::<Value>().ok());
+    for prompt in prompts.filter(requires).take(MAX_PROMPTS) {
         let Some(name) = prompt["name"].as_str() else { continue };
-        let answer = talk.request("prompts/get", json!({"name": name}));
-        refused(talk, &answer, rules::PROMPT_ARGUMENT, &format!("prompt `{name}` without arguments"));
+        let answer = conversation.request("prompts/get", json!({"name": name}));
+        expect_invalid_params(
+            conversation,
+            &answer,
+            rules::PROMPT_ARGUMENT,
+            &format!("prompt `{name}` without arguments"),
+        );
     }
 }
 
-/// Whether what has no list is there exactly when it is declared
-fn capabilities(talk: &mut Talk<'_>) {
-    if talk.version() >= Version::V2025_03_26 {
-        let reference = json!({"type": "ref/prompt", "name": UNKNOWN});
+/// Checks that capabilities without a list are served exactly when they are declared.
+fn check_capabilities(conversation: &mut CheckConversation<'_>) {
+    if conversation.version() >= Version::V2025_03_26 {
+        let reference = json!({"type": "ref/prompt", "name": UNKNOWN_NAME});
         let params = json!({"ref": reference, "argument": {"name": "x", "value": ""}});
-        if let Some(answer) = served(talk, "completions", "completion/complete", params) {
-            refused(talk, &answer, rules::COMPLETION_REF, "`completion/complete` with an unknown prompt");
+        if let Some(answer) =
+            request_with_capability(conversation, "completions", "completion/complete", params)
+        {
+            expect_invalid_params(
+                conversation,
+                &answer,
+                rules::COMPLETION_REF,
+                "`completion/complete` with an unknown prompt",
+            );
         }
     }
-    if talk.is_modern() {
+    if conversation.is_modern() {
         return;
     }
-    // A valid level, as some look at the params before the method; and one that makes it quiet.
-    if served(talk, "logging", "logging/setLevel", json!({"level": "emergency"})).is_some() {
-        let answer = talk.request("logging/setLevel", json!({"level": "mcp-probe"}));
-        refused(talk, &answer, rules::LOG_LEVEL, "`logging/setLevel` with an unknown level");
+    // The level is valid because some servers check params first, and the least verbose one.
+    if request_with_capability(conversation, "logging", "logging/setLevel", json!({"level": "emergency"}))
+        .is_some()
+    {
+        let answer = conversation.request("logging/setLevel", json!({"level": "mcp-probe"}));
+        expect_invalid_params(
+            conversation,
+            &answer,
+            rules::LOG_LEVEL,
+            "`logging/setLevel` with an unknown level",
+        );
     }
-    if talk.capabilities["resources"]["subscribe"] == true {
-        if let Answer::Error(failed) = talk.request("resources/subscribe", json!({"uri": UNKNOWN_URI})) {
-            if is(&failed, -32601) {
+    if conversation.capabilities["resources"]["subscribe"] == true {
+        if let CheckAnswer::Error(failed) =
+            conversation.request("resources/subscribe", json!({"uri": UNKNOWN_URI}))
+        {
+            if has_code(&failed, -32601) {
                 let what = "`resources.subscribe` is declared, and it is refused with -32601";
-                talk.report.add(rules::DECLARED_NOT_SERVED, "`resources/subscribe`", what);
+                conversation.report.add(rules::DECLARED_NOT_SERVED, "`resources/subscribe`", what);
             }
         } else {
-            talk.request("resources/unsubscribe", json!({"uri": UNKNOWN_URI}));
+            conversation.request("resources/unsubscribe", json!({"uri": UNKNOWN_URI}));
         }
     }
 }
 
-/// Sends a request that needs a capability; the answer when it is declared and there
-fn served(talk: &mut Talk<'_>, capability: &str, method: &str, params: Value) -> Option<Answer> {
-    let declared = !talk.capabilities[capability].is_null();
-    let answer = talk.request(method, params);
-    let missing = matches!(&answer, Answer::Error(failed) if is(failed, -32601));
+/// Sends a request that needs a capability. Returns the answer if the capability is declared and served.
+fn request_with_capability(
+    conversation: &mut CheckConversation<'_>,
+    capability: &str,
+    method: &str,
+    params: Value,
+) -> Option<CheckAnswer> {
+    let declared = !conversation.capabilities[capability].is_null();
+    let answer = conversation.request(method, params);
+    let missing = matches!(&answer, CheckAnswer::Error(failed) if has_code(failed, -32601));
     let (rule, what) = match (declared, &answer) {
-        (_, Answer::None) => return None,
+        (_, CheckAnswer::None) => return None,
         (true, _) if missing => {
             (rules::DECLARED_NOT_SERVED, format!("`{capability}` is declared, and it is refused with -32601"))
         }
         (true, _) => return Some(answer),
         (false, _) if missing => return None,
-        (false, Answer::Error(failed)) => (
+        (false, CheckAnswer::Error(failed)) => (
             rules::UNDECLARED_CODE,
-            format!("`{capability}` is not declared, and it gets the error {}", failed.text()),
+            format!("`{capability}` is not declared, and it gets the error {}", failed.summary()),
         ),
         (false, _) => {
             (rules::SERVED_NOT_DECLARED, format!("there is an answer, and `{capability}` is not declared"))
         }
     };
-    talk.report.add(rule, &place(method), what);
+    conversation.report.add(rule, &method_location(method), what);
     None
 }
 
-fn notification(talk: &mut Talk<'_>) {
-    let params = talk.with_meta(json!({}));
+fn check_notification(conversation: &mut CheckConversation<'_>) {
+    let params = conversation.with_meta(json!({}));
     let line = json!({"jsonrpc": "2.0", "method": "notifications/mcp-probe/unknown", "params": params});
-    let place = "an unknown notification";
-    let provoked = talk.provoke(line.to_string().as_bytes(), None, place);
-    if let Some(failed) = provoked.loose.first() {
-        let what = format!("it got the error {}", failed.text());
-        talk.report.add(rules::NOTIFICATION_ANSWERED, place, what);
-    } else if provoked.loose_result {
-        talk.report.add(rules::NOTIFICATION_ANSWERED, place, "it was answered with a result");
+    let location = "an unknown notification";
+    let provoked = conversation.provoke(line.to_string().as_bytes(), None, location);
+    if let Some(failed) = provoked.errors_without_id.first() {
+        let what = format!("it got the error {}", failed.summary());
+        conversation.report.add(rules::NOTIFICATION_ANSWERED, location, what);
+    } else if provoked.has_result_without_id {
+        conversation.report.add(rules::NOTIFICATION_ANSWERED, location, "it was answered with a result");
     }
 }
 
-/// Lines that hold no message
-fn broken_lines(talk: &mut Talk<'_>) {
-    let half = talk.new_id();
+/// Sends lines that are not messages.
+fn check_broken_lines(conversation: &mut CheckConversation<'_>) {
+    let half = conversation.allocate_id();
     let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{half},\"method\":");
-    let place = "a line with half a message";
-    let provoked = talk.provoke(line.as_bytes(), Some(half), place);
-    parse_error(talk, &provoked, place);
+    let location = "a line with half a message";
+    let provoked = conversation.provoke(line.as_bytes(), Some(half), location);
+    check_parse_error(conversation, &provoked, location);
     let cases: [(&[u8], &str); 3] = [
-        (b"mcp-probe: this is no JSON", "a line that is no JSON"),
+        (b"mcp-probe: this is no JSON", "a line that is not JSON"),
         (b"", "an empty line"),
-        (b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/\xff\"}", "a line that is no UTF-8"),
+        (b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/\xff\"}", "a line that is not UTF-8"),
     ];
-    for (line, place) in cases {
-        let provoked = talk.provoke(line, None, place);
-        parse_error(talk, &provoked, place);
+    for (line, location) in cases {
+        let provoked = conversation.provoke(line, None, location);
+        check_parse_error(conversation, &provoked, location);
     }
 }
 
-/// What is no JSON may be ignored; an id that could be read in it may be repeated
-fn parse_error(talk: &Talk<'_>, provoked: &Provoked, place: &str) {
-    null_ids(talk, provoked, place);
+/// Checks reactions to invalid JSON. The line may be ignored, and a readable id may be repeated.
+fn check_parse_error(conversation: &CheckConversation<'_>, provoked: &ProvokedAnswers, location: &str) {
+    check_null_ids(conversation, provoked, location);
     let answer = match &provoked.answer {
-        Some(Answer::Error(failed)) => Some(failed),
-        Some(Answer::Result(_)) => {
-            return talk.report.add(rules::PARSE_ERROR, place, "it was answered with a result");
+        Some(CheckAnswer::Error(failed)) => Some(failed),
+        Some(CheckAnswer::Result(_)) => {
+            return conversation.report.add(rules::PARSE_ERROR, location, "it was answered with a result");
         }
         _ => None,
     };
     let odd = provoked
-        .loose
+        .errors_without_id
         .iter()
         .chain(answer)
-        .find(|failed| !talk.is_refusal(failed, -32700) && !is(failed, -32600));
+        .find(|failed| !conversation.is_refused_with(failed, -32700) && !has_code(failed, -32600));
     if let Some(failed) = odd {
-        talk.report.add(rules::PARSE_ERROR, place, format!("it got the error {}", failed.text()));
+        conversation.report.add(
+            rules::PARSE_ERROR,
+            location,
+            format!("it got the error {}", failed.summary()),
+        );
     }
 }
 
-fn null_ids(talk: &Talk<'_>, provoked: &Provoked, place: &str) {
-    if talk.version() >= Version::V2025_11_25 && provoked.loose.iter().any(|failed| failed.has_id) {
-        talk.report.add(rules::NULL_ID, place, "the error has null for an `id`");
+fn check_null_ids(conversation: &CheckConversation<'_>, provoked: &ProvokedAnswers, location: &str) {
+    if conversation.version() >= Version::V2025_11_25
+        && provoked.errors_without_id.iter().any(|failed| failed.has_id)
+    {
+        conversation.report.add(rules::NULL_ID, location, "the error has a null `id`");
     }
 }
 
-/// Requests that are none by the rules of JSON-RPC
-fn envelopes(talk: &mut Talk<'_>) {
-    let method = talk.sure();
-    let params = talk.with_meta(json!({}));
-    let id = talk.new_id();
+/// Sends requests that violate JSON-RPC.
+fn check_envelopes(conversation: &mut CheckConversation<'_>) {
+    let method = conversation.safe_method();
+    let params = conversation.with_meta(json!({}));
+    let id = conversation.allocate_id();
     let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     let with = |member: &str, value: Option<Value>| {
         let mut request = request.clone();
@@ -322,57 +381,62 @@ fn envelopes(talk: &mut Talk<'_>) {
     let cases = [
         ("a request with `\"jsonrpc\":\"1.0\"`", with("jsonrpc", Some(json!("1.0"))), -32600),
         ("a request without `jsonrpc`", with("jsonrpc", None), -32600),
-        ("a request with a number for a method", with("method", Some(json!(7))), -32600),
-        ("a request with null for an id", with("id", Some(Value::Null)), -32600),
-        ("a request with an array for params", with("params", Some(json!([1]))), -32602),
+        ("a request with a number as method", with("method", Some(json!(7))), -32600),
+        ("a request with a null id", with("id", Some(Value::Null)), -32600),
+        ("a request with an array as params", with("params", Some(json!([1]))), -32602),
     ];
-    for (place, mut line, code) in cases {
+    for (location, mut line, code) in cases {
         let null = line["id"].is_null();
-        let id = (!null).then(|| talk.new_id());
+        let id = (!null).then(|| conversation.allocate_id());
         if let Some(id) = &id {
             line["id"] = id.clone();
         }
-        let provoked = talk.provoke(line.to_string().as_bytes(), id, place);
-        null_ids(talk, &provoked, place);
+        let provoked = conversation.provoke(line.to_string().as_bytes(), id, location);
+        check_null_ids(conversation, &provoked, location);
         let failed = match &provoked.answer {
-            Some(Answer::Error(failed)) => Some(failed),
-            _ => provoked.loose.first(),
+            Some(CheckAnswer::Error(failed)) => Some(failed),
+            _ => provoked.errors_without_id.first(),
         };
-        if matches!(&provoked.answer, Some(Answer::Result(_))) || provoked.loose_result {
-            talk.report.add(rules::ENVELOPE_ACCEPTED, place, "it was answered with a result");
+        if matches!(&provoked.answer, Some(CheckAnswer::Result(_))) || provoked.has_result_without_id {
+            conversation.report.add(rules::ENVELOPE_ACCEPTED, location, "it was answered with a result");
         } else if let Some(failed) = failed {
-            if !talk.is_refusal(failed, code) && !is(failed, -32600) {
-                talk.report.add(rules::ENVELOPE_CODE, place, format!("it got the error {}", failed.text()));
+            if !conversation.is_refused_with(failed, code) && !has_code(failed, -32600) {
+                conversation.report.add(
+                    rules::ENVELOPE_CODE,
+                    location,
+                    format!("it got the error {}", failed.summary()),
+                );
             }
-        } else if !null && provoked.answer.is_none() && talk.is_up() {
-            talk.report.add(rules::ENVELOPE_SILENT, place, "it was not answered");
+        } else if !null && provoked.answer.is_none() && conversation.is_running() {
+            conversation.report.add(rules::ENVELOPE_SILENT, location, "it was not answered");
         }
     }
 }
 
-fn batch(talk: &mut Talk<'_>) {
-    let version = talk.version();
-    // Nothing is said about them there.
+fn check_batch(conversation: &mut CheckConversation<'_>) {
+    let version = conversation.version();
+    // That revision does not mention batches.
     if version == Version::V2024_11_05 {
         return;
     }
-    let (method, id, params) = (talk.sure(), talk.new_id(), talk.with_meta(json!({})));
+    let (method, id, params) =
+        (conversation.safe_method(), conversation.allocate_id(), conversation.with_meta(json!({})));
     let line = json!([{"jsonrpc": "2.0", "id": id, "method": method, "params": params}]);
-    let provoked = talk.provoke(line.to_string().as_bytes(), Some(id), "a batch");
-    let answered = matches!(&provoked.answer, Some(Answer::Result(_)));
+    let provoked = conversation.provoke(line.to_string().as_bytes(), Some(id), "a batch");
+    let answered = matches!(&provoked.answer, Some(CheckAnswer::Result(_)));
     if version == Version::V2025_03_26 {
-        if !answered && talk.is_up() {
-            talk.report.add(rules::BATCH_REFUSED, "a batch", "the request in it got no result");
+        if !answered && conversation.is_running() {
+            conversation.report.add(rules::BATCH_REFUSED, "a batch", "the request in it got no result");
         }
     } else if answered {
-        talk.report.add(rules::BATCH_ACCEPTED, "a batch", "the request in it was answered");
+        conversation.report.add(rules::BATCH_ACCEPTED, "a batch", "the request in it was answered");
     }
 }
 
-/// What nothing is called
-const UNKNOWN: &str = "mcp-probe-unknown";
+/// A name that no entry has.
+const UNKNOWN_NAME: &str = "mcp-probe-unknown";
 const UNKNOWN_URI: &str = "mcp-probe-unknown://unknown/unknown";
-/// Requests that are sent at once
-const BURST: usize = 10;
-/// Prompts that are asked for without their arguments
-const PROMPTS: usize = 3;
+/// Number of requests that are sent at once.
+const BURST_SIZE: usize = 10;
+/// Maximum number of prompts that are requested without arguments.
+const MAX_PROMPTS: usize = 3;

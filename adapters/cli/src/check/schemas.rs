@@ -1,80 +1,90 @@
-//! Schemas of tools: dialects, references, and what nobody can fulfil
+//! Checks of the schemas of tools: dialect, references and contradictions.
 
 use mcp_proto::router::{SchemaError, SchemaValidator};
 use mcp_proto::{RawJson, Version};
-use mcp_std::validate::Schemas;
+use mcp_std::schema::JsonSchemaValidator;
 use serde_json::{Map, Value};
 
-use super::handshake::absent;
-use super::report::Report;
+use super::handshake::describe_missing;
+use super::report::CheckReport;
 use super::rules;
 
-/// Looks at one schema of a tool
-pub(super) fn check(report: &Report, version: Version, tool: &str, which: &str, schema: Option<&RawJson>) {
+/// Checks one schema of a tool.
+pub(super) fn check_schema(
+    report: &CheckReport,
+    version: Version,
+    tool: &str,
+    which: &str,
+    schema: Option<&RawJson>,
+) {
     let input = which == "inputSchema";
     let value: Value = schema.and_then(|schema| schema.parse().ok()).unwrap_or_default();
-    let place = format!("{tool} {which}");
+    let location = format!("{tool} {which}");
     let shape = if input { rules::INPUT_SCHEMA } else { rules::OUTPUT_SCHEMA };
     let (Some(raw), Some(members)) = (schema, value.as_object()) else {
         return report.add(
             shape,
-            &place,
-            format!("it is {}, and has to be an object", absent(schema.map(|_| &value))),
+            &location,
+            format!("it is {}, but must be an object", describe_missing(schema.map(|_| &value))),
         );
     };
     if (input || version < Version::V2026_07_28) && value["type"] != "object" {
         let found = members.get("type").map_or_else(|| "not there".into(), Value::to_string);
-        report.add(shape, &place, format!("`type` is {found}, and has to be \"object\""));
+        report.add(shape, &location, format!("`type` is {found}, but must be \"object\""));
     }
-    validity(report, version, &place, raw, &value);
-    required(report, &place, "", members, DEPTH);
+    check_validity(report, version, &location, raw, &value);
+    check_required(report, &location, "", members, MAX_DEPTH);
     if input {
-        undescribed(report, &place, members);
-        if version >= Version::V2025_11_25 && takes_anything(members) {
-            report.add(rules::NO_PARAMETERS, &place, "it takes no parameters, and allows any");
+        check_descriptions(report, &location, members);
+        if version >= Version::V2025_11_25 && accepts_anything(members) {
+            report.add(rules::NO_PARAMETERS, &location, "it takes no parameters but allows additional ones");
         }
     }
 }
 
-fn validity(report: &Report, version: Version, place: &str, raw: &RawJson, schema: &Value) {
-    let Err(error) = Schemas::new().compile(raw).map(drop) else { return };
+fn check_validity(report: &CheckReport, version: Version, location: &str, raw: &RawJson, schema: &Value) {
+    let Err(error) = JsonSchemaValidator::new().compile(raw).map(drop) else { return };
     match &error {
         SchemaError::Dialect(dialect) => {
-            report.add(rules::SCHEMA_DIALECT, place, format!("it is of the dialect {dialect:?}"));
+            report.add(rules::SCHEMA_DIALECT, location, format!("its dialect is {dialect:?}"));
         }
         SchemaError::Reference(to) => {
             let own = schema["$id"].as_str().is_some_and(|id| !id.is_empty() && to.starts_with(id));
-            if own || !refers(schema, to) {
+            if own || !has_reference(schema, to) {
                 let what =
-                    format!("it was not looked at, as subschemas with an `$id` are not followed: {to:?}");
-                report.add(rules::SCHEMA_UNCHECKED, place, what);
+                    format!("it was not checked, because subschemas with an `$id` are not followed: {to:?}");
+                report.add(rules::SCHEMA_UNCHECKED, location, what);
             } else {
-                report.add(rules::SCHEMA_REFERENCE, place, format!("it refers to {to:?}"));
+                report.add(rules::SCHEMA_REFERENCE, location, format!("it refers to {to:?}"));
             }
         }
         SchemaError::Limit(what) => {
             report.add(
                 rules::SCHEMA_LIMIT,
-                place,
-                format!("it was not looked at, as it is beyond a limit: {what}"),
+                location,
+                format!("it was not checked, because it exceeds a limit: {what}"),
             );
         }
         _ if compiles(&without_patterns(schema.clone())) => {
-            let what = format!("a pattern is wrong, or has to be matched by trying: {error}");
-            report.add(rules::SCHEMA_UNCHECKED, place, what);
+            let what = format!("a pattern is invalid, or needs backtracking: {error}");
+            report.add(rules::SCHEMA_UNCHECKED, location, what);
         }
         _ if schema.get("$schema").is_none() && compiles(&as_draft_07(schema.clone())) => {
-            // Only then there is a dialect that schemas have by default.
+            // Only these revisions define a default dialect.
             if version >= Version::V2025_11_25 {
-                report.add(rules::SCHEMA_DRAFT_07, place, format!("it is valid in draft-07 only: {error}"));
+                report.add(
+                    rules::SCHEMA_DRAFT_07,
+                    location,
+                    format!("it is valid in draft-07 only: {error}"),
+                );
             }
         }
-        _ => report.add(rules::SCHEMA_INVALID, place, format!("it {error}")),
+        _ => report.add(rules::SCHEMA_INVALID, location, format!("it {error}")),
     }
 }
 
 fn compiles(schema: &Value) -> bool {
-    RawJson::encode(schema).is_ok_and(|raw| Schemas::new().compile(&raw).is_ok())
+    RawJson::encode(schema).is_ok_and(|raw| JsonSchemaValidator::new().compile(&raw).is_ok())
 }
 
 fn as_draft_07(mut schema: Value) -> Value {
@@ -82,7 +92,7 @@ fn as_draft_07(mut schema: Value) -> Value {
     schema
 }
 
-/// The same without regular expressions
+/// Returns the schema without regular expressions.
 fn without_patterns(schema: Value) -> Value {
     match schema {
         Value::Array(list) => list.into_iter().map(without_patterns).collect(),
@@ -95,71 +105,75 @@ fn without_patterns(schema: Value) -> Value {
     }
 }
 
-/// Whether a reference stands somewhere in it
-fn refers(schema: &Value, to: &str) -> bool {
+/// Returns whether the schema contains a reference that starts with `to`.
+fn has_reference(schema: &Value, to: &str) -> bool {
     match schema {
-        Value::Array(list) => list.iter().any(|inner| refers(inner, to)),
+        Value::Array(list) => list.iter().any(|inner| has_reference(inner, to)),
         Value::Object(members) => members.iter().any(|(name, inner)| {
             let reference = matches!(name.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef");
-            // What the validator repeats of it is cut off.
-            reference && inner.as_str().is_some_and(|text| text.starts_with(to)) || refers(inner, to)
+            // The validator may cut off the reference in its error.
+            reference && inner.as_str().is_some_and(|text| text.starts_with(to)) || has_reference(inner, to)
         }),
         _ => false,
     }
 }
 
-/// Required members that are declared nowhere; `at` is where the schema stands
-fn required(report: &Report, place: &str, at: &str, schema: &Map<String, Value>, depth: u32) {
+/// Reports required members that are declared nowhere. `at` is the path of the schema.
+fn check_required(report: &CheckReport, location: &str, at: &str, schema: &Map<String, Value>, depth: u32) {
     let Some(depth) = depth.checked_sub(1) else { return };
     let properties = schema.get("properties").and_then(Value::as_object);
     let names =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let here = if at.is_empty() { place.to_owned() } else { format!("{place} {at}") };
+    let schema_location = if at.is_empty() { location.to_owned() } else { format!("{location} {at}") };
     for name in names.filter(|name| !properties.is_some_and(|properties| properties.contains_key(*name))) {
         let patterns = schema.contains_key("patternProperties");
         if schema.get("additionalProperties") == Some(&Value::Bool(false)) && !patterns {
-            let what = format!("`{name}` is required, and not allowed: no value fits");
-            report.add(rules::SCHEMA_IMPOSSIBLE, &here, what);
-        } else if !patterns && !ELSEWHERE.iter().any(|keyword| schema.contains_key(*keyword)) {
-            report.add(rules::SCHEMA_REQUIRED, &here, format!("`{name}` is required, and not declared"));
+            let what = format!("`{name}` is required but not allowed: no value fits");
+            report.add(rules::SCHEMA_IMPOSSIBLE, &schema_location, what);
+        } else if !patterns && !APPLICATOR_KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword)) {
+            report.add(
+                rules::SCHEMA_REQUIRED,
+                &schema_location,
+                format!("`{name}` is required but not declared"),
+            );
         }
     }
     for (name, inner) in properties.into_iter().flatten() {
         if let Some(inner) = inner.as_object() {
             let name = name.replace('~', "~0").replace('/', "~1");
-            required(report, place, &format!("{at}/properties/{name}"), inner, depth);
+            check_required(report, location, &format!("{at}/properties/{name}"), inner, depth);
         }
     }
     if let Some(inner) = schema.get("items").and_then(Value::as_object) {
-        required(report, place, &format!("{at}/items"), inner, depth);
+        check_required(report, location, &format!("{at}/items"), inner, depth);
     }
 }
 
-/// Arguments of which nothing is said
-fn undescribed(report: &Report, place: &str, schema: &Map<String, Value>) {
+/// Reports arguments without a description.
+fn check_descriptions(report: &CheckReport, location: &str, schema: &Map<String, Value>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let bare = |(_, schema): &(&String, &Value)| {
-        let says =
+        let is_described =
             ["description", "title", "$ref", "const"].iter().any(|keyword| schema.get(*keyword).is_some());
-        schema.is_object() && !says
+        schema.is_object() && !is_described
     };
     let bare: Vec<_> =
         properties.into_iter().flatten().filter(bare).map(|(name, _)| format!("`{name}`")).collect();
     if !bare.is_empty() {
         let what = format!("arguments without `description`: {}", bare.join(", "));
-        report.add(rules::NO_ARGUMENT_DESCRIPTION, place, what);
+        report.add(rules::NO_ARGUMENT_DESCRIPTION, location, what);
     }
 }
 
-/// Whether it declares no member, and does not say that there is none
-fn takes_anything(schema: &Map<String, Value>) -> bool {
+/// Returns whether a schema declares no member and does not forbid additional ones.
+fn accepts_anything(schema: &Map<String, Value>) -> bool {
     let none = schema.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
     let closed = ["additionalProperties", "unevaluatedProperties", "patternProperties", "maxProperties"];
-    none && !closed.iter().chain(ELSEWHERE).any(|keyword| schema.contains_key(*keyword))
+    none && !closed.iter().chain(APPLICATOR_KEYWORDS).any(|keyword| schema.contains_key(*keyword))
 }
 
-/// Keywords through which members may be declared elsewhere
-const ELSEWHERE: &[&str] =
+/// Keywords that may declare members elsewhere.
+const APPLICATOR_KEYWORDS: &[&str] =
     &["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"];
-/// How deep schemas are looked into
-const DEPTH: u32 = 16;
+/// Maximum depth of the search.
+const MAX_DEPTH: u32 = 16;

@@ -1,72 +1,93 @@
-//! What is wrong with how a server speaks HTTP, besides what its answers show
+//! Checks of HTTP behaviour that answers alone do not show.
 
 use mcp_proto::Version;
 use mcp_proto::head::Fields;
 use mcp_proto::http::fields::{ACCEPT, METHOD, NAME, ORIGIN, PROTOCOL_VERSION, SESSION_ID};
 use serde_json::{Value, json};
 
-use super::exchange::Reply;
-use super::remote::EVENT_STREAM;
-use super::rules::{self, Rule};
-use super::talk::Talk;
+use super::conversation::CheckConversation;
+use super::exchange::CollectedResponse;
+use super::http_peer::EVENT_STREAM;
+use super::rules::{self, CheckRule};
 
-/// Whom nobody lets in
-const STRANGER: &str = "https://mcp-probe.invalid";
-/// A session that there never was
+/// An origin that no server allows.
+const FOREIGN_ORIGIN: &str = "https://mcp-probe.invalid";
+/// A session id that was never assigned.
 const UNKNOWN_SESSION: &str = "mcp-probe-unknown";
-/// A revision that there never was
+/// A revision that never existed.
 const UNKNOWN_VERSION: &str = "1999-12-31";
 
-/// All of it; `alone` says that the server is known to speak no other era
-pub(super) fn check(talk: &mut Talk<'_>, alone: bool) {
-    origin(talk);
-    get(talk, alone);
-    if talk.is_modern() {
-        mirror(talk);
+/// Runs all checks of this module. `alone` states that the server supports no other era.
+pub(super) fn check_transport(conversation: &mut CheckConversation<'_>, alone: bool) {
+    check_origin(conversation);
+    check_get(conversation, alone);
+    if conversation.is_modern() {
+        check_header_mismatch(conversation);
     } else {
-        version(talk);
-        session(talk);
+        check_version_header(conversation);
+        check_session(conversation);
     }
 }
 
-/// A request that is answered for sure
-fn sure(talk: &mut Talk<'_>) -> Value {
-    let (id, method, params) = (talk.new_id(), talk.sure(), talk.with_meta(json!({})));
+/// Creates a request that every server of the era answers.
+fn safe_request(conversation: &mut CheckConversation<'_>) -> Value {
+    let (id, method, params) =
+        (conversation.allocate_id(), conversation.safe_method(), conversation.with_meta(json!({})));
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// What a request with other fields is answered with; silence is a finding
-fn post(talk: &Talk<'_>, place: &str, message: &Value, change: impl Fn(Fields) -> Fields) -> Option<Reply> {
-    let remote = talk.remote()?;
+/// Sends a request with modified header fields and returns the response. A missing response is a finding.
+fn post(
+    conversation: &CheckConversation<'_>,
+    location: &str,
+    message: &Value,
+    change: impl Fn(Fields) -> Fields,
+) -> Option<CollectedResponse> {
+    let peer = conversation.http_peer()?;
     let body = message.to_string();
-    answered(
-        talk,
-        place,
-        remote.perform("POST", change(remote.fields(message)), Some(body.as_bytes()), talk.setup().timeout),
+    require_response(
+        conversation,
+        location,
+        peer.perform(
+            "POST",
+            change(peer.post_fields(message)),
+            Some(body.as_bytes()),
+            conversation.setup().timeout,
+        ),
     )
 }
 
-fn answered(talk: &Talk<'_>, place: &str, reply: Result<Reply, String>) -> Option<Reply> {
-    reply.map_err(|why| talk.report.add(rules::HTTP_UNANSWERED, place, why)).ok()
+fn require_response(
+    conversation: &CheckConversation<'_>,
+    location: &str,
+    reply: Result<CollectedResponse, String>,
+) -> Option<CollectedResponse> {
+    reply.map_err(|why| conversation.report.add(rules::HTTP_UNANSWERED, location, why)).ok()
 }
 
-/// Adds a finding when the status is another one
-fn expect(talk: &Talk<'_>, rule: &'static Rule, place: &str, reply: Option<Reply>, wanted: &[u16]) {
-    let Some(Reply { head, .. }) = reply else { return };
+/// Reports a finding if the status is not one of `wanted`.
+fn expect_status(
+    conversation: &CheckConversation<'_>,
+    rule: &'static CheckRule,
+    location: &str,
+    reply: Option<CollectedResponse>,
+    wanted: &[u16],
+) {
+    let Some(CollectedResponse { head, .. }) = reply else { return };
     if !wanted.contains(&head.status) {
-        talk.report.add(rule, place, format!("the response has {}", head.text()));
+        conversation.report.add(rule, location, format!("the response has {}", head.summary()));
     }
 }
 
-fn with(name: &'static str, value: &'static str) -> impl Fn(Fields) -> Fields {
+fn set_field(name: &'static str, value: &'static str) -> impl Fn(Fields) -> Fields {
     move |fields| {
-        let mut changed = without(name)(fields);
+        let mut changed = remove_field(name)(fields);
         changed.push(name, value.as_bytes());
         changed
     }
 }
 
-fn without(name: &'static str) -> impl Fn(Fields) -> Fields {
+fn remove_field(name: &'static str) -> impl Fn(Fields) -> Fields {
     move |fields| {
         let mut changed = Fields::new();
         for (other, value) in fields.iter().filter(|(other, _)| *other != name) {
@@ -76,101 +97,116 @@ fn without(name: &'static str) -> impl Fn(Fields) -> Fields {
     }
 }
 
-fn origin(talk: &mut Talk<'_>) {
-    let message = sure(talk);
-    let place = format!("a request with `{ORIGIN}: {STRANGER}`");
-    let reply = post(talk, &place, &message, with(ORIGIN, STRANGER));
-    expect(talk, rules::HTTP_ORIGIN, &place, reply, &[403]);
+fn check_origin(conversation: &mut CheckConversation<'_>) {
+    let message = safe_request(conversation);
+    let location = format!("a request with `{ORIGIN}: {FOREIGN_ORIGIN}`");
+    let reply = post(conversation, &location, &message, set_field(ORIGIN, FOREIGN_ORIGIN));
+    expect_status(conversation, rules::HTTP_ORIGIN, &location, reply, &[403]);
 }
 
-fn get(talk: &Talk<'_>, alone: bool) {
-    let (Some(remote), modern) = (talk.remote(), talk.is_modern()) else { return };
+fn check_get(conversation: &CheckConversation<'_>, alone: bool) {
+    let (Some(peer), modern) = (conversation.http_peer(), conversation.is_modern()) else { return };
     if modern && !alone {
-        // It may be the stream of a legacy session.
+        // GET may open the stream of a legacy session.
         return;
     }
-    let mut fields = remote.own_fields();
+    let mut fields = peer.session_fields();
     fields.push(ACCEPT, EVENT_STREAM.as_bytes());
     if modern {
-        fields.push(PROTOCOL_VERSION, talk.version().as_str().as_bytes());
+        fields.push(PROTOCOL_VERSION, conversation.version().as_str().as_bytes());
     }
-    let reply = remote.perform("GET", fields, None, talk.setup().timeout);
-    let Some(reply) = answered(talk, "GET", reply) else { return };
+    let reply = peer.perform("GET", fields, None, conversation.setup().timeout);
+    let Some(reply) = require_response(conversation, "GET", reply) else { return };
     if modern {
-        expect(talk, rules::HTTP_GET_MODERN, "GET", Some(reply), &[405]);
-    } else if !(reply.head.status == 200 && reply.head.is_of(EVENT_STREAM)) {
-        expect(talk, rules::HTTP_GET, "GET", Some(reply), &[405]);
+        expect_status(conversation, rules::HTTP_GET_MODERN, "GET", Some(reply), &[405]);
+    } else if !(reply.head.status == 200 && reply.head.has_media_type(EVENT_STREAM)) {
+        expect_status(conversation, rules::HTTP_GET, "GET", Some(reply), &[405]);
     }
 }
 
-/// Headers that say something else than the body
-fn mirror(talk: &mut Talk<'_>) {
-    let other = with(METHOD, "tools/list");
+/// Checks requests whose header contradicts the body.
+fn check_header_mismatch(conversation: &mut CheckConversation<'_>) {
+    let other = set_field(METHOD, "tools/list");
     let cases: [(&str, &dyn Fn(Fields) -> Fields); 3] = [
         ("a request with `Mcp-Method` of another one", &other),
-        ("a request without `Mcp-Method`", &without(METHOD)),
-        ("a request with another revision in `MCP-Protocol-Version`", &with(PROTOCOL_VERSION, "2025-11-25")),
+        ("a request without `Mcp-Method`", &remove_field(METHOD)),
+        (
+            "a request with another revision in `MCP-Protocol-Version`",
+            &set_field(PROTOCOL_VERSION, "2025-11-25"),
+        ),
     ];
-    for (place, change) in cases {
-        let message = sure(talk);
-        mirrored(talk, place, &message, change);
+    for (location, change) in cases {
+        let message = safe_request(conversation);
+        expect_header_mismatch(conversation, location, &message, change);
     }
-    if talk.capabilities["tools"].is_object() {
-        // There is no such tool, so nothing is called.
-        let params = talk.with_meta(json!({"name": "mcp-probe-unknown", "arguments": {}}));
-        let id = talk.new_id();
+    if conversation.capabilities["tools"].is_object() {
+        // The tool does not exist, so nothing is called.
+        let params = conversation.with_meta(json!({"name": "mcp-probe-unknown", "arguments": {}}));
+        let id = conversation.allocate_id();
         let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
-        mirrored(
-            talk,
+        expect_header_mismatch(
+            conversation,
             "a call of a tool with the `Mcp-Name` of another one",
             &message,
-            &with(NAME, "mcp-probe-other"),
+            &set_field(NAME, "mcp-probe-other"),
         );
-        mirrored(talk, "a call of a tool without `Mcp-Name`", &message, &without(NAME));
+        expect_header_mismatch(
+            conversation,
+            "a call of a tool without `Mcp-Name`",
+            &message,
+            &remove_field(NAME),
+        );
     }
 }
 
-fn mirrored(talk: &Talk<'_>, place: &str, message: &Value, change: &dyn Fn(Fields) -> Fields) {
-    let Some(Reply { head, body }) = post(talk, place, message, change) else { return };
+fn expect_header_mismatch(
+    conversation: &CheckConversation<'_>,
+    location: &str,
+    message: &Value,
+    change: &dyn Fn(Fields) -> Fields,
+) {
+    let Some(CollectedResponse { head, body }) = post(conversation, location, message, change) else {
+        return;
+    };
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let code = &answer["error"]["code"];
     if head.status != 400 || *code != -32020 {
-        let what = format!("the response has {}, and {code} for the code of an error", head.text());
-        talk.report.add(rules::HTTP_MIRROR, place, what);
+        let what = format!("the response has {} and the error code {code}", head.summary());
+        conversation.report.add(rules::HTTP_MIRROR, location, what);
     }
 }
 
-fn version(talk: &mut Talk<'_>) {
-    if talk.version() >= Version::V2025_06_18 {
-        let message = sure(talk);
-        let place = format!("a request with `{PROTOCOL_VERSION}: {UNKNOWN_VERSION}`");
-        let reply = post(talk, &place, &message, with(PROTOCOL_VERSION, UNKNOWN_VERSION));
-        expect(talk, rules::HTTP_VERSION, &place, reply, &[400]);
+fn check_version_header(conversation: &mut CheckConversation<'_>) {
+    if conversation.version() >= Version::V2025_06_18 {
+        let message = safe_request(conversation);
+        let location = format!("a request with `{PROTOCOL_VERSION}: {UNKNOWN_VERSION}`");
+        let reply = post(conversation, &location, &message, set_field(PROTOCOL_VERSION, UNKNOWN_VERSION));
+        expect_status(conversation, rules::HTTP_VERSION, &location, reply, &[400]);
     }
 }
 
-/// Sessions that are none, and the end of the one at hand
-fn session(talk: &mut Talk<'_>) {
-    if talk.remote().is_none_or(|remote| remote.session.is_none()) {
+/// Checks unknown sessions, and the end of the current one.
+fn check_session(conversation: &mut CheckConversation<'_>) {
+    if conversation.http_peer().is_none_or(|peer| peer.session.is_none()) {
         return;
     }
-    let message = sure(talk);
-    let place = format!("a request with `{SESSION_ID}: {UNKNOWN_SESSION}`");
-    let reply = post(talk, &place, &message, with(SESSION_ID, UNKNOWN_SESSION));
-    expect(talk, rules::HTTP_SESSION_UNKNOWN, &place, reply, &[404]);
-    let message = sure(talk);
-    let place = format!("a request without `{SESSION_ID}`");
-    let reply = post(talk, &place, &message, without(SESSION_ID));
-    expect(talk, rules::HTTP_SESSION_MISSING, &place, reply, &[400]);
+    let message = safe_request(conversation);
+    let location = format!("a request with `{SESSION_ID}: {UNKNOWN_SESSION}`");
+    let reply = post(conversation, &location, &message, set_field(SESSION_ID, UNKNOWN_SESSION));
+    expect_status(conversation, rules::HTTP_SESSION_UNKNOWN, &location, reply, &[404]);
+    let message = safe_request(conversation);
+    let location = format!("a request without `{SESSION_ID}`");
+    let reply = post(conversation, &location, &message, remove_field(SESSION_ID));
+    expect_status(conversation, rules::HTTP_SESSION_MISSING, &location, reply, &[400]);
 
-    let Some(remote) = talk.remote() else { return };
-    let reply = remote.perform("DELETE", remote.own_fields(), None, talk.setup().timeout);
-    let Some(reply) = answered(talk, "DELETE", reply) else { return };
+    let Some(peer) = conversation.http_peer() else { return };
+    let reply = peer.perform("DELETE", peer.session_fields(), None, conversation.setup().timeout);
+    let Some(reply) = require_response(conversation, "DELETE", reply) else { return };
     if !reply.head.is_success() {
-        return expect(talk, rules::HTTP_DELETE, "DELETE", Some(reply), &[405]);
+        return expect_status(conversation, rules::HTTP_DELETE, "DELETE", Some(reply), &[405]);
     }
-    let message = sure(talk);
-    let place = "a request after DELETE";
-    let reply = post(talk, place, &message, |fields| fields);
-    expect(talk, rules::HTTP_DELETE, place, reply, &[404]);
+    let message = safe_request(conversation);
+    let location = "a request after DELETE";
+    let reply = post(conversation, location, &message, |fields| fields);
+    expect_status(conversation, rules::HTTP_DELETE, location, reply, &[404]);
 }

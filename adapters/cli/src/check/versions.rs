@@ -1,37 +1,37 @@
-//! Revisions: which ones a server says that it speaks, and which it does
+//! Checks that a server supports exactly the revisions that it names.
 
 use mcp_proto::{Era, Version};
 use serde_json::{Value, json};
 
-use super::is;
+use super::conversation::{CheckAnswer, CheckConversation, CheckSetup, ErrorAnswer, WaitOutcome};
+use super::has_code;
 use super::modern;
-use super::report::Report;
+use super::report::CheckReport;
 use super::rules;
-use super::talk::{Answer, Failed, Setup, Talk, Waited};
 
-/// A revision that there never was
-const UNKNOWN: &str = "1999-12-31";
+/// A revision that never existed.
+const UNKNOWN_VERSION: &str = "1999-12-31";
 
-/// Asks for an unknown revision, and for the one that is offered instead; each in a fresh process
+/// Requests an unknown revision and then the one that is offered instead, each in a new process.
 ///
-/// `asked` is what was asked for before, and `agreed` what it was answered with.
-pub(super) fn legacy(setup: &Setup, report: &Report, asked: Version, agreed: Version) {
-    let place = format!("`initialize` with {UNKNOWN}");
-    let mut stable = vec![asked];
-    if asked != agreed {
+/// `requested` is the revision of the first handshake, `agreed` the one that the server answered with.
+pub(super) fn check_legacy(setup: &CheckSetup, report: &CheckReport, requested: Version, agreed: Version) {
+    let location = format!("`initialize` with {UNKNOWN_VERSION}");
+    let mut stable = vec![requested];
+    if requested != agreed {
         stable.push(agreed);
         check_stable(setup, report, agreed);
     }
-    let Ok(mut talk) = Talk::start(setup, report, agreed) else { return };
-    let waited = talk.initialize(UNKNOWN, setup.connect_timeout);
-    match talk.expected(waited, &place) {
-        Answer::Error(failed) => {
-            // An error that lists what is spoken is the specification's own example.
-            if !(is(&failed, -32602) && failed.data["supported"].is_array()) {
+    let Ok(mut conversation) = CheckConversation::start(setup, report, agreed) else { return };
+    let waited = conversation.send_initialize(UNKNOWN_VERSION, setup.connect_timeout);
+    match conversation.expect_answer(waited, &location) {
+        CheckAnswer::Error(failed) => {
+            // The specification's own example is an error that lists the supported revisions.
+            if !(has_code(&failed, -32602) && failed.data["supported"].is_array()) {
                 report.add(
                     rules::VERSION_REFUSED,
-                    &place,
-                    format!("it was answered with the error {}", failed.text()),
+                    &location,
+                    format!("it was answered with the error {}", failed.summary()),
                 );
             }
         }
@@ -40,135 +40,136 @@ pub(super) fn legacy(setup: &Setup, report: &Report, asked: Version, agreed: Ver
             let offered = result["protocolVersion"].as_str().unwrap_or_default();
             match Version::from_name(offered) {
                 Some(version) if version.era() == Era::Modern => {
-                    report.add(rules::VERSION_MODERN, &place, format!("it was answered with {offered}"));
+                    report.add(rules::VERSION_MODERN, &location, format!("it was answered with {offered}"));
                 }
                 Some(version) => {
-                    talk.end();
+                    conversation.stop();
                     if !stable.contains(&version) {
                         check_stable(setup, report, version);
                     }
                 }
                 None => {
-                    report.add(rules::VERSION_ECHOED, &place, format!("it was answered with {offered:?}"))
+                    report.add(rules::VERSION_ECHOED, &location, format!("it was answered with {offered:?}"))
                 }
             }
         }
     }
-    talk.end();
+    conversation.stop();
 }
 
-/// A revision that the server says that it speaks is the one that it answers with
-fn check_stable(setup: &Setup, report: &Report, version: Version) -> bool {
-    let place = format!("`initialize` with {version}");
-    let Ok(mut talk) = Talk::start(setup, report, version) else { return false };
-    let waited = talk.initialize(version.as_str(), setup.connect_timeout);
-    let found = match talk.expected(waited, &place) {
-        Answer::Error(failed) => format!("the error {}", failed.text()),
+/// Checks that a revision the server names is the one it answers with.
+fn check_stable(setup: &CheckSetup, report: &CheckReport, version: Version) -> bool {
+    let location = format!("`initialize` with {version}");
+    let Ok(mut conversation) = CheckConversation::start(setup, report, version) else { return false };
+    let waited = conversation.send_initialize(version.as_str(), setup.connect_timeout);
+    let found = match conversation.expect_answer(waited, &location) {
+        CheckAnswer::Error(failed) => format!("the error {}", failed.summary()),
         answer => match answer.result() {
             Some(result) if result["protocolVersion"] == version.as_str() => {
-                talk.end();
+                conversation.stop();
                 return true;
             }
             Some(result) => result["protocolVersion"].to_string(),
             None => return false,
         },
     };
-    talk.end();
+    conversation.stop();
     report.add(
         rules::VERSION_UNSTABLE,
-        &place,
+        &location,
         format!("the server names {version}, and answers it with {found}"),
     );
     false
 }
 
-/// What a server that has no handshake said to `initialize`
-pub(super) fn refusal(talk: &mut Talk<'_>, failed: &Failed) {
+/// Checks that a server without a handshake names its revisions in the error to `initialize`.
+pub(super) fn check_refusal(conversation: &mut CheckConversation<'_>, failed: &ErrorAnswer) {
     let named = format!("{} {}", failed.message, failed.data);
-    if !named.contains(talk.version().as_str()) {
-        let what = format!("its error names no revision: {}", failed.text());
-        talk.report.add(rules::INITIALIZE_UNNAMED, "`initialize`", what);
+    if !named.contains(conversation.version().as_str()) {
+        let what = format!("its error does not name a revision: {}", failed.summary());
+        conversation.report.add(rules::INITIALIZE_UNNAMED, "`initialize`", what);
     }
 }
 
-/// What the modern era wants of versions and of `_meta`
-pub(super) fn modern(talk: &mut Talk<'_>, dual: bool) {
-    let listed = match talk.request("server/discover", Value::Null).result() {
-        Some(result) => strings(&result["supportedVersions"]),
+/// Checks versions and `_meta` in the modern era.
+pub(super) fn check_modern(conversation: &mut CheckConversation<'_>, dual: bool) {
+    let listed = match conversation.request("server/discover", Value::Null).result() {
+        Some(result) => string_elements(&result["supportedVersions"]),
         None => Vec::new(),
     };
     for name in &listed {
-        speaks(talk, name);
+        check_listed_version(conversation, name);
     }
-    unsupported(talk, &listed);
-    missing_meta(talk, dual);
+    check_unsupported(conversation, &listed);
+    check_missing_meta(conversation, dual);
 }
 
-/// A listed revision is spoken
-fn speaks(talk: &mut Talk<'_>, name: &str) {
-    let place = "`server/discover`";
+/// Checks that a listed revision is supported.
+fn check_listed_version(conversation: &mut CheckConversation<'_>, name: &str) {
+    let location = "`server/discover`";
     match Version::from_name(name).map(|version| (version, version.era())) {
         Some((version, Era::Legacy)) => {
-            let (setup, report) = (talk.setup(), talk.report);
-            let Ok(mut fresh) = Talk::start(setup, report, version) else { return };
-            let waited = fresh.initialize(name, setup.connect_timeout);
+            let (setup, report) = (conversation.setup(), conversation.report);
+            let Ok(mut fresh) = CheckConversation::start(setup, report, version) else { return };
+            let waited = fresh.send_initialize(name, setup.connect_timeout);
             let spoken = match &waited {
-                Waited::Answer(answer) => {
+                WaitOutcome::Answer(answer) => {
                     answer.result().is_some_and(|result| result["protocolVersion"] == name)
                 }
                 _ => false,
             };
-            fresh.end();
+            fresh.stop();
             if !spoken {
                 let what = format!(
                     "`supportedVersions` has {name}, and `initialize` with it is not answered with it"
                 );
-                report.add(rules::DISCOVER_VERSIONS, place, what);
+                report.add(rules::DISCOVER_VERSIONS, location, what);
             }
         }
-        Some((version, Era::Modern)) if version == talk.version() => {}
+        Some((version, Era::Modern)) if version == conversation.version() => {}
         _ => {
-            let params = json!({"_meta": modern::meta(name)});
-            if let Answer::Error(failed) = talk.request_as_is("server/discover", &params) {
+            let params = json!({"_meta": modern::request_meta(name)});
+            if let CheckAnswer::Error(failed) = conversation.request_verbatim("server/discover", &params) {
                 let what = format!(
                     "`supportedVersions` has {name:?}, and a request in it gets the error {}",
-                    failed.text()
+                    failed.summary()
                 );
-                talk.report.add(rules::DISCOVER_VERSIONS, place, what);
+                conversation.report.add(rules::DISCOVER_VERSIONS, location, what);
             }
         }
     }
 }
 
-fn unsupported(talk: &mut Talk<'_>, listed: &[String]) {
-    let place = format!("`server/discover` in {UNKNOWN}");
-    let answer = talk.request_as_is("server/discover", &json!({"_meta": modern::meta(UNKNOWN)}));
-    let report = talk.report;
-    let complain = |what: String| report.add(rules::UNSUPPORTED_VERSION, &place, what);
+fn check_unsupported(conversation: &mut CheckConversation<'_>, listed: &[String]) {
+    let location = format!("`server/discover` in {UNKNOWN_VERSION}");
+    let answer = conversation
+        .request_verbatim("server/discover", &json!({"_meta": modern::request_meta(UNKNOWN_VERSION)}));
+    let report = conversation.report;
+    let complain = |what: String| report.add(rules::UNSUPPORTED_VERSION, &location, what);
     let failed = match answer {
-        Answer::Error(failed) => failed,
-        Answer::Result(_) => return complain("it was answered with a result".into()),
-        Answer::None => return,
+        CheckAnswer::Error(failed) => failed,
+        CheckAnswer::Result(_) => return complain("it was answered with a result".into()),
+        CheckAnswer::None => return,
     };
-    if !is(&failed, -32022) {
-        return complain(format!("it was answered with the error {}", failed.text()));
+    if !has_code(&failed, -32022) {
+        return complain(format!("it was answered with the error {}", failed.summary()));
     }
     let supported = &failed.data["supported"];
     if !supported.as_array().is_some_and(|list| list.iter().all(Value::is_string)) {
         complain(format!("`data.supported` is {supported}"));
     }
-    if failed.data["requested"] != UNKNOWN {
+    if failed.data["requested"] != UNKNOWN_VERSION {
         complain(format!("`data.requested` is {}", failed.data["requested"]));
     }
-    for name in strings(supported).iter().filter(|name| !listed.contains(name)) {
+    for name in string_elements(supported).iter().filter(|name| !listed.contains(name)) {
         let what = format!("the error lists {name:?}, and `supportedVersions` does not");
-        report.add(rules::DISCOVER_VERSIONS, &place, what);
+        report.add(rules::DISCOVER_VERSIONS, &location, what);
     }
 }
 
-/// Requests that lack something in `_meta`; one without a revision may be a legacy one to who speaks both eras
-fn missing_meta(talk: &mut Talk<'_>, dual: bool) {
-    let full = modern::meta(talk.version().as_str());
+/// Checks requests with incomplete `_meta`. A dual-era server may take one without a revision for a legacy request.
+fn check_missing_meta(conversation: &mut CheckConversation<'_>, dual: bool) {
+    let full = modern::request_meta(conversation.version().as_str());
     let without = |key: &str| {
         let mut meta = full.clone();
         if let Some(members) = meta.as_object_mut() {
@@ -184,17 +185,19 @@ fn missing_meta(talk: &mut Talk<'_>, dual: bool) {
         ("without `clientCapabilities` in `_meta`", without(capabilities), false),
     ];
     for (which, params, any_code) in cases {
-        let place = format!("`server/discover` {which}");
-        let what = match talk.request_as_is("server/discover", &params) {
-            Answer::Error(failed) if any_code || talk.is_refusal(&failed, -32602) => continue,
-            Answer::Error(failed) => format!("it was answered with the error {}", failed.text()),
-            Answer::Result(_) => "it was answered with a result".into(),
-            Answer::None => continue,
+        let location = format!("`server/discover` {which}");
+        let what = match conversation.request_verbatim("server/discover", &params) {
+            CheckAnswer::Error(failed) if any_code || conversation.is_refused_with(&failed, -32602) => {
+                continue;
+            }
+            CheckAnswer::Error(failed) => format!("it was answered with the error {}", failed.summary()),
+            CheckAnswer::Result(_) => "it was answered with a result".into(),
+            CheckAnswer::None => continue,
         };
-        talk.report.add(rules::MISSING_META, &place, what);
+        conversation.report.add(rules::MISSING_META, &location, what);
     }
 }
 
-fn strings(list: &Value) -> Vec<String> {
+fn string_elements(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

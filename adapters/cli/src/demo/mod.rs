@@ -1,7 +1,7 @@
-//! `demo`: a tour of a session in each era, every step of it checked
+//! The `demo` command: a tour of a session in each era, with every step checked.
 
+mod interaction;
 mod steps;
-mod talk;
 mod wire;
 
 use core::time::Duration;
@@ -15,16 +15,16 @@ use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 
 use crate::args::{self, EraChoice, Runtime, StderrChoice};
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::print;
 use crate::paint::Paint;
 use crate::session;
-use steps::Wrong;
-use wire::Wire;
+use steps::StepError;
+use wire::WireLog;
 
-/// A step of the tour, in its order; also what a server can be told to do wrong
+/// A step of the tour, in order. A server can be made to perform a step wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Step {
+pub(crate) enum TourStep {
     Negotiate,
     List,
     Call,
@@ -37,7 +37,7 @@ pub(crate) enum Step {
     End,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TourStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Negotiate => "negotiate",
@@ -54,77 +54,77 @@ impl fmt::Display for Step {
     }
 }
 
-pub(crate) fn run(args: &args::Demo) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::DemoArgs) -> Result<(), CommandFailure> {
     let begun = Instant::now();
     let paint = Paint::for_stdout();
     print(
-        "Our client starts our server as a child process and talks to it over its stdin and stdout.\n\
-           → is what the client says, ← what the server says; … stands for what is left out here.\n",
+        "The client starts the server as a child process and talks to it over stdin and stdout.\n\
+           → marks messages of the client, ← messages of the server; … stands for parts left out here.\n",
     )?;
     let mut eras = 0;
     for version in [Version::V2026_07_28, Version::V2025_11_25] {
-        if args.era.set().contains(version) {
-            Tour { version, runtime: args.runtime, broken: args.broken, paint }.walk()?;
+        if args.era.version_set().contains(version) {
+            Tour { version, runtime: args.runtime, broken: args.broken, paint }.run_session()?;
             eras += 1;
         }
     }
     let eras = if eras == 1 { "one era".to_owned() } else { format!("{eras} eras") };
     print(&format!(
-        "\n{} every step went as it should, in {eras}, in {:.1} s.\nNext: mcp-probe inspect -- YOUR-SERVER\n",
+        "\n{} every step succeeded, in {eras}, in {:.1} s.\nNext: mcp-probe inspect -- YOUR-SERVER\n",
         paint.good("✓"),
         begun.elapsed().as_secs_f64()
     ))
 }
 
-/// A walk through one session
+/// The tour of one session.
 struct Tour {
     version: Version,
     runtime: Runtime,
-    broken: Option<Step>,
+    broken: Option<TourStep>,
     paint: Paint,
 }
 
 impl Tour {
-    fn walk(&self) -> Result<(), Failure> {
+    fn run_session(&self) -> Result<(), CommandFailure> {
         let about = match self.version.era() {
-            mcp_proto::Era::Modern => "no handshake, every request says all that there is to know",
+            mcp_proto::Era::Modern => "no handshake, every request carries all metadata",
             mcp_proto::Era::Legacy => "a handshake, then a session",
         };
         let title = format!("The {} era ({}): {about}", self.version.era(), self.version);
         let serve = self.server_args();
         print(&format!("\n{}\n  $ mcp-probe {}\n", self.paint.bold(title), serve.join(" ")))?;
 
-        let wire = Wire::new(self.paint);
-        let mut client = self.step(Step::Negotiate, "they agree on a revision", || {
+        let wire = WireLog::new(self.paint);
+        let mut client = self.run_step(TourStep::Negotiate, "they agree on a revision", || {
             let mut client = self.connect(&wire, serve)?;
-            let found = steps::negotiated(&mut client, &wire, self.version)?;
+            let found = steps::check_negotiated(&mut client, &wire, self.version)?;
             Ok((client, found))
         })?;
-        let client_steps: [(Step, &str, steps::Run); 8] = [
-            (Step::List, "what tools are there?", steps::list),
-            (Step::Call, "text goes through unharmed, and a sum comes as a value", steps::call),
-            (Step::Error, "a tool that fails, and a tool that does not exist", steps::error),
-            (Step::Progress, "a call that takes its time and says how far it is", steps::progress),
-            (Step::Ask, "a call that asks the user something before it goes on", talk::ask),
-            (Step::Change, "a resource that is followed, and changes", talk::change),
-            (Step::Cancel, "a call that nobody wants any more", steps::cancel),
-            (Step::Timeout, "a call that takes too long", steps::timeout),
+        let client_steps: [(TourStep, &str, steps::StepFn); 8] = [
+            (TourStep::List, "the client lists the tools", steps::list),
+            (TourStep::Call, "text arrives unchanged, and a sum arrives as a structured value", steps::call),
+            (TourStep::Error, "a tool that fails, and a tool that does not exist", steps::error),
+            (TourStep::Progress, "a slow call that reports progress", steps::progress),
+            (TourStep::Ask, "a call that requests input of the user", interaction::run_ask),
+            (TourStep::Change, "a resource that is followed, and changes", interaction::run_change),
+            (TourStep::Cancel, "a call that is cancelled", steps::cancel),
+            (TourStep::Timeout, "a call that times out", steps::timeout),
         ];
         for (step, about, run) in client_steps {
-            self.step(step, about, || Ok(((), run(&mut client, &wire)?)))?;
+            self.run_step(step, about, || Ok(((), run(&mut client, &wire)?)))?;
         }
-        self.step(Step::End, "the client closes the server's stdin and waits for it to end", || {
+        self.run_step(TourStep::End, "the client closes the server's stdin and waits for it to end", || {
             Ok(((), steps::end(client)?))
         })
     }
 
-    /// Announces a step, does it, and says what came of it
-    fn step<T>(
+    /// Announces a step, runs it, and prints its outcome.
+    fn run_step<T>(
         &self,
-        step: Step,
+        step: TourStep,
         about: &str,
-        run: impl FnOnce() -> Result<(T, String), Wrong>,
-    ) -> Result<T, Failure> {
+        run: impl FnOnce() -> Result<(T, String), StepError>,
+    ) -> Result<T, CommandFailure> {
         let paint = self.paint;
         print(&format!("\n{}. {}: {about}\n", step as u32 + 1, paint.bold(step)))?;
         match run() {
@@ -132,9 +132,9 @@ impl Tour {
                 print(&format!("   {} {}\n", paint.good("✓"), crate::escape::line(&found)))?;
                 Ok(value)
             }
-            Err(Wrong(why)) => {
+            Err(StepError(why)) => {
                 print(&format!("   {} failed\n", paint.bad("✗")))?;
-                Err(Failure::failed(format!(
+                Err(CommandFailure::failed(format!(
                     "step \"{step}\" failed: {why} ({} era, revision {})",
                     self.version.era(),
                     self.version
@@ -162,25 +162,26 @@ impl Tour {
         args
     }
 
-    fn connect(&self, wire: &Wire, serve: Vec<String>) -> Result<Client, Wrong> {
-        let this = env::current_exe().map_err(|error| format!("cannot find our own program: {error}"))?;
-        let config = session::config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
+    fn connect(&self, wire: &WireLog, serve: Vec<String>) -> Result<Client, StepError> {
+        let this = env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
+        let config =
+            session::client_config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
         let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm));
         let server: Vec<OsString> =
             iter::once(this.into()).chain(serve.into_iter().map(Into::into)).collect();
-        let way = session::Way {
+        let spec = session::ServerSpec {
             server: &server,
             bearer: None,
             stderr: StderrChoice::default(),
             env: &[],
-            heads: false,
+            tap_heads: false,
         };
-        let opened = Client::open(self.runtime, &way, config, wire.clone(), session::PATIENCE);
-        // Our own program is no URL, and nothing is passed on that could be missing.
-        Ok(opened.map_err(|_| "our own program cannot be named")??)
+        let opened = Client::open(self.runtime, &spec, config, wire.clone(), session::SHUTDOWN_TIMEOUTS);
+        // This program is not a URL, and no variable that could be missing is passed on.
+        Ok(opened.map_err(|_| "this executable cannot be started")??)
     }
 }
 
-/// Far more than any call of the tour takes, also on a busy machine
+/// Far more than any call of the tour takes, even on a busy machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);

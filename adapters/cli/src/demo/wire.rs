@@ -1,4 +1,4 @@
-//! The messages of a session: shown as they pass, and kept to be checked; and a user who answers at once
+//! Recorded messages of a session, which are also shown, and a user who answers at once.
 
 use alloc::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,75 +9,79 @@ use mcp_proto::tap::{Direction, TapRecord};
 use mcp_proto::{Change, RpcError};
 use serde_json::Value;
 
-use crate::news::{Item, News};
+use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::output;
 use crate::paint::Paint;
 use crate::trace;
 
-/// Shared between the client, which fills it, and the tour, which looks at it
+/// Recorded messages, shared between the client, which adds them, and the tour, which checks them.
 #[derive(Clone)]
-pub(super) struct Wire {
-    messages: Arc<Mutex<Vec<Message>>>,
-    pub(super) news: News,
+pub(super) struct WireLog {
+    messages: Arc<Mutex<Vec<WireMessage>>>,
+    pub(super) changes: ReceivedChanges,
     paint: Paint,
 }
 
-pub(super) struct Message {
-    pub(super) sent: bool,
+pub(super) struct WireMessage {
+    pub(super) is_sent: bool,
     pub(super) json: Value,
 }
 
-impl Wire {
+impl WireLog {
     pub(super) fn new(paint: Paint) -> Self {
-        Self { messages: Arc::default(), news: News::default(), paint }
+        Self { messages: Arc::default(), changes: ReceivedChanges::default(), paint }
     }
 
-    /// How many messages have passed
+    /// Returns the number of messages.
     pub(super) fn len(&self) -> usize {
         self.messages().len()
     }
 
-    /// Methods that were sent, in order
+    /// Returns the methods of sent messages, in order.
     pub(super) fn sent_methods(&self) -> Vec<String> {
-        let methods =
-            |message: &Message| message.json["method"].as_str().filter(|_| message.sent).map(str::to_owned);
+        let methods = |message: &WireMessage| {
+            message.json["method"].as_str().filter(|_| message.is_sent).map(str::to_owned)
+        };
         self.messages().iter().filter_map(methods).collect()
     }
 
-    /// The first message since `from` for which this holds
-    pub(super) fn find(&self, from: usize, holds: impl Fn(&Message) -> bool) -> Option<Value> {
+    /// Returns the first matching message since `from`.
+    pub(super) fn find(&self, from: usize, holds: impl Fn(&WireMessage) -> bool) -> Option<Value> {
         self.messages().iter().skip(from).find(|message| holds(message)).map(|message| message.json.clone())
     }
 
-    fn messages(&self) -> MutexGuard<'_, Vec<Message>> {
+    fn messages(&self) -> MutexGuard<'_, Vec<WireMessage>> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ClientHandler for Wire {
+impl ClientHandler for WireLog {
     fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         match params {
             ElicitParams::Form(form) if form.requested_schema.properties.get("name").is_some() => {
-                Ok(ElicitResult::accept([("name", GUEST.into())]))
+                Ok(ElicitResult::accept([("name", USER_NAME.into())]))
             }
             _ => Ok(ElicitResult::decline()),
         }
     }
 
     fn changed(&mut self, change: &Change) {
-        self.news.add(Item::Changed(change.clone()));
+        self.changes.add(ChangeEvent::Changed(change.clone()));
     }
 
     fn tap(&mut self, record: &TapRecord) {
-        // A closed stdout is noticed where the tour speaks.
-        let _ = output::print(&format!(" {}\n", trace::short_line(record, self.paint, WIDTH)));
+        // A closed stdout is detected where the tour prints.
+        let _ = output::print(&format!(
+            " {}\n",
+            trace::format_short_record(record, self.paint, MAX_MESSAGE_CHARS)
+        ));
         if let Ok(json) = serde_json::from_slice(&record.bytes) {
-            self.messages().push(Message { sent: record.direction == Direction::Out, json });
+            self.messages().push(WireMessage { is_sent: record.direction == Direction::Out, json });
         }
     }
 }
 
-/// Who the user is
-pub(super) const GUEST: &str = "Ada";
-/// Characters of a message that are shown
-const WIDTH: usize = 88;
+/// Name of the user.
+pub(super) const USER_NAME: &str = "Ada";
+/// Maximum number of characters shown of a message.
+const MAX_MESSAGE_CHARS: usize = 88;

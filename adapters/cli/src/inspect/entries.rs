@@ -1,4 +1,4 @@
-//! The entries of a server's lists, for people
+//! Readable rendering of the entries of a server's lists.
 
 use mcp_proto::RawJson;
 use mcp_proto::model::{Annotations, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations};
@@ -7,63 +7,69 @@ use serde::de::DeserializeOwned;
 use crate::content;
 use crate::escape;
 use crate::paint::Paint;
-use crate::schema::{self, Member};
+use crate::schema::{self, SchemaMember};
 
-pub(super) fn tool(out: &mut String, raw: &RawJson, paint: Paint) {
-    let Some(tool) = read::<Tool>(out, raw, paint) else { return };
+pub(super) fn push_tool(out: &mut String, raw: &RawJson, paint: Paint) {
+    let Some(tool) = parse_entry::<Tool>(out, raw, paint) else { return };
     let title = Some(tool.display_name()).filter(|title| *title != tool.name);
-    heading(out, &tool.name, &[title], tool.description.as_deref(), paint);
-    table(out, "takes", &schema::members(&tool.input_schema), paint);
+    push_heading(out, &tool.name, &[title], tool.description.as_deref(), paint);
+    push_table(out, "takes", &schema::members(&tool.input_schema), paint);
     let returns = tool.output_schema.as_ref().map(schema::members).unwrap_or_default();
-    table(out, "returns", &returns, paint);
-    let hints = tool.annotations.as_ref().map(hinted).unwrap_or_default();
-    aside(out, "says it", &hints.join(", "), paint);
+    push_table(out, "returns", &returns, paint);
+    let hints = tool.annotations.as_ref().map(hint_labels).unwrap_or_default();
+    push_note(out, "hints", &hints.join(", "), paint);
 }
 
-pub(super) fn resource(out: &mut String, raw: &RawJson, paint: Paint) {
-    let Some(resource) = read::<Resource>(out, raw, paint) else { return };
+pub(super) fn push_resource(out: &mut String, raw: &RawJson, paint: Paint) {
+    let Some(resource) = parse_entry::<Resource>(out, raw, paint) else { return };
     let size = resource.size.map(|size| format!("{size} bytes"));
     let title = resource.title.as_deref().unwrap_or(&resource.name);
     let about = [Some(title), resource.mime_type.as_deref(), size.as_deref()];
-    heading(out, &resource.uri, &about, resource.description.as_deref(), paint);
-    meant(out, resource.annotations.as_ref(), paint);
+    push_heading(out, &resource.uri, &about, resource.description.as_deref(), paint);
+    push_annotations(out, resource.annotations.as_ref(), paint);
 }
 
-pub(super) fn template(out: &mut String, raw: &RawJson, paint: Paint) {
-    let Some(template) = read::<ResourceTemplate>(out, raw, paint) else { return };
+pub(super) fn push_template(out: &mut String, raw: &RawJson, paint: Paint) {
+    let Some(template) = parse_entry::<ResourceTemplate>(out, raw, paint) else { return };
     let title = template.title.as_deref().unwrap_or(&template.name);
     let about = [Some(title), template.mime_type.as_deref()];
-    heading(out, &template.uri_template, &about, template.description.as_deref(), paint);
-    meant(out, template.annotations.as_ref(), paint);
+    push_heading(out, &template.uri_template, &about, template.description.as_deref(), paint);
+    push_annotations(out, template.annotations.as_ref(), paint);
 }
 
-pub(super) fn prompt(out: &mut String, raw: &RawJson, paint: Paint) {
-    let Some(prompt) = read::<Prompt>(out, raw, paint) else { return };
+pub(super) fn push_prompt(out: &mut String, raw: &RawJson, paint: Paint) {
+    let Some(prompt) = parse_entry::<Prompt>(out, raw, paint) else { return };
     let title = prompt.title.as_deref().filter(|title| *title != prompt.name);
-    heading(out, &prompt.name, &[title], prompt.description.as_deref(), paint);
-    let members = prompt.arguments.into_iter().map(|argument| Member {
+    push_heading(out, &prompt.name, &[title], prompt.description.as_deref(), paint);
+    let members = prompt.arguments.into_iter().map(|argument| SchemaMember {
         name: if argument.required == Some(true) { argument.name } else { argument.name + "?" },
         kind: "string".into(),
         description: argument.description.or(argument.title).unwrap_or_default(),
     });
-    table(out, "takes", &members.collect::<Vec<_>>(), paint);
+    push_table(out, "takes", &members.collect::<Vec<_>>(), paint);
 }
 
-/// An entry as what it should be; one that is not is shown as it came, so that it is not lost
-fn read<T: DeserializeOwned>(out: &mut String, raw: &RawJson, paint: Paint) -> Option<T> {
+/// Parses an entry. An unreadable one is shown as JSON with the error, so that it is not lost.
+fn parse_entry<T: DeserializeOwned>(out: &mut String, raw: &RawJson, paint: Paint) -> Option<T> {
     let why = match raw.parse() {
         Ok(entry) => return Some(entry),
         Err(why) => why,
     };
-    let json = content::abridged(raw);
-    let short: String = json.chars().take(SHOWN).collect();
+    let json = content::abridge_json(raw);
+    let short: String = json.chars().take(MAX_ENTRY_CHARS).collect();
     let more = if short.len() < json.len() { " …" } else { "" };
     let why = paint.dim(escape::line(&why.to_string()).into_owned());
     out.push_str(&format!("  {}  {}{more}\n      {why}\n", paint.bad("(unreadable)"), escape::line(&short)));
     None
 }
 
-fn heading(out: &mut String, name: &str, about: &[Option<&str>], description: Option<&str>, paint: Paint) {
+fn push_heading(
+    out: &mut String,
+    name: &str,
+    about: &[Option<&str>],
+    description: Option<&str>,
+    paint: Paint,
+) {
     out.push_str(&format!("  {}", paint.name(escape::line(name))));
     for text in about.iter().flatten() {
         out.push_str(&format!("  {}", paint.dim(escape::line(text))));
@@ -75,9 +81,9 @@ fn heading(out: &mut String, name: &str, about: &[Option<&str>], description: Op
     }
 }
 
-/// What a tool says about itself, which nobody has to believe (TOOL-026)
-fn hinted(hints: &ToolAnnotations) -> Vec<&'static str> {
-    // What cannot change anything can neither destroy nor repeat it (TOOL-027).
+/// Returns labels for the annotations of a tool, which are hints and cannot be trusted (TOOL-026).
+fn hint_labels(hints: &ToolAnnotations) -> Vec<&'static str> {
+    // A read-only tool can neither destroy nor repeat anything (TOOL-027).
     let changes = hints.read_only_hint != Some(true);
     let words = [
         (hints.read_only_hint, "changes nothing", "changes things"),
@@ -88,8 +94,8 @@ fn hinted(hints: &ToolAnnotations) -> Vec<&'static str> {
     words.iter().filter_map(|(hint, yes, no)| hint.map(|hint| if hint { *yes } else { *no })).collect()
 }
 
-/// For whom a resource is, how much it matters, and when it changed
-fn meant(out: &mut String, annotations: Option<&Annotations>, paint: Paint) {
+/// Appends the audience, the priority and the time of the last change.
+fn push_annotations(out: &mut String, annotations: Option<&Annotations>, paint: Paint) {
     let Some(annotations) = annotations else { return };
     let audience = annotations.audience.iter().map(|roles| {
         let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
@@ -98,22 +104,22 @@ fn meant(out: &mut String, annotations: Option<&Annotations>, paint: Paint) {
     let priority = annotations.priority.iter().map(|priority| format!("priority {priority}"));
     let modified = annotations.last_modified.iter().map(|time| format!("changed {time}"));
     let words: Vec<_> = audience.chain(priority).chain(modified).collect();
-    aside(out, "is", &words.join(", "), paint);
+    push_note(out, "is", &words.join(", "), paint);
 }
 
-fn aside(out: &mut String, what: &str, text: &str, paint: Paint) {
+fn push_note(out: &mut String, what: &str, text: &str, paint: Paint) {
     if !text.is_empty() {
         out.push_str(&format!("      {} {}\n", paint.dim(format!("{what:8}")), escape::line(text)));
     }
 }
 
-/// Members in columns
-fn table(out: &mut String, what: &str, members: &[Member], paint: Paint) {
+/// Appends members in columns.
+fn push_table(out: &mut String, what: &str, members: &[SchemaMember], paint: Paint) {
     let shown: Vec<_> = members
         .iter()
         .map(|m| [escape::line(&m.name), escape::line(&m.kind), escape::line(&m.description)])
         .collect();
-    // A single long one does not push all others away.
+    // Capped, so that one long name does not shift all other rows.
     let width = |column: usize| shown.iter().map(|m| m[column].chars().count()).max().unwrap_or(0).min(28);
     let (names, kinds) = (width(0), width(1));
     for (index, [name, kind, description]) in shown.iter().enumerate() {
@@ -124,5 +130,5 @@ fn table(out: &mut String, what: &str, members: &[Member], paint: Paint) {
     }
 }
 
-/// Characters of an entry that cannot be read
-const SHOWN: usize = 500;
+/// Maximum number of characters shown of an unreadable entry.
+const MAX_ENTRY_CHARS: usize = 500;

@@ -1,4 +1,4 @@
-//! `inspect`: what a server says about itself
+//! The `inspect` command: shows what a server is and what it offers.
 
 mod entries;
 
@@ -12,15 +12,15 @@ use serde_json::{Map, Value};
 
 use crate::args;
 use crate::content;
-use crate::failure::Failure;
-use crate::output::{label, print, print_json, row};
+use crate::failure::CommandFailure;
+use crate::output::{pad_label, print, print_json, push_row};
 use crate::paint::Paint;
-use crate::session::{self, Session};
+use crate::session::{self, ClientSession};
 
-/// What `--json` prints
+/// Output of `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct InspectReport {
     era: String,
     revision: String,
     server: Option<RawJson>,
@@ -32,62 +32,62 @@ struct Report {
     prompts: Vec<RawJson>,
 }
 
-pub(crate) fn run(args: &args::Inspect) -> Result<(), Failure> {
-    let mut session = Session::open(&args.target, None)?;
-    let outcome = look(&mut session).and_then(|report| {
+pub(crate) fn run(args: &args::InspectArgs) -> Result<(), CommandFailure> {
+    let mut session = ClientSession::open(&args.target, None)?;
+    let outcome = collect_report(&mut session).and_then(|report| {
         if !args.json {
-            return print(&report.shown(session.client.peer(), Paint::for_stdout()));
+            return print(&report.format(session.client.peer(), Paint::for_stdout()));
         }
-        let json = RawJson::encode(&report).map_err(|error| Failure::failed(error.to_string()))?;
+        let json = RawJson::encode(&report).map_err(|error| CommandFailure::failed(error.to_string()))?;
         print_json(&json)
     });
     session.close();
     outcome
 }
 
-fn look(session: &mut Session) -> Result<Report, Failure> {
+fn collect_report(session: &mut ClientSession) -> Result<InspectReport, CommandFailure> {
     let peer = session.client.peer();
-    Ok(Report {
+    Ok(InspectReport {
         era: peer.era().to_string(),
         revision: peer.version.to_string(),
         server: peer.info.clone(),
         capabilities: peer.capabilities.clone(),
         instructions: peer.instructions.clone(),
-        tools: list(session, Kind::Tool)?,
-        resources: list(session, Kind::Resource)?,
-        resource_templates: list(session, Kind::ResourceTemplate)?,
-        prompts: list(session, Kind::Prompt)?,
+        tools: fetch_list(session, Kind::Tool)?,
+        resources: fetch_list(session, Kind::Resource)?,
+        resource_templates: fetch_list(session, Kind::ResourceTemplate)?,
+        prompts: fetch_list(session, Kind::Prompt)?,
     })
 }
 
-/// A list; empty when the server does not declare that it has it
-fn list(session: &mut Session, list: Kind) -> Result<Vec<RawJson>, Failure> {
+/// Fetches a list. It is empty if the server does not declare the capability.
+fn fetch_list(session: &mut ClientSession, list: Kind) -> Result<Vec<RawJson>, CommandFailure> {
     if !session.client.peer().has(list.capability()) {
         return Ok(Vec::new());
     }
     match session.client.list(list) {
-        // Servers with resources often know nothing of templates.
+        // Many servers with resources do not implement templates.
         Err(Error::Call(CallError::Rpc(error))) if error.code == code::METHOD_NOT_FOUND => {
-            session::note(&format!("the server does not list {}: {error}", list.member()));
+            session::print_note(&format!("the server does not list {}: {error}", list.list_member()));
             Ok(Vec::new())
         }
-        Err(error) => Err(session.failure(&error).while_doing(&format!("listing {}", list.member()))),
+        Err(error) => Err(session.failure(&error).with_context(&format!("listing {}", list.list_member()))),
         Ok(entries) => Ok(entries),
     }
 }
 
-/// Adds an entry of a list to what is shown
-type Show = fn(&mut String, &RawJson, Paint);
+/// Function that appends an entry of a list to the output.
+type PushEntry = fn(&mut String, &RawJson, Paint);
 
-const LISTS: [(Kind, &str, Show); 4] = [
-    (Kind::Tool, "tools", entries::tool),
-    (Kind::Resource, "resources", entries::resource),
-    (Kind::ResourceTemplate, "resource templates", entries::template),
-    (Kind::Prompt, "prompts", entries::prompt),
+const LISTS: [(Kind, &str, PushEntry); 4] = [
+    (Kind::Tool, "tools", entries::push_tool),
+    (Kind::Resource, "resources", entries::push_resource),
+    (Kind::ResourceTemplate, "resource templates", entries::push_template),
+    (Kind::Prompt, "prompts", entries::push_prompt),
 ];
 
-impl Report {
-    fn list(&self, of: Kind) -> &[RawJson] {
+impl InspectReport {
+    fn entries(&self, of: Kind) -> &[RawJson] {
         match of {
             Kind::Tool => &self.tools,
             Kind::Resource => &self.resources,
@@ -97,12 +97,13 @@ impl Report {
         }
     }
 
-    fn shown(&self, peer: &Peer, paint: Paint) -> String {
+    fn format(&self, peer: &Peer, paint: Paint) -> String {
         let mut out = String::new();
-        let head = |out: &mut String, name: &str, text: &str| row(out, &paint.bold(label(name)), text);
-        head(&mut out, "server", &self.server.as_ref().map_or_else(|| "(does not say)".into(), identity));
+        let head =
+            |out: &mut String, name: &str, text: &str| push_row(out, &paint.bold(pad_label(name)), text);
+        head(&mut out, "server", &self.server.as_ref().map_or_else(|| "(unknown)".into(), format_identity));
         head(&mut out, "era", &format!("{}, revision {}", self.era, self.revision));
-        head(&mut out, "capabilities", &capabilities(&self.capabilities));
+        head(&mut out, "capabilities", &format_capabilities(&self.capabilities));
         if let Some(text) = &self.instructions {
             head(&mut out, "instructions", text);
         }
@@ -110,7 +111,7 @@ impl Report {
             if !peer.has(list.capability()) {
                 continue;
             }
-            let entries = self.list(list);
+            let entries = self.entries(list);
             out.push_str(&format!("\n{} ({})\n", paint.bold(name), entries.len()));
             for entry in entries {
                 show(&mut out, entry, paint);
@@ -120,9 +121,9 @@ impl Report {
     }
 }
 
-fn identity(info: &RawJson) -> String {
+fn format_identity(info: &RawJson) -> String {
     let Ok(Implementation { name, version, title, description, website_url, .. }) = info.parse() else {
-        return content::abridged(info);
+        return content::abridge_json(info);
     };
     let mut text = format!("{name} {version}");
     for more in [title, description, website_url].into_iter().flatten() {
@@ -131,8 +132,8 @@ fn identity(info: &RawJson) -> String {
     text
 }
 
-/// `tools (listChanged), logging`
-fn capabilities(raw: &RawJson) -> String {
+/// Formats capabilities: `tools (listChanged), logging`.
+fn format_capabilities(raw: &RawJson) -> String {
     let members: Map<String, Value> = raw.parse().unwrap_or_default();
     let words = members.iter().map(|(name, value)| {
         let inner =

@@ -1,9 +1,9 @@
-//! The demonstration server on mcp-blocking
+//! The demonstration server on `mcp-blocking`.
 
 use mcp_blocking as adapter;
 use mcp_blocking::{Cx, HttpServer, Router};
 
-use super::watched::watched;
+use super::logged_router::logged_router;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
@@ -17,18 +17,18 @@ macro_rules! wait {
     };
 }
 
+#[path = "on_thread.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
+mod on_thread;
 #[path = "tools.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
-#[path = "turned.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
-mod turned;
 
-pub(super) use turned::run;
+pub(super) use on_thread::run;
 
-watched!(adapter: self, mut: [mut], async: [], await: []);
+logged_router!(adapter: self, mut: [mut], async: [], await: []);
 
-/// It has one thread, and was not asked for more
-fn sharded<H>(server: HttpServer<H>, _: u8) -> HttpServer<H> {
+/// Returns the server unchanged: this adapter has one thread, and the options allow no more.
+fn with_shards<H>(server: HttpServer<H>, _: u8) -> HttpServer<H> {
     server
 }

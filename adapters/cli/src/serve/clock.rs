@@ -1,56 +1,56 @@
-//! When the clock that changes by itself has to be told of, whatever the server runs on
+//! Schedule of the clock resource, for any adapter.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Tells when the clock has to be told of
+/// Schedule of the change notifications of the clock resource.
 #[derive(Clone, Default)]
-pub(crate) struct Clock(Arc<Mutex<Followed>>);
+pub(crate) struct ClockResource(Arc<Mutex<ClockFollowers>>);
 
 #[derive(Default)]
-struct Followed {
-    /// In how many shards
+struct ClockFollowers {
+    /// Number of shards in which a client follows the clock.
     shards: usize,
-    /// When it is to be told of
-    next: Option<Instant>,
+    /// Time of the next notification; `None` while no client follows the clock.
+    next_tick: Option<Instant>,
 }
 
-impl Clock {
+impl ClockResource {
     pub(crate) const URI: &'static str = "clock://running";
 
-    /// How long nothing has to be told; none while nobody follows
-    pub(crate) fn left(&self) -> Option<Duration> {
-        lock(&self.0).next.map(|next| next.saturating_duration_since(Instant::now()))
+    /// Returns the time until the next notification, or `None` while no client follows the clock.
+    pub(crate) fn time_to_tick(&self) -> Option<Duration> {
+        lock(&self.0).next_tick.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether it is time to tell; then it is the next time a tick later
-    pub(crate) fn ticks(&self) -> bool {
+    /// Returns whether a notification is due. If so, schedules the next one a tick later.
+    pub(crate) fn take_tick(&self) -> bool {
         let now = Instant::now();
         let mut followed = lock(&self.0);
-        let due = followed.next.is_some_and(|next| next <= now);
+        let due = followed.next_tick.is_some_and(|next| next <= now);
         if due {
-            followed.next = Some(now + TICK);
+            followed.next_tick = Some(now + TICK);
         }
         due
     }
 
-    /// Somebody follows it from now on, or nobody any more, in one shard of the server
-    pub(crate) fn follow(&self, wanted: bool) {
+    /// Sets whether any client of one shard follows the clock.
+    pub(crate) fn set_followed(&self, wanted: bool) {
         let mut followed = lock(&self.0);
         followed.shards = if wanted { followed.shards + 1 } else { followed.shards.saturating_sub(1) };
-        let next = followed.next.unwrap_or_else(|| Instant::now() + TICK);
-        followed.next = (followed.shards > 0).then_some(next);
+        let next = followed.next_tick.unwrap_or_else(|| Instant::now() + TICK);
+        followed.next_tick = (followed.shards > 0).then_some(next);
     }
 }
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// How soon it is seen that somebody follows the clock, where nothing says so
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which new followers are detected where no wake-up reports them.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What was done under it was done wholly or not at all
+/// Locks a mutex and ignores poisoning: every critical section completes or changes nothing.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -60,14 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_of_while_anybody_follows_in_any_shard() {
-        let clock = Clock::default();
-        assert!(clock.left().is_none());
-        clock.follow(true);
-        clock.follow(true);
-        clock.follow(false);
-        assert!(clock.left().is_some_and(|left| left <= TICK));
-        clock.follow(false);
-        assert!(clock.left().is_none() && !clock.ticks());
+    fn clock_ticks_while_any_shard_follows_it() {
+        let clock = ClockResource::default();
+        assert!(clock.time_to_tick().is_none());
+        clock.set_followed(true);
+        clock.set_followed(true);
+        clock.set_followed(false);
+        assert!(clock.time_to_tick().is_some_and(|left| left <= TICK));
+        clock.set_followed(false);
+        assert!(clock.time_to_tick().is_none() && !clock.take_tick());
     }
 }

@@ -1,4 +1,4 @@
-//! `serve --http`: what does not depend on the runtime
+//! HTTP options of `serve` and `bridge`, independent of the adapter.
 
 use core::net::SocketAddr;
 use std::io;
@@ -9,11 +9,11 @@ use mcp_proto::http::server::Config;
 use mcp_std::tls::ServerTls;
 
 use crate::args;
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, Exit};
 use crate::session;
 
-/// Paths, and whom to let in
-pub(crate) fn config(args: &args::ServeHttp) -> Config {
+/// Returns the HTTP configuration: paths, hosts and origins.
+pub(crate) fn config(args: &args::ServeHttpArgs) -> Config {
     let mut http = Config::new().path(&args.path).cors(!args.allow_origin.is_empty());
     for host in &args.allow_host {
         http = http.allow_host(host);
@@ -27,16 +27,20 @@ pub(crate) fn config(args: &args::ServeHttp) -> Config {
     http
 }
 
-/// The certificate and the key, if TLS is to be spoken
+/// Returns the TLS configuration, if a certificate is given.
+///
+/// # Errors
+///
+/// Fails if the files cannot be read or do not match.
 #[cfg(feature = "tls")]
-pub(crate) fn tls(args: &args::ServeHttp) -> Result<Option<ServerTls>, Failure> {
+pub(crate) fn tls(args: &args::ServeHttpArgs) -> Result<Option<ServerTls>, CommandFailure> {
     let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let tls = ServerTls::from_files(chain, key);
-    tls.map(Some).map_err(|error| Failure::usage(format!("--tls-cert and --tls-key: {error}")))
+    tls.map(Some).map_err(|error| CommandFailure::usage(format!("--tls-cert and --tls-key: {error}")))
 }
 
-/// How an address is spoken to
-const fn scheme(args: &args::ServeHttp) -> &'static str {
+/// Returns the scheme of the URL.
+const fn url_scheme(args: &args::ServeHttpArgs) -> &'static str {
     #[cfg(feature = "tls")]
     if args.tls_cert.is_some() {
         return "https";
@@ -45,29 +49,36 @@ const fn scheme(args: &args::ServeHttp) -> &'static str {
     "http"
 }
 
-/// The address cannot be had
-pub(crate) fn refused(address: &str, error: &Error) -> Failure {
+/// Creates the failure for an address that cannot be bound.
+pub(crate) fn bind_failure(address: &str, error: &Error) -> CommandFailure {
     let (why, taken) = match error {
         Error::Io(error) => (error.to_string(), error.kind() == io::ErrorKind::AddrInUse),
         other => (other.to_string(), false),
     };
-    let said = "cannot listen at ";
-    // Unless the address was none, it says that itself.
-    let why = if why.starts_with(said) { why } else { format!("{said}{address}: {why}") };
-    Failure::new(Exit::Connection, why).hint(if taken {
-        "another program listens there; port 0 is any that is free"
+    let prefix = "cannot listen at ";
+    // An error about an invalid address already starts with these words.
+    let why = if why.starts_with(prefix) { why } else { format!("{prefix}{address}: {why}") };
+    CommandFailure::new(Exit::Connection, why).with_hint(if taken {
+        "another program listens there; with port 0 the system chooses a free port"
     } else {
-        "an address has a port, such as 127.0.0.1:8080; port 0 is any that is free"
+        "an address needs a port, for example 127.0.0.1:8080; with port 0 the system chooses a free one"
     })
 }
 
-/// Says where it listens.
-pub(crate) fn listening(args: &args::ServeHttp, at: io::Result<SocketAddr>) -> Result<(), Failure> {
-    let at = at.map_err(|error| Failure::failed(error.to_string()))?;
-    let scheme = scheme(args);
-    session::say(&format!("listening at {scheme}://{at}{}", args.path));
+/// Prints the URL that the server listens at.
+///
+/// # Errors
+///
+/// Fails if the address is unknown.
+pub(crate) fn report_address(
+    args: &args::ServeHttpArgs,
+    at: io::Result<SocketAddr>,
+) -> Result<(), CommandFailure> {
+    let at = at.map_err(|error| CommandFailure::failed(error.to_string()))?;
+    let scheme = url_scheme(args);
+    session::print_stderr(&format!("listening at {scheme}://{at}{}", args.path));
     if args.sse {
-        session::say(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
+        session::print_stderr(&format!("listening at {scheme}://{at}{SSE} (2024-11-05)"));
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! `serve`: the demonstration server
+//! The `serve` command: runs the demonstration server.
 
 mod blocking;
 mod clock;
 pub(crate) mod http;
+mod logged_router;
 mod smol;
 mod threads;
-mod watched;
 
 use core::time::Duration;
 use std::thread;
@@ -16,12 +16,16 @@ use mcp_proto::server::Config;
 use mcp_proto::{Era, Limits, VersionSet};
 
 use crate::args::{self, Runtime};
-use crate::demo::Step;
-use crate::failure::Failure;
+use crate::demo::TourStep;
+use crate::failure::CommandFailure;
 use crate::session;
 
-/// Serves until the input ends
-pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
+/// Serves until the input ends or a signal arrives.
+///
+/// # Errors
+///
+/// Fails if the options contradict each other, or if the server stops with an error.
+pub(crate) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     if args.http.address.is_none() {
         session::hint_at_terminal("serve");
     }
@@ -31,32 +35,36 @@ pub(crate) fn run(args: &args::Serve) -> Result<(), Failure> {
         Runtime::Threads => threads::run(args)?,
         Runtime::Smol => smol::run(args)?,
     }
-    if args.broken == Some(Step::End) {
+    if args.broken == Some(TourStep::End) {
         // Longer than any client waits.
         thread::sleep(Duration::from_secs(60));
     }
     Ok(())
 }
 
-/// Why connections cannot be shared out to several threads, if they are to be
-fn check_shards(args: &args::Serve) -> Result<(), Failure> {
+/// Checks that the options allow `--shards`.
+///
+/// # Errors
+///
+/// Returns a usage error if connections cannot be shared among several threads.
+fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     let why = match args.runtime {
         _ if args.shards == 1 => return Ok(()),
-        Runtime::Blocking => "--shards: the blocking runtime has one thread; say --runtime threads, or smol",
-        // What is remembered belongs to closures that do not leave their thread.
+        Runtime::Blocking => "--shards: the blocking runtime has one thread; use --runtime threads or smol",
+        // This state belongs to closures that cannot leave their thread.
         Runtime::Smol if args.everything => {
-            "--shards: on smol, what --everything remembers stays on one thread; say --runtime threads"
+            "--shards: on smol, the state of --everything stays on one thread; use --runtime threads"
         }
         Runtime::Threads | Runtime::Smol => return Ok(()),
     };
-    Err(Failure::usage(why))
+    Err(CommandFailure::usage(why))
 }
 
-/// What the router wants, as the options want it
-fn config(args: &args::Serve, config: Result<Config, RegisterError>) -> Result<Config, Failure> {
-    let mut versions = args.revisions.set().map_err(Failure::usage)?;
-    if args.broken == Some(Step::Negotiate) {
-        versions = other_era(versions);
+/// Applies the options to the configuration of the router.
+fn config(args: &args::ServeArgs, config: Result<Config, RegisterError>) -> Result<Config, CommandFailure> {
+    let mut versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
+    if args.broken == Some(TourStep::Negotiate) {
+        versions = versions_of_other_era(versions);
     }
     let mut limits = Limits::default();
     limits.max_frame = args.max_frame;
@@ -64,19 +72,19 @@ fn config(args: &args::Serve, config: Result<Config, RegisterError>) -> Result<C
         limits.tap_records = 100_000;
         limits.tap_bytes = 64 << 20;
     }
-    let config = config.map_err(|error| Failure::failed(error.to_string()))?;
+    let config = config.map_err(|error| CommandFailure::failed(error.to_string()))?;
     let config = config.versions(versions).limits(limits);
-    Ok(args.hide.iter().fold(config, |config, member| config.hide_in_tap(member)))
+    Ok(args.hide.iter().fold(config, |config, member| config.redact_in_tap(member)))
 }
 
-/// What a client that is pinned to one of these revisions cannot talk to
-fn other_era(versions: VersionSet) -> VersionSet {
+/// Returns revisions that a client pinned to one of `versions` cannot speak.
+fn versions_of_other_era(versions: VersionSet) -> VersionSet {
     let legacy = versions.era(Era::Modern).is_empty();
     VersionSet::ALL.era(if legacy { Era::Modern } else { Era::Legacy })
 }
 
-/// A tool that changes nothing, and knows nothing of the world
-fn harmless(tool: Tool) -> Tool {
+/// Marks a tool as read-only, idempotent and closed-world.
+fn read_only(tool: Tool) -> Tool {
     tool.annotations(ToolAnnotations::new().read_only_hint(true).idempotent_hint(true).open_world_hint(false))
 }
 

@@ -1,4 +1,4 @@
-//! The demonstration server on mcp-smol
+//! The demonstration server on `mcp-smol`.
 
 use alloc::sync::Arc;
 
@@ -11,11 +11,11 @@ use mcp_smol as adapter;
 use mcp_smol::Server;
 use mcp_smol::{Cx, Error, Handle, HttpServer, Router, block_on};
 
-use super::clock::{Clock, LOOK};
+use super::clock::{ClockResource, POLL_INTERVAL};
 use super::http;
-use super::watched::{Watch, watched};
+use super::logged_router::{ServerLog, logged_router};
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::stop;
 
 macro_rules! handler {
@@ -34,58 +34,64 @@ macro_rules! wait {
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
 
-watched!(adapter: self, mut: [], async: [async], await: [.await]);
+logged_router!(adapter: self, mut: [], async: [async], await: [.await]);
 
-pub(super) fn run(args: &args::Serve) -> Result<(), Failure> {
+pub(super) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
     let (router, clock) = tools::router(args);
     let config = super::config(args, router.config())?;
-    let watched = Watched { router, watch: Arc::new(Watch::new(args)) };
+    let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
     block_on(async {
         match &args.http.address {
             Some(address) if args.shards > 1 => {
-                // A router for each shard: those of async closures stay where they were made. They remember nothing.
-                let (broken, watch) = (args.broken, watched.watch);
-                let make = move || Watched { router: tools::make(false, broken).0, watch: watch.clone() };
+                // Each shard has its own router, because async closures stay on their thread. These handlers keep no
+                // state.
+                let (broken, log) = (args.broken, handler.log);
+                let make =
+                    move || LoggedRouter { router: tools::build_router(false, broken).0, log: log.clone() };
                 let first = make();
                 let sharded = |server: HttpServer<_>| server.shards_with(args.shards, make);
                 serve_http(args, address, config, first, sharded, clock.as_ref()).await
             }
-            Some(address) => serve_http(args, address, config, watched, |one| one, clock.as_ref()).await,
+            Some(address) => serve_http(args, address, config, handler, |one| one, clock.as_ref()).await,
             None => {
-                let served = serve_stdio(config, watched, clock.as_ref()).await;
-                served.map_err(|error| Failure::serving(&error))
+                let served = serve_stdio(config, handler, clock.as_ref()).await;
+                served.map_err(|error| CommandFailure::from_serve_error(&error))
             }
         }
     })
 }
 
-/// Says that there is no such thing here
+/// Fails: this platform is not supported.
 #[cfg(not(unix))]
-async fn serve_stdio(_: Config, _: Watched, _: Option<&Clock>) -> Result<(), Error> {
-    let why = "mcp-smol serves stdin and stdout on Unix only: take another --runtime, or --http";
+async fn serve_stdio(_: Config, _: LoggedRouter, _: Option<&ClockResource>) -> Result<(), Error> {
+    let why = "mcp-smol serves stdin and stdout on Unix only: use another --runtime, or --http";
     Err(Error::Io(std::io::Error::new(std::io::ErrorKind::Unsupported, why)))
 }
 
-/// Serves to the end, and tells what changes by itself
+/// Serves stdio until the end and announces ticks of the clock.
 #[cfg(unix)]
-async fn serve_stdio(config: Config, watched: Watched, clock: Option<&Clock>) -> Result<(), Error> {
-    let server = Server::stdio(config, watched)?;
+async fn serve_stdio(
+    config: Config,
+    handler: LoggedRouter,
+    clock: Option<&ClockResource>,
+) -> Result<(), Error> {
+    let server = Server::stdio(config, handler)?;
     let handle = server.handle();
-    stop::shuts_down(handle.clone());
-    future::or(server.run(), told(handle, clock)).await
+    stop::shut_down_on_signal(handle.clone());
+    future::or(server.run(), announce_ticks(handle, clock)).await
 }
 
-/// Serves until it is told to end
+/// Serves HTTP until a signal arrives.
 async fn serve_http(
-    args: &args::Serve,
+    args: &args::ServeArgs,
     address: &str,
     config: Config,
-    watched: Watched,
-    sharded: impl FnOnce(HttpServer<Watched>) -> HttpServer<Watched>,
-    clock: Option<&Clock>,
-) -> Result<(), Failure> {
-    let bound = HttpServer::bind(address, config, http::config(&args.http), watched);
-    let mut server = bound.map_err(|error| http::refused(address, &error))?;
+    handler: LoggedRouter,
+    sharded: impl FnOnce(HttpServer<LoggedRouter>) -> HttpServer<LoggedRouter>,
+    clock: Option<&ClockResource>,
+) -> Result<(), CommandFailure> {
+    let bound = HttpServer::bind(address, config, http::config(&args.http), handler);
+    let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;
     #[cfg(feature = "tls")]
     if let Some(tls) = http::tls(&args.http)? {
         server = server.tls(tls);
@@ -96,18 +102,20 @@ async fn serve_http(
     let address = server.address();
     let server = sharded(server);
     let handle = server.handle();
-    stop::shuts_down(handle.clone());
-    http::listening(&args.http, address)?;
-    future::or(server.run(), told(handle, clock)).await.map_err(|error| Failure::serving(&error))
+    stop::shut_down_on_signal(handle.clone());
+    http::report_address(&args.http, address)?;
+    future::or(server.run(), announce_ticks(handle, clock))
+        .await
+        .map_err(|error| CommandFailure::from_serve_error(&error))
 }
 
-/// Tells what changes by itself; never ends
-async fn told(handle: Handle, clock: Option<&Clock>) -> Result<(), Error> {
+/// Announces ticks of the clock. Never completes.
+async fn announce_ticks(handle: Handle, clock: Option<&ClockResource>) -> Result<(), Error> {
     let Some(clock) = clock else { return future::pending().await };
     loop {
-        Timer::after(clock.left().unwrap_or(LOOK)).await;
-        if clock.ticks() {
-            let _ = handle.publish(&Change::Resource(Clock::URI.into()));
+        Timer::after(clock.time_to_tick().unwrap_or(POLL_INTERVAL)).await;
+        if clock.take_tick() {
+            let _ = handle.publish(&Change::Resource(ClockResource::URI.into()));
         }
     }
 }

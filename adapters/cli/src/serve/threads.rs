@@ -1,9 +1,9 @@
-//! The demonstration server on mcp-threads
+//! The demonstration server on `mcp-threads`.
 
 use mcp_threads as adapter;
 use mcp_threads::{Cx, Handler, HttpServer, Router};
 
-use super::watched::watched;
+use super::logged_router::logged_router;
 
 macro_rules! handler {
     (|$cx:tt, $($rest:tt)*) => {
@@ -17,17 +17,17 @@ macro_rules! wait {
     };
 }
 
+#[path = "on_thread.rs"]
+#[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
+mod on_thread;
 #[path = "tools.rs"]
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod tools;
-#[path = "turned.rs"]
-#[expect(clippy::duplicate_mod, reason = "once for the loop of each adapter")]
-mod turned;
 
-pub(super) use turned::run;
+pub(super) use on_thread::run;
 
-watched!(adapter: self, mut: [], async: [], await: []);
+logged_router!(adapter: self, mut: [], async: [], await: []);
 
-fn sharded<H: Handler>(server: HttpServer<H>, shards: u8) -> HttpServer<H> {
+fn with_shards<H: Handler>(server: HttpServer<H>, shards: u8) -> HttpServer<H> {
     server.shards(shards)
 }

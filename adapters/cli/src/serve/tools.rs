@@ -1,6 +1,6 @@
-//! What is offered, registered with the router of the adapter that includes this
+//! Registration of everything the server offers, for the adapter that includes this file.
 //!
-//! `handler!` makes a handler of what looks like a closure, and `wait!` has it wait for what takes time.
+//! `handler!` creates a handler from closure syntax, and `wait!` waits for an operation that takes time.
 
 mod demo;
 mod everything;
@@ -9,18 +9,18 @@ use mcp_proto::model::Implementation;
 
 use super::{Cx, Router};
 use crate::args;
-use crate::demo::Step;
+use crate::demo::TourStep;
 use crate::serve::INSTRUCTIONS;
-use crate::serve::clock::Clock;
+use crate::serve::clock::ClockResource;
 use crate::session;
 
-/// All that the options want, and the clock if there is one
-pub(super) fn router(args: &args::Serve) -> (Router, Option<Clock>) {
-    make(args.everything, args.broken)
+/// Creates the router that the options select, and the clock if there is one.
+pub(super) fn router(args: &args::ServeArgs) -> (Router, Option<ClockResource>) {
+    build_router(args.everything, args.broken)
 }
 
-/// … of which these matter
-pub(super) fn make(everything: bool, broken: Option<Step>) -> (Router, Option<Clock>) {
+/// Creates a router with or without the content of `--everything`; `broken` is a step to perform wrongly.
+pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
@@ -31,6 +31,6 @@ pub(super) fn make(everything: bool, broken: Option<Step>) -> (Router, Option<Cl
         None
     };
     demo::register(&mut router, broken);
-    router.report(|call, failure| session::note(&format!("{} failed: {failure}", call.method())));
+    router.on_failure(|call, failure| session::print_note(&format!("{} failed: {failure}", call.method())));
     (router, clock)
 }

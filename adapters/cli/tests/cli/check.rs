@@ -1,4 +1,4 @@
-//! `check`: every rule is broken once, and found; nothing is found where nothing is wrong
+//! The `check` command: every rule is violated once and found; correct servers have no findings.
 
 use alloc::collections::BTreeSet;
 use core::time::Duration;
@@ -7,18 +7,21 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Server, capabilities, complete, discovered, err, failure, method, ok, say, welcome};
-use crate::support::{Done, PROBE, REVISIONS, probe, probe_own};
+use crate::shell_server::{
+    ShellServer, capabilities, complete, discovered, error_action, error_code_action, method_pattern,
+    print_action, result_action, welcome,
+};
+use crate::support::{PROBE, ProbeOutput, REVISIONS, probe, probe_own_server};
 
-/// The names of the checks that found something
-pub(crate) fn found(done: &Done) -> BTreeSet<String> {
+/// Returns the names of the checks with findings.
+pub(crate) fn found_rules(done: &ProbeOutput) -> BTreeSet<String> {
     let findings = done.json();
     let names = findings.as_array().into_iter().flatten().map(|finding| finding["check"].as_str());
     names.map(|name| name.expect("a name").to_owned()).collect()
 }
 
-/// Servers that are wrong, with what is found about them and nothing else
-fn cases() -> Vec<(Vec<&'static str>, Server)> {
+/// Returns faulty servers, each with its exact findings.
+fn cases() -> Vec<(Vec<&'static str>, ShellServer)> {
     let mut cases = wire();
     cases.extend(introductions());
     cases.extend(modern());
@@ -29,63 +32,72 @@ fn cases() -> Vec<(Vec<&'static str>, Server)> {
     cases
 }
 
-fn wire() -> Vec<(Vec<&'static str>, Server)> {
-    let good = Server::legacy;
-    let unknown = method("mcp-probe/unknown");
+fn wire() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let good = ShellServer::legacy;
+    let unknown = method_pattern("mcp-probe/unknown");
     let id_7 = json!({"jsonrpc": "2.0", "id": 7, "result": {}}).to_string();
     let listing = ["tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping"];
-    let listing: Vec<_> = listing.iter().map(|name| method(name)).collect();
+    let listing: Vec<_> = listing.iter().map(|name| method_pattern(name)).collect();
     let error = |id: &str, code: i64| {
-        say(&format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":"no"}}}}"#))
+        print_action(&format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":"no"}}}}"#))
     };
     vec![
-        (vec!["no-answer"], good().on(&unknown, ":")),
-        (vec!["died"], good().on(&unknown, "exit 3")),
-        (vec!["stuck-by-line"], good().on("*'is no JSON'*", "exit 3")),
-        (vec!["died", "gave-up"], good().on(&listing.join("|"), "exit 3")),
-        (vec!["stdout-noise"], good().prelude("echo Welcome; echo '[1,2'; echo '{\"level\":\"info\"}'")),
-        (vec!["not-utf8"], good().prelude("printf '\\377\\n'")),
+        (vec!["no-answer"], good().on_line(&unknown, ":")),
+        (vec!["died"], good().on_line(&unknown, "exit 3")),
+        (vec!["stuck-by-line"], good().on_line("*'is no JSON'*", "exit 3")),
+        (vec!["died", "gave-up"], good().on_line(&listing.join("|"), "exit 3")),
+        (vec!["stdout-noise"], good().with_prelude("echo Welcome; echo '[1,2'; echo '{\"level\":\"info\"}'")),
+        (vec!["not-utf8"], good().with_prelude("printf '\\377\\n'")),
         (
             vec!["malformed-message"],
-            good().on(&unknown, "printf '{\"jsonrpc\":\"2.0\",\"id\":%s}\\n' \"$id\""),
+            good().on_line(&unknown, "printf '{\"jsonrpc\":\"2.0\",\"id\":%s}\\n' \"$id\""),
         ),
         (
             vec!["sent-batch"],
-            good().on(&unknown, &err(-32601).replace("printf '{", "printf '[{").replace("}\\n", "}]\\n")),
+            good().on_line(
+                &unknown,
+                &error_code_action(-32601).replace("printf '{", "printf '[{").replace("}\\n", "}]\\n"),
+            ),
         ),
-        (vec!["stray-answer"], good().on(&unknown, &[err(-32601), err(-32601)].join("; "))),
-        (vec!["id-changed"], good().on("*'\"id\":\"007\"'*", &say(&id_7))),
-        (vec!["notification-answered"], good().on("*notifications/mcp-probe/*", &error("", -32601))),
+        (
+            vec!["stray-answer"],
+            good().on_line(&unknown, &[error_code_action(-32601), error_code_action(-32601)].join("; ")),
+        ),
+        (vec!["id-changed"], good().on_line("*'\"id\":\"007\"'*", &print_action(&id_7))),
+        (vec!["notification-answered"], good().on_line("*notifications/mcp-probe/*", &error("", -32601))),
         (
             vec!["server-request"],
-            good().on(
-                &method("notifications/initialized"),
-                &say(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#),
+            good().on_line(
+                &method_pattern("notifications/initialized"),
+                &print_action(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#),
             ),
         ),
         (
             vec!["unasked-notification"],
-            good().on(
-                &method("notifications/initialized"),
-                &say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
+            good().on_line(
+                &method_pattern("notifications/initialized"),
+                &print_action(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
             ),
         ),
-        (vec!["stays"], good().epilogue("exec sleep 50")),
-        (vec!["leftovers"], good().prelude("sleep 50 </dev/null >/dev/null 2>&1 &")),
-        (vec!["parse-error"], good().on("*'is no JSON'*", &error("", -32000))),
-        (vec!["null-id"], good().on("*'is no JSON'*", &error("\"id\":null,", -32700))),
+        (vec!["stays"], good().with_epilogue("exec sleep 50")),
+        (vec!["leftovers"], good().with_prelude("sleep 50 </dev/null >/dev/null 2>&1 &")),
+        (vec!["parse-error"], good().on_line("*'is no JSON'*", &error("", -32000))),
+        (vec!["null-id"], good().on_line("*'is no JSON'*", &error("\"id\":null,", -32700))),
         (
             vec!["parallel"],
             good()
-                .on("*'\"id\":\"mcp-probe '*", &("burst=1; ".to_owned() + &ok(&json!({}))))
-                .instead("ping", &format!("if [ \"$burst\" ]; then burst=; else {}; fi", ok(&json!({})))),
+                .on_line("*'\"id\":\"mcp-probe '*", &("burst=1; ".to_owned() + &result_action(&json!({}))))
+                .replace_method(
+                    "ping",
+                    &format!("if [ \"$burst\" ]; then burst=; else {}; fi", result_action(&json!({}))),
+                ),
         ),
     ]
 }
 
-fn introductions() -> Vec<(Vec<&'static str>, Server)> {
-    let good = Server::legacy;
-    let answer = |result: &Value| good().on(&method("initialize"), &ok(result));
+fn introductions() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let good = ShellServer::legacy;
+    let answer = |result: &Value| good().on_line(&method_pattern("initialize"), &result_action(result));
     let unknown = "*1999-12-31*";
     let all = capabilities();
     let without = |name: &str| {
@@ -98,34 +110,37 @@ fn introductions() -> Vec<(Vec<&'static str>, Server)> {
     let mut odd = all.clone();
     odd["logging"] = json!(true);
     odd["tools"] = json!({"listChanged": "yes"});
-    let welcome = |version| ok(&welcome(version, &all));
+    let welcome = |version| result_action(&welcome(version, &all));
     vec![
         (vec!["initialize-result"], answer(&nameless)),
-        (vec!["capabilities"], answer(&crate::fixture::welcome("2025-11-25", &odd))),
-        (vec!["version-unknown"], good().on(unknown, &welcome("1999-12-31"))),
+        (vec!["capabilities"], answer(&crate::shell_server::welcome("2025-11-25", &odd))),
+        (vec!["version-unknown"], good().on_line(unknown, &welcome("1999-12-31"))),
         (
             vec!["not-a-server", "version-unknown"],
-            good().on(&method("initialize"), &ok(&crate::fixture::welcome("1.0", &all))),
+            good().on_line(
+                &method_pattern("initialize"),
+                &result_action(&crate::shell_server::welcome("1.0", &all)),
+            ),
         ),
-        (vec!["version-refused"], good().on(unknown, &err(-32603))),
-        (vec!["version-unstable"], good().on(unknown, &welcome("2025-06-18"))),
-        (vec!["version-modern"], good().on(unknown, &welcome("2026-07-28"))),
+        (vec!["version-refused"], good().on_line(unknown, &error_code_action(-32603))),
+        (vec!["version-unstable"], good().on_line(unknown, &welcome("2025-06-18"))),
+        (vec!["version-modern"], good().on_line(unknown, &welcome("2026-07-28"))),
         (vec!["served-not-declared"], without("logging")),
         (vec!["undeclared-code"], without("completions")),
         (vec!["served-not-declared"], without("tools")),
-        (vec!["declared-not-served"], good().error("prompts/list", -32601)),
-        (vec!["templates-not-served"], good().error("resources/templates/list", -32601)),
+        (vec!["declared-not-served"], good().with_error("prompts/list", -32601)),
+        (vec!["templates-not-served"], good().with_error("resources/templates/list", -32601)),
     ]
 }
 
-fn modern() -> Vec<(Vec<&'static str>, Server)> {
-    let good = Server::modern;
+fn modern() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let good = ShellServer::modern;
     let without = |member: &str| {
         let mut result = complete(json!({"prompts": []}));
         result.as_object_mut().expect("an object").remove(member);
-        good().result("prompts/list", &result)
+        good().with_result("prompts/list", &result)
     };
-    let discover = |result: Value| good().instead("server/discover", &ok(&result));
+    let discover = |result: Value| good().replace_method("server/discover", &result_action(&result));
     let mut texts = discovered();
     texts["instructions"] = json!(5);
     let mut versions = discovered();
@@ -137,7 +152,7 @@ fn modern() -> Vec<(Vec<&'static str>, Server)> {
     let mut first = complete(json!({"tools": []}));
     first["nextCursor"] = json!("two");
     let tool = |name: &str| json!({"name": name, "title": "T", "description": "D", "inputSchema": {"type": "object", "additionalProperties": false}});
-    let order = |a: &str, b: &str| ok(&complete(json!({"tools": [tool(a), tool(b)]})));
+    let order = |a: &str, b: &str| result_action(&complete(json!({"tools": [tool(a), tool(b)]})));
     let alternating = format!(
         "n=$((1 - ${{n:-0}})); if [ $n = 1 ]; then {}; else {}; fi",
         order("a", "b"),
@@ -148,29 +163,29 @@ fn modern() -> Vec<(Vec<&'static str>, Server)> {
         (vec!["discover-result"], discover(texts)),
         (vec!["discover-versions"], discover(versions)),
         (vec!["extension-id"], discover(extensions)),
-        (vec!["unsupported-version"], good().on("*1999-12-31*", &ok(&discovered()))),
-        (vec!["missing-meta"], good().on("*'\"method\":\"server/discover\"}'", &ok(&discovered()))),
+        (vec!["unsupported-version"], good().on_line("*1999-12-31*", &result_action(&discovered()))),
+        (vec!["missing-meta"], good().on_line("*'\"method\":\"server/discover\"}'", &result_action(&discovered()))),
         (vec!["result-type"], without("resultType")),
         (vec!["cache-hints"], without("ttlMs")),
         (vec!["server-info"], without("_meta")),
         (
             vec!["cache-scope"],
-            good().on("*'\"cursor\":\"two\"'*", &ok(&public)).result("tools/list", &first),
+            good().on_line("*'\"cursor\":\"two\"'*", &result_action(&public)).with_result("tools/list", &first),
         ),
-        (vec!["removed-method"], good().on(&method("ping"), &ok(&complete(json!({}))))),
+        (vec!["removed-method"], good().on_line(&method_pattern("ping"), &result_action(&complete(json!({}))))),
         (
             vec!["reserved-code", "unknown-resource-modern"],
-            good().on(
+            good().on_line(
                 "*'mcp-probe-unknown://'*",
-                &failure(&json!({"code": -32002, "message": "no", "data": {"uri": "mcp-probe-unknown://unknown/unknown"}})),
+                &error_action(&json!({"code": -32002, "message": "no", "data": {"uri": "mcp-probe-unknown://unknown/unknown"}})),
             ),
         ),
-        (vec!["order"], good().on(made_up, &err(-32602)).on(&method("tools/list"), &alternating)),
-        (vec!["declared-not-served"], listening(&err(-32601))),
+        (vec!["order"], good().on_line(made_up, &error_code_action(-32602)).on_line(&method_pattern("tools/list"), &alternating)),
+        (vec!["declared-not-served"], listening(&error_code_action(-32601))),
         (vec!["declared-not-served"], listening(&acknowledge("{}", "$id"))),
-        (vec!["subscription"], listening(&err(-32603))),
+        (vec!["subscription"], listening(&error_code_action(-32603))),
         (vec!["subscription"], listening(":")),
-        (vec!["subscription"], listening(&ok(&complete(json!({}))))),
+        (vec!["subscription"], listening(&result_action(&complete(json!({}))))),
         (vec!["subscription"], listening(&acknowledge("[]", "$id"))),
         (vec!["subscription-id"], listening(&acknowledge(TOOLS, "999"))),
         (
@@ -180,24 +195,26 @@ fn modern() -> Vec<(Vec<&'static str>, Server)> {
         (
             vec!["version-modern"],
             good()
-                .on(&method("initialize"), &ok(&welcome("2026-07-28", &capabilities())))
-                .args(&["--era", "auto"]),
+                .on_line(&method_pattern("initialize"), &result_action(&welcome("2026-07-28", &capabilities())))
+                .with_args(&["--era", "auto"]),
         ),
         (
             vec!["initialize-unnamed"],
-            good().on(&method("initialize"), &err(-32601)).args(&["--era", "auto"]),
+            good().on_line(&method_pattern("initialize"), &error_code_action(-32601)).with_args(&["--era", "auto"]),
         ),
     ]
 }
 
-/// A good server that says that it tells of its tools, and answers who listens with this
-fn listening(action: &str) -> Server {
+/// A correct server that declares changes of its tools and answers a listen request with `action`.
+fn listening(action: &str) -> ShellServer {
     let mut result = discovered();
     result["capabilities"]["tools"] = json!({"listChanged": true});
-    Server::modern().instead("server/discover", &ok(&result)).instead("subscriptions/listen", action)
+    ShellServer::modern()
+        .replace_method("server/discover", &result_action(&result))
+        .replace_method("subscriptions/listen", action)
 }
 
-/// Acknowledges a subscription
+/// Returns the action that acknowledges a subscription.
 fn acknowledge(honoured: &str, id: &str) -> String {
     let line = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}"#;
     format!("printf '{line}\\n' '{honoured}' \"{id}\"")
@@ -205,8 +222,8 @@ fn acknowledge(honoured: &str, id: &str) -> String {
 
 const TOOLS: &str = r#"{"toolsListChanged":true}"#;
 
-fn answers() -> Vec<(Vec<&'static str>, Server)> {
-    let good = Server::legacy;
+fn answers() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let good = ShellServer::legacy;
     let unknown_tool =
         "*'\"name\":\"mcp-probe-unknown\"'*'tools/call'*|*'tools/call'*'\"name\":\"mcp-probe-unknown\"'*";
     let unknown_prompt = "*'prompts/get'*mcp-probe-unknown*";
@@ -215,40 +232,52 @@ fn answers() -> Vec<(Vec<&'static str>, Server)> {
     let batch = "'['*";
     let in_batch = "id=${id%%\\}*}; ";
     vec![
-        (vec!["ping"], good().instead("ping", &ok(&json!({"time": 1})))),
-        (vec!["unknown-method"], good().error("mcp-probe/unknown", -32600)),
-        (vec!["envelope-accepted"], good().on("*'\"jsonrpc\":\"1.0\"'*", &ok(&json!({})))),
-        (vec!["envelope-code"], good().on("*'\"jsonrpc\":\"1.0\"'*", &err(-32000))),
-        (vec!["envelope-silent"], good().on("*'\"jsonrpc\":\"1.0\"'*", ":")),
-        (vec!["params-accepted"], good().on(no_params, &ok(&json!({"content": []})))),
-        (vec!["params-code"], good().on(no_params, &err(-32603))),
+        (vec!["ping"], good().replace_method("ping", &result_action(&json!({"time": 1})))),
+        (vec!["unknown-method"], good().with_error("mcp-probe/unknown", -32600)),
+        (vec!["envelope-accepted"], good().on_line("*'\"jsonrpc\":\"1.0\"'*", &result_action(&json!({})))),
+        (vec!["envelope-code"], good().on_line("*'\"jsonrpc\":\"1.0\"'*", &error_code_action(-32000))),
+        (vec!["envelope-silent"], good().on_line("*'\"jsonrpc\":\"1.0\"'*", ":")),
+        (vec!["params-accepted"], good().on_line(no_params, &result_action(&json!({"content": []})))),
+        (vec!["params-code"], good().on_line(no_params, &error_code_action(-32603))),
         (
             vec!["batch-refused"],
             good()
-                .on(&method("initialize"), &ok(&welcome("2025-03-26", &capabilities())))
-                .args(&["--protocol-version", "2025-03-26"]),
+                .on_line(
+                    &method_pattern("initialize"),
+                    &result_action(&welcome("2025-03-26", &capabilities())),
+                )
+                .with_args(&["--protocol-version", "2025-03-26"]),
         ),
-        (vec!["batch-accepted"], good().on(batch, &format!("{in_batch}{}", ok(&json!({}))))),
-        (vec!["unknown-tool-accepted"], good().on(unknown_tool, &ok(&json!({"content": []})))),
-        (vec!["unknown-tool-result"], good().on(unknown_tool, &ok(&failed))),
-        (vec!["unknown-tool-code"], good().on(unknown_tool, &err(-32000))),
-        (vec!["unknown-prompt"], good().on(unknown_prompt, &ok(&json!({"messages": []})))),
+        (vec!["batch-accepted"], good().on_line(batch, &format!("{in_batch}{}", result_action(&json!({}))))),
+        (
+            vec!["unknown-tool-accepted"],
+            good().on_line(unknown_tool, &result_action(&json!({"content": []}))),
+        ),
+        (vec!["unknown-tool-result"], good().on_line(unknown_tool, &result_action(&failed))),
+        (vec!["unknown-tool-code"], good().on_line(unknown_tool, &error_code_action(-32000))),
+        (vec!["unknown-prompt"], good().on_line(unknown_prompt, &result_action(&json!({"messages": []})))),
         (
             vec!["prompt-argument"],
-            good().on("*'prompts/get'*'\"name\":\"ask\"'*", &ok(&json!({"messages": []}))),
+            good().on_line("*'prompts/get'*'\"name\":\"ask\"'*", &result_action(&json!({"messages": []}))),
         ),
-        (vec!["unknown-resource"], good().on("*'mcp-probe-unknown://'*", &ok(&json!({"contents": []})))),
-        (vec!["resource-data"], good().on("*'mcp-probe-unknown://'*", &err(-32002))),
-        (vec!["log-level"], good().on("*'\"level\":\"mcp-probe\"'*", &ok(&json!({})))),
+        (
+            vec!["unknown-resource"],
+            good().on_line("*'mcp-probe-unknown://'*", &result_action(&json!({"contents": []}))),
+        ),
+        (vec!["resource-data"], good().on_line("*'mcp-probe-unknown://'*", &error_code_action(-32002))),
+        (vec!["log-level"], good().on_line("*'\"level\":\"mcp-probe\"'*", &result_action(&json!({})))),
         (
             vec!["completion-ref"],
-            good().on(&method("completion/complete"), &ok(&json!({"completion": {"values": []}}))),
+            good().on_line(
+                &method_pattern("completion/complete"),
+                &result_action(&json!({"completion": {"values": []}})),
+            ),
         ),
     ]
 }
 
-fn lists() -> Vec<(Vec<&'static str>, Server)> {
-    let good = Server::legacy;
+fn lists() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let good = ShellServer::legacy;
     let resource = |name: &str| json!({"name": name, "title": "T", "description": "D", "uri": format!("demo:{name}"), "mimeType": "text/plain"});
     let page = |names: &[&str], next: Option<&str>| {
         let entries: Vec<_> = names.iter().map(|name| resource(name)).collect();
@@ -259,35 +288,44 @@ fn lists() -> Vec<(Vec<&'static str>, Server)> {
         page
     };
     let paged = |first: Value, second: Value| {
-        good().on("*'\"cursor\":\"two\"'*", &ok(&second)).result("resources/list", &first)
+        good()
+            .on_line("*'\"cursor\":\"two\"'*", &result_action(&second))
+            .with_result("resources/list", &first)
     };
     let mut null = page(&["a"], None);
     null["nextCursor"] = Value::Null;
     let endless = "n=$((${n:-0} + 1)); printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"resources\":[],\"nextCursor\":\"%s\"}}\\n' \"$id\" $n";
-    let order = |a: &str, b: &str| ok(&page(&[a, b], None));
+    let order = |a: &str, b: &str| result_action(&page(&[a, b], None));
     let alternating = format!(
         "n=$((1 - ${{n:-0}})); if [ $n = 1 ]; then {}; else {}; fi",
         order("a", "b"),
         order("b", "a")
     );
     let made_up = "*'\"cursor\":\"mcp-probe'*";
-    let listing = method("resources/list");
+    let listing = method_pattern("resources/list");
     vec![
-        (vec!["list-shape"], good().result("resources/list", &null)),
-        (vec!["list-shape"], good().result("resources/list", &json!({"resources": {}}))),
+        (vec!["list-shape"], good().with_result("resources/list", &null)),
+        (vec!["list-shape"], good().with_result("resources/list", &json!({"resources": {}}))),
         (vec!["cursor-loop"], paged(page(&["a"], Some("two")), page(&["b"], Some("two")))),
-        (vec!["list-endless"], good().on(made_up, &err(-32602)).on(&listing, endless)),
-        (vec!["duplicate"], good().result("resources/list", &page(&["a", "a"], None))),
+        (
+            vec!["list-endless"],
+            good().on_line(made_up, &error_code_action(-32602)).on_line(&listing, endless),
+        ),
+        (vec!["duplicate"], good().with_result("resources/list", &page(&["a", "a"], None))),
         (vec!["duplicate-pages"], paged(page(&["a", "b"], Some("two")), page(&["b", "c"], None))),
-        (vec!["order-other"], good().on(made_up, &err(-32602)).on(&listing, &alternating)),
-        (vec!["invalid-cursor"], good().on(&listing, &ok(&page(&["a"], None)))),
-        // Two pages as they should be.
+        (
+            vec!["order-other"],
+            good().on_line(made_up, &error_code_action(-32602)).on_line(&listing, &alternating),
+        ),
+        (vec!["invalid-cursor"], good().on_line(&listing, &result_action(&page(&["a"], None)))),
+        // Two correct pages.
         (vec![], paged(page(&["a"], Some("two")), page(&["b"], None))),
     ]
 }
 
-fn entries() -> Vec<(Vec<&'static str>, Server)> {
-    let with = |list: &str, member: &str, value: Value| Server::legacy().entry(list, member, &value);
+fn entries() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let with =
+        |list: &str, member: &str, value: Value| ShellServer::legacy().with_member(list, member, &value);
     let icon = |src: &str| json!([{"src": src, "sizes": ["48x48", "any"], "theme": "dark"}]);
     let argument = |name: &str| json!({"name": name, "description": "D"});
     vec![
@@ -320,8 +358,8 @@ fn entries() -> Vec<(Vec<&'static str>, Server)> {
     ]
 }
 
-fn schemas() -> Vec<(Vec<&'static str>, Server)> {
-    let with = |schema: Value| Server::legacy().schema(&schema);
+fn schemas() -> Vec<(Vec<&'static str>, ShellServer)> {
+    let with = |schema: Value| ShellServer::legacy().with_tool_schema(&schema);
     let text = json!({"type": "string", "description": "D"});
     let object = |more: Value| {
         let mut schema = json!({"type": "object", "properties": {"a": text}});
@@ -333,7 +371,10 @@ fn schemas() -> Vec<(Vec<&'static str>, Server)> {
     vec![
         (vec!["input-schema"], with(Value::Null)),
         (vec!["input-schema"], with(json!({"properties": {"a": text}}))),
-        (vec!["output-schema"], Server::legacy().entry("tools", "outputSchema", &json!({"type": "string"}))),
+        (
+            vec!["output-schema"],
+            ShellServer::legacy().with_member("tools", "outputSchema", &json!({"type": "string"})),
+        ),
         (vec!["schema-invalid"], with(object(json!({"required": "a"})))),
         (vec!["schema-dialect"], with(object(json!({"$schema": "http://json-schema.org/draft-04/schema#"})))),
         (vec![], with(object(json!({"$schema": "http://json-schema.org/draft-07/schema#"})))),
@@ -359,21 +400,21 @@ fn schemas() -> Vec<(Vec<&'static str>, Server)> {
     ]
 }
 
-/// Those that are no servers are found out elsewhere in here
-const NO_SERVERS: [&str; 3] = ["not-a-server", "echoes", "flood"];
+/// Rules about programs that are not servers; another test covers them.
+const NOT_SERVER_RULES: [&str; 3] = ["not-a-server", "echoes", "flood"];
 
 #[test]
-fn each_rule_that_is_broken_is_found_and_no_other() {
+fn check_finds_exactly_each_violated_rule() {
     let cases = cases();
     let provoked: BTreeSet<_> =
-        cases.iter().flat_map(|(names, _)| names).chain(&NO_SERVERS).copied().collect();
-    let rules = probe(&["check", "--rules", "--json"]).ok().json();
+        cases.iter().flat_map(|(names, _)| names).chain(&NOT_SERVER_RULES).copied().collect();
+    let rules = probe(&["check", "--rules", "--json"]).assert_ok().json();
     let rules = rules.as_array().into_iter().flatten().map(|rule| rule["check"].as_str().expect("a name"));
-    // Those about HTTP have their own servers.
+    // The rules about HTTP have servers of their own.
     let rules: BTreeSet<_> = rules.filter(|rule| !rule.starts_with("http-")).collect();
     assert_eq!(provoked, rules, "each rule has a server that breaks it");
 
-    // They wait most of the time, so many run at once.
+    // The runs wait most of the time, so many of them run at once.
     let left = Mutex::new(cases.iter());
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -382,7 +423,7 @@ fn each_rule_that_is_broken_is_found_and_no_other() {
                 loop {
                     let Some((wanted, server)) = left.lock().expect("no panic").next() else { return };
                     let done = server.check(&["--json"]);
-                    let found = found(&done);
+                    let found = found_rules(&done);
                     if found != wanted.iter().map(|name| (*name).to_owned()).collect() {
                         failures.lock().expect("no panic").push(format!("wanted {wanted:?}: {done}"));
                     }
@@ -395,30 +436,34 @@ fn each_rule_that_is_broken_is_found_and_no_other() {
 }
 
 #[test]
-fn good_servers_have_nothing_to_be_found() {
-    for good in [Server::legacy(), Server::modern(), listening(&acknowledge(TOOLS, "$id"))] {
-        assert_eq!(good.check(&["--json", "--strict"]).ok().json(), json!([]));
+fn check_of_correct_servers_has_no_findings() {
+    for good in [ShellServer::legacy(), ShellServer::modern(), listening(&acknowledge(TOOLS, "$id"))] {
+        assert_eq!(good.check(&["--json", "--strict"]).assert_ok().json(), json!([]));
     }
 }
 
 // covers: PAGE-011, ERR-002, ERR-018, ERR-023, BASE-016, VER-003, VER-004, VER-009, META-014, PING-006, STDIO-021
 #[test]
-fn our_own_server_has_neither_errors_nor_warnings() {
+fn check_of_own_server_has_no_errors_or_warnings() {
     for (revision, _) in REVISIONS {
-        let done = probe_own(&["check", "--strict", "--protocol-version", revision], &[]).ok();
-        done.says(&["0 errors, 0 warnings", revision]);
+        let done = probe_own_server(&["check", "--strict", "--protocol-version", revision], &[]).assert_ok();
+        done.assert_stdout(&["0 errors, 0 warnings", revision]);
     }
-    let done = probe_own(&["check", "--strict"], &[]).ok();
-    done.says(&["0 errors, 0 warnings", "2025-11-25 and 2026-07-28"]);
+    let done = probe_own_server(&["check", "--strict"], &[]).assert_ok();
+    done.assert_stdout(&["0 errors, 0 warnings", "2025-11-25 and 2026-07-28"]);
     for era in ["legacy", "modern"] {
-        probe_own(&["check", "--strict"], &["--era", era]).ok().says(&["0 errors, 0 warnings"]);
+        probe_own_server(&["check", "--strict"], &["--era", era])
+            .assert_ok()
+            .assert_stdout(&["0 errors, 0 warnings"]);
         let everything = ["--everything", "--era", era];
-        probe_own(&["check", "--strict"], &everything).ok().says(&["0 errors, 0 warnings"]);
+        probe_own_server(&["check", "--strict"], &everything)
+            .assert_ok()
+            .assert_stdout(&["0 errors, 0 warnings"]);
     }
 }
 
 #[test]
-fn what_is_no_server_is_called_that() {
+fn check_reports_programs_that_are_not_servers() {
     let waits = ["check", "--json", "--timeout", "500ms", "--connect-timeout", "500ms"];
     let against = |script: &str| probe(&[&waits[..], &["--", "sh", "-c", script, PROBE]].concat());
     let valid = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
@@ -433,40 +478,44 @@ fn what_is_no_server_is_called_that() {
         ("echo 'Usage: tool FILE'; exec sleep 100", &["not-a-server", "stdout-noise"]),
     ];
     for (script, wanted) in cases {
-        let done = against(script).code(1);
-        assert!(done.took < Duration::from_secs(30), "{done}");
-        assert_eq!(found(&done), wanted.iter().map(|name| (*name).to_owned()).collect(), "{script}: {done}");
+        let done = against(script).assert_code(1);
+        assert!(done.elapsed < Duration::from_secs(30), "{done}");
+        assert_eq!(
+            found_rules(&done),
+            wanted.iter().map(|name| (*name).to_owned()).collect(),
+            "{script}: {done}"
+        );
     }
     let done = against("echo 'no \u{1b}file' >&2; exit 3");
     assert!(done.stdout.contains("exit status: 3") && done.stdout.contains("file"), "{done}");
     assert!(!done.stdout.contains('\u{1b}'), "{done}");
-    // One that is a server at first.
+    // A program that starts like a server.
     let flood = format!(
         "read -r l; printf '%s\\n' '{}'; exec yes '{valid}'",
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#
     );
     let waits = ["check", "--json", "--timeout", "1s", "--era", "legacy"];
-    let done = probe(&[&waits[..], &["--", "sh", "-c", &flood]].concat()).code(1);
-    assert!(found(&done).contains("flood"), "{done}");
-    assert!(done.took < Duration::from_secs(50), "{done}");
-    let done = probe(&["check", "--", "no-such-program-anywhere"]).code(3);
-    done.complains(&["cannot start \"no-such-program-anywhere\""]);
+    let done = probe(&[&waits[..], &["--", "sh", "-c", &flood]].concat()).assert_code(1);
+    assert!(found_rules(&done).contains("flood"), "{done}");
+    assert!(done.elapsed < Duration::from_secs(50), "{done}");
+    let done = probe(&["check", "--", "no-such-program-anywhere"]).assert_code(3);
+    done.assert_stderr(&["cannot start \"no-such-program-anywhere\""]);
 }
 
 #[test]
-fn findings_decide_how_it_ends() {
-    let warned = Server::legacy().entry("tools", "name", &json!("say it"));
-    let done = warned.check(&[]).ok();
-    let done = done.says(&[
-        "warning tool-name [TOOL-028]: names of tools have 1 to 128 characters",
-        "  to do: rename it",
-        "  tool `say it`: a name has letters, digits, `_`, `-` and `.` only",
+fn check_exit_code_follows_from_findings() {
+    let warned = ShellServer::legacy().with_member("tools", "name", &json!("say it"));
+    let done = warned.check(&[]).assert_ok();
+    let done = done.assert_stdout(&[
+        "warning tool-name [TOOL-028]: tool names have 1 to 128 characters",
+        "  fix: rename it",
+        "  tool `say it`: a name may contain only letters, digits, `_`, `-` and `.`",
         "0 errors, 1 warning, 0 notes (checked in 2025-11-25; tools were not called)",
     ]);
     assert_eq!(done.stderr, "");
-    warned.check(&["--strict"]).code(1);
-    let wrong = Server::legacy().entry("resources", "uri", &json!("a b"));
-    let done = wrong.check(&["--json"]).code(1);
+    warned.check(&["--strict"]).assert_code(1);
+    let wrong = ShellServer::legacy().with_member("resources", "uri", &json!("a b"));
+    let done = wrong.check(&["--json"]).assert_code(1);
     let finding = json!([{
         "severity": "error",
         "check": "resource-uri",
@@ -474,18 +523,21 @@ fn findings_decide_how_it_ends() {
         "revisions": ["2025-11-25"],
         "where": "resource `a b`",
         "what": "it does not begin with a scheme",
-        "fix": "begin it with a scheme, and write what else it may not hold as %XX",
+        "fix": "start it with a scheme, and write invalid characters as %XX",
     }]);
     assert_eq!(done.json(), finding);
-    probe(&["check"]).code(2).complains(&["CMD"]);
-    probe(&["check", "--timeout", "0", "--", "true"]).code(2);
+    probe(&["check"]).assert_code(2).assert_stderr(&["CMD"]);
+    probe(&["check", "--timeout", "0", "--", "true"]).assert_code(2);
 }
 
 #[test]
-fn what_is_found_very_often_does_not_hide_the_rest() {
+fn repeated_findings_of_a_rule_are_capped() {
     let entry = |n: usize| json!({"name": format!("tool {n}"), "title": "T", "description": "D"});
     let tools: Vec<_> = (0..60).map(entry).collect();
-    let done = Server::legacy().result("tools/list", &json!({"tools": tools})).check(&["--json"]).code(1);
+    let done = ShellServer::legacy()
+        .with_result("tools/list", &json!({"tools": tools}))
+        .check(&["--json"])
+        .assert_code(1);
     let findings = done.json();
     let of = |check: &str| -> Vec<&str> {
         let findings = findings.as_array().into_iter().flatten().filter(|finding| finding["check"] == check);
@@ -494,32 +546,34 @@ fn what_is_found_very_often_does_not_hide_the_rest() {
     for check in ["tool-name", "input-schema"] {
         assert_eq!(
             (of(check).len(), of(check).last()),
-            (51, Some(&"10 more of that kind")),
+            (51, Some(&"10 more of this kind")),
             "{check}: {done}"
         );
     }
 }
 
-/// What is found in both eras is told once; what is found in one says in which
+/// Findings in both eras are merged; findings in one era name its revision.
 #[test]
-fn both_eras_are_checked() {
-    let done = probe_own(&["check", "--json"], &[]).ok();
+fn check_covers_both_eras_and_merges_findings() {
+    let done = probe_own_server(&["check", "--json"], &[]).assert_ok();
     assert_eq!(done.json(), json!([]));
-    let done = Server::modern()
-        .on(&method("initialize"), &ok(&welcome("2025-11-25", &json!({}))))
-        .args(&["--era", "auto"])
+    let done = ShellServer::modern()
+        .on_line(&method_pattern("initialize"), &result_action(&welcome("2025-11-25", &json!({}))))
+        .with_args(&["--era", "auto"])
         .check(&[]);
-    done.code(1).says(&["(2025-11-25 only)", "2025-11-25 and 2026-07-28"]);
+    done.assert_code(1).assert_stdout(&["(2025-11-25 only)", "2025-11-25 and 2026-07-28"]);
 }
 
 // covers: LIFE-016
 #[test]
-fn what_a_server_says_cannot_move_the_cursor() {
+fn control_characters_of_server_are_escaped() {
     let evil = "\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7}\r\nerror: x";
-    let server = Server::legacy().entry("tools", "name", &json!(evil)).prelude("printf '\\033[2Jx\\n'");
+    let server = ShellServer::legacy()
+        .with_member("tools", "name", &json!(evil))
+        .with_prelude("printf '\\033[2Jx\\n'");
     for args in [&[][..], &["--json"]] {
-        let done = server.check(&[args, &["--trace"]].concat()).code(1);
-        let done = done.says(&["\\u202e", "\\u200b", "\\u001b"]);
+        let done = server.check(&[args, &["--trace"]].concat()).assert_code(1);
+        let done = done.assert_stdout(&["\\u202e", "\\u200b", "\\u001b"]);
         for text in [&done.stdout, &done.stderr] {
             assert_eq!(
                 text.chars().find(|c| evil.contains(*c) && !c.is_ascii_graphic() && !matches!(c, '\n' | ' ')),
@@ -530,17 +584,17 @@ fn what_a_server_says_cannot_move_the_cursor() {
     }
 }
 
-/// Rules name requirements that there are
+/// Rules refer to requirements that exist.
 #[test]
-fn rules_stand_on_requirements() {
+fn check_rules_refer_to_existing_requirements() {
     let map = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/spec-map.tsv");
     let map = std::fs::read_to_string(map).expect("the map of requirements lies in the project");
     let ids: BTreeSet<_> = map.lines().filter_map(|line| line.split('\t').next()).collect();
-    let rules = probe(&["check", "--rules", "--json"]).ok().json();
+    let rules = probe(&["check", "--rules", "--json"]).assert_ok().json();
     for rule in rules.as_array().expect("an array") {
         for id in rule["rules"].as_array().expect("an array") {
             assert!(ids.contains(id.as_str().expect("a string")), "{rule}");
         }
     }
-    probe(&["check", "--rules"]).ok().says(&["warning  tool-name", "[TOOL-028]"]);
+    probe(&["check", "--rules"]).assert_ok().assert_stdout(&["warning  tool-name", "[TOOL-028]"]);
 }

@@ -1,4 +1,4 @@
-//! `check` of a URL: a good server behind something that spoils what it says, one rule at a time
+//! The `check` command with a URL: a proxy in front of a correct server violates one rule at a time.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -9,27 +9,27 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::check::found;
-use crate::http::Serving;
-use crate::support::{Done, REVISIONS, probe};
+use crate::check::found_rules;
+use crate::http::ServingProcess;
+use crate::support::{ProbeOutput, REVISIONS, probe};
 
-/// A request on its way to the good server
-struct Request {
-    /// The first line and the fields, without what the relay says itself
+/// A request on its way to the server.
+struct ProxiedRequest {
+    /// Request line and header fields, except those that the proxy adds.
     head: Vec<String>,
     body: Vec<u8>,
 }
 
-/// A response on its way back
+/// A response on its way to the client.
 #[derive(Debug)]
-struct Response {
+struct ProxiedResponse {
     status: u16,
     fields: Vec<String>,
     body: Vec<u8>,
 }
 
-impl Request {
-    fn is(&self, method: &str) -> bool {
+impl ProxiedRequest {
+    fn has_method(&self, method: &str) -> bool {
         self.head[0].starts_with(method)
     }
 
@@ -37,12 +37,12 @@ impl Request {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Whether it asks for this
-    fn asks(&self, method: &str) -> bool {
+    /// Returns whether the request has this JSON-RPC method.
+    fn calls(&self, method: &str) -> bool {
         self.message()["method"] == method
     }
 
-    fn has(&self, field: &str) -> bool {
+    fn has_field(&self, field: &str) -> bool {
         self.head.iter().any(|line| line.to_lowercase().starts_with(&format!("{}:", field.to_lowercase())))
     }
 
@@ -51,50 +51,50 @@ impl Request {
     }
 }
 
-impl Response {
+impl ProxiedResponse {
     fn new(status: u16) -> Self {
         Self { status, fields: Vec::new(), body: Vec::new() }
     }
 
-    /// With a JSON body
+    /// Creates a response with a JSON body.
     fn json(status: u16, body: &Value) -> Self {
         let fields = vec!["Content-Type: application/json".into()];
         Self { status, fields, body: body.to_string().into_bytes() }
     }
 }
 
-/// Spoils what passes: a request before it is passed on, which it may answer, and a response
-type Spoil = dyn Fn(&mut Request) -> Option<Response> + Send + Sync;
-type Tweak = dyn Fn(&Request, &mut Response) + Send + Sync;
+/// Modifies a request before it is forwarded, or answers it.
+type SpoilRequest = dyn Fn(&mut ProxiedRequest) -> Option<ProxiedResponse> + Send + Sync;
+type TweakResponse = dyn Fn(&ProxiedRequest, &mut ProxiedResponse) + Send + Sync;
 
-/// A server with something in front
-struct Relay {
+/// A proxy in front of a server.
+struct SpoilingProxy {
     url: String,
-    _behind: Serving,
+    _server: ServingProcess,
 }
 
-impl Relay {
-    fn new(args: &[&str], spoil: Arc<Spoil>, tweak: Arc<Tweak>) -> Self {
-        let behind = Serving::new(args);
+impl SpoilingProxy {
+    fn new(args: &[&str], spoil: Arc<SpoilRequest>, tweak: Arc<TweakResponse>) -> Self {
+        let behind = ServingProcess::new(args);
         let address = behind.address().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (spoil, tweak, address) = (Arc::clone(&spoil), Arc::clone(&tweak), address.clone());
-                // Who goes away in the middle is nobody's loss.
-                thread::spawn(move || relay(stream.ok()?, &address, &*spoil, &*tweak));
+                // A connection that breaks off is ignored.
+                thread::spawn(move || proxy_connection(stream.ok()?, &address, &*spoil, &*tweak));
             }
         });
-        Self { url, _behind: behind }
+        Self { url, _server: behind }
     }
 
-    fn check(&self, args: &[&str]) -> Done {
+    fn check(&self, args: &[&str]) -> ProbeOutput {
         probe(&[&["check", "--json", "--timeout", "2s", &self.url], args].concat())
     }
 }
 
-/// A head, without the empty line behind it
+/// Reads a head, without the empty line after it.
 fn head(from: &mut impl BufRead) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     loop {
@@ -113,12 +113,17 @@ fn length(head: &[String]) -> usize {
     value.and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
-fn relay(stream: TcpStream, address: &str, spoil: &Spoil, tweak: &Tweak) -> Option<()> {
+fn proxy_connection(
+    stream: TcpStream,
+    address: &str,
+    spoil: &SpoilRequest,
+    tweak: &TweakResponse,
+) -> Option<()> {
     let mut client = BufReader::new(stream);
     let lines = head(&mut client)?;
     let mut body = vec![0; length(&lines)];
     client.read_exact(&mut body).ok()?;
-    let mut request = Request { head: lines, body };
+    let mut request = ProxiedRequest { head: lines, body };
     let response = match spoil(&mut request) {
         Some(response) => response,
         None => {
@@ -130,7 +135,7 @@ fn relay(stream: TcpStream, address: &str, spoil: &Spoil, tweak: &Tweak) -> Opti
             let mut from = BufReader::new(&server);
             let mut lines = head(&mut from)?;
             let status = lines.remove(0)[9..12].parse().ok()?;
-            let mut response = Response { status, fields: lines, body: Vec::new() };
+            let mut response = ProxiedResponse { status, fields: lines, body: Vec::new() };
             if response.fields.iter().any(|line| line.starts_with("Transfer-Encoding")) {
                 tweak(&request, &mut response);
                 let lines = response.fields.iter().map(|line| format!("{line}\r\n")).collect::<String>();
@@ -156,24 +161,24 @@ fn relay(stream: TcpStream, address: &str, spoil: &Spoil, tweak: &Tweak) -> Opti
     client.write_all(&[head.as_bytes(), &response.body].concat()).ok()
 }
 
-/// What is found, the server's arguments, and what is wrong with it
-type Case = (&'static [&'static str], &'static [&'static str], Box<Spoil>, Box<Tweak>);
+/// Expected findings, arguments of the server, and the modifications of requests and responses.
+type SpoiledCase = (&'static [&'static str], &'static [&'static str], Box<SpoilRequest>, Box<TweakResponse>);
 
-/// Something wrong with requests
-fn spoiled(
+/// Creates a case with modified requests.
+fn spoiled_request(
     found: &'static [&'static str],
     args: &'static [&'static str],
-    spoil: impl Fn(&mut Request) -> Option<Response> + Send + Sync + 'static,
-) -> Case {
+    spoil: impl Fn(&mut ProxiedRequest) -> Option<ProxiedResponse> + Send + Sync + 'static,
+) -> SpoiledCase {
     (found, args, Box::new(spoil), Box::new(|_, _| {}))
 }
 
-/// Something wrong with responses
-fn tweaked(
+/// Creates a case with modified responses.
+fn tweaked_response(
     found: &'static [&'static str],
     args: &'static [&'static str],
-    tweak: impl Fn(&Request, &mut Response) + Send + Sync + 'static,
-) -> Case {
+    tweak: impl Fn(&ProxiedRequest, &mut ProxiedResponse) + Send + Sync + 'static,
+) -> SpoiledCase {
     (found, args, Box::new(|_| None), Box::new(tweak))
 }
 
@@ -181,49 +186,57 @@ const LEGACY: &[&str] = &["--era", "legacy"];
 const MODERN: &[&str] = &["--era", "modern"];
 const UNKNOWN: &str = "mcp-probe/unknown";
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<SpoiledCase> {
     vec![
-        spoiled(&["http-unanswered"], LEGACY, |request| request.asks(UNKNOWN).then(|| Response::new(500))),
-        spoiled(&["http-unanswered"], MODERN, |request| {
-            // A page of a gateway.
-            let fields = vec!["Content-Type: text/html".into()];
-            request.asks(UNKNOWN).then(|| Response { status: 502, fields, body: b"<html>".to_vec() })
+        spoiled_request(&["http-unanswered"], LEGACY, |request| {
+            request.calls(UNKNOWN).then(|| ProxiedResponse::new(500))
         }),
-        spoiled(&["http-unanswered"], MODERN, |request| request.asks(UNKNOWN).then(|| Response::new(202))),
-        tweaked(&["http-content-type"], LEGACY, |request, response| {
-            if request.asks(UNKNOWN) {
+        spoiled_request(&["http-unanswered"], MODERN, |request| {
+            // An error page of a gateway.
+            let fields = vec!["Content-Type: text/html".into()];
+            request.calls(UNKNOWN).then(|| ProxiedResponse { status: 502, fields, body: b"<html>".to_vec() })
+        }),
+        spoiled_request(&["http-unanswered"], MODERN, |request| {
+            request.calls(UNKNOWN).then(|| ProxiedResponse::new(202))
+        }),
+        tweaked_response(&["http-content-type"], LEGACY, |request, response| {
+            if request.calls(UNKNOWN) {
                 response.fields = vec!["Content-Type: text/json".into()];
             }
         }),
-        tweaked(&["http-body", "http-unanswered"], LEGACY, |request, response| {
-            if request.asks(UNKNOWN) {
+        tweaked_response(&["http-body", "http-unanswered"], LEGACY, |request, response| {
+            if request.calls(UNKNOWN) {
                 response.body = b"{\"code\":-32601}".to_vec();
             }
         }),
-        tweaked(&["http-status"], MODERN, |request, response| {
-            if request.asks(UNKNOWN) {
+        tweaked_response(&["http-status"], MODERN, |request, response| {
+            if request.calls(UNKNOWN) {
                 response.status = 200;
             }
         }),
-        tweaked(&["http-status"], LEGACY, |request, response| {
-            if request.asks("tools/list") && response.status == 200 {
+        tweaked_response(&["http-status"], LEGACY, |request, response| {
+            if request.calls("tools/list") && response.status == 200 {
                 response.status = 201;
             }
         }),
-        tweaked(&["http-accepted"], LEGACY, |_, response| {
+        tweaked_response(&["http-accepted"], LEGACY, |_, response| {
             if response.status == 202 {
                 response.status = 200;
             }
         }),
-        tweaked(&["http-buffering"], MODERN, |_, response| {
+        tweaked_response(&["http-buffering"], MODERN, |_, response| {
             response.fields.retain(|line| !line.starts_with("X-Accel-Buffering"));
         }),
-        spoiled(&["http-origin"], LEGACY, |request| {
+        spoiled_request(&["http-origin"], LEGACY, |request| {
             request.drop_field("Origin");
             None
         }),
-        spoiled(&["http-get"], LEGACY, |request| request.is("GET").then(|| Response::new(404))),
-        spoiled(&["http-get-modern"], MODERN, |request| request.is("GET").then(|| Response::new(404))),
+        spoiled_request(&["http-get"], LEGACY, |request| {
+            request.has_method("GET").then(|| ProxiedResponse::new(404))
+        }),
+        spoiled_request(&["http-get-modern"], MODERN, |request| {
+            request.has_method("GET").then(|| ProxiedResponse::new(404))
+        }),
         (
             &["http-session-id"],
             LEGACY,
@@ -235,31 +248,35 @@ fn cases() -> Vec<Case> {
             Box::new(|request, response| {
                 let field = response.fields.iter_mut().find(|line| line.starts_with("Mcp-Session-Id"));
                 field
-                    .filter(|_| request.asks("initialize"))
+                    .filter(|_| request.calls("initialize"))
                     .into_iter()
                     .for_each(|line| line.push_str("x y"));
             }),
         ),
-        tweaked(&["http-session-unknown", "http-delete"], LEGACY, |_, response| {
+        tweaked_response(&["http-session-unknown", "http-delete"], LEGACY, |_, response| {
             if response.status == 404 {
                 response.status = 400;
             }
         }),
-        tweaked(&["http-session-missing"], LEGACY, |request, response| {
-            if response.status == 400 && !request.has("Mcp-Session-Id") {
+        tweaked_response(&["http-session-missing"], LEGACY, |request, response| {
+            if response.status == 400 && !request.has_field("Mcp-Session-Id") {
                 response.status = 200;
             }
         }),
-        spoiled(&["http-delete"], LEGACY, |request| request.is("DELETE").then(|| Response::new(200))),
-        spoiled(&["http-delete"], LEGACY, |request| request.is("DELETE").then(|| Response::new(500))),
-        tweaked(&["http-version"], LEGACY, |request, response| {
+        spoiled_request(&["http-delete"], LEGACY, |request| {
+            request.has_method("DELETE").then(|| ProxiedResponse::new(200))
+        }),
+        spoiled_request(&["http-delete"], LEGACY, |request| {
+            request.has_method("DELETE").then(|| ProxiedResponse::new(500))
+        }),
+        tweaked_response(&["http-version"], LEGACY, |request, response| {
             if request.head.iter().any(|line| line.ends_with("1999-12-31")) {
                 response.status = 200;
             }
         }),
-        tweaked(&["http-mirror"], MODERN, |request, response| {
-            if request.asks("server/discover") && !request.has("Mcp-Method") {
-                *response = Response::json(
+        tweaked_response(&["http-mirror"], MODERN, |request, response| {
+            if request.calls("server/discover") && !request.has_field("Mcp-Method") {
+                *response = ProxiedResponse::json(
                     400,
                     &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}}),
                 );
@@ -269,43 +286,47 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn each_rule_of_http_that_is_broken_is_found_and_no_other() {
+fn check_finds_exactly_each_violated_http_rule() {
     let cases = cases();
     let provoked: BTreeSet<_> = cases.iter().flat_map(|(names, ..)| *names).copied().collect();
-    let rules = probe(&["check", "--rules", "--json"]).ok().json();
+    let rules = probe(&["check", "--rules", "--json"]).assert_ok().json();
     let rules = rules.as_array().into_iter().flatten().map(|rule| rule["check"].as_str().expect("a name"));
     let rules: BTreeSet<_> = rules.filter(|rule| rule.starts_with("http-")).collect();
     assert_eq!(provoked, rules, "each rule has a server that breaks it");
 
     let mut failures = Vec::new();
     for (wanted, args, spoil, tweak) in cases {
-        let done = Relay::new(args, spoil.into(), tweak.into()).check(&[]);
-        if found(&done) != wanted.iter().map(|name| (*name).to_owned()).collect() {
+        let done = SpoilingProxy::new(args, spoil.into(), tweak.into()).check(&[]);
+        if found_rules(&done) != wanted.iter().map(|name| (*name).to_owned()).collect() {
             failures.push(format!("wanted {wanted:?}: {done}"));
         }
-        assert!(done.took < Duration::from_secs(30), "{done}");
+        assert!(done.elapsed < Duration::from_secs(30), "{done}");
     }
     assert!(failures.is_empty(), "{}:\n{}", failures.len(), failures.join("\n\n"));
 }
 
 // covers: HTTP-004, HTTP-018, HTTP-024, HTTP-027, HTTP-039, HTTP-049, HTTP-069, HTTP-071, HTTP-077
 #[test]
-fn our_own_server_over_http_has_neither_errors_nor_warnings() {
+fn check_of_own_server_over_http_has_no_findings() {
     for everything in [&["--everything"][..], &[]] {
-        let server = Serving::new(everything);
+        let server = ServingProcess::new(everything);
         for (revision, _) in REVISIONS {
-            let done = probe(&["check", "--strict", "--protocol-version", revision, &server.url]).ok();
-            done.says(&["0 errors, 0 warnings", revision]);
+            let done = probe(&["check", "--strict", "--protocol-version", revision, &server.url]).assert_ok();
+            done.assert_stdout(&["0 errors, 0 warnings", revision]);
         }
-        let done = probe(&["check", "--strict", "--trace", &server.url]).ok();
-        done.says(&["0 errors, 0 warnings", "2025-11-25 and 2026-07-28"]).complains(&["server/discover"]);
+        let done = probe(&["check", "--strict", "--trace", &server.url]).assert_ok();
+        done.assert_stdout(&["0 errors, 0 warnings", "2025-11-25 and 2026-07-28"])
+            .assert_stderr(&["server/discover"]);
     }
     for era in ["legacy", "modern"] {
-        let server = Serving::new(&["--era", era]);
-        probe(&["check", "--strict", &server.url]).ok().says(&["0 errors, 0 warnings"]);
+        let server = ServingProcess::new(&["--era", era]);
+        probe(&["check", "--strict", &server.url]).assert_ok().assert_stdout(&["0 errors, 0 warnings"]);
     }
-    // Through something that spoils nothing.
-    let relay =
-        Relay::new(&[], Arc::new(|_: &mut Request| None), Arc::new(|_: &Request, _: &mut Response| {}));
-    assert_eq!(relay.check(&["--strict"]).ok().json(), json!([]));
+    // A proxy without modifications causes no findings.
+    let relay = SpoilingProxy::new(
+        &[],
+        Arc::new(|_: &mut ProxiedRequest| None),
+        Arc::new(|_: &ProxiedRequest, _: &mut ProxiedResponse| {}),
+    );
+    assert_eq!(relay.check(&["--strict"]).assert_ok().json(), json!([]));
 }

@@ -1,4 +1,4 @@
-//! The tour, and whether it notices what goes wrong
+//! The `demo` command, and its detection of faults.
 
 use std::thread;
 
@@ -11,8 +11,8 @@ const STEPS: [&str; 10] =
 // covers: STDIO-021, PROG-006, PROG-007, MRTR-001, MRTR-012, ELIC-006, SUB-001, RES-010, RES-011, CANC-001, CANC-010
 // covers: CANC-016, CANC-020, TIME-001, TIME-002, TIME-003, PING-001
 #[test]
-fn the_tour_shows_every_step_in_both_eras() {
-    let done = probe(&["demo"]).ok();
+fn demo_shows_every_step_in_both_eras() {
+    let done = probe(&["demo"]).assert_ok();
     for step in STEPS {
         let announced = done.stdout.lines().filter(|line| line.contains(&format!(". {step}: "))).count();
         assert_eq!(announced, 2, "{step}: {done}");
@@ -21,7 +21,7 @@ fn the_tour_shows_every_step_in_both_eras() {
     assert!(done.stdout.lines().count() <= 160, "{done}");
     assert!(!done.stdout.contains('\u{1b}'), "colours in a pipe: {done}");
     assert_eq!(done.stderr, "", "{done}");
-    done.says(&[
+    done.assert_stdout(&[
         "modern era (2026-07-28)",
         "legacy era (2025-11-25)",
         "→ {\"id\":1,\"method\":\"server/discover\"",
@@ -39,24 +39,24 @@ fn the_tour_shows_every_step_in_both_eras() {
 }
 
 #[test]
-fn the_tour_goes_the_same_way_on_every_runtime() {
+fn demo_succeeds_on_every_runtime() {
     for runtime in ["threads", "smol"] {
-        let done = probe(&["demo", "--runtime", runtime]).ok();
+        let done = probe(&["demo", "--runtime", runtime]).assert_ok();
         assert_eq!(done.stdout.matches('✓').count(), 2 * STEPS.len() + 1, "{runtime}: {done}");
-        done.says(&[&format!("--runtime {runtime}")]);
+        done.assert_stdout(&[&format!("--runtime {runtime}")]);
     }
 }
 
 #[test]
-fn each_step_that_goes_wrong_is_named() {
-    // Some of these have to wait for a server that does not do what it should.
+fn demo_names_the_failed_step() {
+    // Some of these wait for a server that does not react.
     let runs = STEPS.iter().flat_map(|step| ["modern", "legacy"].map(|era| (*step, era)));
     let runs: Vec<_> = runs
         .map(|(step, era)| {
             thread::spawn(move || {
-                let done = probe(&["demo", "--break", step, "--era", era]).code(1);
+                let done = probe(&["demo", "--break", step, "--era", era]).assert_code(1);
                 let (named, in_era) = (format!("step \"{step}\" failed: "), format!("({era} era, "));
-                let done = done.complains(&[&named, &in_era]).says(&["✗"]);
+                let done = done.assert_stderr(&[&named, &in_era]).assert_stdout(&["✗"]);
                 assert_eq!(done.stderr.matches("step \"").count(), 1, "{done}");
             })
         })

@@ -1,12 +1,12 @@
-//! `serve --everything`, used by our own client: all that `everything.json` says, in both eras and on every runtime
+//! `serve --everything` with the steps of `everything.json`, in both eras and on every adapter.
 //!
-//! The same file is what the clients of others are held to (`tests/interop` of the repository).
+//! `tests/interop` holds the clients of other implementations to the same file.
 
 use mcp_blocking::{Client, Program};
 use mcp_proto::{CallOptions, Version, VersionSet, client};
 use serde_json::{Value, json};
 
-use crate::steps::Session;
+use crate::steps::StepRunner;
 use crate::support::PROBE;
 
 // covers: TOOL-004, TOOL-006, TOOL-010, TOOL-013, TOOL-014, TOOL-015, TOOL-018, TOOL-021, TOOL-022, TOOL-023, TOOL-029
@@ -14,17 +14,17 @@ use crate::support::PROBE;
 // covers: COMP-002, COMP-003, COMP-004, COMP-006, CONT-001, CONT-002, CONT-003, CONT-004, META-017, ERR-007, PAGE-001
 // covers: PAGE-003, PAGE-008, PROG-006, PROG-007, SCHEMA-002, SCHEMA-003
 #[test]
-fn everything_that_is_offered_works_in_both_eras() {
+fn everything_works_in_both_eras_on_blocking() {
     works_on("blocking");
 }
 
 #[test]
-fn everything_that_is_offered_works_on_threads() {
+fn everything_works_in_both_eras_on_threads() {
     works_on("threads");
 }
 
 #[test]
-fn everything_that_is_offered_works_on_smol() {
+fn everything_works_in_both_eras_on_smol() {
     works_on("smol");
 }
 
@@ -33,7 +33,7 @@ fn works_on(runtime: &str) {
     for version in [Version::V2025_11_25, Version::V2026_07_28] {
         let config = client::Config::new("everything", "1").versions(VersionSet::only(version));
         let program = Program::new(PROBE).args(["serve", "--everything", "--runtime", runtime]);
-        let mut session = Session::new(Client::spawn_with(config, program).expect("a connection"));
+        let mut session = StepRunner::new(Client::spawn_with(config, program).expect("a connection"));
         session.perform(&steps);
 
         let client = &mut session.client;

@@ -1,26 +1,26 @@
-//! What goes wrong: exit codes, and messages that say what happened and what to do
+//! Failing commands: exit codes, and messages that say what happened and what to do.
 
 use core::time::Duration;
 
-use crate::support::{REVISIONS, probe, probe_own};
+use crate::support::{REVISIONS, probe, probe_own_server};
 
 // covers: TOOL-021, TOOL-022, TOOL-023, TOOL-024
 #[test]
-fn failing_calls_exit_with_1() {
+fn failed_call_exits_with_1() {
     for (_, era) in [REVISIONS[3], REVISIONS[4]] {
         let pin = ["--era", era];
-        let done = probe_own(&["call", "fail", "--json"], &pin).code(1);
+        let done = probe_own_server(&["call", "fail", "--json"], &pin).assert_code(1);
         assert_eq!(done.json()["isError"], true, "{done}");
         assert_eq!(done.json()["content"][0]["text"], "this tool always fails");
-        done.complains(&["error: the tool reports an error"]);
+        done.assert_stderr(&["error: the tool reports an error"]);
 
-        let done = probe_own(&["call", "echoo", "--json"], &pin).code(1);
-        // There is no result; an empty object would read as success to a script.
+        let done = probe_own_server(&["call", "echoo", "--json"], &pin).assert_code(1);
+        // There is no result; a script could take an empty object for success.
         assert_eq!(done.stdout, "", "{done}");
-        done.complains(&["unknown tool: echoo", "-32602", "there are: echo, add, count, fail"]);
+        done.assert_stderr(&["unknown tool: echoo", "-32602", "there are: echo, add, count, fail"]);
 
-        let done = probe_own(&["call", "echo", "--args", r#"{"txt":"x"}"#], &pin).code(1);
-        done.says(&[
+        let done = probe_own_server(&["call", "echo", "--args", r#"{"txt":"x"}"#], &pin).assert_code(1);
+        done.assert_stdout(&[
             "The arguments of `echo` are not valid: (root)",
             "'txt' was unexpected",
             "\"text\" is a required",
@@ -30,35 +30,41 @@ fn failing_calls_exit_with_1() {
 
 // covers: TIME-001, TIME-002, TIME-003, TIME-004, CANC-001, CANC-002, CANC-016
 #[test]
-fn a_call_that_takes_too_long_exits_with_4() {
+fn timed_out_call_exits_with_4() {
     for era in ["modern", "legacy"] {
         let args = r#"{"to":1,"delay_ms":40000}"#;
         let call = ["call", "count", "--args", args, "--timeout", "0.3", "--trace", "--era", era];
-        let done = probe_own(&call, &[]).code(4);
-        assert!(done.took < Duration::from_secs(20), "{done}");
-        done.complains(&["error: timed out: no answer within 0.3s", "--timeout", "notifications/cancelled"]);
+        let done = probe_own_server(&call, &[]).assert_code(4);
+        assert!(done.elapsed < Duration::from_secs(20), "{done}");
+        done.assert_stderr(&[
+            "error: timed out: no answer within 0.3s",
+            "--timeout",
+            "notifications/cancelled",
+        ]);
     }
-    // Each step is shorter than the limit, all of them are longer: progress starts it anew.
+    // Each step is shorter than the timeout, all together are longer: progress restarts the timeout.
     let args = r#"{"to":4,"delay_ms":400}"#;
-    probe_own(&["call", "count", "--args", args, "--timeout", "1s"], &[]).ok().says(&["counted to 4"]);
-    // Unless there is a limit on all of them.
-    let done = probe_own(&["call", "count", "--args", args, "--timeout", "1s", "--total", "0.5"], &[]);
-    done.code(4).complains(&["timed out: no answer within 0.5s in all", "--total"]);
+    probe_own_server(&["call", "count", "--args", args, "--timeout", "1s"], &[])
+        .assert_ok()
+        .assert_stdout(&["counted to 4"]);
+    // The total timeout is not restarted.
+    let done = probe_own_server(&["call", "count", "--args", args, "--timeout", "1s", "--total", "0.5"], &[]);
+    done.assert_code(4).assert_stderr(&["timed out: no answer within 0.5s in total", "--total"]);
 }
 
 #[test]
-fn a_wrong_command_line_exits_with_2() {
+fn invalid_command_line_exits_with_2() {
     let server = ["--", "true"];
     let cases: &[(&[&str], &[&str])] = &[
         (&["call", "x", "--args", "{\"a\":1,}"], &["--args", "line 1 column 8"]),
-        (&["call", "x", "--args", "[1]"], &["has to be an object"]),
+        (&["call", "x", "--args", "[1]"], &["must be an object"]),
         (&["call", "x", "--args", "{} {}"], &["line 1 column 4"]),
         (&["ping", "--timeout", "soon"], &["--timeout", "write 2s, 500ms or 1.5"]),
-        (&["ping", "--timeout", "0"], &["longer than nothing"]),
+        (&["ping", "--timeout", "0"], &["longer than 0"]),
         (&["ping", "--protocol-version", "2025-01-01"], &["2025-11-25", "2026-07-28"]),
         (
             &["ping", "--era", "modern", "--protocol-version", "2025-06-18"],
-            &["legacy era", "--era says modern"],
+            &["legacy era", "--era is modern"],
         ),
         (&["ping", "--era", "new"], &["possible values: auto, modern, legacy"]),
         (&["ping", "--hide", "token"], &["--trace"]),
@@ -69,22 +75,22 @@ fn a_wrong_command_line_exits_with_2() {
     for (args, wanted) in cases {
         let serves = args[0].starts_with("serv");
         let args = if serves { args.to_vec() } else { [args, &server[..]].concat() };
-        let done = probe(&args).code(2).complains(wanted);
+        let done = probe(&args).assert_code(2).assert_stderr(wanted);
         assert_eq!(done.stdout, "", "{done}");
     }
     // The server's command is missing.
-    probe(&["inspect"]).code(2).complains(&["CMD"]);
+    probe(&["inspect"]).assert_code(2).assert_stderr(&["CMD"]);
 }
 
 #[test]
-fn a_program_that_cannot_be_started_exits_with_3() {
-    let done = probe(&["inspect", "--", "no-such-program-anywhere"]).code(3);
-    done.complains(&["cannot start \"no-such-program-anywhere\"", "no such program", "PATH"]);
+fn unknown_program_exits_with_3() {
+    let done = probe(&["inspect", "--", "no-such-program-anywhere"]).assert_code(3);
+    done.assert_stderr(&["cannot start \"no-such-program-anywhere\"", "no such program", "PATH"]);
 }
 
 // covers: VER-006, VER-010, VER-028, VER-032, VER-034, LIFE-020
 #[test]
-fn a_pin_to_what_the_server_lacks_exits_with_3_and_names_versions() {
+fn unsupported_revision_exits_with_3_and_names_revisions() {
     let cases: &[(&[&str], &[&str], &[&str])] = &[
         (&["--era", "modern"], &["--era", "legacy"], &["2026-07-28", "initialize", "--era legacy"]),
         (&["--era", "legacy"], &["--era", "modern"], &["2025-11-25", "2026-07-28", "leave --era"]),
@@ -95,15 +101,17 @@ fn a_pin_to_what_the_server_lacks_exits_with_3_and_names_versions() {
         ),
     ];
     for (client, serve, wanted) in cases {
-        probe_own(&[&["inspect", "--json"], *client].concat(), serve).code(3).complains(wanted);
+        probe_own_server(&[&["inspect", "--json"], *client].concat(), serve)
+            .assert_code(3)
+            .assert_stderr(wanted);
     }
 }
 
 // covers: STDIO-012
 #[test]
-fn a_message_beyond_the_servers_limit_is_refused_and_named() {
+fn message_beyond_max_frame_is_refused_with_the_limit() {
     let args = format!("{{\"text\":\"{}\"}}", "x".repeat(5_000));
-    let done = probe_own(&["call", "echo", "--args", &args], &["--max-frame", "4096"]).code(1);
-    done.complains(&["4096"]);
-    probe_own(&["call", "echo", "--args", &args], &["--max-frame", "8192"]).ok();
+    let done = probe_own_server(&["call", "echo", "--args", &args], &["--max-frame", "4096"]).assert_code(1);
+    done.assert_stderr(&["4096"]);
+    probe_own_server(&["call", "echo", "--args", &args], &["--max-frame", "8192"]).assert_ok();
 }

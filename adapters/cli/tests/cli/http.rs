@@ -1,4 +1,4 @@
-//! Over HTTP: our server, our client, and what is no MCP server
+//! Client and server over HTTP, and URLs without an MCP server.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -10,24 +10,24 @@ use std::thread;
 
 use crate::support::{PROBE, REVISIONS, probe, run};
 
-/// `mcp-probe serve --http 127.0.0.1:0 ARGS` until it is dropped
-pub(crate) struct Serving {
+/// A process `mcp-probe serve --http 127.0.0.1:0 ARGS` that ends when it is dropped.
+pub(crate) struct ServingProcess {
     child: Child,
     pub(crate) url: String,
     sse: Option<String>,
 }
 
-impl Serving {
+impl ServingProcess {
     pub(crate) fn new(args: &[&str]) -> Self {
-        Self::of(Command::new(PROBE).args(["serve", "--http", "127.0.0.1:0"]).args(args), args)
+        Self::spawn(Command::new(PROBE).args(["serve", "--http", "127.0.0.1:0"]).args(args), args)
     }
 
-    /// `mcp-probe bridge --http 127.0.0.1:0 ARGS`
+    /// Starts `mcp-probe bridge --http 127.0.0.1:0 ARGS`.
     pub(crate) fn bridge(args: &[&str]) -> Self {
-        Self::of(Command::new(PROBE).args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
+        Self::spawn(Command::new(PROBE).args(["bridge", "--http", "127.0.0.1:0"]).args(args), args)
     }
 
-    fn of(command: &mut Command, args: &[&str]) -> Self {
+    fn spawn(command: &mut Command, args: &[&str]) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -44,20 +44,20 @@ impl Serving {
         };
         let url = next();
         let sse = args.contains(&"--sse").then(next);
-        // So that it can go on writing.
+        // Drained, so that the process never blocks on stderr.
         thread::spawn(move || lines.read_to_string(&mut String::new()));
         Self { child, url, sse }
     }
 
-    /// The time that it has worked, in ticks of a hundredth of a second, where the system tells
-    pub(crate) fn spent(&self) -> Option<u64> {
+    /// Returns the CPU time of the process in ticks of 10 ms, where the system provides it.
+    pub(crate) fn cpu_ticks(&self) -> Option<u64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     }
 
-    /// How many of its threads have a name, where the system tells
-    fn threads(&self, name: &str) -> usize {
+    /// Returns the number of threads with a name, where the system provides it.
+    fn thread_count(&self, name: &str) -> usize {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else { return 0 };
         let names =
             threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
@@ -69,8 +69,8 @@ impl Serving {
         self.child.id()
     }
 
-    /// The code that it exits with by itself
-    pub(crate) fn code(&mut self) -> Option<i32> {
+    /// Waits for the process to end by itself and returns its exit code.
+    pub(crate) fn wait_exit_code(&mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
 
@@ -79,7 +79,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServingProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -88,54 +88,55 @@ impl Drop for Serving {
 
 // covers: HTTP-001, HTTPSSE-001, HTTPSSE-012
 #[test]
-fn every_command_takes_a_url() {
-    let server = Serving::new(&["--everything", "--sse"]);
+fn every_command_accepts_a_url() {
+    let server = ServingProcess::new(&["--everything", "--sse"]);
     for (revision, era) in REVISIONS {
-        // 2024-11-05 has a transport of its own.
+        // 2024-11-05 has a separate transport.
         let url = if revision == "2024-11-05" { server.sse.as_deref().expect("said") } else { &server.url };
-        let pin = |args: &[&str]| probe(&[args, &["--protocol-version", revision]].concat()).ok();
+        let pin = |args: &[&str]| probe(&[args, &["--protocol-version", revision]].concat()).assert_ok();
         let found = pin(&["inspect", url, "--json"]).json();
         assert_eq!((&found["revision"], &found["era"]), (&revision.into(), &era.into()));
         assert!(found["tools"].as_array().is_some_and(|tools| tools.len() > 20), "{found}");
-        pin(&["call", "count", "--args", r#"{"to":2,"delay_ms":20}"#, url]).says(&["counted to 2"]);
-        pin(&["read", "test://static-text", url]).says(&["static text resource"]);
-        pin(&["prompt", "test_simple_prompt", url]).says(&["simple prompt"]);
-        pin(&["ping", "-n", "1", url]).says(&["1 round trip"]);
-        pin(&["listen", "clock://running", "--count", "1", url]).says(&["changed    clock://running"]);
+        pin(&["call", "count", "--args", r#"{"to":2,"delay_ms":20}"#, url]).assert_stdout(&["counted to 2"]);
+        pin(&["read", "test://static-text", url]).assert_stdout(&["static text resource"]);
+        pin(&["prompt", "test_simple_prompt", url]).assert_stdout(&["simple prompt"]);
+        pin(&["ping", "-n", "1", url]).assert_stdout(&["1 round trip"]);
+        pin(&["listen", "clock://running", "--count", "1", url])
+            .assert_stdout(&["changed    clock://running"]);
         if !["2024-11-05"].contains(&revision) {
-            pin(&["complete", "prompt:travel_plan", "country", "n", url]).says(&["norway"]);
+            pin(&["complete", "prompt:travel_plan", "country", "n", url]).assert_stdout(&["norway"]);
         }
         if ["2025-06-18", "2025-11-25", "2026-07-28"].contains(&revision) {
             let answer = r#"elicit={"name":"Ada"}"#;
-            pin(&["call", "sign", "--answer", answer, url]).says(&["Hello, Ada!"]);
+            pin(&["call", "sign", "--answer", answer, url]).assert_stdout(&["Hello, Ada!"]);
         }
     }
-    // Both eras at once, and a URL behind the dashes.
-    let done = probe(&["inspect", "--json", "--", &server.url]).ok();
+    // Both eras at once, and a URL after `--`.
+    let done = probe(&["inspect", "--json", "--", &server.url]).assert_ok();
     assert_eq!(done.json()["revision"], "2026-07-28", "{done}");
-    // A stream that the server cuts, and its client resumes.
+    // The server cuts the stream and the client resumes it.
     let call = ["call", "test_reconnection", "--protocol-version", "2025-11-25", "--trace", &server.url];
-    probe(&call).ok().says(&["Whoever came back"]).complains(&["Last-Event-ID"]);
+    probe(&call).assert_ok().assert_stdout(&["Whoever came back"]).assert_stderr(&["Last-Event-ID"]);
 }
 
 #[test]
-fn connections_are_shared_out_to_shards() {
+fn connections_are_distributed_to_shards() {
     for args in [&["--runtime", "threads", "--everything"][..], &["--runtime", "smol"]] {
-        let server = Serving::new(&[args, &["--shards", "3"]].concat());
-        // More than there are shards, each on a connection of its own; sessions are found again from any of them.
+        let server = ServingProcess::new(&[args, &["--shards", "3"]].concat());
+        // More clients than shards, each with its own connection. Sessions are found from any shard.
         for era in ["modern", "legacy"].repeat(4) {
             let call = ["call", "count", "--args", r#"{"to":2,"delay_ms":1}"#, "--era", era, &server.url];
-            probe(&call).ok().says(&["counted to 2"]);
+            probe(&call).assert_ok().assert_stdout(&["counted to 2"]);
         }
         if cfg!(target_os = "linux") {
-            assert_eq!(server.threads("mcp-shard"), 2, "{args:?}: the first is none of its own");
+            assert_eq!(server.thread_count("mcp-shard"), 2, "{args:?}: the first is none of its own");
         }
         if args.contains(&"--everything") {
-            // Whichever shard it is that hears of it.
+            // Any shard may receive the subscription.
             let listen = ["listen", "clock://running", "--count", "2", "--json", &server.url];
             thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| probe(&listen).ok().says(&["clock://running"]));
+                    scope.spawn(|| probe(&listen).assert_ok().assert_stdout(&["clock://running"]));
                 }
             });
         }
@@ -144,51 +145,53 @@ fn connections_are_shared_out_to_shards() {
 
 // covers: SEC-019
 #[test]
-fn the_trace_shows_heads_without_their_secrets() {
-    let server = Serving::new(&["--trace"]);
+fn trace_shows_http_heads_without_secrets() {
+    let server = ServingProcess::new(&["--trace"]);
     let call = ["call", "echo", "--args", r#"{"text":"x"}"#, "--trace", "--bearer", "hunter2", &server.url];
     for era in ["modern", "legacy"] {
-        let done = probe(&[&call[..], &["--era", era]].concat()).ok();
+        let done = probe(&[&call[..], &["--era", era]].concat()).assert_ok();
         assert!(!done.stderr.contains("hunter2"), "{done}");
-        let done = done.complains(&["→ POST /mcp", "Authorization: [redacted]", "← 200"]);
+        let done = done.assert_stderr(&["→ POST /mcp", "Authorization: [redacted]", "← 200"]);
         if era == "legacy" {
-            done.complains(&["Mcp-Session-Id: [redacted]", "→ DELETE /mcp"]);
+            done.assert_stderr(&["Mcp-Session-Id: [redacted]", "→ DELETE /mcp"]);
         }
     }
 }
 
 #[test]
-fn a_server_that_takes_its_time_to_answer_is_waited_for() {
+fn slow_http_server_is_awaited_until_connect_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
             let _ = stream.read(&mut [0; 8192]);
-            // More than half of what it is given.
+            // More than half of the connect timeout.
             thread::sleep(Duration::from_millis(2_500));
             let _ = stream.write_all(b"HTTP/1.1 418 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
     });
-    probe(&["ping", "--era", "modern", "--connect-timeout", "4s", &url]).code(3).complains(&["418"]);
-    let done = probe(&["ping", "--connect-timeout", "500ms", &url]).code(3);
-    done.complains(&["said nothing", "--connect-timeout (now 0.5s)"]);
+    probe(&["ping", "--era", "modern", "--connect-timeout", "4s", &url])
+        .assert_code(3)
+        .assert_stderr(&["418"]);
+    let done = probe(&["ping", "--connect-timeout", "500ms", &url]).assert_code(3);
+    done.assert_stderr(&["did not answer", "--connect-timeout (now 0.5s)"]);
 }
 
 #[test]
-fn a_server_that_dies_in_a_call_is_a_lost_connection() {
-    let mut server = Serving::new(&[]);
+fn http_server_killed_during_call_exits_with_3() {
+    let mut server = ServingProcess::new(&[]);
     let url = server.url.clone();
     let count = ["call", "count", "--args", r#"{"to":100,"delay_ms":100}"#, "--era", "modern"];
     let call = thread::spawn(move || probe(&[&count[..], &[&url]].concat()));
     thread::sleep(Duration::from_millis(1_500));
     server.child.kill().expect("it runs");
-    call.join().expect("no panic").code(3).complains(&["the answer was lost"]);
+    call.join().expect("no panic").assert_code(3).assert_stderr(&["the answer was lost"]);
 }
 
 // covers: XHDR-012
 #[test]
-fn a_tool_that_is_left_out_is_named() {
+fn tool_with_invalid_header_annotation_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     thread::spawn(move || {
@@ -212,17 +215,17 @@ fn a_tool_that_is_left_out_is_named() {
             let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
         }
     });
-    let done = probe(&["inspect", &url]).ok().says(&["good"]);
+    let done = probe(&["inspect", &url]).assert_ok().assert_stdout(&["good"]);
     assert!(!done.stdout.contains("mislabelled"), "{done}");
-    done.complains(&["note:", "`mislabelled`", "x-mcp-header", "no token"]);
+    done.assert_stderr(&["note:", "`mislabelled`", "x-mcp-header", "not a token"]);
 }
 
-/// A server that lets nobody in, and what `Authorization` it was shown last
-fn gate() -> (String, Arc<Mutex<String>>) {
+/// Starts a server that answers 401. Returns its URL and the last `Authorization` value it received.
+fn unauthorized_server() -> (String, Arc<Mutex<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     let seen = Arc::new(Mutex::new(String::new()));
-    let told = Arc::clone(&seen);
+    let recorded = Arc::clone(&seen);
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
@@ -231,7 +234,7 @@ fn gate() -> (String, Arc<Mutex<String>>) {
             let text = String::from_utf8_lossy(&head[..n]).into_owned();
             let shown =
                 text.lines().find_map(|line| line.strip_prefix("Authorization: ")).unwrap_or_default();
-            shown.clone_into(&mut told.lock().expect("no panic"));
+            shown.clone_into(&mut recorded.lock().expect("no panic"));
             let _ = stream.write_all(b"HTTP/1.1 401 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
     });
@@ -240,8 +243,8 @@ fn gate() -> (String, Arc<Mutex<String>>) {
 
 // covers: AUTH-006, SEC-019
 #[test]
-fn a_token_need_not_stand_on_the_command_line() {
-    let (url, seen) = gate();
+fn bearer_token_is_read_from_variable_or_file() {
+    let (url, seen) = unauthorized_server();
     let file = std::env::temp_dir().join(format!("mcp-probe-token-{}", std::process::id()));
     std::fs::write(&file, "from-a-file\n").expect("a file");
     let from_file = format!("@{}", file.display());
@@ -249,8 +252,8 @@ fn a_token_need_not_stand_on_the_command_line() {
     for (bearer, want) in
         [("plain", "plain"), ("env:PROBE_TOKEN", "from-a-variable"), (&from_file, "from-a-file")]
     {
-        let done = run(&["ping", "--bearer", bearer, "--trace", &url], &environment).code(3);
-        done.complains(&["401", "Authorization: [redacted]", "hint: --bearer"]);
+        let done = run(&["ping", "--bearer", bearer, "--trace", &url], &environment).assert_code(3);
+        done.assert_stderr(&["401", "Authorization: [redacted]", "hint: --bearer"]);
         assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));
         run(&["check", "--timeout", "1s", "--bearer", bearer, &url], &environment);
         assert_eq!(*seen.lock().expect("no panic"), format!("Bearer {want}"));
@@ -262,8 +265,8 @@ fn a_token_need_not_stand_on_the_command_line() {
         ("env:PROBE_ODD", "characters"),
         (&from_file, "characters"),
     ] {
-        let done = run(&["ping", "--bearer", bearer, &url], &[("PROBE_ODD", "s3cret s3cret")]).code(2);
-        let done = done.complains(&["--bearer", what]);
+        let done = run(&["ping", "--bearer", bearer, &url], &[("PROBE_ODD", "s3cret s3cret")]).assert_code(2);
+        let done = done.assert_stderr(&["--bearer", what]);
         assert!(!done.stderr.contains("s3cret") && !done.stderr.contains("two words"), "{done}");
     }
     std::fs::remove_file(file).expect("it was there");
@@ -271,7 +274,7 @@ fn a_token_need_not_stand_on_the_command_line() {
 
 // covers: SEC-019
 #[test]
-fn what_is_said_of_a_url_holds_none_of_its_secrets() {
+fn messages_about_urls_contain_no_secrets() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     for (url, code) in [
         (&*format!("http://{free}/mcp?key=s3cret"), 3),
@@ -281,28 +284,30 @@ fn what_is_said_of_a_url_holds_none_of_its_secrets() {
         ("HTTP://me:s3cret@localhost/", 2),
     ] {
         for command in [&["ping", "--trace"][..], &["check"], &["call", "x"]] {
-            let done = probe(&[command, &[url]].concat()).code(code);
+            let done = probe(&[command, &[url]].concat()).assert_code(code);
             assert!(!done.stderr.contains("s3cret"), "{done}");
         }
     }
-    let server = Serving::new(&[]);
+    let server = ServingProcess::new(&[]);
     let url = server.url.replace("http://", "HTTP://") + "?key=s3cret";
     for era in ["legacy", "modern"] {
-        let done = probe(&["inspect", "--era", era, "--trace", &url]).ok();
-        let done = done.complains(&["POST /mcp?key=[redacted]"]);
+        let done = probe(&["inspect", "--era", era, "--trace", &url]).assert_ok();
+        let done = done.assert_stderr(&["POST /mcp?key=[redacted]"]);
         assert!(!done.stderr.contains("s3cret") && !done.stdout.contains("s3cret"), "{done}");
     }
 }
 
 // covers: HTTP-003, HTTP-008
 #[test]
-fn the_server_is_what_it_was_told_to_be() {
+fn serve_applies_path_host_and_origin_options() {
     let args =
         ["--path", "/here", "--allow-host", "mcp.example.com", "--allow-origin", "https://app.example.com"];
-    let server = Serving::new(&args);
+    let server = ServingProcess::new(&args);
     assert!(server.url.ends_with("/here"));
-    probe(&["ping", "-n", "1", &server.url]).ok();
-    probe(&["ping", "-n", "1", &server.url.replace("/here", "/mcp")]).code(3).complains(&["--trace"]);
+    probe(&["ping", "-n", "1", &server.url]).assert_ok();
+    probe(&["ping", "-n", "1", &server.url.replace("/here", "/mcp")])
+        .assert_code(3)
+        .assert_stderr(&["--trace"]);
     let status = |host: &str, origin: &str| {
         let mut stream = TcpStream::connect(server.address()).expect("it listens");
         let head =
@@ -319,43 +324,49 @@ fn the_server_is_what_it_was_told_to_be() {
 }
 
 #[test]
-fn what_is_wrong_with_a_url_is_said() {
+fn invalid_or_unreachable_url_is_explained() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let refused = format!("http://{free}/mcp");
-    probe(&["ping", &refused]).code(3).complains(&[&refused, "refused", "hint:"]);
-    probe(&["ping", "http://"]).code(2).complains(&["host"]);
-    probe(&["check", &refused]).code(3).complains(&[&refused, "refused", "hint:"]);
+    probe(&["ping", &refused]).assert_code(3).assert_stderr(&[&refused, "refused", "hint:"]);
+    probe(&["ping", "http://"]).assert_code(2).assert_stderr(&["host"]);
+    probe(&["check", &refused]).assert_code(3).assert_stderr(&[&refused, "refused", "hint:"]);
     if cfg!(not(feature = "tls")) {
         for command in ["ping", "check"] {
-            probe(&[command, "https://localhost/mcp"]).code(2).complains(&["feature `tls`"]);
+            probe(&[command, "https://localhost/mcp"]).assert_code(2).assert_stderr(&["feature `tls`"]);
         }
     }
-    probe(&["check", "--bearer", "x", "--", "true"]).code(2).complains(&["--bearer"]);
-    probe(&["ping", "--bearer", "x", "--", "true"]).code(2).complains(&["--bearer"]);
-    probe(&["ping", "--bearer", "x y", &refused]).code(2).complains(&["--bearer"]);
-    probe(&["serve", "--http", "nowhere"]).code(3).complains(&["cannot listen at nowhere", "port"]);
+    probe(&["check", "--bearer", "x", "--", "true"]).assert_code(2).assert_stderr(&["--bearer"]);
+    probe(&["ping", "--bearer", "x", "--", "true"]).assert_code(2).assert_stderr(&["--bearer"]);
+    probe(&["ping", "--bearer", "x y", &refused]).assert_code(2).assert_stderr(&["--bearer"]);
+    probe(&["serve", "--http", "nowhere"])
+        .assert_code(3)
+        .assert_stderr(&["cannot listen at nowhere", "port"]);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
     for runtime in ["blocking", "threads", "smol"] {
-        let done = probe(&["serve", "--http", &address, "--runtime", runtime]).code(3);
-        let done = done.complains(&["cannot listen at", &address, "in use", "another program", "port 0"]);
+        let done = probe(&["serve", "--http", &address, "--runtime", runtime]).assert_code(3);
+        let done = done.assert_stderr(&["cannot listen at", &address, "in use", "another program", "port 0"]);
         assert_eq!(done.stderr.matches(&address).count(), 1, "{done}");
     }
-    probe(&["serve", "--http", "127.0.0.1:0", "--path", "x"]).code(2).complains(&["--path"]);
-    probe(&["serve", "--path", "/x"]).code(2).complains(&["--http"]);
-    probe(&["serve", "--shards", "2"]).code(2).complains(&["--http"]);
+    probe(&["serve", "--http", "127.0.0.1:0", "--path", "x"]).assert_code(2).assert_stderr(&["--path"]);
+    probe(&["serve", "--path", "/x"]).assert_code(2).assert_stderr(&["--http"]);
+    probe(&["serve", "--shards", "2"]).assert_code(2).assert_stderr(&["--http"]);
     let serve = ["serve", "--http", "127.0.0.1:0", "--shards"];
-    probe(&[&serve[..], &["0"]].concat()).code(2).complains(&["--shards"]);
-    probe(&[&serve[..], &["2"]].concat()).code(2).complains(&["blocking", "one thread", "--runtime threads"]);
-    let done = probe(&[&serve[..], &["2", "--runtime", "smol", "--everything"]].concat()).code(2);
-    done.complains(&["--everything", "--runtime threads"]);
+    probe(&[&serve[..], &["0"]].concat()).assert_code(2).assert_stderr(&["--shards"]);
+    probe(&[&serve[..], &["2"]].concat()).assert_code(2).assert_stderr(&[
+        "blocking",
+        "one thread",
+        "--runtime threads",
+    ]);
+    let done = probe(&[&serve[..], &["2", "--runtime", "smol", "--everything"]].concat()).assert_code(2);
+    done.assert_stderr(&["--everything", "--runtime threads"]);
 }
 
 #[test]
-fn too_many_connections_are_survived() {
-    // Four files or so are left for connections.
+fn server_survives_more_connections_than_descriptors() {
+    // About four file descriptors are left for connections.
     let script = "ulimit -n 14; exec \"$0\" serve --http 127.0.0.1:0";
-    let server = Serving::of(Command::new("sh").args(["-c", script, PROBE]), &[]);
+    let server = ServingProcess::spawn(Command::new("sh").args(["-c", script, PROBE]), &[]);
     let ask = |stream: &mut TcpStream| {
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
         stream.write_all(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("taken");
@@ -367,12 +378,12 @@ fn too_many_connections_are_survived() {
     let mut crowd: Vec<TcpStream> = (0..30).map(|_| connect()).collect();
     ask(&mut crowd[0]);
     thread::sleep(Duration::from_millis(200));
-    let spent = server.spent();
+    let spent = server.cpu_ticks();
     thread::sleep(Duration::from_secs(1));
-    if let (Some(before), Some(after)) = (spent, server.spent()) {
+    if let (Some(before), Some(after)) = (spent, server.cpu_ticks()) {
         assert!(after - before < 20, "it spins: {} ticks in a second", after - before);
     }
-    // Those who are let in are served, and the others when they have left.
+    // Accepted connections are served; the others are served once those have closed.
     let mut rest = crowd.split_off(25);
     drop(crowd);
     rest.iter_mut().for_each(ask);
@@ -380,7 +391,7 @@ fn too_many_connections_are_survived() {
 
 // covers: HTTP-084, VER-031
 #[test]
-fn a_page_is_no_server() {
+fn web_page_is_not_a_server() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     thread::spawn(move || {
@@ -393,6 +404,6 @@ fn a_page_is_no_server() {
         }
     });
     for era in ["auto", "modern", "legacy"] {
-        probe(&["ping", "--era", era, &url]).code(3).complains(&["text/html", &url]);
+        probe(&["ping", "--era", era, &url]).assert_code(3).assert_stderr(&["text/html", &url]);
     }
 }

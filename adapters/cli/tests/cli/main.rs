@@ -1,34 +1,34 @@
-//! `mcp-probe` as people run it: a process with arguments, two outputs and an exit code
+//! Tests of the `mcp-probe` executable: arguments, both outputs and the exit code.
 
 extern crate alloc;
 
-mod answering;
-mod answers;
-mod asks;
+mod basics;
 #[cfg(unix)]
 mod bridge;
 #[cfg(unix)]
 mod check;
 mod check_http;
-mod conversations;
 mod demo;
 mod everything;
+mod everything_fixtures;
+mod everything_wire;
 mod failures;
 #[cfg(unix)]
-mod fixture;
+mod hostile_servers;
 #[cfg(unix)]
 mod http;
+mod input;
 mod listen;
-mod rounds;
+mod requests;
 #[cfg(unix)]
 mod runtimes;
-mod steps;
 #[cfg(unix)]
-mod strangers;
+mod shell_server;
+#[cfg(target_os = "linux")]
+mod signals;
+mod steps;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(all(unix, feature = "tls"))]
 mod tls;
-#[cfg(target_os = "linux")]
-mod told;

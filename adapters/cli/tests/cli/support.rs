@@ -1,4 +1,4 @@
-//! Runs the program and looks at what it left behind
+//! Runs the program under test and captures its output.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-/// The program under test
+/// Path of the program under test.
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_mcp-probe");
 
-/// The revisions, each with its era
+/// All revisions with their eras.
 pub(crate) const REVISIONS: [(&str, &str); 5] = [
     ("2024-11-05", "legacy"),
     ("2025-03-26", "legacy"),
@@ -21,30 +21,30 @@ pub(crate) const REVISIONS: [(&str, &str); 5] = [
     ("2026-07-28", "modern"),
 ];
 
-/// Far above what any run needs, so that a busy machine is no failure
+/// Far above the time of any run, so that a busy machine causes no failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a finished run left behind
-pub(crate) struct Done {
+/// Output of a finished run.
+pub(crate) struct ProbeOutput {
     args: Vec<String>,
     status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) took: Duration,
+    pub(crate) elapsed: Duration,
 }
 
-/// `mcp-probe ARGS`
-pub(crate) fn probe(args: &[&str]) -> Done {
+/// Runs `mcp-probe ARGS`.
+pub(crate) fn probe(args: &[&str]) -> ProbeOutput {
     run(args, &[])
 }
 
-/// `mcp-probe ARGS -- mcp-probe serve SERVE`
-pub(crate) fn probe_own(args: &[&str], serve: &[&str]) -> Done {
+/// Runs `mcp-probe ARGS -- mcp-probe serve SERVE`.
+pub(crate) fn probe_own_server(args: &[&str], serve: &[&str]) -> ProbeOutput {
     run(&[args, &["--", PROBE, "serve"], serve].concat(), &[])
 }
 
-/// `mcp-probe ARGS` with more in its environment
-pub(crate) fn run(args: &[&str], environment: &[(&str, &str)]) -> Done {
+/// Runs `mcp-probe ARGS` with additional environment variables.
+pub(crate) fn run(args: &[&str], environment: &[(&str, &str)]) -> ProbeOutput {
     let begun = Instant::now();
     let mut child = Command::new(PROBE)
         .args(args)
@@ -54,8 +54,8 @@ pub(crate) fn run(args: &[&str], environment: &[(&str, &str)]) -> Done {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program under test starts");
-    let stdout = gather(child.stdout.take().expect("piped"));
-    let stderr = gather(child.stderr.take().expect("piped"));
+    let stdout = read_in_background(child.stdout.take().expect("piped"));
+    let stderr = read_in_background(child.stderr.take().expect("piped"));
     let status = loop {
         if let Some(status) = child.try_wait().expect("waiting works") {
             break status;
@@ -68,10 +68,16 @@ pub(crate) fn run(args: &[&str], environment: &[(&str, &str)]) -> Done {
     };
     let took = begun.elapsed();
     let (stdout, stderr) = (stdout.join().expect("read"), stderr.join().expect("read"));
-    Done { args: args.iter().copied().map(str::to_owned).collect(), status, stdout, stderr, took }
+    ProbeOutput {
+        args: args.iter().copied().map(str::to_owned).collect(),
+        status,
+        stdout,
+        stderr,
+        elapsed: took,
+    }
 }
 
-fn gather(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+fn read_in_background(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         from.read_to_end(&mut bytes).expect("a pipe");
@@ -79,42 +85,42 @@ fn gather(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-impl Done {
-    /// The run ended with this code
-    pub(crate) fn code(self, wanted: i32) -> Self {
+impl ProbeOutput {
+    /// Checks the exit code.
+    pub(crate) fn assert_code(self, wanted: i32) -> Self {
         assert_eq!(self.status.code(), Some(wanted), "{self}");
         self
     }
 
-    pub(crate) fn ok(self) -> Self {
-        self.code(0)
+    pub(crate) fn assert_ok(self) -> Self {
+        self.assert_code(0)
     }
 
-    /// Stderr holds all of these
-    pub(crate) fn complains(self, wanted: &[&str]) -> Self {
+    /// Checks that stderr contains all parts.
+    pub(crate) fn assert_stderr(self, wanted: &[&str]) -> Self {
         for part in wanted {
             assert!(self.stderr.contains(part), "no {part:?} on stderr: {self}");
         }
         self
     }
 
-    /// Stdout holds all of these
-    pub(crate) fn says(self, wanted: &[&str]) -> Self {
+    /// Checks that stdout contains all parts.
+    pub(crate) fn assert_stdout(self, wanted: &[&str]) -> Self {
         for part in wanted {
             assert!(self.stdout.contains(part), "no {part:?} on stdout: {self}");
         }
         self
     }
 
-    /// The one JSON value on stdout
+    /// Parses stdout as one JSON value.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 }
 
-impl fmt::Display for Done {
+impl fmt::Display for ProbeOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { args, status, stdout, stderr, took } = self;
+        let Self { args, status, stdout, stderr, elapsed: took } = self;
         write!(f, "mcp-probe {args:?}: {status} after {took:?}\n-- stdout:\n{stdout}\n-- stderr:\n{stderr}")
     }
 }

@@ -1,4 +1,4 @@
-//! Over TLS
+//! HTTP over TLS.
 
 use core::time::Duration;
 use std::sync::mpsc;
@@ -9,13 +9,13 @@ use mcp_blocking::{Call, Cx, HttpServer};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Capabilities, Capability, RawJson, RpcError, http, server};
 
-use crate::http::Serving;
+use crate::http::ServingProcess;
 use crate::support::{PROBE, run};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../std/tests/certificates");
 
-/// Where a server is that goes on until the returned end is dropped
-fn serve() -> (String, mpsc::Sender<()>) {
+/// Starts a server that runs until the returned sender is dropped. Returns its URL.
+fn serve_tls() -> (String, mpsc::Sender<()>) {
     let config = server::Config::new("test", "1").capabilities(Capabilities::new().with(Capability::Tools));
     let list = r#"{"tools":[{"name":"wave","description":"Waves","inputSchema":{"type":"object"}}]}"#;
     let list = RawJson::new(list).expect("JSON");
@@ -39,13 +39,13 @@ fn serve() -> (String, mpsc::Sender<()>) {
 }
 
 #[test]
-fn a_server_over_tls_is_called_and_checked() {
-    let (url, _ends) = serve();
-    // Roots that the system has are replaced by this variable.
+fn call_and_check_work_over_tls() {
+    let (url, _ends) = serve_tls();
+    // This variable replaces the root certificates of the system.
     let root = format!("{CERTIFICATES}/root.pem");
     let trusts = [("SSL_CERT_FILE", &*root)];
-    assert!(run(&["call", "wave", &url], &trusts).code(0).stdout.contains("waved"));
-    run(&["ping", &url], &trusts).code(0);
+    assert!(run(&["call", "wave", &url], &trusts).assert_code(0).stdout.contains("waved"));
+    run(&["ping", &url], &trusts).assert_code(0);
     let checked = run(&["check", &url], &trusts);
     assert!(checked.stdout.contains("2026-07-28") && !checked.stderr.contains("connection"), "{checked}");
 
@@ -53,40 +53,40 @@ fn a_server_over_tls_is_called_and_checked() {
     let distrusts = [("SSL_CERT_FILE", &*other)];
     for command in ["ping", "check"] {
         run(&[command, &url], &distrusts)
-            .code(3)
-            .complains(&["the certificate of localhost is not accepted"]);
+            .assert_code(3)
+            .assert_stderr(&["the certificate of localhost is not accepted"]);
     }
 }
 
 #[test]
-fn every_runtime_and_the_bridge_serve_over_tls() {
+fn all_runtimes_and_the_bridge_serve_over_tls() {
     let [chain, key, root] = ["server", "key", "root"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
     let trusts = [("SSL_CERT_FILE", &*root)];
     let tls = ["--tls-cert", &chain, "--tls-key", &key];
     for runtime in ["blocking", "threads", "smol"] {
-        let serving = Serving::new(&[&tls[..], &["--runtime", runtime]].concat());
+        let serving = ServingProcess::new(&[&tls[..], &["--runtime", runtime]].concat());
         let url = serving.url.replace("127.0.0.1", "localhost");
         assert!(url.starts_with("https://"), "{url}");
         for asks in ["blocking", "threads", "smol"] {
             let echo = ["call", "echo", "--args", r#"{"text":"sealed"}"#, "--runtime", asks, &url];
-            run(&echo, &trusts).code(0).says(&["sealed"]);
+            run(&echo, &trusts).assert_code(0).assert_stdout(&["sealed"]);
         }
-        // Who does not speak TLS is not let in.
-        run(&["ping", "-n", "1", &url.replace("https", "http")], &trusts).code(3);
+        // A client without TLS is refused.
+        run(&["ping", "-n", "1", &url.replace("https", "http")], &trusts).assert_code(3);
     }
-    let bridge = Serving::bridge(&[&tls[..], &["--", PROBE, "serve"]].concat());
-    run(&["ping", &bridge.url.replace("127.0.0.1", "localhost")], &trusts).code(0);
+    let bridge = ServingProcess::bridge(&[&tls[..], &["--", PROBE, "serve"]].concat());
+    run(&["ping", &bridge.url.replace("127.0.0.1", "localhost")], &trusts).assert_code(0);
 }
 
 #[test]
-fn a_certificate_and_a_key_are_needed_and_named() {
+fn missing_certificate_or_key_is_named() {
     let [chain, key] = ["server", "key"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
     let at = ["serve", "--http", "127.0.0.1:0"];
-    run(&[&at[..], &["--tls-cert", &chain]].concat(), &[]).code(2).complains(&["--tls-key"]);
-    run(&[&at[..], &["--tls-key", &key]].concat(), &[]).code(2).complains(&["--tls-cert"]);
-    run(&["serve", "--tls-cert", &chain, "--tls-key", &key], &[]).code(2).complains(&["--http"]);
+    run(&[&at[..], &["--tls-cert", &chain]].concat(), &[]).assert_code(2).assert_stderr(&["--tls-key"]);
+    run(&[&at[..], &["--tls-key", &key]].concat(), &[]).assert_code(2).assert_stderr(&["--tls-cert"]);
+    run(&["serve", "--tls-cert", &chain, "--tls-key", &key], &[]).assert_code(2).assert_stderr(&["--http"]);
     let swapped = [&at[..], &["--tls-cert", &key, "--tls-key", &chain]].concat();
-    run(&swapped, &[]).code(2).complains(&["there is no certificate (PEM) for the server"]);
+    run(&swapped, &[]).assert_code(2).assert_stderr(&["no PEM certificate found for the server"]);
     let lost = [&at[..], &["--tls-cert", "no-such-file", "--tls-key", &key]].concat();
-    run(&lost, &[]).code(2).complains(&["no-such-file"]);
+    run(&lost, &[]).assert_code(2).assert_stderr(&["no-such-file"]);
 }

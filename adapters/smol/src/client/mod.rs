@@ -1,13 +1,13 @@
-//! A client: asynchronous calls, driven by whoever awaits one of them
+//! An asynchronous client, driven by the tasks that await its calls.
 
-mod asked;
-mod drive;
+mod async_handler;
+mod driver;
+mod leader;
 mod open;
-mod pending;
-mod turns;
-mod waiting;
+mod pending_call;
+mod run_with;
+mod wait;
 mod watch;
-mod with;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -24,40 +24,43 @@ use std::sync::{Mutex, PoisonError};
 use async_io::Timer;
 use futures_lite::future::or;
 use futures_lite::io::{AsyncRead, AsyncWrite};
-use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict};
+use mcp_proto::client::{Config, Engine, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::Error;
-use mcp_std::child::{Ended, Program};
-use mcp_std::client::{Answer, Caller, ClientHandler, Connection, Ears, Heard, Memory, Slot};
+use mcp_std::adapter::client::{
+    CallAnswer, Callback, ClientHandler, Connection, ConnectionHandle, HandlerSlot, OutcomeReceiver,
+    ResultCache,
+};
+use mcp_std::process::{Program, ShutdownReport};
 use serde::Serialize;
 
 use crate::Options;
-use drive::Core;
-use pending::{Awaited, Subscribing};
-use turns::{Place, Turns};
-use waiting::{Waiting, poll_until};
+use driver::ConnectionDriver;
+use leader::{LeaderQueue, WaiterGuard};
+use pending_call::{LeaveOnDrop, SubscribeGuard};
+use wait::{SlotFuture, poll_until};
 
-pub use asked::{AsyncClientHandler, asynchronous};
+pub use async_handler::{AsyncClientHandler, async_handler};
 pub use open::Connecting;
-pub use pending::Pending;
-pub use waiting::Run;
-pub use with::RunWith;
+pub use pending_call::PendingCall;
+pub use run_with::RunWith;
+pub use wait::Run;
 
-/// A handle of a connection to one server, ready for calls from any task
+/// A handle of a connection to one server, ready for calls from any task.
 ///
-/// Clones are handles of the same connection. Nothing is spawned: of all tasks that await a call, one at a time moves the
-/// bytes for all, and another one takes over when that has its answer. Nothing moves while nobody awaits anything here; a
-/// program that pauses between calls spawns [`run`](Self::run), or should [`poll`](Self::poll) now and then, so that the
-/// server's requests are answered and its output does not pile up. It works under any executor, as `async-io` brings a
-/// reactor of its own.
+/// Clones are handles of the same connection. Nothing is spawned: of all tasks that await a call, one (the leader)
+/// moves the bytes for all, and another takes over when the leader has its answer.
 ///
-/// Dropping the future of a call gives the call up: the server is told, by whoever drives next. A future that was polled and
-/// is not to be awaited any more should be dropped, not kept: it may be its turn to drive, and the others wait for it.
+/// Bytes move only while some task awaits the client. A program that pauses between calls should spawn
+/// [`run`](Self::run), or [`poll`](Self::poll) from time to time. Otherwise requests of the server stay unanswered and
+/// its output accumulates. The client works under any executor, because `async-io` has its own reactor.
 ///
-/// When the last handle is dropped the server is ended as [`close`](Self::close) does, and how that went is not said: by
-/// the future of `run` if there is one, otherwise by a thread that is started for it, unless it is over at once.
+/// Dropping the future of a call cancels the call; the next leader notifies the server. Drop a future that was polled
+/// and is no longer needed: it may be the leader, and the other tasks would wait for it.
 ///
+/// When the last handle is dropped, the server is shut down as by [`close`](Self::close), and the outcome is discarded.
+/// The future of `run` does this if there is one. Otherwise a thread is started, unless the connection ends at once.
 /// ```no_run
 /// use mcp_smol::{Client, Program};
 ///
@@ -72,37 +75,39 @@ pub use with::RunWith;
 /// # Ok::<(), mcp_smol::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Client(Arc<Handle>);
+pub struct Client(Arc<ClientHandle>);
 
-/// What is closed when nobody holds it any more
-struct Handle {
-    shared: Arc<Shared>,
+/// Closes the connection when the last handle is dropped.
+struct ClientHandle {
+    shared: Arc<ClientShared>,
 }
 
-/// What handles and [`Run`] share
-struct Shared {
-    caller: Caller,
-    turns: Arc<Turns>,
-    /// Locked by who has the turn
-    core: Mutex<Core>,
+/// State shared by handles and [`Run`].
+struct ClientShared {
+    caller: ConnectionHandle,
+    leader_queue: Arc<LeaderQueue>,
+    /// Locked by the leader.
+    driver: Mutex<ConnectionDriver>,
 }
 
-impl Shared {
-    /// Whether it was ended here, and not by itself
+impl ClientShared {
+    /// Returns whether the connection was closed by this side.
     fn is_closed(&self) -> bool {
-        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        core.inner().is_none_or(|inner| inner.closes)
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        driver.state_mut().is_none_or(|inner| inner.is_closing)
     }
 }
 
 impl Client {
-    fn new(core: Core, turns: Arc<Turns>, caller: Caller) -> Self {
-        let shared = Shared { caller, turns, core: Mutex::new(core) };
-        Self(Arc::new(Handle { shared: Arc::new(shared) }))
+    fn new(driver: ConnectionDriver, leader_queue: Arc<LeaderQueue>, caller: ConnectionHandle) -> Self {
+        let shared = ClientShared { caller, leader_queue, driver: Mutex::new(driver) };
+        Self(Arc::new(ClientHandle { shared: Arc::new(shared) }))
     }
 
-    /// Starts a server and waits until it is ready; [`spawn_with`](Self::spawn_with) for a client that speaks every
-    /// revision and can do nothing for servers
+    /// Starts a server process and waits until it is ready.
+    ///
+    /// The client supports every revision and declares no capabilities; [`spawn_with`](Self::spawn_with) takes a
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -111,21 +116,22 @@ impl Client {
         Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program).await
     }
 
-    /// Starts a server and waits until it is ready, or for the time-outs in [`Limits`](mcp_proto::Limits)
+    /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// A server that exits when it is asked which revisions it speaks, as some old ones do, is started once more and
-    /// spoken to as such a one is. [`options`](Self::options) has callbacks that are there from the beginning.
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// `initialize` instead. [`options`](Self::options) sets a handler that is in place from the beginning. Dropping
+    /// the future shuts the server down as dropping a client does.
     ///
     /// # Errors
     ///
-    /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
-    /// server; nothing is left running then. Dropped before it
-    /// is ready, it ends the server as dropping a client does.
+    /// - [`Error::Spawn`] if the process cannot be started.
+    /// - [`Error::Closed`] if the process ended, did not answer in time, or is not an MCP server. No process is left
+    ///   running.
     pub async fn spawn_with(config: Config, program: impl Borrow<Program> + Send) -> Result<Self, Error> {
         Options::new(config).spawn(program).await
     }
 
-    /// Speaks over any byte stream, and waits until the server is ready
+    /// Connects over any byte stream and waits until the server is ready.
     ///
     /// # Errors
     ///
@@ -137,60 +143,64 @@ impl Client {
         Options::new(config).connect(stream).await
     }
 
-    /// Speaks HTTP to the server at `url`, `http://127.0.0.1:8080/mcp` for instance, and waits until it is ready
+    /// Connects to the HTTP server at `url` (example: `http://127.0.0.1:8080/mcp`) and waits until it is ready.
     ///
-    /// Finds out which revision and which of the transports over HTTP the server speaks. [`options`](Self::options) has
-    /// callbacks, tokens ([`Options::connect_http`]) and the rest.
+    /// The client finds out which revision and which HTTP transport the server speaks. [`options`](Self::options) sets
+    /// a handler, tokens ([`Options::connect_http`]) and the rest.
     ///
-    /// Connections are made when they are needed; names are looked up by a thread. Where a name has several addresses they
-    /// are tried in turn, one family after the other. On Linux only, so far: elsewhere it is refused as unsupported.
+    /// Connections are opened when they are needed, and names are resolved on a thread. Several addresses of one name
+    /// are tried in turn, alternating between IPv6 and IPv4. Linux only; elsewhere the operation is unsupported.
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] when it is none that can be connected to; [`Error::Closed`] when there is no server, it is no MCP
-    /// server, or does not answer in time.
+    /// - [`Error::Url`] if `url` is not usable; `https` needs the feature `tls`.
+    /// - [`Error::Closed`] if there is no server, if it is not an MCP server, or if it does not answer in time.
     #[cfg(feature = "http")]
     pub async fn connect_url(url: &str) -> Result<Self, Error> {
         Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url).await
     }
 
-    /// What may be set before the connection is made, beside `config`
+    /// Returns the options of a client with this configuration, to be set before it connects.
     #[must_use]
     pub fn options(config: Config) -> Options {
         Options::new(config)
     }
 
-    /// Says who handles what comes from the server from now on
+    /// Replaces the handler of the server's requests and notifications.
     ///
-    /// Its methods run in the task that drives, and must not take long: what does is for one that
-    /// [`asynchronous`](crate::asynchronous) makes, or is left open and [answered](Self::answer) later. What one of those has
-    /// open when another takes its place is refused.
+    /// The methods of a handler run in the leader's task and must be fast. For slow answers, use
+    /// [`async_handler`](crate::async_handler), or leave the request open and [answer](Self::answer) it later. Requests
+    /// that a replaced asynchronous handler has open are refused.
     pub fn set_handler(&self, handler: impl ClientHandler + Send + 'static) {
-        self.0.shared.caller.run_due(move |connection| connection.set_ears(Ears::Here(Box::new(handler))));
+        self.0
+            .shared
+            .caller
+            .run_unbounded(move |connection| connection.set_handler(HandlerSlot::Local(Box::new(handler))));
     }
 
-    /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
-    /// [`Options::validator`]
+    /// Sets the validator of structured results. It applies to tools that are listed from now on; see
+    /// [`Options::validator`].
     pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
         self.memory().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
-    /// Asks for lists and contents of resources anew, when they are wanted next: forgets what is kept of this server,
-    /// for other clients with the same cache, too
-    pub fn forget_kept(&self) {
-        self.memory().forget();
+    /// Discards the cached results of this server, also for other clients that share the cache.
+    pub fn clear_cache(&self) {
+        self.memory().invalidate_server();
     }
 
-    /// The server: revision in use, identity, capabilities, instructions
+    /// Returns the server's revision, identity, capabilities and instructions.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.0.shared.caller.peer()
     }
 
-    /// What was found out about the server's era, to be stored for the next connection; none after it proved wrong, or
-    /// when the connection is over
-    pub async fn verdict(&self) -> Option<Verdict> {
-        self.on_loop(|connection| Ok(connection.verdict)).await.ok().flatten()
+    /// Returns the era that the client found the server to have. Returns `None` after the server contradicted it, and
+    /// after the connection has ended.
+    ///
+    /// Store it and pass it to [`Config::known_era`] for the next connection, which then needs no probe.
+    pub async fn known_era(&self) -> Option<KnownEra> {
+        self.run_on_loop(|connection| Ok(connection.known_era)).await.ok().flatten()
     }
 
     mcp_std::client_calls!(
@@ -198,52 +208,53 @@ impl Client {
         [&self],
         [async],
         [.await],
-        Pending,
+        PendingCall,
         (dyn FnMut(&Progress) + Send),
         "# mcp_smol::block_on(async { let client = mcp_smol::Client::spawn(mcp_smol::Program::new(\"my-server\")).await?;",
         "# Ok::<(), mcp_smol::Error>(()) })?; Ok::<(), mcp_smol::Error>(())"
     );
 
-    // ---- calls under way ---------------------------------------------------------------------------------------
+    // ---- pending calls -----------------------------------------------------------------------------------------
 
-    /// Waits for the result of a call that was begun
+    /// Waits for the result of a call that was started.
     ///
     /// # Errors
     ///
-    /// As [`request`](Self::request), and what [`start`](Self::start) could not know: what this server cannot be asked.
-    pub async fn wait(&self, call: Pending) -> Result<RawJson, Error> {
+    /// As [`request`](Self::request), and errors that [`start`](Self::start) could not know yet: requests that this
+    /// server does not support.
+    pub async fn wait(&self, call: PendingCall) -> Result<RawJson, Error> {
         call.await
     }
 
-    /// Waits as [`wait`](Self::wait) does, with progress told to `on_progress`
+    /// Waits as [`wait`](Self::wait) does, and passes progress to `on_progress`.
     ///
-    /// Progress comes only if the options of the call asked for it. Of what comes faster than it is told, the newest
-    /// is kept.
+    /// Progress arrives only if the options of the call requested it. If progress arrives faster than it is passed on,
+    /// only the newest is kept.
     ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
     pub async fn wait_with(
         &self,
-        call: Pending,
+        call: PendingCall,
         on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<RawJson, Error> {
-        call.slot.watch();
+        call.slot.enable_progress();
         self.result(call, Some(on_progress)).await.map(|(result, _)| result)
     }
 
-    /// Waits as [`wait`](Self::wait) does, but at most for `timeout`: none when there is no result by then, and the call
-    /// goes on
+    /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
+    /// call goes on.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait); `Use(Stale)` when the result was fetched before.
+    /// As [`wait`](Self::wait); [`UseError::Stale`] if the result was fetched before.
     pub async fn wait_timeout(
         &self,
-        call: &mut Pending,
+        call: &mut PendingCall,
         timeout: Duration,
     ) -> Result<Option<RawJson>, Error> {
-        let call = Awaited(call);
+        let call = LeaveOnDrop(call);
         or(async { (&mut *call.0).await.map(Some) }, async {
             Timer::after(timeout).await;
             Ok(None)
@@ -251,22 +262,22 @@ impl Client {
         .await
     }
 
-    /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already
+    /// Cancels a call and notifies the server. A result that has already arrived is discarded.
     ///
     /// # Errors
     ///
-    /// None, so far: it is a `Result` as that of other clients is.
-    pub fn cancel(&self, call: Pending, reason: Option<&str>) -> Result<(), Error> {
+    /// None at present; the type is that of other adapters.
+    pub fn cancel(&self, call: PendingCall, reason: Option<&str>) -> Result<(), Error> {
         self.0.shared.caller.cancel(&call.slot, reason);
         drop(call);
         Ok(())
     }
 
-    // ---- in between --------------------------------------------------------------------------------------------
+    // ---- between calls -----------------------------------------------------------------------------------------
 
-    /// Drives the connection to its end, whether or not anybody awaits a call: a future to be spawned
+    /// Returns a future that drives the connection to its end, even while no task awaits a call. Spawn it.
     ///
-    /// It does not keep the connection open: when the last handle is dropped it ends the server, and is over.
+    /// It does not keep the connection open: when the last handle is dropped, it shuts the server down and completes.
     ///
     /// ```no_run
     /// # mod async_executor { pub struct Executor<'a>(&'a ()); impl Executor<'_> {
@@ -281,25 +292,25 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when it ended otherwise than by being closed here.
+    /// [`Error::Closed`] if the connection ended without being closed by this side.
     pub fn run(&self) -> Run {
-        self.0.shared.turns.wake_by_ref();
+        self.0.shared.leader_queue.wake_by_ref();
         Run::new(self.0.shared.clone())
     }
 
-    /// Drives the connection as [`run`](Self::run) does, with a handler that stays in this future: it need not be `Send`,
-    /// nor need what an [`asynchronous`](crate::asynchronous) one has under way
+    /// Drives the connection as [`run`](Self::run) does, with a handler that stays in this future.
     ///
-    /// From now on it hears of what comes from the server, and nothing is answered while this is not polled. Of what it has
-    /// yet to hear so much waits as [`Limits::max_waiting`](mcp_proto::Limits) and
-    /// [`max_waiting_bytes`](mcp_proto::Limits) say; with more, nothing is read from the server until it has come so far.
-    /// When this is dropped, what is open is refused, and nobody hears until there is another handler.
+    /// Neither the handler nor, with [`async_handler`](crate::async_handler), its futures need be `Send`. From now on
+    /// the handler gets all callbacks, and nothing is answered while this future is not polled. At most
+    /// [`Limits::max_waiting_requests`](mcp_proto::Limits) callbacks and [`max_waiting_bytes`](mcp_proto::Limits) bytes
+    /// are queued; beyond that, nothing is read from the server until the handler has caught up. Dropping the future
+    /// refuses open requests. Then callbacks are discarded until another handler is set.
     ///
     /// ```no_run
     /// use std::cell::Cell;
     ///
-    /// use mcp_proto::{RpcError, model::ListRootsResult};
-    /// use mcp_smol::{AsyncClientHandler, asynchronous};
+    /// use mcp_smol::mcp_proto::model::ListRootsResult;
+    /// use mcp_smol::{AsyncClientHandler, RpcError, async_handler};
     ///
     /// struct Counts(Cell<u32>);
     ///
@@ -312,7 +323,7 @@ impl Client {
     ///
     /// # async fn example(client: mcp_smol::Client) -> Result<(), mcp_smol::Error> {
     /// let calls = async { client.list_tools().await.map(drop) };
-    /// futures_lite::future::or(client.run_with(asynchronous(Counts(Cell::new(0)))), calls).await?;
+    /// futures_lite::future::or(client.run_with(async_handler(Counts(Cell::new(0)))), calls).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -320,24 +331,24 @@ impl Client {
         RunWith::new(self, handler)
     }
 
-    /// Waits until something happens, at most for `timeout`, and lets the callbacks handle it; whether anything did
+    /// Waits for an event, at most for `timeout`, and runs the handler on it. Returns whether there was an event.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when the connection is over.
+    /// [`Error::Closed`] if the connection is over.
     pub async fn poll(&self, timeout: Duration) -> Result<bool, Error> {
         let shared = &*self.0.shared;
         let mut timer = Timer::after(timeout);
-        let mut place = Place::new(shared.turns.clone(), true);
-        let seen = shared.turns.seen();
-        // Whoever drove last may have left something.
-        shared.turns.wake_by_ref();
+        let mut waiter = WaiterGuard::new(shared.leader_queue.clone(), true);
+        let events_before = shared.leader_queue.events_seen();
+        // The last leader may have left work.
+        shared.leader_queue.wake_by_ref();
         poll_fn(|cx| {
-            poll_until(shared, &mut place, cx, |cx| {
+            poll_until(shared, &mut waiter, cx, |cx| {
                 if shared.caller.is_over() {
-                    return Some(Err(shared.caller.gone()));
+                    return Some(Err(shared.caller.closed_error()));
                 }
-                if shared.turns.seen() != seen {
+                if shared.leader_queue.events_seen() != events_before {
                     return Some(Ok(true));
                 }
                 Pin::new(&mut timer).poll(cx).is_ready().then_some(Ok(false))
@@ -346,149 +357,152 @@ impl Client {
         .await
     }
 
-    /// Asks to be told of changes, and waits until the server has said what of it it honours
+    /// Subscribes to changes, and waits until the server has acknowledged the subscription.
     ///
-    /// From then on changes come to [`ClientHandler::changed`], whenever something is awaited here: between calls,
-    /// [`run`](Self::run) does. What changed before is not told, so this is the moment to read what is followed. In the
-    /// legacy era a server may honour less than it says.
+    /// Returns the key of the subscription, and the part of the filter that the server acknowledged.
+    /// From then on [`ClientHandler::changed`] receives changes while some task awaits the client; spawn
+    /// [`run`](Self::run) to receive them between calls. Earlier changes are not reported: read the current state after
+    /// this method returns. A legacy server may report fewer changes than it acknowledged.
     ///
     /// # Errors
     ///
-    /// [`Error::Use`] when there are too many, or URIs that are too long; [`Error::Call`] when the server refuses or does
-    /// not answer in time; otherwise as [`start`](Self::start).
+    /// - [`Error::Use`] if there are too many subscriptions, or a URI is too long.
+    /// - [`Error::Call`] if the server refuses or does not answer in time.
+    /// - Otherwise as [`start`](Self::start).
     pub async fn subscribe(
         &self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
         let caller = &self.0.shared.caller;
-        let subscribing = Subscribing { slot: caller.subscribe(filter.clone())?, caller };
-        self.told(&subscribing.slot).await
+        let subscribing = SubscribeGuard { slot: caller.subscribe(filter.clone())?, caller };
+        self.wait_for(&subscribing.slot).await
     }
 
-    /// Ends the connection for all handles, and the server if it was started here: its stdin is closed, then it gets
-    /// `SIGTERM`, then `SIGKILL`, each after the wait that [`Options::patience`] says
+    /// Closes the connection for all handles, and shuts the server process down if this client started it.
     ///
-    /// Calls that are awaited end with [`Error::Closed`]. How the server ended; none if it is no process of ours.
+    /// The process gets the end of its stdin, then `SIGTERM`, then `SIGKILL`, each after the wait that
+    /// [`Options::shutdown_timeouts`] sets. Pending calls fail with [`Error::Closed`]. Returns how the process ended;
+    /// `None` if this client started no process.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when a stream that is no process of ours could not be ended properly.
-    pub async fn close(self) -> Result<Option<Ended>, Error> {
+    /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
+    pub async fn close(self) -> Result<Option<ShutdownReport>, Error> {
         let _ = self.0.shared.caller.close();
         let mut run = self.run();
-        // Why it ended, if by itself, was told to those who called.
+        // If the connection ended by itself, the pending calls have received the error.
         let _ = (&mut run).await;
-        run.ended()
+        run.take_exit()
     }
 
-    /// Whether calls can still be made, as far as is known: nothing moves here
+    /// Checks, without I/O, that calls can still be made.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when the connection is over, with all that is known about that.
+    /// [`Error::Closed`] with all known details if the connection is over.
     pub fn check_open(&self) -> Result<(), Error> {
         let caller = &self.0.shared.caller;
-        if caller.is_over() { Err(caller.gone()) } else { Ok(()) }
+        if caller.is_over() { Err(caller.closed_error()) } else { Ok(()) }
     }
 
-    // ---- what these stand on -----------------------------------------------------------------------------------
+    // ---- callees of `client_calls!` ----------------------------------------------------------------------------
 
-    /// Begins a call at once when nobody drives and nobody stands in line
-    fn begin_here(
+    /// Starts a call at once if no task drives the connection and no command is queued; otherwise returns `None`.
+    fn try_begin(
         &self,
         progress: bool,
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
-    ) -> Option<Result<Pending, Error>> {
+    ) -> Option<Result<PendingCall, Error>> {
         let shared = &*self.0.shared;
-        let mut core = shared.core.try_lock().ok()?;
-        let inner = core.inner()?;
+        let mut driver = shared.driver.try_lock().ok()?;
+        let inner = driver.state_mut()?;
         if !inner.is_idle() {
             return None;
         }
-        let (teller, slot) = Slot::new(progress);
-        inner.connection.begin(teller, command);
-        let waits = inner.send(&shared.turns);
-        drop(core);
+        let (sender, slot) = OutcomeReceiver::new(progress);
+        inner.connection.begin_call(sender, command);
+        let waits = inner.send_queued(&shared.leader_queue);
+        drop(driver);
         if !waits {
-            shared.turns.wake_by_ref();
+            shared.leader_queue.wake_by_ref();
         }
-        let place = Place::new(shared.turns.clone(), false);
-        Some(Ok(Pending { slot, client: self.clone(), place }))
+        let waiter = WaiterGuard::new(shared.leader_queue.clone(), false);
+        Some(Ok(PendingCall { slot, client: self.clone(), waiter }))
     }
 
     fn begin(
         &self,
         progress: bool,
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError> + Send + 'static,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingCall, Error> {
         let slot = self.0.shared.caller.call(progress, command)?;
-        let place = Place::new(self.0.shared.turns.clone(), false);
-        Ok(Pending { slot, client: self.clone(), place })
+        let waiter = WaiterGuard::new(self.0.shared.leader_queue.clone(), false);
+        Ok(PendingCall { slot, client: self.clone(), waiter })
     }
 
     async fn command(
         &self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError> + Send + 'static,
     ) -> Result<(), Error> {
-        self.on_loop(|connection| connection.command(command)).await
+        self.run_on_loop(|connection| connection.command(command)).await
     }
 
-    /// Has something run by who drives, and waits for it
-    async fn on_loop<T: Send + 'static>(
+    /// Runs a job on the connection, in the leader's task, and waits for its result.
+    async fn run_on_loop<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let slot = self.0.shared.caller.run(job)?;
-        self.told(&slot).await
+        self.wait_for(&slot).await
     }
 
-    async fn told<T>(&self, slot: &Slot<T>) -> Result<T, Error> {
-        Waiting::new(&self.0.shared, slot, None).await
+    async fn wait_for<T>(&self, slot: &OutcomeReceiver<T>) -> Result<T, Error> {
+        SlotFuture::new(&self.0.shared, slot, None).await
     }
 
     async fn result(
         &self,
-        call: Pending,
+        call: PendingCall,
         on_progress: Option<&mut (dyn FnMut(&Progress) + Send)>,
-    ) -> Result<Answer, Error> {
-        if call.slot.is_taken() {
+    ) -> Result<CallAnswer, Error> {
+        if call.slot.is_finished() {
             return Err(Error::Use(UseError::Stale));
         }
-        Waiting::new(&self.0.shared, &call.slot, on_progress).await
+        SlotFuture::new(&self.0.shared, &call.slot, on_progress).await
     }
 
     async fn catch_up(&self) -> Result<(), Error> {
-        self.on_loop(|connection| {
+        self.run_on_loop(|connection| {
             connection.catch_up();
             Ok(())
         })
         .await
     }
 
-    fn written<T: Serialize + ?Sized>(&self, value: &T) -> Result<RawJson, Error> {
-        self.0.shared.caller.written(value)
+    fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<RawJson, Error> {
+        self.0.shared.caller.encode_params(value)
     }
 
     fn name(name: &str) -> Box<str> {
         name.into()
     }
 
-    fn memory(&self) -> &Memory {
-        self.0.shared.caller.memory()
+    fn memory(&self) -> &ResultCache {
+        self.0.shared.caller.cache()
     }
 
-    fn hear(&self, heard: Heard) {
-        self.0.shared.caller.run_due(move |connection| connection.hear(heard));
+    fn dispatch(&self, callback: Callback) {
+        self.0.shared.caller.run_unbounded(move |connection| connection.dispatch(callback));
     }
 
-    fn most_of_a_list(&self) -> usize {
-        self.0.shared.caller.most_of_a_list()
+    fn max_list_bytes(&self) -> usize {
+        self.0.shared.caller.max_list_bytes()
     }
 }
 
-impl Drop for Handle {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
-        // One that has ended by itself is over.
+        // Fails if the connection has ended already.
         let _ = self.shared.caller.close();
     }
 }

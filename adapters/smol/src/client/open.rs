@@ -1,4 +1,4 @@
-//! How a client comes to its server
+//! Connecting a client to its server.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,14 +10,17 @@ use core::task::{Context, Poll, Waker};
 
 use futures_lite::io::{AsyncRead, AsyncWrite};
 use mcp_std::Error;
-use mcp_std::client::{Hub, Link, Opens, OpensStream, Setup, Stream, Way, Wire};
+use mcp_std::adapter::client::{
+    ClientSetup, ClientTransport, CommandQueue, ConnectionTarget, Connector, ServerIo, StreamConnector,
+    StreamTransport,
+};
 
 use super::Client;
-use super::drive::Core;
-use super::turns::Turns;
-use super::watch::{Flow, Watch};
+use super::driver::ConnectionDriver;
+use super::leader::LeaderQueue;
+use super::watch::{AsyncDuplex, ConnectionWatch};
 
-/// A client that is connecting; dropping it gives that up, and ends a server that was started for it
+/// A client that is connecting. Dropping it shuts down a server process that was started for it.
 #[must_use = "nothing happens unless it is awaited"]
 pub struct Connecting<'a>(Pin<Box<dyn Future<Output = Result<Client, Error>> + Send + 'a>>);
 
@@ -35,11 +38,11 @@ impl fmt::Debug for Connecting<'_> {
     }
 }
 
-impl Opens for Client {
+impl Connector for Client {
     type Opening<'a> = Connecting<'a>;
 
-    fn open(setup: Setup, way: Way<'_>) -> Self::Opening<'_> {
-        Connecting(Box::pin(open(setup, way)))
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+        Connecting(Box::pin(open(setup, target)))
     }
 
     fn refuse(error: Error) -> Self::Opening<'static> {
@@ -47,88 +50,94 @@ impl Opens for Client {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> OpensStream<S> for Client {
-    fn open_stream(mut setup: Setup, stream: S) -> Self::Opening<'static> {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> StreamConnector<S> for Client {
+    fn open_stream(mut setup: ClientSetup, stream: S) -> Self::Opening<'static> {
         Connecting(Box::pin(async move {
-            let turns = Arc::<Turns>::default();
-            let (flow, watch) = Flow::new(stream, Waker::from(turns.clone()));
-            let wire = Stream::new(setup.config.clone(), Link::Stream(Box::new(flow)));
-            let core = core(&mut setup, Box::new(wire), watch, &turns);
-            opened(setup, core, turns).await.map_err(|(error, _)| error)
+            let queue = Arc::<LeaderQueue>::default();
+            let (duplex, watch) = AsyncDuplex::new(stream, Waker::from(queue.clone()));
+            let transport = StreamTransport::new(setup.config.clone(), ServerIo::Stream(Box::new(duplex)));
+            let driver = new_driver(&mut setup, Box::new(transport), watch, &queue);
+            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }))
     }
 }
 
-async fn open(mut setup: Setup, way: Way<'_>) -> Result<Client, Error> {
-    let turns = Arc::<Turns>::default();
-    match way {
-        Way::Program(program) => {
-            let core = start(&mut setup, &*program, &turns)?;
-            let (error, again) = match opened(setup, core, turns).await {
+async fn open(mut setup: ClientSetup, target: ConnectionTarget<'_>) -> Result<Client, Error> {
+    let queue = Arc::<LeaderQueue>::default();
+    match target {
+        ConnectionTarget::Program(program) => {
+            let driver = spawn_program(&mut setup, &*program, &queue)?;
+            let (error, retry) = match finish_open(setup, driver, queue).await {
                 Ok(client) => return Ok(client),
                 Err(failed) => failed,
             };
-            let Some(mut setup) = again else { return Err(error) };
-            let turns = Arc::<Turns>::default();
-            let core = start(&mut setup, &*program, &turns)?;
-            opened(setup, core, turns).await.map_err(|(error, _)| error)
+            let Some(mut setup) = retry else { return Err(error) };
+            let queue = Arc::<LeaderQueue>::default();
+            let driver = spawn_program(&mut setup, &*program, &queue)?;
+            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }
         #[cfg(feature = "http")]
-        Way::Http(http) => {
-            let wire = setup.exchanges(http)?;
-            let core = core(&mut setup, Box::new(wire), descriptors()?, &turns);
-            opened(setup, core, turns).await.map_err(|(error, _)| error)
+        ConnectionTarget::Http(http) => {
+            let transport = setup.http_transport(http)?;
+            let driver = new_driver(&mut setup, Box::new(transport), descriptors()?, &queue);
+            finish_open(setup, driver, queue).await.map_err(|(error, _)| error)
         }
-        // Features of this crate decide what it can, whatever others have turned on in `mcp-std`.
+        // The feature of this target is off in this crate. Another crate may have enabled it in `mcp-std`.
         _ => Err(Error::Io(std::io::ErrorKind::Unsupported.into())),
     }
 }
 
-/// Starts a program
-fn start(
-    setup: &mut Setup,
-    program: &(dyn Borrow<mcp_std::child::Program> + Send + '_),
-    turns: &Arc<Turns>,
-) -> Result<Core, Error> {
+/// Starts a server process.
+fn spawn_program(
+    setup: &mut ClientSetup,
+    program: &(dyn Borrow<mcp_std::process::Program> + Send + '_),
+    queue: &Arc<LeaderQueue>,
+) -> Result<ConnectionDriver, Error> {
     let watch = descriptors()?;
-    let wire = Stream::new(setup.config.clone(), Link::spawn(program.borrow())?);
-    Ok(core(setup, Box::new(wire), watch, turns))
+    let transport = StreamTransport::new(setup.config.clone(), ServerIo::spawn(program.borrow())?);
+    Ok(new_driver(setup, Box::new(transport), watch, queue))
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere there are none")]
-fn descriptors() -> Result<Watch, Error> {
-    Ok(Watch::Descriptors(super::watch::Descriptors::default()))
+#[expect(clippy::unnecessary_wraps, reason = "the variant for other platforms fails")]
+fn descriptors() -> Result<ConnectionWatch, Error> {
+    Ok(ConnectionWatch::Descriptors(super::watch::DescriptorWatches::default()))
 }
 
 #[cfg(not(unix))]
-fn descriptors() -> Result<Watch, Error> {
+fn descriptors() -> Result<ConnectionWatch, Error> {
     Err(Error::Io(std::io::ErrorKind::Unsupported.into()))
 }
 
-fn core(setup: &mut Setup, wire: Box<dyn Wire + Send>, watch: Watch, turns: &Arc<Turns>) -> Core {
-    Core::new(setup.connection(wire), watch, Waker::from(turns.clone()))
+fn new_driver(
+    setup: &mut ClientSetup,
+    transport: Box<dyn ClientTransport + Send>,
+    watch: ConnectionWatch,
+    queue: &Arc<LeaderQueue>,
+) -> ConnectionDriver {
+    ConnectionDriver::new(setup.connection(transport), watch, Waker::from(queue.clone()))
 }
 
-/// Waits until it is ready; if it does not become so, whether it is to be tried once more in another way
-async fn opened(
-    mut setup: Setup,
-    mut core: Core,
-    turns: Arc<Turns>,
-) -> Result<Client, (Error, Option<Setup>)> {
-    let outcome = core.open(&turns).await;
+/// Waits until the connection is ready. On failure, returns the setup if the connection should be retried.
+async fn finish_open(
+    mut setup: ClientSetup,
+    mut driver: ConnectionDriver,
+    queue: Arc<LeaderQueue>,
+) -> Result<Client, (Error, Option<ClientSetup>)> {
+    let outcome = driver.wait_until_ready(&queue).await;
     let over = || Error::closed(mcp_proto::Fault::Closed);
-    let Some(inner) = core.inner() else { return Err((over(), None)) };
+    let Some(inner) = driver.state_mut() else { return Err((over(), None)) };
     match outcome {
         Ok(peer) => {
-            setup.introduce(&mut inner.connection, &peer);
-            let (hub, caller) = Hub::new(&mut inner.connection, peer, &Waker::from(turns.clone()));
-            inner.serve(hub);
-            Ok(Client::new(core, turns, caller))
+            setup.configure_results(&mut inner.connection, &peer);
+            let (commands, caller) =
+                CommandQueue::new(&mut inner.connection, peer, &Waker::from(queue.clone()));
+            inner.accept_calls(commands);
+            Ok(Client::new(driver, queue, caller))
         }
         Err(error) => {
-            let again = setup.again(&mut inner.connection, &error);
-            Err((error, again.then_some(setup)))
+            let retry = setup.prepare_retry(&mut inner.connection, &error);
+            Err((error, retry.then_some(setup)))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection is woken by: descriptors in the reactor, or a stream that wakes by itself
+//! Wake-ups of a connection: descriptors in the reactor, or an asynchronous stream.
 
 use alloc::sync::Arc;
 use core::pin::Pin;
@@ -10,157 +10,166 @@ use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 
 use futures_lite::io::{AsyncRead, AsyncWrite};
-use mcp_std::client::Wire;
-use mcp_std::{Duplex, Interest, Ready};
+use mcp_std::adapter::client::ClientTransport;
+use mcp_std::io::{Duplex, Interest, Ready};
 
-/// What wakes a connection
+/// The source of a connection's wake-ups.
 #[derive(Debug)]
-pub(super) enum Watch {
-    /// Duplicates of the descriptors that it is made of
+pub(super) enum ConnectionWatch {
+    /// Duplicates of the transport's descriptors.
     #[cfg(unix)]
-    Descriptors(Descriptors),
-    /// A stream that has kept the waker
-    Stream(Arc<Moved>),
+    Descriptors(DescriptorWatches),
+    /// An asynchronous stream, which has stored the waker.
+    Stream(Arc<AsyncDuplexState>),
 }
 
-impl Watch {
-    /// Whether something may have come, to read, write or end; the task of `cx` is woken later otherwise, by the reactor
-    /// where that is said
+impl ConnectionWatch {
+    /// Returns whether reading, writing or closing may make progress. Otherwise the task of `cx` is woken later.
+    ///
+    /// `reactor` forces the use of the reactor instead of the current poller.
     pub(super) fn poll(
         &mut self,
-        wire: &mut dyn Wire,
+        transport: &mut dyn ClientTransport,
         cx: &mut Context<'_>,
         reactor: bool,
     ) -> io::Result<bool> {
         match self {
             #[cfg(unix)]
-            Self::Descriptors(ours) => ours.poll(wire, cx, reactor),
-            Self::Stream(moved) => {
+            Self::Descriptors(watch) => watch.poll(transport, cx, reactor),
+            Self::Stream(state) => {
                 let _ = (cx, reactor);
-                // A read that is wanted again and was not tried wakes nobody.
-                let asleep = moved.asleep.load(Ordering::Relaxed);
-                Ok(wire.interest().read && !asleep)
+                // A read that is wanted again and has not been tried causes no wake-up.
+                let is_blocked = state.is_read_blocked.load(Ordering::Relaxed);
+                Ok(transport.interest().read && !is_blocked)
             }
         }
     }
 
-    /// What was found since this was asked the last time
-    pub(super) fn take(&mut self, cx: &mut Context<'_>, reactor: bool) -> Found {
+    /// Returns and resets the readiness found since the last call.
+    pub(super) fn take_readiness(&mut self, cx: &mut Context<'_>, reactor: bool) -> WatchReadiness {
         match self {
             #[cfg(unix)]
-            Self::Descriptors(Descriptors { read, write, aside }) => {
-                let mut take = |ours: &mut Option<crate::io::Watch>, interest| {
-                    ours.as_mut().is_some_and(|ours| ours.take(cx, interest, reactor))
+            Self::Descriptors(DescriptorWatches { read, write, stderr }) => {
+                let mut take = |watch: &mut Option<crate::io::DescriptorWatch>, interest| {
+                    watch.as_mut().is_some_and(|watch| watch.take_ready(cx, interest, reactor))
                 };
                 take(write, Interest::WRITE);
-                Found { read: take(read, Interest::READ), aside: take(aside, Interest::READ) }
+                WatchReadiness {
+                    is_readable: take(read, Interest::READ),
+                    has_stderr: take(stderr, Interest::READ),
+                }
             }
             Self::Stream(_) => {
                 let _ = (cx, reactor);
-                Found { read: true, aside: false }
+                WatchReadiness { is_readable: true, has_stderr: false }
             }
         }
     }
 
-    /// Has waits block from now on: nobody polls any more
-    pub(super) fn let_block(&self) {
+    /// Makes `wait` block from now on, because no task polls the connection any more.
+    pub(super) fn set_blocking(&self) {
         match self {
             #[cfg(unix)]
             Self::Descriptors(_) => {}
-            Self::Stream(moved) => moved.blocks.store(true, Ordering::Relaxed),
+            Self::Stream(state) => state.is_blocking.store(true, Ordering::Relaxed),
         }
     }
 }
 
-/// What a [`Watch`] has found
+/// Readiness found by a [`ConnectionWatch`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
-    /// There may be something to read
-    pub(super) read: bool,
-    /// There may be something besides
-    pub(super) aside: bool,
+pub(super) struct WatchReadiness {
+    /// Whether there may be input.
+    pub(super) is_readable: bool,
+    /// Whether there may be output on the server's stderr.
+    pub(super) has_stderr: bool,
 }
 
-/// Duplicates of what a wire is made of; one that the wire gives up is given up here, or the peer would not see the end
+/// Duplicates of the transport's descriptors. A duplicate is closed with its original, or the peer would see no end.
 #[cfg(unix)]
 #[derive(Debug, Default)]
-pub(super) struct Descriptors {
-    read: Option<crate::io::Watch>,
-    write: Option<crate::io::Watch>,
-    aside: Option<crate::io::Watch>,
+pub(super) struct DescriptorWatches {
+    read: Option<crate::io::DescriptorWatch>,
+    write: Option<crate::io::DescriptorWatch>,
+    stderr: Option<crate::io::DescriptorWatch>,
 }
 
 #[cfg(unix)]
-impl Descriptors {
-    fn poll(&mut self, wire: &mut dyn Wire, cx: &mut Context<'_>, reactor: bool) -> io::Result<bool> {
-        let interest = wire.interest();
-        let theirs = wire.descriptors();
+impl DescriptorWatches {
+    fn poll(
+        &mut self,
+        transport: &mut dyn ClientTransport,
+        cx: &mut Context<'_>,
+        reactor: bool,
+    ) -> io::Result<bool> {
+        let interest = transport.interest();
+        let fds = transport.descriptors();
         let ready = [
-            look(&mut self.read, theirs.read, interest.read, Interest::READ, cx, reactor)?,
-            look(&mut self.write, theirs.write, interest.write, Interest::WRITE, cx, reactor)?,
-            look(&mut self.aside, theirs.aside, true, Interest::READ, cx, reactor)?,
+            poll_descriptor(&mut self.read, fds.read, interest.read, Interest::READ, cx, reactor)?,
+            poll_descriptor(&mut self.write, fds.write, interest.write, Interest::WRITE, cx, reactor)?,
+            poll_descriptor(&mut self.stderr, fds.auxiliary, true, Interest::READ, cx, reactor)?,
         ];
         Ok(ready.contains(&true))
     }
 }
 
 #[cfg(unix)]
-fn look(
-    ours: &mut Option<crate::io::Watch>,
-    theirs: Option<BorrowedFd<'_>>,
+fn poll_descriptor(
+    watch: &mut Option<crate::io::DescriptorWatch>,
+    descriptor: Option<BorrowedFd<'_>>,
     wanted: bool,
     interest: Interest,
     cx: &mut Context<'_>,
     reactor: bool,
 ) -> io::Result<bool> {
-    let Some(theirs) = theirs else {
-        *ours = None;
+    let Some(descriptor) = descriptor else {
+        *watch = None;
         return Ok(false);
     };
     if !wanted {
         return Ok(false);
     }
-    let ours = match ours {
-        Some(ours) => ours,
-        none => none.insert(crate::io::Watch::new(theirs)?),
+    let watch = match watch {
+        Some(watch) => watch,
+        none => none.insert(crate::io::DescriptorWatch::new(descriptor)?),
     };
-    match ours.poll(cx, interest, reactor) {
+    match watch.poll(cx, interest, reactor) {
         Poll::Ready(outcome) => outcome.map(|()| true),
         Poll::Pending => Ok(false),
     }
 }
 
-/// A stream of the executor's as what a connection reads and writes
+/// An asynchronous stream in the form that a connection reads and writes.
 #[derive(Debug)]
-pub(super) struct Flow<S> {
+pub(super) struct AsyncDuplex<S> {
     stream: S,
     waker: Waker,
-    moved: Arc<Moved>,
+    state: Arc<AsyncDuplexState>,
 }
 
-/// What is known of a [`Flow`] outside
+/// State that an [`AsyncDuplex`] shares with its [`ConnectionWatch`].
 #[derive(Debug, Default)]
-pub(super) struct Moved {
-    /// The last read could not move: whoever waits is woken when one can
-    asleep: AtomicBool,
-    /// Waits block
-    blocks: AtomicBool,
+pub(super) struct AsyncDuplexState {
+    /// Whether the last read blocked; then the waker is woken when a read is possible.
+    is_read_blocked: AtomicBool,
+    /// Whether `wait` blocks.
+    is_blocking: AtomicBool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Flow<S> {
-    /// Wakes `waker` when it can move again
-    pub(super) fn new(stream: S, waker: Waker) -> (Self, Watch) {
-        let moved = Arc::<Moved>::default();
-        (Self { stream, waker, moved: moved.clone() }, Watch::Stream(moved))
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncDuplex<S> {
+    /// Wraps `stream`, which wakes `waker` when it becomes ready.
+    pub(super) fn new(stream: S, waker: Waker) -> (Self, ConnectionWatch) {
+        let state = Arc::<AsyncDuplexState>::default();
+        (Self { stream, waker, state: state.clone() }, ConnectionWatch::Stream(state))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Flow<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for AsyncDuplex<S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         loop {
             let outcome = Pin::new(&mut self.stream).poll_read(&mut cx, buf);
-            self.moved.asleep.store(outcome.is_pending(), Ordering::Relaxed);
+            self.state.is_read_blocked.store(outcome.is_pending(), Ordering::Relaxed);
             match outcome {
                 Poll::Pending => return Err(ErrorKind::WouldBlock.into()),
                 Poll::Ready(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
@@ -174,14 +183,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Flow<S> {
         loop {
             match Pin::new(&mut self.stream).poll_write(&mut cx, bytes) {
                 Poll::Pending => {
-                    // What stands in a buffer has to leave, or there will never be room.
+                    // Buffered bytes must leave, or there will never be room.
                     let _ = Pin::new(&mut self.stream).poll_flush(&mut cx)?;
                     return Err(ErrorKind::WouldBlock.into());
                 }
                 Poll::Ready(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Poll::Ready(outcome) => {
                     let written = outcome?;
-                    // Pending: it wakes, and is tried again by whatever is written or waited for next.
+                    // If it is pending, the flush wakes the connection and is repeated by the next write or wait.
                     let _ = Pin::new(&mut self.stream).poll_flush(&mut cx)?;
                     return Ok(written);
                 }
@@ -189,13 +198,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Flow<S> {
         }
     }
 
-    /// Waits for nothing: a read or write that could not move will wake
+    /// Returns at once: a blocked read or write causes a wake-up.
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        if self.moved.blocks.load(Ordering::Relaxed) {
-            std::thread::sleep(timeout.unwrap_or(PAUSE).min(PAUSE));
+        if self.state.is_blocking.load(Ordering::Relaxed) {
+            std::thread::sleep(timeout.unwrap_or(BLOCKING_POLL_INTERVAL).min(BLOCKING_POLL_INTERVAL));
         }
         let mut cx = Context::from_waker(&self.waker);
-        // A failure is told by the next write.
+        // An error occurs again at the next write.
         let _ = Pin::new(&mut self.stream).poll_flush(&mut cx);
         Ok(Ready { readable: interest.read, writable: interest.write })
     }
@@ -204,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Flow<S> {
         Ok(self.waker.clone())
     }
 
-    /// `WouldBlock` while it is not over, which wakes
+    /// Closes the stream. Returns `WouldBlock` and causes a wake-up while that is not complete.
     fn shutdown_write(&mut self) -> io::Result<()> {
         let mut cx = Context::from_waker(&self.waker);
         match Pin::new(&mut self.stream).poll_close(&mut cx) {
@@ -214,5 +223,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for Flow<S> {
     }
 }
 
-/// Between two looks at a stream that nobody polls any more
-const PAUSE: Duration = Duration::from_millis(10);
+/// Time between two polls of a stream in blocking mode.
+const BLOCKING_POLL_INTERVAL: Duration = Duration::from_millis(10);

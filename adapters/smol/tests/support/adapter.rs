@@ -1,4 +1,4 @@
-//! Client and server of this package, for suites that are run on every adapter
+//! The knobs of the shared suites for `mcp-smol`.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses a part of it")]
 
@@ -8,28 +8,79 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
 use async_io::Async;
+use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_proto::client::{self, InputId, Kind, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::{
     CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, ReadResourceResult,
-    Request, Resource, ResourceTemplate, SubscriptionFilter, Tool,
+    RequestParams, Resource, ResourceTemplate, SubscriptionFilter, Tool,
 };
-use mcp_proto::{CallOptions, Progress, RawJson, RpcError};
-pub(crate) use mcp_smol::{Cx, Error, Options, Router};
-use mcp_smol::{Pending, block_on};
-use mcp_std::{Duplex, Socket};
+use mcp_proto::{CallOptions, Progress, RawJson, RpcError, server};
+#[cfg(feature = "http")]
+pub(crate) use mcp_smol::HttpServer;
+pub(crate) use mcp_smol::{
+    Answered, Call, Cx, Error, Handle, Handler, HandlerFailure, Options, Router, Server,
+};
+use mcp_smol::{PendingCall, block_on};
+use mcp_std::io::{Duplex, Socket};
 use serde::Serialize;
 
-/// Whether callbacks run apart from the loop, so that the next one begins before it is known what became of the last
-pub(crate) const APART: bool = false;
+/// Whether callbacks run apart from the loop, so that the next one may begin before the last one has ended.
+pub(crate) const RUNS_IN_BACKGROUND: bool = false;
 
-/// A handler, written as a closure that waits for nothing
+/// Whether a handler runs while another one of the same connection waits.
+pub(crate) const HANDLERS_OVERLAP: bool = true;
+
+/// Whether a handler that hangs stops all others.
+pub(crate) const IS_SINGLE_THREADED: bool = false;
+
+/// Makes a handler of a closure. The closure may use [`wait`].
 macro_rules! handler {
     (move $($closure:tt)*) => { async move $($closure)* };
     ($($closure:tt)*) => { async $($closure)* };
 }
 pub(crate) use handler;
 
-/// What comes by a channel, waited for in a handler
+/// Declares a function that handlers call. Its body may use [`wait`].
+macro_rules! handler_fn {
+    ($(#[$attribute:meta])* $visibility:vis fn $($function:tt)*) => {
+        $(#[$attribute])* $visibility async fn $($function)*
+    };
+}
+pub(crate) use handler_fn;
+
+/// Waits for the outcome of an operation of the adapter. Valid in handlers only.
+macro_rules! wait {
+    ($operation:expr) => {
+        $operation.await
+    };
+}
+pub(crate) use wait;
+
+/// Runs a server or a client operation to its end. Valid outside of handlers.
+macro_rules! run {
+    ($operation:expr) => {
+        mcp_smol::block_on($operation)
+    };
+}
+pub(crate) use run;
+
+/// Runs a server to its end on the reactor of `async-io`, as any executor may.
+macro_rules! run_on_reactor {
+    ($operation:expr) => {
+        async_io::block_on($operation)
+    };
+}
+pub(crate) use run_on_reactor;
+
+/// Returns the handle of a server.
+macro_rules! server_handle {
+    ($server:expr) => {
+        $server.handle()
+    };
+}
+pub(crate) use server_handle;
+
+/// Receives from a channel, in a handler.
 macro_rules! receive {
     ($cx:expr, $channel:expr) => {
         loop {
@@ -42,10 +93,80 @@ macro_rules! receive {
 }
 pub(crate) use receive;
 
-/// A client whose futures are run where they are made
+/// Implements [`Handler`]. The first method must be `call`; its body may use [`wait`].
+macro_rules! impl_handler {
+    ($type:ty { fn call($($arguments:tt)*) -> $result:ty $body:block $($methods:tt)* }) => {
+        impl mcp_smol::Handler for $type {
+            async fn call($($arguments)*) -> $result $body
+            $($methods)*
+        }
+    };
+}
+pub(crate) use impl_handler;
+
+/// What the sleeping handler of `testing.rs` records when its call is cancelled.
+pub(crate) const SLEEP_CANCELLED: &str = "dropped";
+
+/// Makes a test server of a handler.
+macro_rules! test_server {
+    ($config:expr, $handler:expr) => {
+        mcp_blocking::testing::Server::from_peer($config, mcp_smol::testing::test_peer($handler))
+    };
+}
+pub(crate) use test_server;
+
+/// What the handler of [`super::Tools`] records when its call is cancelled by the client.
+pub(crate) const CANCELLED_BY_CLIENT: &str = "dropped";
+/// What it records when the exchange of its call is closed.
+pub(crate) const CANCELLED_BY_CLOSE: &str = "dropped";
+
+/// Never returns.
+pub(crate) async fn hang() -> ! {
+    core::future::pending().await
+}
+
+/// Sleeps until the call is cancelled, which drops the future.
+pub(crate) async fn sleep_until_cancelled(_: &mut Cx<'_>) -> Result<(), RpcError> {
+    core::future::pending().await
+}
+
+pub(crate) use futures_lite::future::yield_now;
+
+/// Serves one client on a stream.
+pub(crate) fn serve_handler<S: AsyncRead + AsyncWrite + Unpin>(
+    config: server::Config,
+    stream: S,
+    handler: impl Handler,
+) -> Result<(), Error> {
+    async_io::block_on(mcp_smol::serve(config, stream, handler))
+}
+
+pub(crate) fn make_stdio_server<H: Handler>(
+    config: server::Config,
+    handler: H,
+) -> Server<mcp_smol::Stdio, H> {
+    Server::stdio(config, handler).unwrap()
+}
+
+pub(crate) fn serve_stdio(config: server::Config, handler: impl Handler) -> Result<(), Error> {
+    block_on(mcp_smol::serve_stdio(config, handler))
+}
+
+/// Runs a server to its end.
+#[cfg(feature = "http")]
+pub(crate) fn run_http<H: Handler>(server: HttpServer<H>) -> Result<(), Error> {
+    async_io::block_on(server.run())
+}
+
+#[cfg(feature = "http")]
+pub(crate) fn with_two_shards<H: Handler + Send + Sync + 'static>(server: HttpServer<H>) -> HttpServer<H> {
+    server.shards(2)
+}
+
+/// A client that runs its futures on the calling thread.
 pub(crate) struct Client(mcp_smol::Client);
 
-macro_rules! run_here {
+macro_rules! forward_blocking {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {
         impl Client {
             $(pub(crate) fn $name(&self $(, $argument: $type)*) -> Result<$result, Error> {
@@ -55,7 +176,7 @@ macro_rules! run_here {
     };
 }
 
-run_here! {
+forward_blocking! {
     fn ping(&self) -> Duration;
     fn list(&self, kind: Kind) -> Vec<RawJson>;
     fn list_tools(&self) -> Vec<Tool>;
@@ -67,7 +188,7 @@ run_here! {
     fn unsubscribe(&self, subscription: SubscriptionKey) -> ();
     fn answer(&self, input: InputId, response: &InputResponse<'_>) -> ();
     fn refuse(&self, input: InputId, error: &RpcError) -> ();
-    fn wait(&self, call: Pending) -> RawJson;
+    fn wait(&self, call: PendingCall) -> RawJson;
 }
 
 impl Client {
@@ -109,11 +230,11 @@ impl Client {
         block_on(self.0.request(method, params, options))
     }
 
-    pub(crate) fn send<R: Request>(&self, params: &R) -> Result<R::Result, Error> {
+    pub(crate) fn send<R: RequestParams>(&self, params: &R) -> Result<R::Result, Error> {
         block_on(self.0.send(params))
     }
 
-    pub(crate) fn send_with<R: Request>(
+    pub(crate) fn send_with<R: RequestParams>(
         &self,
         params: &R,
         options: &CallOptions,
@@ -127,11 +248,11 @@ impl Client {
         name: &str,
         arguments: &T,
         options: &CallOptions,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingCall, Error> {
         self.0.start_tool(name, arguments, options)
     }
 
-    pub(crate) fn cancel(&self, call: Pending, reason: Option<&str>) -> Result<(), Error> {
+    pub(crate) fn cancel(&self, call: PendingCall, reason: Option<&str>) -> Result<(), Error> {
         self.0.cancel(call, reason)
     }
 
@@ -139,8 +260,8 @@ impl Client {
         self.0.set_validator(validator);
     }
 
-    pub(crate) fn forget_kept(&self) {
-        self.0.forget_kept();
+    pub(crate) fn clear_cache(&self) {
+        self.0.clear_cache();
     }
 
     pub(crate) fn close(self) -> Result<(), Error> {
@@ -148,32 +269,45 @@ impl Client {
     }
 }
 
-fn streams() -> (UnixStream, Async<UnixStream>) {
+fn stream_pair() -> (UnixStream, Async<UnixStream>) {
     let (near, far) = UnixStream::pair().expect("a pair");
     (near, Async::new(far).expect("a stream"))
 }
 
-/// A client, and a thread that plays its server
+/// Connects a client to a server that `serve` plays on a thread.
 pub(crate) fn connect<T: Send + 'static>(
     options: Options,
     serve: impl FnOnce(Box<dyn Duplex>) -> T + Send + 'static,
 ) -> (Client, JoinHandle<T>) {
-    let (near, far) = streams();
+    let (near, far) = stream_pair();
     let serving = thread::spawn(move || serve(Box::new(Socket::unix(near).expect("a stream"))));
     (Client(block_on(options.connect(far)).expect("a connection")), serving)
 }
 
-/// A client, and the server of a router in a thread
+/// Connects a client to the server of a router on a thread.
 pub(crate) fn serve(
     router: impl FnOnce() -> Router + Send + 'static,
     options: Options,
 ) -> (Client, JoinHandle<Result<(), Error>>) {
-    let (near, far) = streams();
+    let (near, far) = stream_pair();
     let serving = thread::spawn(move || block_on(router().serve(Async::new(near)?)));
     (Client(block_on(options.connect(far)).expect("a connection")), serving)
 }
 
-/// Has what came for the client told, and waits a little if nothing did
-pub(crate) fn turn(client: &mut Client) {
+/// Serves a router on a thread, with `config` instead of its own if given. Returns the client end of the stream.
+pub(crate) fn serve_stream(
+    router: impl FnOnce() -> Router + Send + 'static,
+    config: Option<server::Config>,
+) -> (Box<dyn Duplex>, JoinHandle<Result<(), Error>>) {
+    let (near, far) = UnixStream::pair().expect("a pair");
+    let serving = thread::spawn(move || match config {
+        Some(config) => serve_handler(config, Async::new(near)?, router()),
+        None => block_on(router().serve(Async::new(near)?)),
+    });
+    (Box::new(Socket::unix(far).expect("a stream")), serving)
+}
+
+/// Dispatches what arrived for the client, and waits up to a millisecond if nothing did.
+pub(crate) fn poll_client(client: &mut Client) {
     block_on(client.0.poll(Duration::from_millis(1))).expect("a connection");
 }

@@ -1,12 +1,11 @@
-//! TLS by [`rustls`], with the cryptography of `ring`: who is trusted, and what a server shows
+//! TLS by [`rustls`], with the cryptography of `ring`: roots of a client, certificate of a server.
 //!
-//! A client checks the server's certificate against the roots of the system and those that it is [given](ClientTls); a
-//! server has a chain of certificates and a [key](ServerTls). Both take a configuration of [`rustls`] instead, for what
-//! is not here: certificates of clients, other roots, certificates that are renewed while a server runs. There is no
-//! switch that turns checking off.
+//! A client verifies the server's certificate against the roots of the system and any [added roots](ClientTls). A
+//! server has a certificate chain and a [key](ServerTls). Both also accept a configuration of [`rustls`], for client
+//! certificates, other verifiers, or certificates renewed at run time. Verification cannot be switched off.
 //!
-//! TLS 1.2 and 1.3 are spoken, and by ALPN `http/1.1`. An idle connection holds about 8 KiB, one that moves data up to
-//! 32 KiB that were written and 36 KiB that were read besides.
+//! TLS 1.2 and 1.3 are supported; ALPN is `http/1.1`. An idle connection holds about 8 KiB. A busy one holds up to 32
+//! KiB of written and 36 KiB of read data in addition.
 
 use alloc::format;
 use alloc::string::String;
@@ -24,17 +23,17 @@ mod tests;
 pub use client::ClientTls;
 pub use rustls;
 pub use server::ServerTls;
-pub(crate) use stream::Tls;
+pub(crate) use stream::TlsStream;
 
-/// What is spoken under TLS, as ALPN calls it (RFC 7301, 6)
-const PROTOCOL: &[u8] = b"http/1.1";
+/// The ALPN protocol (RFC 7301, section 6).
+const ALPN_PROTOCOL: &[u8] = b"http/1.1";
 
-fn invalid(why: impl Into<String>) -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, why.into())
+fn invalid_input(message: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, message.into())
 }
 
-/// A file, or an error that names it
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a file; an error names the file.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     std::fs::read(path).map_err(named)
 }

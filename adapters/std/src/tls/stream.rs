@@ -1,4 +1,4 @@
-//! A byte stream under TLS
+//! A byte stream over TLS.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -10,50 +10,52 @@ use std::time::Instant;
 
 use rustls::Connection;
 
-use super::PROTOCOL;
-use super::explain::explain;
-use crate::duplex::{Duplex, HungUp, Interest, Ready, is_peer_gone};
+use super::ALPN_PROTOCOL;
+use super::explain::describe_error;
+use crate::adapter::poll::HungUp;
+use crate::adapter::poll::{Interest, Ready};
+use crate::io::{Duplex, is_peer_gone};
 
-/// TLS over a stream that does not block
+/// TLS over a non-blocking stream.
 ///
-/// What is written is encrypted at once and may stay here for a while, 32 KiB at most: until it has gone nothing more is
-/// taken. What is read is decrypted straight into the caller's buffer, except for what does not fit.
+/// Written bytes are encrypted at once, and up to 32 KiB of them are buffered; no more are accepted until these have
+/// left. Received bytes are decrypted into the caller's buffer, except for those that do not fit.
 #[derive(Debug)]
-pub(crate) struct Tls<S> {
+pub(crate) struct TlsStream<S> {
     stream: S,
     pub(super) connection: Connection,
-    /// Whom we speak to, for what goes wrong; none at a server
+    /// Name of the server for error texts; `None` if this process is the server.
     host: Option<Box<str>>,
-    /// Decrypted bytes that nobody has taken yet
-    waiting: usize,
-    /// There may be more to read below
-    more: bool,
-    /// The peer has ended its direction as TLS does
-    ended: bool,
-    /// What reading says once everything before it is taken
-    failed: Option<(ErrorKind, String)>,
-    /// Writing below has failed, once and for all
-    unwritable: bool,
-    /// We have ended our direction
-    ending: bool,
-    /// That has been said below
-    shut: bool,
+    /// Decrypted bytes that were not read yet.
+    plaintext_len: usize,
+    /// Whether the underlying stream may have more to read.
+    may_have_more: bool,
+    /// Whether the peer has sent `close_notify`.
+    is_peer_closed: bool,
+    /// Error to return once everything before it has been read.
+    read_error: Option<(ErrorKind, String)>,
+    /// Whether writing to the underlying stream has failed, which is final.
+    is_unwritable: bool,
+    /// Whether this process has closed its sending side.
+    is_closing: bool,
+    /// Whether that direction of the underlying stream has been shut down.
+    is_write_shut: bool,
 }
 
-impl<S: Duplex> Tls<S> {
+impl<S: Duplex> TlsStream<S> {
     pub(crate) fn new(stream: S, mut connection: Connection, host: Option<Box<str>>) -> Self {
-        connection.set_buffer_limit(Some(HELD));
+        connection.set_buffer_limit(Some(MAX_UNSENT));
         Self {
             stream,
             connection,
             host,
-            waiting: 0,
-            more: false,
-            ended: false,
-            failed: None,
-            unwritable: false,
-            ending: false,
-            shut: false,
+            plaintext_len: 0,
+            may_have_more: false,
+            is_peer_closed: false,
+            read_error: None,
+            is_unwritable: false,
+            is_closing: false,
+            is_write_shut: false,
         }
     }
 
@@ -65,17 +67,17 @@ impl<S: Duplex> Tls<S> {
         self.connection.is_handshaking()
     }
 
-    /// Whether reading has something to say, be it the end, whatever there is below
-    pub(crate) const fn is_pending(&self) -> bool {
-        self.waiting > 0 || self.more || self.ended || self.failed.is_some()
+    /// Returns whether a read returns a result now, the end included, whatever the state of the underlying stream.
+    pub(crate) const fn has_pending_read(&self) -> bool {
+        self.plaintext_len > 0 || self.may_have_more || self.is_peer_closed || self.read_error.is_some()
     }
 
-    /// Whether nothing is left here that was written
+    /// Returns whether all written bytes have left.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.unwritable || !self.connection.wants_write()
+        self.is_unwritable || !self.connection.wants_write()
     }
 
-    /// What to wait for below
+    /// Returns the interest in the underlying stream for the interest `wanted` in this one.
     pub(crate) fn interest(&self, wanted: Interest) -> Interest {
         let handshaking = self.is_handshaking();
         Interest {
@@ -84,11 +86,11 @@ impl<S: Duplex> Tls<S> {
         }
     }
 
-    /// Goes on with the handshake as far as it goes now; whether it is over
+    /// Advances the handshake as far as possible and returns whether it is complete.
     pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         loop {
-            // When that fails, what the peer said before it left is still there to be read.
-            let _ = self.push();
+            // If this fails, bytes that the peer sent before it disconnected are still readable.
+            let _ = self.flush_records();
             if !self.is_handshaking() {
                 return Ok(true);
             }
@@ -100,45 +102,45 @@ impl<S: Duplex> Tls<S> {
         }
     }
 
-    /// Writes below what is left; whether all of it went
-    pub(crate) fn push(&mut self) -> io::Result<bool> {
+    /// Writes buffered records and returns whether all of them have left.
+    pub(crate) fn flush_records(&mut self) -> io::Result<bool> {
         while self.connection.wants_write() {
-            if self.unwritable {
+            if self.is_unwritable {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            match self.connection.write_tls(&mut Below(&mut self.stream)) {
+            match self.connection.write_tls(&mut RawStream(&mut self.stream)) {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => {
-                    self.unwritable = true;
+                    self.is_unwritable = true;
                     return Err(error);
                 }
             }
         }
-        if self.ending && !core::mem::replace(&mut self.shut, true) {
+        if self.is_closing && !core::mem::replace(&mut self.is_write_shut, true) {
             self.stream.shutdown_write()?;
         }
         Ok(true)
     }
 
-    /// Reads once from below, and makes of it what can be made: how many bytes that were, 0 at the end
+    /// Reads once from the underlying stream and decrypts; returns the bytes read, 0 at the end.
     fn receive(&mut self) -> io::Result<usize> {
-        if let Some((kind, why)) = &self.failed {
-            return Err(io::Error::new(*kind, why.clone()));
+        if let Some((kind, message)) = &self.read_error {
+            return Err(io::Error::new(*kind, message.clone()));
         }
-        if self.ended {
+        if self.is_peer_closed {
             return Ok(0);
         }
         let handshaking = self.is_handshaking();
-        let outcome = match self.connection.read_tls(&mut Below(&mut self.stream)) {
+        let outcome = match self.connection.read_tls(&mut RawStream(&mut self.stream)) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
-            Err(error) => Err((error.kind(), self.broken(handshaking, &error))),
+            Err(error) => Err((error.kind(), self.broken_message(handshaking, &error))),
             Ok(n) => self.process(n, handshaking),
         };
-        outcome.map_err(|(kind, why)| {
-            self.failed = Some((kind, why.clone()));
-            io::Error::new(kind, why)
+        outcome.map_err(|(kind, message)| {
+            self.read_error = Some((kind, message.clone()));
+            io::Error::new(kind, message)
         })
     }
 
@@ -146,73 +148,79 @@ impl<S: Duplex> Tls<S> {
         let state = match self.connection.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
-                // The peer is told why, if it still listens.
-                let _ = self.push();
-                return Err((ErrorKind::InvalidData, explain(&error, self.host.as_deref(), handshaking)));
+                // Sends the alert, if the peer still reads.
+                let _ = self.flush_records();
+                return Err((
+                    ErrorKind::InvalidData,
+                    describe_error(&error, self.host.as_deref(), handshaking),
+                ));
             }
         };
-        self.waiting = state.plaintext_bytes_to_read();
-        self.ended = state.peer_has_closed();
-        if n == 0 && !self.ended {
-            return Err((ErrorKind::UnexpectedEof, self.cut_off(handshaking)));
+        self.plaintext_len = state.plaintext_bytes_to_read();
+        self.is_peer_closed = state.peer_has_closed();
+        if n == 0 && !self.is_peer_closed {
+            return Err((ErrorKind::UnexpectedEof, self.truncation_message(handshaking)));
         }
         if handshaking && !self.is_handshaking() {
             let chosen = self.connection.alpn_protocol();
-            if let Some(other) = chosen.filter(|chosen| *chosen != PROTOCOL) {
-                let why = format!("{} speaks another protocol over TLS: {other:?}", self.peer());
-                return Err((ErrorKind::InvalidData, why));
+            if let Some(other) = chosen.filter(|chosen| *chosen != ALPN_PROTOCOL) {
+                let message = format!("{} selected an unknown protocol by ALPN: {other:?}", self.peer_name());
+                return Err((ErrorKind::InvalidData, message));
             }
         }
         Ok(n)
     }
 
-    /// The stream below has failed
-    fn broken(&self, handshaking: bool, error: &io::Error) -> String {
+    /// Describes a failure of the underlying stream.
+    fn broken_message(&self, handshaking: bool, error: &io::Error) -> String {
         let during = if handshaking { " during the TLS handshake" } else { "" };
-        format!("the connection to {} broke{during}: {error}", self.peer())
+        format!("the connection to {} broke{during}: {error}", self.peer_name())
     }
 
-    /// The stream below has ended, and TLS has not (RFC 8446, 6.1): somebody else may have ended it
-    fn cut_off(&self, handshaking: bool) -> String {
+    /// Describes an end of the underlying stream without the end of TLS, which an attacker may have caused
+    /// (RFC 8446, section 6.1).
+    fn truncation_message(&self, handshaking: bool) -> String {
         match handshaking {
-            true => format!("{} closed the connection during the TLS handshake", self.peer()),
-            false => format!("the connection to {} was cut off: TLS did not end as it should", self.peer()),
+            true => format!("{} closed the connection during the TLS handshake", self.peer_name()),
+            false => {
+                format!("the connection to {} was cut off: TLS ended without close_notify", self.peer_name())
+            }
         }
     }
 
-    fn peer(&self) -> &str {
+    fn peer_name(&self) -> &str {
         self.host.as_deref().unwrap_or("the client")
     }
 
-    /// Takes decrypted bytes
+    /// Reads decrypted bytes.
     fn take(&mut self, buf: &mut [u8]) -> usize {
-        if self.waiting == 0 {
+        if self.plaintext_len == 0 {
             return 0;
         }
         let n = self.connection.reader().read(buf).unwrap_or(0);
-        self.waiting = self.waiting.saturating_sub(n);
+        self.plaintext_len = self.plaintext_len.saturating_sub(n);
         n
     }
 }
 
-impl<S: Duplex> Duplex for Tls<S> {
+impl<S: Duplex> Duplex for TlsStream<S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
-        self.more = false;
-        for turn in 0.. {
+        self.may_have_more = false;
+        for round in 0.. {
             filled += self.take(buf.get_mut(filled..).unwrap_or_default());
             if filled == buf.len() {
                 return Ok(filled);
             }
-            // A peer that sends what says nothing gets no more than a turn.
-            if turn == TURNS {
-                self.more = true;
+            // A peer that sends records without data is limited to one round of reads.
+            if round == MAX_READS {
+                self.may_have_more = true;
                 break;
             }
             match self.receive() {
                 Ok(0) => return Ok(filled),
-                // More is there, if at all, after another wait.
-                Ok(n) if n < PIECE && self.waiting > 0 => {
+                // The underlying stream has probably nothing more without another wait.
+                Ok(n) if n < RUSTLS_READ_SIZE && self.plaintext_len > 0 => {
                     filled += self.take(buf.get_mut(filled..).unwrap_or_default());
                     break;
                 }
@@ -221,8 +229,8 @@ impl<S: Duplex> Duplex for Tls<S> {
                 Err(error) => return Err(error),
             }
         }
-        // The handshake's answers, or those to new keys.
-        let _ = self.push();
+        // Sends responses of the handshake or of a key update.
+        let _ = self.flush_records();
         if filled == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(filled) }
     }
 
@@ -231,34 +239,34 @@ impl<S: Duplex> Duplex for Tls<S> {
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.ending {
+        if self.is_closing {
             return Err(ErrorKind::BrokenPipe.into());
         }
         if parts.iter().all(|part| part.is_empty()) {
             return Ok(0);
         }
-        if !self.push()? || self.is_handshaking() {
+        if !self.flush_records()? || self.is_handshaking() {
             return Err(ErrorKind::WouldBlock.into());
         }
         let n = self.connection.writer().write_vectored(parts)?;
-        // These are taken, whatever comes of them: the next write says what is wrong.
-        let _ = self.push();
+        // These bytes are accepted in any case; the next write returns the error.
+        let _ = self.flush_records();
         Ok(n)
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-        let pending = interest.read && self.is_pending();
+        let pending = interest.read && self.has_pending_read();
         let timeout = if pending { Some(Duration::ZERO) } else { timeout };
         let found = self.stream.wait(self.interest(interest), timeout)?;
         if self.is_handshaking() {
-            // Reading or writing says what went wrong.
+            // The next read or write returns the error.
             let _ = self.handshake();
         } else if found.writable {
-            let _ = self.push();
+            let _ = self.flush_records();
         }
-        let failed = self.failed.is_some() || self.unwritable;
+        let failed = self.read_error.is_some() || self.is_unwritable;
         Ok(Ready {
-            readable: interest.read && (found.readable || self.is_pending()),
+            readable: interest.read && (found.readable || self.has_pending_read()),
             writable: interest.write && ((found.writable && !self.is_handshaking()) || failed),
         })
     }
@@ -272,35 +280,35 @@ impl<S: Duplex> Duplex for Tls<S> {
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
-        if !core::mem::replace(&mut self.ending, true) {
+        if !core::mem::replace(&mut self.is_closing, true) {
             self.connection.send_close_notify();
         }
-        match self.push() {
+        match self.flush_records() {
             Err(error) if is_peer_gone(&error) => Ok(()),
             outcome => outcome.map(drop),
         }
     }
 
     fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-        let begun = Instant::now();
-        while !self.push()? {
-            let left = timeout.checked_sub(begun.elapsed()).ok_or(ErrorKind::TimedOut)?;
+        let started = Instant::now();
+        while !self.flush_records()? {
+            let left = timeout.checked_sub(started.elapsed()).ok_or(ErrorKind::TimedOut)?;
             self.stream.wait(Interest::WRITE, Some(left))?;
         }
-        self.stream.flush(timeout.saturating_sub(begun.elapsed()))
+        self.stream.flush(timeout.saturating_sub(started.elapsed()))
     }
 }
 
-/// The stream below, as `rustls` wants to have it
-struct Below<'a, S>(&'a mut S);
+/// The underlying stream, as the reader and writer that `rustls` expects.
+struct RawStream<'a, S>(&'a mut S);
 
-impl<S: Duplex> io::Read for Below<'_, S> {
+impl<S: Duplex> io::Read for RawStream<'_, S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf)
     }
 }
 
-impl<S: Duplex> io::Write for Below<'_, S> {
+impl<S: Duplex> io::Write for RawStream<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -314,9 +322,9 @@ impl<S: Duplex> io::Write for Below<'_, S> {
     }
 }
 
-/// Bytes that were encrypted and have not gone
-const HELD: usize = 32 << 10;
-/// Bytes that `rustls` reads at once, at most
-const PIECE: usize = 4 << 10;
-/// Reads below for one of ours: enough for 64 KiB
-const TURNS: u32 = 18;
+/// Encrypted bytes that may be buffered.
+const MAX_UNSENT: usize = 32 << 10;
+/// Bytes that `rustls` reads at once, at most.
+const RUSTLS_READ_SIZE: usize = 4 << 10;
+/// Reads of the underlying stream for one read of this one: enough for 64 KiB.
+const MAX_READS: u32 = 18;

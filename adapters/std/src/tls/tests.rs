@@ -1,4 +1,4 @@
-//! Both ends of TLS in one thread, over lanes in memory
+//! Both ends of TLS in one thread, over pipes in memory.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -6,7 +6,8 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use super::*;
-use crate::{Duplex, Interest, MemoryEnd, memory_pair};
+use crate::adapter::poll::Interest;
+use crate::io::{Duplex, MemoryEnd, memory_pair};
 
 const ROOT: &[u8] = include_bytes!("../../tests/certificates/root.pem");
 const SERVER: &[u8] = include_bytes!("../../tests/certificates/server.pem");
@@ -19,45 +20,48 @@ fn trust() -> ClientTls {
     ClientTls::without_system_roots().root_pem(ROOT).unwrap()
 }
 
-fn client(stream: MemoryEnd, host: &str) -> Tls<MemoryEnd> {
-    Tls::new(stream, trust().connection(host).unwrap().into(), Some(host.into()))
+fn client(stream: MemoryEnd, host: &str) -> TlsStream<MemoryEnd> {
+    TlsStream::new(stream, trust().connection(host).unwrap().into(), Some(host.into()))
 }
 
-fn server(stream: MemoryEnd, chain: &[u8]) -> Tls<MemoryEnd> {
-    Tls::new(stream, ServerTls::from_pem(chain, KEY).unwrap().connection().unwrap().into(), None)
+fn server(stream: MemoryEnd, chain: &[u8]) -> TlsStream<MemoryEnd> {
+    TlsStream::new(stream, ServerTls::from_pem(chain, KEY).unwrap().connection().unwrap().into(), None)
 }
 
-/// A client and a server that have shaken hands
-fn connected(capacity: usize) -> (Tls<MemoryEnd>, Tls<MemoryEnd>) {
+/// Creates a client and a server after their handshake.
+fn connected(capacity: usize) -> (TlsStream<MemoryEnd>, TlsStream<MemoryEnd>) {
     let (near, far) = memory_pair(capacity);
     let (mut client, mut server) = (client(near, "localhost"), server(far, SERVER));
     while !(client.handshake().unwrap() & server.handshake().unwrap()) {}
     (client, server)
 }
 
-/// Why a client at `host` does not like a server with this certificate
-fn refusal(host: &str, chain: &[u8]) -> io::Error {
+/// Returns the error of a client for `host` on a server with this certificate chain.
+fn handshake_error(host: &str, chain: &[u8]) -> io::Error {
     let (near, far) = memory_pair(1 << 16);
     let (mut client, mut server) = (client(near, host), server(far, chain));
-    let mut why = Ok(false);
+    let mut outcome = Ok(false);
     for _ in 0..9 {
-        why = client.handshake();
-        let told = server.handshake();
-        if why.is_err() {
-            // The server is told, and writes nothing to a stranger.
+        outcome = client.handshake();
+        let server_outcome = server.handshake();
+        if outcome.is_err() {
+            // The server gets the alert and writes no data.
             assert!(
-                told.unwrap_err().to_string().starts_with("TLS with the client failed: received fatal alert")
+                server_outcome
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with("TLS with the client failed: received fatal alert")
             );
             assert!(server.write(b"secret").is_err());
             break;
         }
     }
-    assert_eq!(client.read(&mut [0; 9]).unwrap_err().to_string(), why.as_ref().unwrap_err().to_string());
-    why.unwrap_err()
+    assert_eq!(client.read(&mut [0; 9]).unwrap_err().to_string(), outcome.as_ref().unwrap_err().to_string());
+    outcome.unwrap_err()
 }
 
-/// Reads what is there now; whether that was the end
-fn gather(stream: &mut Tls<MemoryEnd>, all: &mut Vec<u8>, piece: usize) -> io::Result<bool> {
+/// Reads what is available and returns whether that was the end.
+fn gather(stream: &mut TlsStream<MemoryEnd>, all: &mut Vec<u8>, piece: usize) -> io::Result<bool> {
     let mut buf = vec![0; piece];
     match stream.read(&mut buf) {
         Ok(n) => {
@@ -69,7 +73,7 @@ fn gather(stream: &mut Tls<MemoryEnd>, all: &mut Vec<u8>, piece: usize) -> io::R
     }
 }
 
-fn offer(stream: &mut Tls<MemoryEnd>, left: &mut &[u8]) {
+fn offer(stream: &mut TlsStream<MemoryEnd>, left: &mut &[u8]) {
     match stream.write(left) {
         Ok(n) => *left = &left[n..],
         Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
@@ -81,8 +85,8 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_go_both_ways_however_they_are_cut() {
-    // Lanes of one byte; buffers that are smaller than a record, and larger.
+fn tls_carries_bytes_both_ways_for_any_buffer_size() {
+    // Pipes of one byte; buffers smaller and larger than a record.
     for (capacity, length, piece) in [(1, 20_000, 7), (100, 100_000, 1000), (1 << 16, 3 << 20, 1 << 16)] {
         let (mut client, mut server) = connected(capacity);
         let (up, down) = (noise(length), noise(length + 1));
@@ -108,18 +112,18 @@ fn bytes_go_both_ways_however_they_are_cut() {
 }
 
 #[test]
-fn what_is_written_waits_within_bounds() {
+fn tls_write_buffers_a_bounded_amount() {
     let (mut client, mut server) = connected(1000);
     let all = noise(1 << 20);
     let taken = client.write(&all).unwrap();
     assert!((16 << 10..=32 << 10).contains(&taken) && !client.is_flushed(), "{taken}");
     assert_eq!(client.write(&all).unwrap_err().kind(), ErrorKind::WouldBlock);
-    // That is not for nothing: TLS itself wants to write.
+    // TLS itself has bytes to write.
     assert_eq!(client.interest(Interest::READ), Interest::BOTH);
     client.shutdown_write().unwrap();
     let mut got = Vec::new();
     while !gather(&mut server, &mut got, 1 << 16).unwrap() {
-        // Nobody writes any more: waiting does what is left.
+        // No write follows: waiting sends the rest.
         client.wait(Interest::READ, Some(Duration::ZERO)).unwrap();
     }
     assert!(got == all[..taken] && client.is_flushed());
@@ -128,17 +132,17 @@ fn what_is_written_waits_within_bounds() {
 }
 
 #[test]
-fn decrypted_bytes_are_not_waited_for() {
+fn wait_returns_at_once_while_decrypted_bytes_are_left() {
     let (mut client, mut server) = connected(1 << 16);
     server.write(&noise(3000)).unwrap();
-    assert!(!client.is_pending());
+    assert!(!client.has_pending_read());
     client.read(&mut [0; 1000]).unwrap();
-    assert!(client.is_pending());
+    assert!(client.has_pending_read());
     assert!(client.wait(Interest::READ, None).unwrap().readable);
     assert_eq!(client.read(&mut [0; 5000]).unwrap(), 2000);
-    assert!(!client.is_pending());
+    assert!(!client.has_pending_read());
     assert_eq!(client.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    // An end, too, that came along with bytes.
+    // The same for an end that arrived together with bytes.
     server.write(b"end").unwrap();
     server.shutdown_write().unwrap();
     assert_eq!(client.read(&mut [0; 9]).unwrap(), 3);
@@ -147,30 +151,30 @@ fn decrypted_bytes_are_not_waited_for() {
 }
 
 #[test]
-fn an_end_is_told_from_being_cut_off() {
+fn tls_end_is_distinguished_from_truncation() {
     let (mut client, mut server) = connected(1 << 16);
     server.write(b"all of it").unwrap();
     server.shutdown_write().unwrap();
     let mut got = Vec::new();
     while !gather(&mut client, &mut got, 4).unwrap() {}
     assert_eq!(got, b"all of it");
-    // The other direction goes on (RFC 8446, 6.1).
+    // The other direction goes on (RFC 8446, section 6.1).
     client.write(b"thanks").unwrap();
     assert_eq!(server.read(&mut [0; 9]).unwrap(), 6);
 
-    // Between two records, and within one: it does not fit into the lane.
-    for (length, comes) in [(50, 50), (100, 0)] {
+    // Truncation between two records, and within one that does not fit into the pipe.
+    for (length, expected) in [(50, 50), (100, 0)] {
         let (mut client, mut server) = connected(100);
         let mut got = Vec::new();
         while !server.is_flushed() {
-            // Tickets, for another time.
-            server.push().unwrap();
+            // Session tickets.
+            server.flush_records().unwrap();
             assert!(!gather(&mut client, &mut got, 99).unwrap());
         }
         assert!(!gather(&mut client, &mut got, 99).unwrap());
         server.write(&noise(length)).unwrap();
         drop(server);
-        while got.len() < comes {
+        while got.len() < expected {
             assert!(!gather(&mut client, &mut got, 99).unwrap());
         }
         for _ in 0..2 {
@@ -178,52 +182,52 @@ fn an_end_is_told_from_being_cut_off() {
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
             assert_eq!(
                 error.to_string(),
-                "the connection to localhost was cut off: TLS did not end as it should"
+                "the connection to localhost was cut off: TLS ended without close_notify"
             );
         }
     }
 }
 
 #[test]
-fn certificates_that_do_not_fit_are_named() {
-    let why = |host, chain| refusal(host, chain).to_string();
+fn rejected_certificate_is_described() {
+    let error_text = |host, chain| handshake_error(host, chain).to_string();
     assert_eq!(
-        why("localhost", OTHER),
+        error_text("localhost", OTHER),
         "the certificate of localhost is not accepted: it is for other.example, *.other.example, not for localhost"
     );
     assert_eq!(
-        why("127.0.0.2", SERVER),
+        error_text("127.0.0.2", SERVER),
         "the certificate of 127.0.0.2 is not accepted: it is for localhost, 127.0.0.1, 0::1, not for 127.0.0.2"
     );
-    let expired = why("localhost", EXPIRED);
+    let expired = error_text("localhost", EXPIRED);
     assert!(
         expired.starts_with("the certificate of localhost is not accepted: it has expired ")
             && expired.ends_with(" days ago, by the clock of this machine"),
         "{expired}"
     );
     assert_eq!(
-        why("localhost", UNKNOWN),
+        error_text("localhost", UNKNOWN),
         "the certificate of localhost is not accepted: its issuer is not among the root certificates that are trusted \
          here"
     );
-    // What fits: a name, its pattern, addresses of both kinds.
+    // Accepted: a name, a wildcard, and addresses of both kinds.
     for (host, chain) in [("a.other.example", OTHER), ("127.0.0.1", SERVER), ("::1", SERVER)] {
         let (near, far) = memory_pair(1 << 16);
         let (mut client, mut server) = (client(near, host), server(far, chain));
         while !(client.handshake().unwrap() & server.handshake().unwrap()) {}
-        assert_eq!(server.connection.alpn_protocol(), Some(PROTOCOL));
+        assert_eq!(server.connection.alpn_protocol(), Some(ALPN_PROTOCOL));
     }
-    assert!(trust().connection("no host").unwrap_err().to_string().contains("no name"));
+    assert!(trust().connection("no host").unwrap_err().to_string().contains("not a DNS name"));
 }
 
 #[test]
-fn who_speaks_no_tls_is_told_so() {
+fn peer_without_tls_is_reported() {
     let (near, mut plain) = memory_pair(1 << 16);
     let mut tls = client(near, "localhost");
     assert!(!tls.handshake().unwrap());
     plain.write(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
-    let told = tls.handshake().unwrap_err().to_string();
-    assert_eq!(told, "the server does not speak TLS at localhost: its URL may have to begin with http:");
+    let message = tls.handshake().unwrap_err().to_string();
+    assert_eq!(message, "the server does not speak TLS at localhost: its URL may have to begin with http:");
 
     let (near, plain) = memory_pair(1 << 16);
     let mut tls = client(near, "localhost");
@@ -243,7 +247,7 @@ fn who_speaks_no_tls_is_told_so() {
 }
 
 #[test]
-fn a_protocol_that_we_do_not_speak_is_refused() {
+fn unsupported_alpn_protocol_is_refused() {
     let builder =
         rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
     let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
@@ -253,7 +257,7 @@ fn a_protocol_that_we_do_not_speak_is_refused() {
     config.alpn_protocols = [b"h2".to_vec()].into();
     let (near, far) = memory_pair(1 << 16);
     let given = ServerTls::from(alloc::sync::Arc::new(config));
-    let mut server = Tls::new(far, given.connection().unwrap().into(), None);
+    let mut server = TlsStream::new(far, given.connection().unwrap().into(), None);
     let mut client = client(near, "localhost");
     assert!(!client.handshake().unwrap());
     server.handshake().unwrap_err();
@@ -261,7 +265,7 @@ fn a_protocol_that_we_do_not_speak_is_refused() {
 }
 
 #[test]
-fn what_a_stranger_sends_is_bounded() {
+fn tls_read_processes_a_bounded_number_of_records() {
     let (mut client, mut server) = connected(1 << 22);
     // Records of one byte each.
     for _ in 0..100_000 {
@@ -269,28 +273,31 @@ fn what_a_stranger_sends_is_bounded() {
     }
     let mut buf = vec![0; 1 << 20];
     let n = server.read(&mut buf).unwrap();
-    assert!(n < 10_000 && server.is_pending(), "{n}");
+    assert!(n < 10_000 && server.has_pending_read(), "{n}");
     let mut all = n;
     while all < 100_000 {
         all += server.read(&mut buf).unwrap();
     }
-    assert!(!server.is_pending());
+    assert!(!server.has_pending_read());
 }
 
 #[test]
-fn keys_and_roots_that_cannot_be_used_are_refused() {
-    let of = |outcome: io::Result<ServerTls>| outcome.unwrap_err().to_string();
-    assert_eq!(of(ServerTls::from_pem(b"", KEY)), "there is no certificate (PEM) for the server");
-    assert!(of(ServerTls::from_pem(SERVER, SERVER)).starts_with("there is no private key"));
-    assert!(of(ServerTls::from_files("no such file", "x")).starts_with("no such file: "));
-    // Another key.
+fn unusable_key_or_root_is_refused() {
+    let error_text = |outcome: io::Result<ServerTls>| outcome.unwrap_err().to_string();
+    assert_eq!(error_text(ServerTls::from_pem(b"", KEY)), "no PEM certificate found for the server");
+    assert!(error_text(ServerTls::from_pem(SERVER, SERVER)).starts_with("no unencrypted PEM private key"));
+    assert!(error_text(ServerTls::from_files("no such file", "x")).starts_with("no such file: "));
+    // The key of another certificate.
     let other = b"-----BEGIN PRIVATE KEY-----\n\
         MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
-    assert!(of(ServerTls::from_pem(SERVER, other)).starts_with("the server's certificate and key: "));
-    let of = |outcome: io::Result<ClientTls>| outcome.unwrap_err().to_string();
-    assert!(of(ClientTls::new().root_pem(KEY)).starts_with("there is no certificate"));
-    let nobody = ClientTls::without_system_roots().connection("localhost").unwrap_err();
-    assert_eq!(nobody.kind(), ErrorKind::NotFound);
+    assert!(
+        error_text(ServerTls::from_pem(SERVER, other))
+            .starts_with("cannot use the server's certificate and key: ")
+    );
+    let error_text = |outcome: io::Result<ClientTls>| outcome.unwrap_err().to_string();
+    assert!(error_text(ClientTls::new().root_pem(KEY)).starts_with("no PEM certificate"));
+    let no_roots = ClientTls::without_system_roots().connection("localhost").unwrap_err();
+    assert_eq!(no_roots.kind(), ErrorKind::NotFound);
     let shown: String = format!("{:?} {:?}", trust(), ServerTls::from_pem(SERVER, KEY).unwrap());
     assert_eq!(shown, "ClientTls { system: false, roots: 1 } ServerTls { .. }");
 }

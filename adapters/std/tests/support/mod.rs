@@ -1,4 +1,4 @@
-//! What the tests share: deadlines, two-way pumping, and a look at the process table
+//! Shared helpers: deadlines, pumping in both directions, and reading the process table.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
@@ -8,18 +8,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use mcp_std::{Duplex, Interest};
+use mcp_std::io::{Duplex, Interest};
 
-/// Generous, as test machines are slow and shared; nothing waits this long unless it hangs
+/// Longest time of a test; generous, as test machines are slow and shared.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs `f` on a thread and fails when it does not return in time
-pub fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `f` on a thread and fails if it does not return in time.
+pub fn with_deadline<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (tx, rx) = mpsc::channel();
     let thread = thread::spawn(move || drop(tx.send(f())));
     match rx.recv_timeout(DEADLINE) {
         Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("no result within {DEADLINE:?}"),
         Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(()) => unreachable!(),
@@ -27,17 +27,17 @@ pub fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// Looks again and again until `condition` holds
+/// Polls `condition` until it holds, and fails at the deadline.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < DEADLINE, "never: {what}");
+        assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Writes `total` patterned bytes and ends, while reading patterned bytes to their end; returns how many were
-/// read
+/// Writes `total` patterned bytes and the end, while it reads patterned bytes up to their end; returns the number of
+/// bytes read.
 pub fn pump(io: &mut impl Duplex, total: usize) -> usize {
     let (mut sent, mut received) = (0, 0);
     let mut ended = false;
@@ -49,7 +49,7 @@ pub fn pump(io: &mut impl Duplex, total: usize) -> usize {
             return received;
         }
         let ready = io.wait(interest, Some(DEADLINE)).unwrap();
-        assert!(!ready.is_empty(), "nothing moves: {sent} sent, {received} received");
+        assert!(!ready.is_empty(), "no progress: {sent} sent, {received} received");
         if ready.writable {
             let offset = sent % PATTERN;
             let n = (total - sent).min(PATTERN);
@@ -76,14 +76,14 @@ pub fn pump(io: &mut impl Duplex, total: usize) -> usize {
     }
 }
 
-/// A prime, so that no buffer size hides a mistake
+/// Length of the pattern; no power of two, so that no buffer size hides a mistake.
 pub const PATTERN: usize = 251 * 251;
 
-/// Reads until the end, or until `enough` says so
+/// Reads until the end, or until `enough` returns true.
 pub fn read_until(io: &mut impl Duplex, enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let (mut all, mut buf) = (Vec::new(), [0; 4096]);
     while !enough(&all) {
-        assert!(!io.wait(Interest::READ, Some(DEADLINE)).unwrap().is_empty(), "silence");
+        assert!(!io.wait(Interest::READ, Some(DEADLINE)).unwrap().is_empty(), "no bytes within the deadline");
         match io.read(&mut buf) {
             Ok(0) => break,
             Ok(n) => all.extend_from_slice(&buf[..n]),
@@ -93,9 +93,9 @@ pub fn read_until(io: &mut impl Duplex, enough: impl Fn(&[u8]) -> bool) -> Vec<u
     all
 }
 
-/// The processes of group `pgid` that run (zombies of other parents do not count), from `/proc`
+/// Returns the running processes of group `pgid`, without zombies of other parents, from `/proc`.
 #[cfg(target_os = "linux")]
-pub fn group(pgid: u32) -> Vec<u32> {
+pub fn group_members(pgid: u32) -> Vec<u32> {
     let me = std::process::id();
     let mut members = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -103,7 +103,7 @@ pub fn group(pgid: u32) -> Vec<u32> {
             continue;
         };
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // "pid (name) state ppid pgrp …", and the name may contain anything
+        // "pid (name) state ppid pgrp …"; the name may contain any character.
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let (state, parent, group) = (fields[0], fields[1], fields[2]);
         let zombie = state == "Z" || state == "X";
@@ -114,9 +114,9 @@ pub fn group(pgid: u32) -> Vec<u32> {
     members
 }
 
-/// Fails unless the group is empty very soon
+/// Fails unless the group becomes empty in time.
 #[cfg(target_os = "linux")]
 pub fn assert_no_group(pgid: u32) {
     // A killed process of another parent may take a moment to leave the table.
-    eventually("group empty", || group(pgid).is_empty());
+    eventually("group empty", || group_members(pgid).is_empty());
 }

@@ -1,7 +1,7 @@
-//! A client: plain calls from any thread, one thread that moves the bytes, one on which callbacks run
+//! A client for any thread: one thread moves the bytes, and another runs the callbacks.
 
-mod callbacks;
-mod waiting;
+mod callback_queue;
+mod wait;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -15,34 +15,37 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Instant as StdInstant;
 
-use mcp_proto::client::{Config, Engine, OutputSchemas, Peer, SchemaValidator, SubscriptionKey, Verdict};
+use mcp_proto::client::{Config, Engine, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
-use mcp_std::child::{Ended, Program};
-use mcp_std::client::{
-    Answer, Caller, ClientHandler, Connection, Ears, Heard, Hub, Listener, Memory, Opened, Opens,
-    OpensStream, Setup, Slot, Way,
+use mcp_std::adapter::client::{
+    CallAnswer, Callback, ClientHandler, ClientSetup, CommandQueue, Connection, ConnectionHandle,
+    ConnectionTarget, Connector, HandlerSlot, OutcomeReceiver, ReadyConnection, RemoteHandler, ResultCache,
+    StreamConnector,
 };
-use mcp_std::{Duplex, Error, catch};
+use mcp_std::io::Duplex;
+use mcp_std::process::{Program, ShutdownReport};
+use mcp_std::{Error, catch};
 use serde::Serialize;
 
 use crate::Options;
-use callbacks::Callbacks;
-use waiting::wait;
+use callback_queue::CallbackQueue;
+use wait::wait_for_slot;
 
-/// A handle of a connection to one server, ready for calls from any thread
+/// A handle of a connection to one server, ready for calls from any thread.
 ///
-/// Clones are handles of the same connection. A call waits for its own answer and for no other one.
+/// Clones are handles of the same connection. A call waits for its own answer only.
 ///
-/// Two threads stand behind it. One moves the bytes: it answers the server's pings and lets time-outs pass whether or not
-/// anybody calls. The other one runs the callbacks ([`ClientHandler`]), in order: a user may take an hour to fill in a
-/// form, and everything else goes on meanwhile, except for other callbacks. Of those so many wait as
-/// [`Limits::max_waiting`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits) say; with more to tell,
-/// nothing more is read from the server until the handler has come so far, and calls wait, until their time-outs at most.
+/// A connection has two threads. One moves the bytes: it answers the server's pings and observes timeouts, even while
+/// no call is made. The other runs the callbacks ([`ClientHandler`]) in order. A callback may take an hour (a user
+/// fills in a form); only other callbacks wait for it.
 ///
-/// When the last handle is dropped the server is ended as [`close`](Self::close) does, which may take a while; how that
-/// went is not said. A handler that holds a handle keeps the connection open.
+/// At most [`Limits::max_waiting_requests`](mcp_proto::Limits) callbacks and
+/// [`max_waiting_bytes`](mcp_proto::Limits) bytes are queued. Beyond that, nothing is read from the server until the
+/// handler has caught up, and calls wait until their timeouts at most.
 ///
+/// When the last handle is dropped, the server is shut down as by [`close`](Self::close), which may take a while; the
+/// outcome is discarded. A handler that holds a handle keeps the connection open.
 /// ```no_run
 /// use mcp_threads::{Client, Program};
 ///
@@ -60,92 +63,99 @@ use waiting::wait;
 /// # Ok::<(), mcp_threads::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Client(Arc<Handle>);
+pub struct Client(Arc<ClientHandle>);
 
-/// What handles share
-struct Handle {
-    caller: Caller,
-    callbacks: Callbacks,
-    thread: Mutex<Thread>,
-    thread_id: ThreadId,
+/// State that all handles share.
+struct ClientHandle {
+    caller: ConnectionHandle,
+    callbacks: CallbackQueue,
+    loop_thread: Mutex<LoopThread>,
+    loop_thread_id: ThreadId,
 }
 
-/// The thread that moves the bytes
-enum Thread {
-    Running(JoinHandle<Result<Option<Ended>, Error>>),
-    /// It is over, and how the server ended
-    Over(Option<Ended>),
+/// The thread that moves the bytes.
+enum LoopThread {
+    Running(JoinHandle<Result<Option<ShutdownReport>, Error>>),
+    /// The thread has ended; this is how the server process ended.
+    Finished(Option<ShutdownReport>),
 }
 
-/// A call that was begun: [`Client::wait`] fetches what comes of it
+/// A call that was started; [`Client::wait`] fetches its result.
 ///
-/// Dropping it gives the call up: the server is told.
+/// Dropping it cancels the call and notifies the server.
 #[must_use = "dropping it cancels the call"]
-pub struct Pending {
-    slot: Slot<Answer>,
+pub struct PendingCall {
+    slot: OutcomeReceiver<CallAnswer>,
     client: Client,
 }
 
-impl Pending {
-    /// By what handlers are told of the call; none as long as it has not been sent
+impl PendingCall {
+    /// Returns the key under which the handler gets progress of the call; `None` until the call has been sent.
     #[must_use]
     pub fn key(&self) -> Option<CallKey> {
         self.slot.call()
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         self.client.0.caller.cancel(&self.slot, None);
     }
 }
 
-impl TryFrom<Opened> for Client {
+impl TryFrom<ReadyConnection> for Client {
     type Error = Error;
 
-    fn try_from(Opened { mut connection, peer }: Opened) -> Result<Self, Error> {
-        let waker = connection.wire.waker().map_err(Error::Io)?;
+    fn try_from(ReadyConnection { mut connection, peer }: ReadyConnection) -> Result<Self, Error> {
+        let waker = connection.transport.waker().map_err(Error::Io)?;
         let handler = connection.take_handler();
-        let limits = connection.wire.engine().config().get_limits();
-        let callbacks = Callbacks::new(limits.max_waiting, limits.max_waiting_bytes, waker.clone());
-        connection.ears = Ears::Away(Box::new(callbacks.clone()));
-        let (hub, caller) = Hub::new(&mut connection, peer, &waker);
-        callbacks.run(handler, caller.clone())?;
-        let told = callbacks.clone();
+        let limits = connection.transport.engine().config().effective_limits();
+        let callbacks =
+            CallbackQueue::new(limits.max_waiting_requests, limits.max_waiting_bytes, waker.clone());
+        connection.handler = HandlerSlot::Remote(Box::new(callbacks.clone()));
+        let (commands, caller) = CommandQueue::new(&mut connection, peer, &waker);
+        callbacks.spawn_thread(handler, caller.clone())?;
+        let loop_callbacks = callbacks.clone();
         let thread = thread::Builder::new().name("mcp-client".into());
-        let thread = thread.spawn(move || run(hub, connection, &told)).inspect_err(|_| callbacks.close())?;
+        let thread = thread
+            .spawn(move || run_loop(commands, connection, &loop_callbacks))
+            .inspect_err(|_| callbacks.close())?;
         let thread_id = thread.thread().id();
-        let thread = Mutex::new(Thread::Running(thread));
-        Ok(Self(Arc::new(Handle { caller, callbacks, thread, thread_id })))
+        let thread = Mutex::new(LoopThread::Running(thread));
+        Ok(Self(Arc::new(ClientHandle { caller, callbacks, loop_thread: thread, loop_thread_id: thread_id })))
     }
 }
 
-/// Moves the bytes until it is over; how the server ended
-fn run(mut hub: Hub, mut connection: Connection, callbacks: &Callbacks) -> Result<Option<Ended>, Error> {
-    let turned = catch(|| {
+/// Runs the loop until the connection is over. Returns how the server process ended.
+fn run_loop(
+    mut commands: CommandQueue,
+    mut connection: Connection,
+    callbacks: &CallbackQueue,
+) -> Result<Option<ShutdownReport>, Error> {
+    let result = catch(|| {
         loop {
-            hub.take_in(&mut connection);
-            if hub.closes() || connection.is_over() {
+            commands.process_commands(&mut connection);
+            if commands.is_close_requested() || connection.is_over() {
                 break;
             }
-            connection.turn(hub.due(), &mut None);
+            connection.turn(commands.next_deadline(), &mut None);
         }
     });
-    if let Err(panic) = turned {
-        // A stream of the program's: it is not touched any more, and nobody waits for it.
-        connection.give_up(io::Error::other(panic.to_string()));
+    if let Err(panic) = result {
+        // A stream that the program provided has panicked: do not use it again, and fail all calls.
+        connection.abort_unclean(io::Error::other(panic.to_string()));
     }
-    hub.tell_end(&mut connection);
+    commands.notify_closed(&mut connection);
     let ended = connection.finish();
     callbacks.close();
     ended
 }
 
-impl Opens for Client {
+impl Connector for Client {
     type Opening<'a> = Result<Self, Error>;
 
-    fn open(setup: Setup, way: Way<'_>) -> Self::Opening<'_> {
-        setup.open(way).and_then(Self::try_from)
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+        setup.open(target).and_then(Self::try_from)
     }
 
     fn refuse(error: Error) -> Self::Opening<'static> {
@@ -153,15 +163,17 @@ impl Opens for Client {
     }
 }
 
-impl<D: Duplex + Send + 'static> OpensStream<D> for Client {
-    fn open_stream(setup: Setup, stream: D) -> Self::Opening<'static> {
+impl<D: Duplex + Send + 'static> StreamConnector<D> for Client {
+    fn open_stream(setup: ClientSetup, stream: D) -> Self::Opening<'static> {
         setup.open_stream(stream).and_then(Self::try_from)
     }
 }
 
 impl Client {
-    /// Starts a server and waits until it is ready; [`spawn_with`](Self::spawn_with) for a client that speaks every
-    /// revision and can do nothing for servers
+    /// Starts a server process and waits until it is ready.
+    ///
+    /// The client supports every revision and declares no capabilities; [`spawn_with`](Self::spawn_with) takes a
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -170,21 +182,23 @@ impl Client {
         Self::spawn_with(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")), program)
     }
 
-    /// Starts a server and waits until it is ready, or for the time-outs in [`Limits`](mcp_proto::Limits)
+    /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// A server that exits when it is asked which revisions it speaks, as some old ones do, is started once more and
-    /// spoken to as such a one is. [`options`](Self::options) has callbacks that are there from the beginning; until the
-    /// server is ready they run on the thread that waits for it.
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// `initialize` instead. [`options`](Self::options) sets a handler that is in place from the beginning; until the
+    /// server is ready, it runs on the calling thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Spawn`] when it cannot be started, [`Error::Closed`] when it ended, did not answer in time, or is no MCP
-    /// server; nothing is left running then. [`Error::Io`] when there is no thread to be had.
+    /// - [`Error::Spawn`] if the process cannot be started.
+    /// - [`Error::Closed`] if the process ended, did not answer in time, or is not an MCP server. No process is left
+    ///   running.
+    /// - [`Error::Io`] if no thread can be started.
     pub fn spawn_with(config: Config, program: impl Borrow<Program> + Send) -> Result<Self, Error> {
         Options::new(config).spawn(program)
     }
 
-    /// Speaks over any byte stream that has a [waker](Duplex::waker), and waits until the server is ready
+    /// Connects over any byte stream that has a [waker](Duplex::waker), and waits until the server is ready.
     ///
     /// # Errors
     ///
@@ -193,57 +207,58 @@ impl Client {
         Options::new(config).connect(stream)
     }
 
-    /// Speaks HTTP to the server at `url`, `http://127.0.0.1:8080/mcp` for instance, and waits until it is ready
+    /// Connects to the HTTP server at `url` (example: `http://127.0.0.1:8080/mcp`) and waits until it is ready.
     ///
-    /// Finds out which revision and which of the transports over HTTP the server speaks. [`options`](Self::options) has
-    /// callbacks, tokens ([`Options::connect_http`]) and the rest.
+    /// The client finds out which revision and which HTTP transport the server speaks. [`options`](Self::options) sets
+    /// a handler, tokens ([`Options::connect_http`]) and the rest.
     ///
-    /// Connections are made when they are needed: looking up a name may take 10 s, and nothing else moves meanwhile.
-    /// Where a name has several addresses they are tried in turn, one family after the other.
+    /// Connections are opened when they are needed. Name resolution takes up to 10 s and blocks the connection's
+    /// thread. Several addresses of one name are tried in turn, alternating between IPv6 and IPv4.
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] when it is none that can be connected to; [`Error::Closed`] when there is no server, it is no MCP
-    /// server, or does not answer in time.
+    /// - [`Error::Url`] if `url` is not usable; `https` needs the feature `tls`.
+    /// - [`Error::Closed`] if there is no server, if it is not an MCP server, or if it does not answer in time.
     #[cfg(feature = "http")]
     pub fn connect_url(url: &str) -> Result<Self, Error> {
         Options::new(Config::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))).connect_url(url)
     }
 
-    /// What may be set before the connection is made, beside `config`
+    /// Returns the options of a client with this configuration, to be set before it connects.
     #[must_use]
     pub fn options(config: Config) -> Options {
         Options::new(config)
     }
 
-    /// Says who handles what comes from the server from now on; what has come already goes to the one before
+    /// Replaces the handler of the server's requests and notifications. Those already received go to the old handler.
     pub fn set_handler(&self, handler: impl ClientHandler + Send + 'static) {
         self.0.callbacks.set_handler(Box::new(handler));
     }
 
-    /// Checks structured results against output schemas from now on, as far as lists of tools are seen from now on; see
-    /// [`Options::validator`]
+    /// Sets the validator of structured results. It applies to tools that are listed from now on; see
+    /// [`Options::validator`].
     pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
         self.memory().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
-    /// Asks for lists and contents of resources anew, when they are wanted next: forgets what is kept of this server,
-    /// for other clients with the same cache, too
-    pub fn forget_kept(&self) {
-        self.memory().forget();
+    /// Discards the cached results of this server, also for other clients that share the cache.
+    pub fn clear_cache(&self) {
+        self.memory().invalidate_server();
     }
 
-    /// The server: revision in use, identity, capabilities, instructions
+    /// Returns the server's revision, identity, capabilities and instructions.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.0.caller.peer()
     }
 
-    /// What was found out about the server's era, to be stored for the next connection; none after it proved wrong, or
-    /// when the connection is over
+    /// Returns the era that the client found the server to have. Returns `None` after the server contradicted it, and
+    /// after the connection has ended.
+    ///
+    /// Store it and pass it to [`Config::known_era`] for the next connection, which then needs no probe.
     #[must_use]
-    pub fn verdict(&self) -> Option<Verdict> {
-        self.run(|connection| Ok(connection.verdict)).ok().flatten()
+    pub fn known_era(&self) -> Option<KnownEra> {
+        self.run_on_loop(|connection| Ok(connection.known_era)).ok().flatten()
     }
 
     mcp_std::client_calls!(
@@ -251,110 +266,119 @@ impl Client {
         [&self],
         [],
         [],
-        Pending,
+        PendingCall,
         dyn FnMut(&Progress),
         "# let client = mcp_threads::Client::spawn(mcp_threads::Program::new(\"my-server\"))?;",
         "# Ok::<(), mcp_threads::Error>(())"
     );
 
-    // ---- calls under way ---------------------------------------------------------------------------------------
+    // ---- pending calls -----------------------------------------------------------------------------------------
 
-    /// Waits for the result of a call that was begun
+    /// Waits for the result of a call that was started.
     ///
     /// # Errors
     ///
-    /// As [`request`](Self::request), and what [`start`](Self::start) could not know: what this server cannot be asked.
-    pub fn wait(&self, call: Pending) -> Result<RawJson, Error> {
+    /// As [`request`](Self::request), and errors that [`start`](Self::start) could not know yet: requests that this
+    /// server does not support.
+    pub fn wait(&self, call: PendingCall) -> Result<RawJson, Error> {
         self.result(call, None).map(|(result, _)| result)
     }
 
-    /// Waits as [`wait`](Self::wait) does, with progress told to `on_progress`, on this thread
+    /// Waits as [`wait`](Self::wait) does, and passes progress to `on_progress` on this thread.
     ///
-    /// Progress comes only if the options of the call asked for it. Of what comes faster than it is told, the newest
-    /// is kept.
+    /// Progress arrives only if the options of the call requested it. If progress arrives faster than it is passed on,
+    /// only the newest is kept.
     ///
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_with(&self, call: Pending, on_progress: &mut dyn FnMut(&Progress)) -> Result<RawJson, Error> {
-        call.slot.watch();
+    pub fn wait_with(
+        &self,
+        call: PendingCall,
+        on_progress: &mut dyn FnMut(&Progress),
+    ) -> Result<RawJson, Error> {
+        call.slot.enable_progress();
         self.result(call, Some(on_progress)).map(|(result, _)| result)
     }
 
-    /// Waits as [`wait`](Self::wait) does, but at most for `timeout`: none when there is no result by then, and the call
-    /// goes on
+    /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
+    /// call goes on.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait); `Use(Stale)` when the result was fetched before.
-    pub fn wait_timeout(&self, call: &mut Pending, timeout: Duration) -> Result<Option<RawJson>, Error> {
-        if call.slot.is_taken() {
+    /// As [`wait`](Self::wait); [`UseError::Stale`] if the result was fetched before.
+    pub fn wait_timeout(&self, call: &mut PendingCall, timeout: Duration) -> Result<Option<RawJson>, Error> {
+        if call.slot.is_finished() {
             return Err(Error::Use(UseError::Stale));
         }
         let until = StdInstant::now().checked_add(timeout);
-        let outcome = wait(&call.slot, until, &mut |_| {}).transpose()?;
+        let outcome = wait_for_slot(&call.slot, until, &mut |_| {}).transpose()?;
         Ok(outcome.map(|(result, _)| result))
     }
 
-    /// Gives a call up: the server is told, and its result is not wanted any more, even if it is there already
+    /// Cancels a call and notifies the server. A result that has already arrived is discarded.
     ///
     /// # Errors
     ///
-    /// None, so far: it is a `Result` as that of other clients is.
-    pub fn cancel(&self, call: Pending, reason: Option<&str>) -> Result<(), Error> {
+    /// None at present; the type is that of other adapters.
+    pub fn cancel(&self, call: PendingCall, reason: Option<&str>) -> Result<(), Error> {
         self.0.caller.cancel(&call.slot, reason);
         drop(call);
         Ok(())
     }
 
-    // ---- in between --------------------------------------------------------------------------------------------
+    // ---- between calls -----------------------------------------------------------------------------------------
 
-    /// Asks to be told of changes, and waits until the server has said what of it it honours
+    /// Subscribes to changes, and waits until the server has acknowledged the subscription.
     ///
-    /// From then on changes come to [`ClientHandler::changed`]. What changed before is not told, so this is the moment
-    /// to read what is followed. In the legacy era a server may honour less than it says.
+    /// Returns the key of the subscription, and the part of the filter that the server acknowledged.
+    /// From then on [`ClientHandler::changed`] receives changes. Earlier changes are not reported: read the current
+    /// state after this method returns. A legacy server may report fewer changes than it
+    /// acknowledged.
     ///
     /// # Errors
     ///
-    /// [`Error::Use`] when there are too many, or URIs that are too long; [`Error::Call`] when the server refuses or does
-    /// not answer in time; otherwise as [`start`](Self::start).
+    /// - [`Error::Use`] if there are too many subscriptions, or a URI is too long.
+    /// - [`Error::Call`] if the server refuses or does not answer in time.
+    /// - Otherwise as [`start`](Self::start).
     pub fn subscribe(
         &self,
         filter: &SubscriptionFilter,
     ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
-        self.told(&self.0.caller.subscribe(filter.clone())?)
+        self.wait_for(&self.0.caller.subscribe(filter.clone())?)
     }
 
-    /// Ends the connection for all handles, and the server if it was started here: its stdin is closed, then it gets
-    /// `SIGTERM`, then `SIGKILL`, each after the wait that [`Options::patience`] says
+    /// Closes the connection for all handles, and shuts the server process down if this client started it.
     ///
-    /// Calls that are waited for end with [`Error::Closed`]. How the server ended; none if it is no process of ours.
+    /// The process gets the end of its stdin, then `SIGTERM`, then `SIGKILL`, each after the wait that
+    /// [`Options::shutdown_timeouts`] sets. Pending calls fail with [`Error::Closed`]. Returns how the process ended;
+    /// `None` if this client started no process.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when a stream that is no process of ours could not be ended properly.
-    pub fn close(self) -> Result<Option<Ended>, Error> {
+    /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
+    pub fn close(self) -> Result<Option<ShutdownReport>, Error> {
         self.0.close()
     }
 
-    /// Whether calls can still be made
+    /// Checks that calls can still be made.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when the connection is over, with all that is known about that.
+    /// [`Error::Closed`] with all known details if the connection is over.
     pub fn check_open(&self) -> Result<(), Error> {
-        if self.0.caller.is_over() { Err(self.0.caller.gone()) } else { Ok(()) }
+        if self.0.caller.is_over() { Err(self.0.caller.closed_error()) } else { Ok(()) }
     }
 
-    // ---- what these stand on -----------------------------------------------------------------------------------
+    // ---- callees of `client_calls!` ----------------------------------------------------------------------------
 
-    /// The engine is another thread's
-    #[expect(clippy::unused_self, reason = "other clients have it at hand")]
-    fn begin_here(
+    /// Returns `None`, because another thread owns the engine: calls start by [`begin`](Self::begin).
+    #[expect(clippy::unused_self, reason = "the clients of other adapters own their engine")]
+    fn try_begin(
         &self,
         _progress: bool,
         _command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
-    ) -> Option<Result<Pending, Error>> {
+    ) -> Option<Result<PendingCall, Error>> {
         None
     }
 
@@ -362,93 +386,97 @@ impl Client {
         &self,
         progress: bool,
         command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError> + Send + 'static,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingCall, Error> {
         let slot = self.0.caller.call(progress, command)?;
-        Ok(Pending { slot, client: self.clone() })
+        Ok(PendingCall { slot, client: self.clone() })
     }
 
     fn command(
         &self,
         command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError> + Send + 'static,
     ) -> Result<(), Error> {
-        self.run(|connection| connection.command(command))
+        self.run_on_loop(|connection| connection.command(command))
     }
 
-    /// Has something run on the loop, and waits for it
-    fn run<T: Send + 'static>(
+    /// Runs a job on the loop's thread and waits for its result.
+    fn run_on_loop<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.told(&self.0.caller.run(job)?)
+        self.wait_for(&self.0.caller.run(job)?)
     }
 
-    fn told<T>(&self, slot: &Slot<T>) -> Result<T, Error> {
-        wait(slot, None, &mut |_| {}).unwrap_or_else(|| Err(self.0.caller.gone()))
+    fn wait_for<T>(&self, slot: &OutcomeReceiver<T>) -> Result<T, Error> {
+        wait_for_slot(slot, None, &mut |_| {}).unwrap_or_else(|| Err(self.0.caller.closed_error()))
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "nothing more comes of it")]
-    fn result(&self, call: Pending, on_progress: Option<&mut dyn FnMut(&Progress)>) -> Result<Answer, Error> {
-        if call.slot.is_taken() {
+    #[expect(clippy::needless_pass_by_value, reason = "a call has one result")]
+    fn result(
+        &self,
+        call: PendingCall,
+        on_progress: Option<&mut dyn FnMut(&Progress)>,
+    ) -> Result<CallAnswer, Error> {
+        if call.slot.is_finished() {
             return Err(Error::Use(UseError::Stale));
         }
         let outcome = match on_progress {
-            Some(on_progress) => wait(&call.slot, None, on_progress),
-            None => wait(&call.slot, None, &mut |_| {}),
+            Some(on_progress) => wait_for_slot(&call.slot, None, on_progress),
+            None => wait_for_slot(&call.slot, None, &mut |_| {}),
         };
-        outcome.unwrap_or_else(|| Err(self.0.caller.gone()))
+        outcome.unwrap_or_else(|| Err(self.0.caller.closed_error()))
     }
 
     fn catch_up(&self) -> Result<(), Error> {
-        self.run(|connection| {
+        self.run_on_loop(|connection| {
             connection.catch_up();
             Ok(())
         })
     }
 
-    fn written<T: Serialize + ?Sized>(&self, value: &T) -> Result<RawJson, Error> {
-        self.0.caller.written(value)
+    fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<RawJson, Error> {
+        self.0.caller.encode_params(value)
     }
 
     fn name(name: &str) -> Box<str> {
         name.into()
     }
 
-    fn memory(&self) -> &Memory {
-        self.0.caller.memory()
+    fn memory(&self) -> &ResultCache {
+        self.0.caller.cache()
     }
 
-    fn hear(&self, heard: Heard) {
-        self.0.callbacks.clone().hear(heard);
+    fn dispatch(&self, callback: Callback) {
+        self.0.callbacks.clone().dispatch(callback);
     }
 
-    fn most_of_a_list(&self) -> usize {
-        self.0.caller.most_of_a_list()
+    fn max_list_bytes(&self) -> usize {
+        self.0.caller.max_list_bytes()
     }
 }
 
-impl Handle {
-    /// Ends the connection, and waits for that unless it is the thread itself that would have to wait
-    fn close(&self) -> Result<Option<Ended>, Error> {
+impl ClientHandle {
+    /// Closes the connection and joins the loop's thread, unless this is the loop's thread.
+    fn close(&self) -> Result<Option<ShutdownReport>, Error> {
         let _ = self.caller.close();
-        if thread::current().id() == self.thread_id {
+        if thread::current().id() == self.loop_thread_id {
             return Ok(None);
         }
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        match core::mem::replace(&mut *thread, Thread::Over(None)) {
-            Thread::Running(running) => {
+        let mut thread = self.loop_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        match core::mem::replace(&mut *thread, LoopThread::Finished(None)) {
+            LoopThread::Running(running) => {
                 let ended = running.join().unwrap_or(Ok(None))?;
-                *thread = Thread::Over(ended.clone());
+                *thread = LoopThread::Finished(ended.clone());
                 Ok(ended)
             }
-            Thread::Over(ended) => {
-                *thread = Thread::Over(ended.clone());
+            LoopThread::Finished(ended) => {
+                *thread = LoopThread::Finished(ended.clone());
                 Ok(ended)
             }
         }
     }
 }
 
-impl Drop for Handle {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
         let _ = self.close();
     }
@@ -460,8 +488,8 @@ impl fmt::Debug for Client {
     }
 }
 
-impl fmt::Debug for Pending {
+impl fmt::Debug for PendingCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("call", &self.slot.call()).finish_non_exhaustive()
+        f.debug_struct("PendingCall").field("call", &self.slot.call()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! `caller legacy|modern N -- SERVER…`: N calls of `echo` from this SDK's client to a server process, one at a time
+//! `caller legacy|modern N -- SERVER…`: N calls of `echo` by the rmcp client to a server process, one at a time.
 
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::transport::TokioChildProcess;

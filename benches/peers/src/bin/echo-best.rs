@@ -1,11 +1,11 @@
-//! A server process as well as it goes: pipes without helper threads, one thread, the router kept
+//! The fastest server process that rmcp allows: pipes without helper threads, one thread, a cached router.
 
-use mcp_benches_peers::Best;
+use mcp_benches_peers::CachedRouterServer;
 use rmcp::ServiceExt;
 use rmcp::transport::io::stdio_pipes;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Best::default().serve(stdio_pipes()).await?.waiting().await?;
+    CachedRouterServer::default().serve(stdio_pipes()).await?.waiting().await?;
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! A server process as the README shows it: `stdio()`, all threads
+//! The server process of rmcp's README: `stdio()`, on all threads.
 
-use mcp_benches_peers::Readme;
+use mcp_benches_peers::ReadmeServer;
 use rmcp::ServiceExt;
 use rmcp::transport::io::stdio;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Readme.serve(stdio()).await?.waiting().await?;
-    // The blocking reader of stdin would keep the runtime from ending.
+    ReadmeServer.serve(stdio()).await?.waiting().await?;
+    // The thread that reads stdin would keep the runtime alive.
     std::process::exit(0)
 }

@@ -1,8 +1,8 @@
-//! `round-trip readme|best legacy|modern N`: N calls from a client to a server in memory, on one thread
+//! `round-trip readme|best legacy|modern N`: N calls from a client to a server in memory, on one thread.
 
 use std::error::Error;
 
-use mcp_benches_peers::{Best, Readme};
+use mcp_benches_peers::{CachedRouterServer, ReadmeServer};
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::{ClientLifecycleMode, ClientServiceExt, ServerHandler, ServiceExt};
 use tokio::io::{DuplexStream, duplex};
@@ -13,11 +13,13 @@ const TEXT: &str =
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [way, era, n] = &args[..] else { return Err("usage: round-trip readme|best legacy|modern N".into()) };
-    let (near, far) = duplex(64 << 10);
-    match way.as_str() {
-        "readme" => tokio::spawn(serve(Readme, far)),
-        "best" => tokio::spawn(serve(Best::default(), far)),
+    let [server, era, n] = &args[..] else {
+        return Err("usage: round-trip readme|best legacy|modern N".into());
+    };
+    let (client_end, server_end) = duplex(64 << 10);
+    match server.as_str() {
+        "readme" => tokio::spawn(serve(ReadmeServer, server_end)),
+        "best" => tokio::spawn(serve(CachedRouterServer::default(), server_end)),
         _ => return Err("`readme` or `best`".into()),
     };
     let lifecycle = match era.as_str() {
@@ -25,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "legacy" => ClientLifecycleMode::Initialize,
         _ => return Err("`legacy` or `modern`".into()),
     };
-    let client = ().serve_with_lifecycle(near, lifecycle).await?;
+    let client = ().serve_with_lifecycle(client_end, lifecycle).await?;
     let mut arguments = serde_json::Map::new();
     arguments.insert("text".into(), TEXT.into());
     for _ in 0..n.parse::<u32>()? {

@@ -1,5 +1,5 @@
-//! `bench-serve RUNTIME PORT`: a server of ours that takes as many connections as there may be, with the tools `echo {text}`
-//! and `change {}`, which tells everybody that the list of tools has changed.
+//! `bench-serve RUNTIME PORT`: a server of ours with a high connection limit. Its tools are `echo {text}` and `change
+//! {}`, which notifies all clients that the list of tools has changed.
 
 extern crate alloc;
 
@@ -14,10 +14,10 @@ use mcp_proto::model::{CallToolResult, ListToolsResult, Tool};
 use mcp_proto::server::Call;
 use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError, http, server};
 
-type Outcome = Result<(), Box<dyn core::error::Error>>;
+type ServeResult = Result<(), Box<dyn core::error::Error>>;
 
-/// More than any bench opens
-const CONNECTIONS: usize = 100_000;
+/// Connection limit, above that of every bench.
+const MAX_CONNECTIONS: usize = 100_000;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             ("threads", Ok(port)) => threads::serve(port, None),
             ("threads-inline", Ok(port)) => threads::serve(port, Some(0)),
             ("smol", Ok(port)) => smol::serve(port),
-            _ => Err("no such runtime, or no port".into()),
+            _ => Err("expected a runtime and a port".into()),
         },
         _ => Err("usage: bench-serve RUNTIME PORT".into()),
     };
@@ -43,12 +43,12 @@ fn main() -> ExitCode {
 fn config() -> server::Config {
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
     let mut limits = Limits::default();
-    limits.max_live_calls = CONNECTIONS as u32;
+    limits.max_live_calls = MAX_CONNECTIONS as u32;
     server::Config::new("echo", "1.0.0").capabilities(capabilities).limits(limits)
 }
 
 fn paths() -> http::server::Config {
-    http::server::Config::new().max_exchanges(CONNECTIONS).max_sessions(CONNECTIONS, CONNECTIONS)
+    http::server::Config::new().max_exchanges(MAX_CONNECTIONS).max_sessions(MAX_CONNECTIONS, MAX_CONNECTIONS)
 }
 
 fn tools() -> ListToolsResult {
@@ -59,12 +59,12 @@ fn tools() -> ListToolsResult {
 }
 
 #[derive(serde::Deserialize)]
-struct Echo<'a> {
+struct EchoArguments<'a> {
     #[serde(borrow)]
     text: Cow<'a, str>,
 }
 
 fn echo(call: &Call) -> Result<CallToolResult<'_>, RpcError> {
-    let Echo { text } = call.tool()?.parse()?;
+    let EchoArguments { text } = call.tool_call()?.parse()?;
     Ok(CallToolResult::text(text))
 }

@@ -1,16 +1,16 @@
-//! On `mcp-smol`
+//! The server on `mcp-smol`.
 
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RpcError};
 use mcp_smol::{Call, Cx, HttpServer};
 
-use crate::{CONNECTIONS, Outcome, config, echo, paths, tools};
+use crate::{MAX_CONNECTIONS, ServeResult, config, echo, paths, tools};
 
-pub(crate) fn serve(port: u16) -> Outcome {
+pub(crate) fn serve(port: u16) -> ServeResult {
     let tools = tools();
     let handler = async |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
-        "tools/call" if call.tool()?.name == "change" => {
+        "tools/call" if call.tool_call()?.name == "change" => {
             cx.publish(&Change::Tools);
             cx.complete(&CallToolResult::text("told"))
         }
@@ -18,5 +18,5 @@ pub(crate) fn serve(port: u16) -> Outcome {
         other => Err(RpcError::method_not_found(other)),
     };
     let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
-    Ok(mcp_smol::block_on(server.max_connections(CONNECTIONS).run())?)
+    Ok(mcp_smol::block_on(server.max_connections(MAX_CONNECTIONS).run())?)
 }

@@ -1,16 +1,16 @@
-//! On `mcp-threads`
+//! The server on `mcp-threads`.
 
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RpcError};
 use mcp_threads::{Call, Cx, HttpServer};
 
-use crate::{CONNECTIONS, Outcome, config, echo, paths, tools};
+use crate::{MAX_CONNECTIONS, ServeResult, config, echo, paths, tools};
 
-pub(crate) fn serve(port: u16, workers: Option<usize>) -> Outcome {
+pub(crate) fn serve(port: u16, workers: Option<usize>) -> ServeResult {
     let tools = tools();
     let handler = move |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
-        "tools/call" if call.tool()?.name == "change" => {
+        "tools/call" if call.tool_call()?.name == "change" => {
             cx.publish(&Change::Tools);
             cx.complete(&CallToolResult::text("told"))
         }
@@ -21,5 +21,5 @@ pub(crate) fn serve(port: u16, workers: Option<usize>) -> Outcome {
     if let Some(workers) = workers {
         server = server.workers(workers);
     }
-    Ok(server.max_connections(CONNECTIONS).run()?)
+    Ok(server.max_connections(MAX_CONNECTIONS).run()?)
 }

@@ -1,4 +1,4 @@
-//! The system allocator, counted: the one place of this project's packages with `unsafe`.
+//! A counting wrapper of the system allocator, the only `unsafe` code of the packages in this workspace.
 
 use core::alloc::{GlobalAlloc, Layout};
 use std::alloc::System;
@@ -6,34 +6,34 @@ use std::alloc::System;
 use mcp_benches::heap;
 
 #[global_allocator]
-static COUNTED: Counted = Counted;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-struct Counted;
+struct CountingAllocator;
 
-// SAFETY: every request goes unchanged to the system allocator, whose promises are therefore ours; the counters do not
-// allocate and do not touch the memory.
-unsafe impl GlobalAlloc for Counted {
+// SAFETY: every request is passed unchanged to the system allocator, which keeps the contract. The counters neither
+// allocate nor touch the memory.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        heap::taken(layout.size());
-        // SAFETY: the caller's promises are passed on.
+        heap::record_alloc(layout.size());
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        heap::returned(layout.size());
+        heap::record_free(layout.size());
         // SAFETY: `block` came from the system allocator with this layout.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        heap::taken(layout.size());
-        // SAFETY: the caller's promises are passed on.
+        heap::record_alloc(layout.size());
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        heap::returned(layout.size());
-        heap::taken(size);
+        heap::record_free(layout.size());
+        heap::record_alloc(size);
         // SAFETY: `block` came from the system allocator with this layout.
         unsafe { System.realloc(block, layout, size) }
     }

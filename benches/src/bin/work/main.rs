@@ -1,7 +1,8 @@
-//! `bench-work SCENARIO N`: does the work of one scenario N times and says what it took from the heap.
+//! `bench-work SCENARIO N`: runs one scenario N times and prints its heap usage.
 //!
 //! `bench-work WHAT-ERA N` with `idle-server`, `idle-client`, `server-in-flight`, `client-in-flight`, `server-waiting`,
-//! and `bench-work subscriptions-URIS N` say what each of N holds. Prints one JSON object. Instructions are counted from outside, by `valgrind --tool=cachegrind` over two N.
+//! and `bench-work subscriptions-URIS N`, print the memory of each of N objects. Prints one JSON object. Instructions
+//! are counted from outside: `valgrind --tool=cachegrind` with two values of N.
 
 mod counting;
 
@@ -10,10 +11,10 @@ use std::time::Instant;
 
 use mcp_benches::heap;
 use mcp_benches::scenario::{
-    Held, Scenario, client_in_flight, idle_client, idle_server, named, server_in_flight, server_waiting,
-    sessions, subscriptions,
+    Footprint, Scenario, by_name, client_in_flight, idle_client, idle_server, server_in_flight,
+    server_waiting_for_input, sessions, subscriptions,
 };
-use mcp_benches::wire::Era;
+use mcp_benches::wire::WireEra;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
             "{{\"scenario\":\"{name}\",\"n\":{n},\"heap\":{:.1},\"inline\":{}}}",
             held.heap, held.inline
         );
-    } else if let Some(mut scenario) = named(&name) {
+    } else if let Some(mut scenario) = by_name(&name) {
         work(&name, n, &mut *scenario);
     } else {
         eprintln!("unknown scenario {name}");
@@ -37,13 +38,13 @@ fn main() -> ExitCode {
 
 fn work(name: &str, n: usize, scenario: &mut dyn Scenario) {
     heap::restart_peak();
-    let before = heap::now();
+    let before = heap::snapshot();
     let start = Instant::now();
     for _ in 0..n {
-        scenario.op();
+        scenario.run_once();
     }
     let nanos = start.elapsed().as_nanos() as f64;
-    let after = heap::now();
+    let after = heap::snapshot();
     let ops = n.max(1) as f64;
     println!(
         "{{\"scenario\":\"{name}\",\"n\":{n},\"ns\":{:.1},\"allocs\":{:.3},\"bytes\":{:.1},\"peak\":{},\"kept\":{}}}",
@@ -55,12 +56,12 @@ fn work(name: &str, n: usize, scenario: &mut dyn Scenario) {
     );
 }
 
-fn memory(name: &str, n: usize) -> Option<Held> {
+fn memory(name: &str, n: usize) -> Option<Footprint> {
     let (kind, era) = name.rsplit_once('-')?;
     if kind == "subscriptions" {
         return Some(subscriptions(era.parse().ok().filter(|uris| *uris < 3)?, n));
     }
-    let era = Era::BOTH.into_iter().find(|e| e.name() == era)?;
+    let era = WireEra::BOTH.into_iter().find(|e| e.name() == era)?;
     Some(match kind {
         "idle-server" => idle_server(era, n),
         "idle-client" => idle_client(era, n),
@@ -68,7 +69,7 @@ fn memory(name: &str, n: usize) -> Option<Held> {
         "client-in-flight" => client_in_flight(era, n),
         "sessions" => sessions(false, n),
         "streams" => sessions(true, n),
-        "server-waiting" => server_waiting(era, n),
+        "server-waiting" => server_waiting_for_input(era, n),
         _ => return None,
     })
 }

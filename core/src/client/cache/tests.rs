@@ -1,7 +1,7 @@
 use super::*;
 use crate::identity::Capabilities;
+use crate::methods::Capability;
 use crate::version::Version;
-use crate::vocab::Capability;
 use alloc::vec::Vec;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ fn peer(version: Version, info: &'static str) -> Peer {
         info: Some(raw(info)),
         capabilities: raw("{}"),
         instructions: None,
-        flags: Capabilities::new(),
+        declared: Capabilities::new(),
     }
 }
 
@@ -24,16 +24,16 @@ fn config() -> Config {
     Config::new("test", "1")
 }
 
-fn asker(principal: &str) -> Asker {
-    Asker::new(&config(), &peer(Version::V2026_07_28, "{}"), "here", principal)
+fn scope(principal: &str) -> CacheScope {
+    CacheScope::new(&config(), &peer(Version::V2026_07_28, "{}"), "here", principal)
 }
 
-fn tools(cursor: Option<&str>) -> Question {
-    Question::List(Kind::Tool, cursor.map(Into::into))
+fn tools_key(cursor: Option<&str>) -> CacheKey {
+    CacheKey::List(Kind::Tool, cursor.map(Into::into))
 }
 
-fn read(uri: &str) -> Question {
-    Question::Read(uri.into())
+fn resource_key(uri: &str) -> CacheKey {
+    CacheKey::Read(uri.into())
 }
 
 fn page(ttl: &str, scope: &str) -> RawJson {
@@ -44,9 +44,9 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-fn put(cache: &mut Cache, now: Instant, asker: &Asker, question: &Question, result: &RawJson) {
-    let ticket = cache.ticket(asker, question.clone());
-    cache.put(now, ticket, result);
+fn insert(cache: &mut Cache, now: Instant, scope: &CacheScope, key: &CacheKey, result: &RawJson) {
+    let ticket = cache.ticket(scope, key.clone());
+    cache.insert(now, ticket, result);
 }
 
 fn updated(uri: &str) -> Change {
@@ -55,51 +55,51 @@ fn updated(uri: &str) -> Change {
 
 // covers: CACHE-005, CACHE-006, CACHE-007
 #[test]
-fn a_result_is_fresh_until_its_time_has_passed_since_it_came() {
-    let (mut cache, me) = (Cache::new(), asker(""));
-    put(&mut cache, at(500), &me, &tools(None), &page("1000", "private"));
-    assert_eq!(cache.get(at(1_499), &me, &tools(None)), Some(page("1000", "private")));
-    assert_eq!(cache.get(at(1_500), &me, &tools(None)), None, "it is asked for again");
-    assert!(cache.is_empty(), "and not kept any longer");
-    // The clock of a newer one is its own.
-    put(&mut cache, at(2_000), &me, &tools(None), &page("1000", "private"));
-    put(&mut cache, at(2_900), &me, &tools(None), &page("200", "private"));
-    assert_eq!(cache.get(at(3_050), &me, &tools(None)), Some(page("200", "private")));
-    assert_eq!(cache.get(at(3_100), &me, &tools(None)), None);
+fn result_is_fresh_for_its_ttl_from_receipt() {
+    let (mut cache, me) = (Cache::new(), scope(""));
+    insert(&mut cache, at(500), &me, &tools_key(None), &page("1000", "private"));
+    assert_eq!(cache.get(at(1_499), &me, &tools_key(None)), Some(page("1000", "private")));
+    assert_eq!(cache.get(at(1_500), &me, &tools_key(None)), None, "an expired result is not returned");
+    assert!(cache.is_empty(), "an expired result is removed");
+    // Each result has a lifetime of its own.
+    insert(&mut cache, at(2_000), &me, &tools_key(None), &page("1000", "private"));
+    insert(&mut cache, at(2_900), &me, &tools_key(None), &page("200", "private"));
+    assert_eq!(cache.get(at(3_050), &me, &tools_key(None)), Some(page("200", "private")));
+    assert_eq!(cache.get(at(3_100), &me, &tools_key(None)), None);
 }
 
 // covers: CACHE-002, CACHE-003, CACHE-006
 #[test]
-fn what_is_no_time_is_none() {
-    let (mut cache, me) = (Cache::new(), asker(""));
+fn invalid_ttl_counts_as_zero() {
+    let (mut cache, me) = (Cache::new(), scope(""));
     for none in ["0", "-0", "-1", "-1e9", "1.5", "\"1000\"", "null", "true", "[]", "{}", "1e400"] {
-        put(&mut cache, at(0), &me, &tools(None), &page("1000", "private"));
-        put(&mut cache, at(0), &me, &tools(None), &page(none, "private"));
-        assert!(cache.is_empty(), "{none}: neither it nor the older one");
+        insert(&mut cache, at(0), &me, &tools_key(None), &page("1000", "private"));
+        insert(&mut cache, at(0), &me, &tools_key(None), &page(none, "private"));
+        assert!(cache.is_empty(), "{none}: the older result is removed as well");
     }
-    put(&mut cache, at(0), &me, &tools(None), &raw(r#"{"tools":[]}"#));
+    insert(&mut cache, at(0), &me, &tools_key(None), &raw(r#"{"tools":[]}"#));
     assert!(cache.is_empty(), "absent");
     for long in ["18446744073709551615", "18446744073709551616", "1e300", "9223372036854775808"] {
-        put(&mut cache, at(7), &me, &tools(None), &page(long, "private"));
-        assert!(cache.get(at(u64::MAX / 2_000), &me, &tools(None)).is_some(), "{long}");
+        insert(&mut cache, at(7), &me, &tools_key(None), &page(long, "private"));
+        assert!(cache.get(at(u64::MAX / 2_000), &me, &tools_key(None)).is_some(), "{long}");
     }
-    put(&mut cache, at(0), &me, &tools(None), &page("2000.0", "private"));
-    assert!(cache.get(at(1_999), &me, &tools(None)).is_some(), "an integer, too");
-    assert!(cache.get(at(2_000), &me, &tools(None)).is_none());
-    // At the end of time nothing is fresh, and nothing wraps around.
-    put(&mut cache, Instant::FAR, &me, &tools(None), &page("1000", "private"));
+    insert(&mut cache, at(0), &me, &tools_key(None), &page("2000.0", "private"));
+    assert!(cache.get(at(1_999), &me, &tools_key(None)).is_some(), "an integral float is an integer");
+    assert!(cache.get(at(2_000), &me, &tools_key(None)).is_none());
+    // At the end of the time scale nothing is fresh and nothing wraps around.
+    insert(&mut cache, Instant::FAR_FUTURE, &me, &tools_key(None), &page("1000", "private"));
     assert!(cache.is_empty());
 }
 
 // covers: CACHE-010, CACHE-011, CACHE-020
 #[test]
-fn questions_are_what_their_results_depend_on() {
-    let of = |method, params: &str| Question::of(method, &raw(params));
-    assert_eq!(of("tools/list", "{}"), Some(tools(None)));
-    assert_eq!(of("tools/list", r#"{"cursor":""}"#), Some(tools(Some(""))));
-    assert_eq!(of("prompts/list", r#"{"cursor":"a"}"#), Some(Question::List(Kind::Prompt, Some("a".into()))));
+fn cache_key_contains_all_parameters_of_the_result() {
+    let of = |method, params: &str| CacheKey::from_request(method, &raw(params));
+    assert_eq!(of("tools/list", "{}"), Some(tools_key(None)));
+    assert_eq!(of("tools/list", r#"{"cursor":""}"#), Some(tools_key(Some(""))));
+    assert_eq!(of("prompts/list", r#"{"cursor":"a"}"#), Some(CacheKey::List(Kind::Prompt, Some("a".into()))));
     let spelt = of("resources/read", r#"{"_meta":{"progressToken":1},"\u0075ri":"a\u003ab"}"#);
-    assert_eq!(spelt, Some(read("a:b")));
+    assert_eq!(spelt, Some(resource_key("a:b")));
     assert_eq!(spelt, of("resources/read", r#"{"uri":"a:b"}"#));
     assert_ne!(of("resources/list", "{}"), of("resources/templates/list", "{}"));
     for (method, params) in [
@@ -121,222 +121,229 @@ fn questions_are_what_their_results_depend_on() {
 
 // covers: CACHE-010, CACHE-016, CACHE-018
 #[test]
-fn each_page_is_kept_for_itself() {
-    let (mut cache, me) = (Cache::new(), asker(""));
+fn pages_of_a_list_are_cached_separately() {
+    let (mut cache, me) = (Cache::new(), scope(""));
     let pages = [(None, "5000"), (Some("a"), "1000"), (Some("b"), "3000")];
     for (n, (cursor, ttl)) in (0..).zip(pages) {
-        put(&mut cache, at(n * 500), &me, &tools(cursor), &page(ttl, "private"));
+        insert(&mut cache, at(n * 500), &me, &tools_key(cursor), &page(ttl, "private"));
     }
-    let fresh =
-        |cache: &mut Cache, now| pages.map(|(cursor, _)| cache.get(at(now), &me, &tools(cursor)).is_some());
+    let fresh = |cache: &mut Cache, now| {
+        pages.map(|(cursor, _)| cache.get(at(now), &me, &tools_key(cursor)).is_some())
+    };
     assert_eq!(fresh(&mut cache, 1_499), [true, true, true]);
-    // The one in the middle is asked for again, with its cursor; the others stay.
+    // The page in the middle is requested again by its cursor; the others stay.
     assert_eq!(fresh(&mut cache, 1_500), [true, false, true]);
     assert_eq!(fresh(&mut cache, 4_000), [true, false, false]);
-    assert!(cache.get(at(0), &me, &Question::List(Kind::Prompt, None)).is_none());
-    cache.forget_list(&me, Kind::Tool);
+    assert!(cache.get(at(0), &me, &CacheKey::List(Kind::Prompt, None)).is_none());
+    cache.invalidate_list(&me, Kind::Tool);
     assert!(cache.is_empty());
 }
 
 // covers: CACHE-012, CACHE-013, CACHE-020
 #[test]
-fn results_are_given_to_whom_they_may_be_given() {
-    let [a, b] = ["alice", "bob"].map(asker);
+fn results_are_shared_by_cache_scope_only() {
+    let [a, b] = ["alice", "bob"].map(scope);
     let mut cache = Cache::new();
     for scope in ["private", "odd", ""] {
-        put(&mut cache, at(0), &a, &tools(None), &page("1000", scope));
-        assert!(cache.get(at(1), &a, &tools(None)).is_some());
-        assert!(cache.get(at(1), &b, &tools(None)).is_none(), "{scope}");
+        insert(&mut cache, at(0), &a, &tools_key(None), &page("1000", scope));
+        assert!(cache.get(at(1), &a, &tools_key(None)).is_some());
+        assert!(cache.get(at(1), &b, &tools_key(None)).is_none(), "{scope}");
     }
-    put(&mut cache, at(0), &a, &tools(None), &raw(r#"{"tools":[],"ttlMs":1000}"#));
-    assert!(cache.get(at(1), &b, &tools(None)).is_none(), "nothing said");
-    put(&mut cache, at(0), &a, &read("a:b"), &page("1000", "public"));
-    assert!(cache.get(at(1), &b, &read("a:b")).is_some());
-    // One's own goes before it, and does not touch what others have.
-    put(&mut cache, at(0), &b, &tools(None), &page("2000", "private"));
-    assert_eq!(cache.get(at(1), &b, &tools(None)), Some(page("2000", "private")));
-    assert!(cache.get(at(1), &a, &tools(None)).is_some());
-    // What has become private is not given to anybody else any more.
-    put(&mut cache, at(2), &a, &read("a:b"), &page("1000", "private"));
-    assert!(cache.get(at(3), &b, &read("a:b")).is_none());
-    assert!(cache.get(at(3), &a, &read("a:b")).is_some());
+    insert(&mut cache, at(0), &a, &tools_key(None), &raw(r#"{"tools":[],"ttlMs":1000}"#));
+    assert!(cache.get(at(1), &b, &tools_key(None)).is_none(), "results without a scope are private");
+    insert(&mut cache, at(0), &a, &resource_key("a:b"), &page("1000", "public"));
+    assert!(cache.get(at(1), &b, &resource_key("a:b")).is_some());
+    // The private result takes precedence, and does not affect those of others.
+    insert(&mut cache, at(0), &b, &tools_key(None), &page("2000", "private"));
+    assert_eq!(cache.get(at(1), &b, &tools_key(None)), Some(page("2000", "private")));
+    assert!(cache.get(at(1), &a, &tools_key(None)).is_some());
+    // A result that has become private is not returned to others any more.
+    insert(&mut cache, at(2), &a, &resource_key("a:b"), &page("1000", "private"));
+    assert!(cache.get(at(3), &b, &resource_key("a:b")).is_none());
+    assert!(cache.get(at(3), &a, &resource_key("a:b")).is_some());
 
-    // Other servers, clients and revisions are others.
+    // Other servers, clients and revisions have other scopes.
     let modern = peer(Version::V2026_07_28, "{}");
     let able = config().capabilities(Capabilities::new().with(Capability::Sampling));
     let others = [
-        Asker::new(&config(), &modern, "there", "alice"),
-        Asker::new(&config(), &peer(Version::V2026_07_28, r#"{"name":"x"}"#), "here", "alice"),
-        Asker::new(&able, &modern, "here", "alice"),
-        Asker::new(&config(), &peer(Version::V2025_11_25, "{}"), "here", "alice"),
+        CacheScope::new(&config(), &modern, "there", "alice"),
+        CacheScope::new(&config(), &peer(Version::V2026_07_28, r#"{"name":"x"}"#), "here", "alice"),
+        CacheScope::new(&able, &modern, "here", "alice"),
+        CacheScope::new(&config(), &peer(Version::V2025_11_25, "{}"), "here", "alice"),
     ];
-    put(&mut cache, at(0), &a, &read("c:d"), &page("1000", "public"));
+    insert(&mut cache, at(0), &a, &resource_key("c:d"), &page("1000", "public"));
     for other in &others {
-        assert!(cache.get(at(1), other, &read("c:d")).is_none(), "{other:?}");
+        assert!(cache.get(at(1), other, &resource_key("c:d")).is_none(), "{other:?}");
     }
-    assert!(cache.get(at(1), &asker("alice"), &read("c:d")).is_some());
+    assert!(cache.get(at(1), &scope("alice"), &resource_key("c:d")).is_some());
 }
 
 // covers: CACHE-004, CACHE-011
 #[test]
-fn what_is_no_complete_result_is_not_kept() {
-    let (mut cache, me) = (Cache::new(), asker(""));
+fn incomplete_results_are_not_cached() {
+    let (mut cache, me) = (Cache::new(), scope(""));
     for kind in [r#""input_required""#, r#""x/later""#, "7"] {
         let result = raw(format!(r#"{{"resultType":{kind},"ttlMs":1000,"cacheScope":"public"}}"#));
-        put(&mut cache, at(0), &me, &read("a:b"), &result);
+        insert(&mut cache, at(0), &me, &resource_key("a:b"), &result);
         assert!(cache.is_empty(), "{kind}");
     }
 }
 
 // covers: CACHE-014
 #[test]
-fn news_end_what_they_are_about() {
-    let me = asker("");
-    let other = Asker::new(&config(), &peer(Version::V2026_07_28, "{}"), "there", "");
-    let friend = asker("friend");
-    let list = |kind| Question::List(kind, None);
-    let questions = [
-        tools(None),
-        tools(Some("a")),
+fn change_invalidates_affected_results() {
+    let me = scope("");
+    let other = CacheScope::new(&config(), &peer(Version::V2026_07_28, "{}"), "there", "");
+    let friend = scope("friend");
+    let list = |kind| CacheKey::List(kind, None);
+    let keys = [
+        tools_key(None),
+        tools_key(Some("a")),
         list(Kind::Prompt),
         list(Kind::Resource),
         list(Kind::ResourceTemplate),
-        read("a:b"),
-        read("a:b/c"),
-        read("a:x"),
+        resource_key("a:b"),
+        resource_key("a:b/c"),
+        resource_key("a:x"),
     ];
     let left = |change: Change| -> String {
         let mut cache = Cache::new();
-        for question in &questions {
-            for asker in [&me, &friend, &other] {
-                put(&mut cache, at(0), asker, question, &page("1000", "private"));
+        for key in &keys {
+            for scope in [&me, &friend, &other] {
+                insert(&mut cache, at(0), scope, key, &page("1000", "private"));
             }
         }
-        cache.notice(&me, &change);
-        let has = |cache: &mut Cache, asker, question| cache.get(at(1), asker, question).is_some();
-        for question in &questions {
-            assert!(has(&mut cache, &other, question), "another server's {question:?}");
-            assert_eq!(has(&mut cache, &me, question), has(&mut cache, &friend, question), "{question:?}");
+        cache.handle_change(&me, &change);
+        let has = |cache: &mut Cache, scope, key| cache.get(at(1), scope, key).is_some();
+        for key in &keys {
+            assert!(has(&mut cache, &other, key), "result of another server: {key:?}");
+            assert_eq!(has(&mut cache, &me, key), has(&mut cache, &friend, key), "{key:?}");
         }
-        questions.iter().map(|question| if has(&mut cache, &me, question) { '#' } else { '.' }).collect()
+        keys.iter().map(|key| if has(&mut cache, &me, key) { '#' } else { '.' }).collect()
     };
     assert_eq!(left(Change::Tools), "..######");
     assert_eq!(left(Change::Prompts), "##.#####");
     assert_eq!(left(Change::Resources), "###..###");
     assert_eq!(left(updated("a:x")), "#######.");
-    // A part of it has changed, so it has, too (RES-013).
+    // A part of the resource has changed, and so has the resource (RES-013).
     assert_eq!(left(updated("a:b/c")), "#####..#");
     assert_eq!(left(updated("elsewhere:")), "########");
 }
 
 // covers: CACHE-014
 #[test]
-fn a_result_that_was_under_way_when_news_came_is_not_kept() {
-    let (mut cache, me) = (Cache::new(), asker(""));
+fn result_awaited_during_a_change_is_not_cached() {
+    let (mut cache, me) = (Cache::new(), scope(""));
     let changed = Change::Tools;
     let late = |cache: &mut Cache, meanwhile: &dyn Fn(&mut Cache)| {
-        let ticket = cache.ticket(&me, tools(None));
+        let ticket = cache.ticket(&me, tools_key(None));
         meanwhile(cache);
-        cache.put(at(0), ticket, &page("1000", "private"));
-        cache.get(at(1), &me, &tools(None)).is_some()
+        cache.insert(at(0), ticket, &page("1000", "private"));
+        cache.get(at(1), &me, &tools_key(None)).is_some()
     };
     assert!(late(&mut cache, &|_| {}));
-    assert!(!late(&mut cache, &|cache| cache.notice(&me, &changed)));
-    assert!(late(&mut cache, &|cache| cache.notice(&me, &Change::Prompts)));
-    assert!(!late(&mut cache, &|cache| cache.forget(&me)));
+    assert!(!late(&mut cache, &|cache| cache.handle_change(&me, &changed)));
+    assert!(late(&mut cache, &|cache| cache.handle_change(&me, &Change::Prompts)));
+    assert!(!late(&mut cache, &|cache| cache.invalidate_server(&me)));
     assert!(!late(&mut cache, &Cache::clear));
-    // More than is remembered: better not.
+    // More invalidations than are remembered: the result is not inserted.
     assert!(!late(&mut cache, &|cache| {
-        for _ in 0..=Cache::NEWS {
-            cache.notice(&me, &Change::Prompts);
+        for _ in 0..=Cache::MAX_INVALIDATIONS {
+            cache.handle_change(&me, &Change::Prompts);
         }
     }));
-    assert!(late(&mut cache, &|_| {}), "and then again");
-    let elsewhere = Asker::new(&config(), &peer(Version::V2026_07_28, "{}"), "there", "");
-    assert!(late(&mut cache, &|cache| cache.notice(&elsewhere, &changed)));
-    cache.notice(&me, &updated(&format!("a:{}", "x".repeat(Cache::URI))));
-    assert_eq!(cache.news.back().map(|(_, news)| news), Some(&News::Resources));
+    assert!(late(&mut cache, &|_| {}), "a later change has the same effect");
+    let elsewhere = CacheScope::new(&config(), &peer(Version::V2026_07_28, "{}"), "there", "");
+    assert!(late(&mut cache, &|cache| cache.handle_change(&elsewhere, &changed)));
+    cache.handle_change(&me, &updated(&format!("a:{}", "x".repeat(Cache::MAX_URI))));
+    assert_eq!(
+        cache.invalidations.back().map(|(_, invalidation)| invalidation),
+        Some(&Invalidation::Resources)
+    );
 }
 
 #[test]
-fn legacy_lists_are_kept_only_if_asked_for() {
+fn legacy_lists_are_cached_only_with_legacy_ttl() {
     let mut cache = Cache::new();
-    let legacy = Asker::new(&config(), &peer(Version::V2025_11_25, "{}"), "", "");
-    // Even if such a server says something: its revision does not know the word.
-    put(&mut cache, at(0), &legacy, &tools(None), &page("1000", "public"));
+    let legacy = CacheScope::new(&config(), &peer(Version::V2025_11_25, "{}"), "", "");
+    // Even if such a server sends a hint: its revision does not have it.
+    insert(&mut cache, at(0), &legacy, &tools_key(None), &page("1000", "public"));
     assert!(cache.is_empty());
-    let legacy = legacy.keep_legacy(SECOND);
-    put(&mut cache, at(0), &legacy, &tools(None), &raw(r#"{"tools":[]}"#));
-    put(&mut cache, at(0), &legacy, &read("a:b"), &raw(r#"{"contents":[]}"#));
-    assert!(cache.get(at(999), &legacy, &tools(None)).is_some());
-    assert!(cache.get(at(999), &legacy, &read("a:b")).is_none(), "who has not subscribed gets no news");
-    cache.notice(&legacy, &Change::Tools);
-    assert!(cache.get(at(999), &legacy, &tools(None)).is_none());
-    let forever = legacy.keep_legacy(Duration::MAX);
-    put(&mut cache, at(0), &forever, &tools(None), &raw(r#"{"tools":[]}"#));
-    assert!(cache.get(at(1 << 50), &forever, &tools(None)).is_some());
+    let legacy = legacy.with_legacy_ttl(SECOND);
+    insert(&mut cache, at(0), &legacy, &tools_key(None), &raw(r#"{"tools":[]}"#));
+    insert(&mut cache, at(0), &legacy, &resource_key("a:b"), &raw(r#"{"contents":[]}"#));
+    assert!(cache.get(at(999), &legacy, &tools_key(None)).is_some());
+    assert!(
+        cache.get(at(999), &legacy, &resource_key("a:b")).is_none(),
+        "without a subscription there is no change notification"
+    );
+    cache.handle_change(&legacy, &Change::Tools);
+    assert!(cache.get(at(999), &legacy, &tools_key(None)).is_none());
+    let forever = legacy.with_legacy_ttl(Duration::MAX);
+    insert(&mut cache, at(0), &forever, &tools_key(None), &raw(r#"{"tools":[]}"#));
+    assert!(cache.get(at(1 << 50), &forever, &tools_key(None)).is_some());
 }
 
 #[test]
-fn entries_and_bytes_are_bounded() {
-    let me = asker("");
-    let uri = |n: usize| read(&format!("a:{n}"));
+fn cache_bounds_entries_and_bytes() {
+    let me = scope("");
+    let uri = |n: usize| resource_key(&format!("a:{n}"));
     let kept = |cache: &mut Cache, now, n| cache.get(at(now), &me, &uri(n)).is_some();
     let mut cache = Cache::with_limits(3, 1 << 20);
-    put(&mut cache, at(0), &me, &uri(0), &page("9000", "private"));
-    put(&mut cache, at(0), &me, &uri(1), &page("1000", "private"));
-    put(&mut cache, at(0), &me, &uri(2), &page("9000", "private"));
+    insert(&mut cache, at(0), &me, &uri(0), &page("9000", "private"));
+    insert(&mut cache, at(0), &me, &uri(1), &page("1000", "private"));
+    insert(&mut cache, at(0), &me, &uri(2), &page("9000", "private"));
     assert!(kept(&mut cache, 1, 0));
-    put(&mut cache, at(1), &me, &uri(3), &page("9000", "private"));
+    insert(&mut cache, at(1), &me, &uri(3), &page("9000", "private"));
     assert_eq!(
         [0, 1, 2, 3].map(|n| kept(&mut cache, 2, n)),
         [true, false, true, true],
-        "not used for longest"
+        "the least recently used entry is evicted"
     );
-    put(&mut cache, at(2), &me, &uri(2), &page("10", "private"));
+    insert(&mut cache, at(2), &me, &uri(2), &page("10", "private"));
     assert!(kept(&mut cache, 3, 2) && kept(&mut cache, 3, 2));
-    put(&mut cache, at(20), &me, &uri(4), &page("9000", "private"));
+    insert(&mut cache, at(20), &me, &uri(4), &page("9000", "private"));
     let left: Vec<_> = (0..5).filter(|n| kept(&mut cache, 21, *n)).collect();
-    assert_eq!(left, [0, 3, 4], "what has expired goes first");
+    assert_eq!(left, [0, 3, 4], "expired entries are evicted first");
 
-    let size = Cache::OVERHEAD + 3 + page("9000", "private").as_bytes().len();
+    let size = Cache::ENTRY_OVERHEAD + 3 + page("9000", "private").as_bytes().len();
     let mut cache = Cache::with_limits(100, 2 * size);
     for n in 0..9 {
-        put(&mut cache, at(0), &me, &uri(n), &page("9000", "private"));
+        insert(&mut cache, at(0), &me, &uri(n), &page("9000", "private"));
         assert!(cache.bytes <= 2 * size && kept(&mut cache, 1, n));
     }
     assert_eq!(cache.len(), 2);
-    // Too large for all of it: the others stay, and the old one of this question goes.
+    // Too large for the whole cache: other results stay, and the old one of this key is removed.
     let large = raw(format!(r#"{{"ttlMs":9000,"text":"{}"}}"#, "x".repeat(2 * size)));
-    put(&mut cache, at(1), &me, &uri(8), &large);
+    insert(&mut cache, at(1), &me, &uri(8), &large);
     assert_eq!((cache.len(), kept(&mut cache, 2, 7)), (1, true));
-    cache.forget(&me);
+    cache.invalidate_server(&me);
     assert_eq!((cache.len(), cache.bytes), (0, 0));
     let mut none = Cache::with_limits(0, 1 << 20);
-    put(&mut none, at(0), &me, &uri(0), &page("9000", "private"));
+    insert(&mut none, at(0), &me, &uri(0), &page("9000", "private"));
     assert!(none.is_empty());
 }
 
-/// Whatever happens, nothing stale or foreign is given out, and the books are right
+/// Checks that no random sequence returns a stale or foreign result, and that the totals are right.
 #[test]
-fn random_steps_against_a_simple_model() {
+fn cache_agrees_with_a_simple_model_in_random_steps() {
     let mut state = 1_u64;
     let mut roll = |n: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % n
     };
-    let askers = ["a", "b"].map(asker);
+    let scopes = ["a", "b"].map(scope);
     let mut cache = Cache::with_limits(5, 4_000);
-    // What the server would allow: question, until when, for whom, which text.
-    let mut allowed: Vec<(Question, Instant, Option<usize>, RawJson)> = Vec::new();
+    // The results that may be returned: key, expiry, principal, text.
+    let mut allowed: Vec<(CacheKey, Instant, Option<usize>, RawJson)> = Vec::new();
     for step in 0..20_000 {
-        let (now, who) = (at(step * 10), usize::try_from(roll(2)).expect("small"));
-        let question = if roll(2) == 0 { tools(None) } else { read(&format!("r:{}", roll(6))) };
+        let (now, principal) = (at(step * 10), usize::try_from(roll(2)).expect("small"));
+        let key = if roll(2) == 0 { tools_key(None) } else { resource_key(&format!("r:{}", roll(6))) };
         match roll(8) {
             0 => {
-                let changed = if let Question::Read(uri) = &question { updated(uri) } else { Change::Tools };
-                cache.notice(&askers[who], &changed);
-                allowed.retain(|(other, ..)| *other != question);
+                let changed = if let CacheKey::Read(uri) = &key { updated(uri) } else { Change::Tools };
+                cache.handle_change(&scopes[principal], &changed);
+                allowed.retain(|(other, ..)| *other != key);
             }
             1..=3 => {
                 let (ttl, public) = (roll(200), roll(3) == 0);
@@ -344,17 +351,20 @@ fn random_steps_against_a_simple_model() {
                     r#"{{"ttlMs":{ttl},"cacheScope":"{}","step":{step}}}"#,
                     if public { "public" } else { "private" }
                 ));
-                put(&mut cache, now, &askers[who], &question, &text);
-                allowed.retain(|(other, _, whose, _)| {
-                    *other != question || whose.is_some_and(|whose| whose != who)
+                insert(&mut cache, now, &scopes[principal], &key, &text);
+                allowed.retain(|(other, _, owner, _)| {
+                    *other != key || owner.is_some_and(|owner| owner != principal)
                 });
                 let until = now + Duration::from_millis(ttl);
-                allowed.push((question, until, (!public).then_some(who), text));
+                allowed.push((key, until, (!public).then_some(principal), text));
             }
             _ => {
-                if let Some(found) = cache.get(now, &askers[who], &question) {
-                    let fits = allowed.iter().any(|(other, until, whose, text)| {
-                        *other == question && now < *until && whose.is_none_or(|w| w == who) && *text == found
+                if let Some(found) = cache.get(now, &scopes[principal], &key) {
+                    let fits = allowed.iter().any(|(other, until, owner, text)| {
+                        *other == key
+                            && now < *until
+                            && owner.is_none_or(|w| w == principal)
+                            && *text == found
                     });
                     assert!(fits, "step {step}: {found}");
                 }

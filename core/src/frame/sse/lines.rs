@@ -1,4 +1,4 @@
-//! Lines to events: what the fields of an event stream mean, over text that somebody else keeps.
+//! Lines to events: the fields of an event stream, over text that the decoder stores.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,40 +7,40 @@ use core::time::Duration;
 
 use bytes::{Buf, Bytes};
 
-use super::read::{Event, MAX_FIELD, Sse};
+use super::read::{Event, MAX_FIELD, SseItem};
 use crate::frame::line::Oversize;
-use crate::rpc::recover::Finder;
+use crate::rpc::recover::IdFinder;
 
-/// From this length on the name of a field is known: a byte order mark, five letters, a colon, and one byte more
-const NAMED: usize = 10;
+/// Length of a line from which its field is known: a byte order mark, five letters, a colon, and one more byte.
+const MIN_NAMED_LEN: usize = 10;
 
-/// Other lines between the data of an event and its end are cut off once they are longer than this
-const SLACK: usize = 1 << 10;
+/// Size of other lines between an event's data and its end from which the data is moved out of the text.
+const MAX_TRAILING_BYTES: usize = 1 << 10;
 
-/// What has been read of the event that is not complete; positions are those of the text that the decoder keeps
+/// State of the event that is not complete; positions are offsets in the decoder's text.
 ///
-/// `data.end <= start <= scanned`: the data, if it is one line, the begin of the unfinished line, and the place up to
-/// which that has no end.
+/// Invariant: `data.end <= line_start <= scanned`. `data` is its only line of data, `line_start` is the beginning of
+/// the unfinished line, and `text[line_start..scanned]` holds no line end.
 #[derive(Debug)]
-pub(super) struct Reader {
-    pub(super) start: usize,
+pub(super) struct EventReader {
+    pub(super) line_start: usize,
     scanned: usize,
-    /// An unfinished line is looked at once it is longer than this
-    unseen: usize,
-    /// The last line ended with a carriage return, and what came after it is not known
+    /// Length from which an unfinished line is checked.
+    check_threshold: usize,
+    /// The last line ended with a carriage return, and the byte after it is not known yet.
     after_cr: bool,
-    /// No line is complete yet: the first one may begin with a byte order mark
-    first: bool,
-    /// A line of this kind is passing by unstored
-    skip: Option<Field>,
-    data: Data,
-    /// Bytes of data, joined
+    /// No line is complete yet: the first one may begin with a byte order mark.
+    at_stream_start: bool,
+    /// Field of an overlong line that passes without being stored.
+    skip: Option<SseField>,
+    data: EventData,
+    /// Length of the joined data in bytes.
     length: usize,
     max: usize,
-    over: Option<Box<Over>>,
-    /// The type, unless it is `message`
+    oversize: Option<Box<OversizeData>>,
+    /// Type of the event; empty for `message`.
     kind: Vec<u8>,
-    /// The id of the event that is not complete, if it has one; the room is used for the next one again
+    /// Id of the unfinished event, valid if `has_id`; its allocation is reused.
     next_id: Vec<u8>,
     has_id: bool,
     pub(super) id: Vec<u8>,
@@ -49,46 +49,46 @@ pub(super) struct Reader {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Field {
+enum SseField {
     Data,
     Event,
     Id,
     Retry,
-    /// A comment, or a field that nobody knows
+    /// A comment or an unknown field.
     Other,
 }
 
-/// The data of an event so far
+/// Data of the unfinished event.
 #[derive(Debug)]
-enum Data {
+enum EventData {
     None,
-    /// One line, where it stands
+    /// One line, as a range of the text.
     Line(Range<usize>),
     Joined(Vec<u8>),
 }
 
-/// Data that was too long to keep
+/// State of data that is too long to keep.
 #[derive(Debug)]
-struct Over {
-    finder: Finder,
+struct OversizeData {
+    finder: IdFinder,
     length: u64,
-    /// A line of it has been seen
-    begun: bool,
+    /// At least one line of the data has begun.
+    has_line: bool,
 }
 
-impl Reader {
+impl EventReader {
     pub(super) const fn new(max: usize) -> Self {
         Self {
-            start: 0,
+            line_start: 0,
             scanned: 0,
-            unseen: NAMED,
+            check_threshold: MIN_NAMED_LEN,
             after_cr: false,
-            first: true,
+            at_stream_start: true,
             skip: None,
-            data: Data::None,
+            data: EventData::None,
             length: 0,
             max,
-            over: None,
+            oversize: None,
             kind: Vec::new(),
             next_id: Vec::new(),
             has_id: false,
@@ -98,82 +98,82 @@ impl Reader {
         }
     }
 
-    /// Reads lines; true behind the end of an event that is to be handed out, false at the end of the text
+    /// Reads lines. Returns true after the end of an event with data, and false at the end of the text.
     pub(super) fn read(&mut self, text: &[u8]) -> bool {
         if self.after_cr {
-            let Some(byte) = text.get(self.start) else { return false };
+            let Some(byte) = text.get(self.line_start) else { return false };
             self.after_cr = false;
             if *byte == b'\n' {
-                self.start += 1;
-                self.scanned = self.start;
+                self.line_start += 1;
+                self.scanned = self.line_start;
             }
         }
         loop {
             let fresh = text.get(self.scanned..).unwrap_or_default();
             let Some((at, byte)) = line_end(fresh) else {
                 self.scanned = text.len();
-                if text.len() - self.start > self.unseen {
-                    self.look(text);
+                if text.len() - self.line_start > self.check_threshold {
+                    self.check_long_line(text);
                 }
                 return false;
             };
-            let line = self.start..self.scanned + at;
-            self.start = line.end + 1;
+            let line = self.line_start..self.scanned + at;
+            self.line_start = line.end + 1;
             if byte == b'\r' {
-                match text.get(self.start) {
-                    Some(b'\n') => self.start += 1,
+                match text.get(self.line_start) {
+                    Some(b'\n') => self.line_start += 1,
                     Some(_) => {}
                     None => self.after_cr = true,
                 }
             }
-            self.scanned = self.start;
-            if self.line(text, line) {
+            self.scanned = self.line_start;
+            if self.take_line(text, line) {
                 return true;
             }
         }
     }
 
-    /// Takes a complete line; true when it ends an event that is to be handed out
-    fn line(&mut self, text: &[u8], mut at: Range<usize>) -> bool {
-        self.unseen = NAMED;
+    /// Handles a complete line; returns true if it ends an event with data.
+    fn take_line(&mut self, text: &[u8], mut at: Range<usize>) -> bool {
+        self.check_threshold = MIN_NAMED_LEN;
         if let Some(field) = self.skip.take() {
-            self.skipped(field, text.get(at).unwrap_or_default());
+            self.finish_skipped(field, text.get(at).unwrap_or_default());
             return false;
         }
         let mut line = text.get(at.clone()).unwrap_or_default();
-        if self.first {
-            self.first = false;
-            line = without_mark(line);
+        if self.at_stream_start {
+            self.at_stream_start = false;
+            line = strip_bom(line);
             at.start = at.end - line.len();
         }
         if line.is_empty() {
             return self.dispatch();
         }
         let (field, value) = classify(line);
-        if field == Field::Data {
-            self.data(text, at.start + value..at.end);
+        if field == SseField::Data {
+            self.append_data(text, at.start + value..at.end);
         } else if line.len() > MAX_FIELD {
-            self.skipped(field, b"");
+            self.finish_skipped(field, b"");
         } else {
-            self.field(field, line.get(value..).unwrap_or_default());
+            self.take_field(field, line.get(value..).unwrap_or_default());
         }
         false
     }
 
-    fn field(&mut self, field: Field, value: &[u8]) {
+    fn take_field(&mut self, field: SseField, value: &[u8]) {
         match field {
-            Field::Event => {
+            SseField::Event => {
                 self.kind.clear();
                 if value != b"message" {
                     self.kind.extend_from_slice(value);
                 }
             }
-            Field::Id if !value.contains(&0) => {
+            SseField::Id if !value.contains(&0) => {
                 self.has_id = true;
                 self.next_id.clear();
                 self.next_id.extend_from_slice(value);
             }
-            Field::Retry if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+            SseField::Retry if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let digit = |sum: u64, b: &u8| sum.saturating_mul(10).saturating_add(u64::from(*b - b'0'));
                 self.retry = Some(Duration::from_millis(value.iter().fold(0, digit)));
             }
@@ -181,17 +181,17 @@ impl Reader {
         }
     }
 
-    fn data(&mut self, text: &[u8], value: Range<usize>) {
-        let joint = usize::from(!matches!(self.data, Data::None));
-        if self.over.is_some() || self.max - self.length < value.len() + joint {
+    fn append_data(&mut self, text: &[u8], value: Range<usize>) {
+        let joint = usize::from(!matches!(self.data, EventData::None));
+        if self.oversize.is_some() || self.max - self.length < value.len() + joint {
             let over = self.overflow(text);
-            over.begin();
+            over.begin_line();
             over.feed(text.get(value).unwrap_or_default());
             return;
         }
         self.length += value.len() + joint;
-        if let Data::None = self.data {
-            self.data = Data::Line(value);
+        if let EventData::None = self.data {
+            self.data = EventData::Line(value);
             return;
         }
         let data = self.join(text);
@@ -199,163 +199,163 @@ impl Reader {
         data.extend_from_slice(text.get(value).unwrap_or_default());
     }
 
-    /// The data, moved out of the text
+    /// Moves the data out of the text.
     fn join(&mut self, text: &[u8]) -> &mut Vec<u8> {
-        if let Data::Line(line) = &self.data {
-            self.data = Data::Joined(text.get(line.clone()).unwrap_or_default().into());
-        } else if let Data::None = self.data {
-            self.data = Data::Joined(Vec::new());
+        if let EventData::Line(line) = &self.data {
+            self.data = EventData::Joined(text.get(line.clone()).unwrap_or_default().into());
+        } else if let EventData::None = self.data {
+            self.data = EventData::Joined(Vec::new());
         }
         match &mut self.data {
-            Data::Joined(data) => data,
-            // Neither of the two is left.
-            Data::None | Data::Line(_) => &mut self.kind,
+            EventData::Joined(data) => data,
+            // Unreachable: both were replaced above.
+            EventData::None | EventData::Line(_) => &mut self.kind,
         }
     }
 
-    /// Notes the event's data as too long, and what there was of it
-    fn overflow(&mut self, text: &[u8]) -> &mut Over {
-        let data = core::mem::replace(&mut self.data, Data::None);
+    /// Marks the event's data as too long and feeds the part that was kept to the id finder.
+    fn overflow(&mut self, text: &[u8]) -> &mut OversizeData {
+        let data = core::mem::replace(&mut self.data, EventData::None);
         self.length = 0;
-        self.over.get_or_insert_with(|| {
-            let mut over = Box::new(Over { finder: Finder::new(), length: 0, begun: false });
+        self.oversize.get_or_insert_with(|| {
+            let mut over = Box::new(OversizeData { finder: IdFinder::new(), length: 0, has_line: false });
             let before = match &data {
-                Data::None => return over,
-                Data::Line(line) => text.get(line.clone()).unwrap_or_default(),
-                Data::Joined(data) => data,
+                EventData::None => return over,
+                EventData::Line(line) => text.get(line.clone()).unwrap_or_default(),
+                EventData::Joined(data) => data,
             };
-            over.begin();
+            over.begin_line();
             over.feed(before);
             over
         })
     }
 
-    /// Looks at an unfinished line that grows long: whether it is to be kept
+    /// Decides whether an unfinished line that grows long is stored.
     #[cold]
-    fn look(&mut self, text: &[u8]) {
-        let whole = text.get(self.start..).unwrap_or_default();
+    fn check_long_line(&mut self, text: &[u8]) {
+        let whole = text.get(self.line_start..).unwrap_or_default();
         if self.skip.is_some() {
-            self.pass(whole);
+            self.feed_skipped(whole);
         } else {
-            let line = if self.first { without_mark(whole) } else { whole };
+            let line = if self.at_stream_start { strip_bom(whole) } else { whole };
             let (field, value) = classify(line);
-            let room = match &self.over {
-                _ if field != Field::Data => MAX_FIELD,
+            let room = match &self.oversize {
+                _ if field != SseField::Data => MAX_FIELD,
                 Some(_) => value,
                 None => {
-                    let joint = usize::from(!matches!(self.data, Data::None));
+                    let joint = usize::from(!matches!(self.data, EventData::None));
                     value.saturating_add((self.max - self.length).saturating_sub(joint))
                 }
             };
             if line.len() <= room {
-                self.unseen = room + (whole.len() - line.len());
+                self.check_threshold = room + (whole.len() - line.len());
                 return;
             }
-            if field == Field::Data {
-                self.overflow(text).begin();
+            if field == SseField::Data {
+                self.overflow(text).begin_line();
             }
             self.skip = Some(field);
-            self.first = false;
-            self.unseen = 0;
-            self.pass(line.get(value..).unwrap_or_default());
+            self.at_stream_start = false;
+            self.check_threshold = 0;
+            self.feed_skipped(line.get(value..).unwrap_or_default());
         }
-        self.start = text.len();
+        self.line_start = text.len();
     }
 
-    /// A part of a line that is not stored
-    fn pass(&mut self, part: &[u8]) {
-        if let (Some(Field::Data), Some(over)) = (self.skip, &mut self.over) {
+    /// Feeds a part of a line that is not stored.
+    fn feed_skipped(&mut self, part: &[u8]) {
+        if let (Some(SseField::Data), Some(over)) = (self.skip, &mut self.oversize) {
             over.feed(part);
         }
     }
 
-    /// The end of a line that was too long, with what of it has not passed yet
-    fn skipped(&mut self, field: Field, rest: &[u8]) {
+    /// Ends a line that was too long; `rest` is the part of it that was not fed yet.
+    fn finish_skipped(&mut self, field: SseField, rest: &[u8]) {
         match field {
-            Field::Data => {
-                if let Some(over) = &mut self.over {
+            SseField::Data => {
+                if let Some(over) = &mut self.oversize {
                     over.feed(rest);
                 }
             }
-            // Nothing can be said about an event of a type that is not known, but that there was one.
-            Field::Event => {
+            // An event of unknown type is reported as too long; its data has no meaning.
+            SseField::Event => {
                 self.kind.clear();
                 self.overflow(b"");
             }
-            Field::Id => self.unusable_ids += 1,
-            Field::Retry | Field::Other => {}
+            SseField::Id => self.unusable_ids += 1,
+            SseField::Retry | SseField::Other => {}
         }
     }
 
-    /// An event has ended; true when it is to be handed out
+    /// Ends an event; returns true if it has data.
     fn dispatch(&mut self) -> bool {
         if core::mem::take(&mut self.has_id) {
             core::mem::swap(&mut self.id, &mut self.next_id);
         }
-        if self.length > 0 || self.over.is_some() {
+        if self.length > 0 || self.oversize.is_some() {
             return true;
         }
         self.kind.clear();
-        self.data = Data::None;
+        self.data = EventData::None;
         false
     }
 
-    /// The event that has ended, given its text
-    pub(super) fn take(&mut self, mut text: Bytes) -> Sse {
-        (self.start, self.scanned, self.length) = (0, 0, 0);
+    /// Returns the event that has ended, given its text.
+    pub(super) fn take(&mut self, mut text: Bytes) -> SseItem {
+        (self.line_start, self.scanned, self.length) = (0, 0, 0);
         let kind = if self.kind.is_empty() { None } else { Some(Bytes::copy_from_slice(&self.kind)) };
         self.kind.clear();
-        let data = core::mem::replace(&mut self.data, Data::None);
-        if let Some(over) = self.over.take() {
-            let oversize = Oversize { length: over.length, found: over.finder.finish() };
-            return Sse::TooLong { kind, oversize };
+        let data = core::mem::replace(&mut self.data, EventData::None);
+        if let Some(over) = self.oversize.take() {
+            let oversize = Oversize { length: over.length, recovered: over.finder.finish() };
+            return SseItem::TooLong { kind, oversize };
         }
         let data = match data {
-            Data::None => Bytes::new(),
-            Data::Line(line) => {
+            EventData::None => Bytes::new(),
+            EventData::Line(line) => {
                 text.truncate(line.end);
                 text.advance(line.start.min(text.len()));
                 text
             }
-            Data::Joined(data) => data.into(),
+            EventData::Joined(data) => data.into(),
         };
-        Sse::Event(Event { kind, data })
+        SseItem::Event(Event { kind, data })
     }
 
-    /// How much of the text has been read and is not needed any more; positions count from there afterwards
+    /// Returns how much of the text is no longer needed; positions are relative to the rest from then on.
     #[inline]
-    pub(super) fn done(&mut self, text: &[u8]) -> usize {
-        if let Data::Line(line) = &self.data {
-            if self.start - line.end > SLACK {
+    pub(super) fn take_consumed(&mut self, text: &[u8]) -> usize {
+        if let EventData::Line(line) = &self.data {
+            if self.line_start - line.end > MAX_TRAILING_BYTES {
                 self.join(text);
             }
         }
         let done = match &mut self.data {
-            Data::Line(line) => {
+            EventData::Line(line) => {
                 let done = line.start;
                 *line = 0..line.end - done;
                 done
             }
-            _ => self.start,
+            _ => self.line_start,
         };
-        self.start -= done;
+        self.line_start -= done;
         self.scanned -= done;
         done
     }
 
     pub(super) fn joined(&self) -> usize {
-        if let Data::Joined(data) = &self.data { data.len() } else { 0 }
+        if let EventData::Joined(data) = &self.data { data.len() } else { 0 }
     }
 
-    /// Begins anew, but for what outlives a stream; whether something of an event was left
+    /// Resets all state but the id, the count of unusable ids and `retry`; returns whether an event was cut off.
     pub(super) fn reset(&mut self, text: &[u8]) -> bool {
-        let rest = text.get(self.start..).unwrap_or_default();
-        let rest = if self.first { without_mark(rest) } else { rest };
+        let rest = text.get(self.line_start..).unwrap_or_default();
+        let rest = if self.at_stream_start { strip_bom(rest) } else { rest };
         let cut = !matches!(rest, [] | [b':', ..])
-            || !matches!(self.data, Data::None)
+            || !matches!(self.data, EventData::None)
             || !self.kind.is_empty()
             || self.has_id
-            || self.over.is_some();
+            || self.oversize.is_some();
         *self = Self {
             id: core::mem::take(&mut self.id),
             unusable_ids: self.unusable_ids,
@@ -366,13 +366,13 @@ impl Reader {
     }
 }
 
-impl Over {
-    /// Another line of data
-    fn begin(&mut self) {
-        if self.begun {
+impl OversizeData {
+    /// Begins another line of data.
+    fn begin_line(&mut self) {
+        if self.has_line {
             self.feed(b"\n");
         }
-        self.begun = true;
+        self.has_line = true;
     }
 
     fn feed(&mut self, data: &[u8]) {
@@ -381,7 +381,7 @@ impl Over {
     }
 }
 
-/// The first line end and its first byte
+/// Returns the offset and the first byte of the first line end.
 #[inline]
 fn line_end(text: &[u8]) -> Option<(usize, u8)> {
     let at = if text.len() < 16 {
@@ -392,24 +392,24 @@ fn line_end(text: &[u8]) -> Option<(usize, u8)> {
     at.and_then(|at| text.get(at).map(|b| (at, *b)))
 }
 
-fn without_mark(line: &[u8]) -> &[u8] {
+fn strip_bom(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
-/// Which field a line is, and where its value begins
+/// Returns the field of a line and the offset of its value.
 #[inline]
-fn classify(line: &[u8]) -> (Field, usize) {
+fn classify(line: &[u8]) -> (SseField, usize) {
     let (field, name) = match line {
-        [b'd', b'a', b't', b'a', ..] => (Field::Data, 4),
-        [b'e', b'v', b'e', b'n', b't', ..] => (Field::Event, 5),
-        [b'i', b'd', ..] => (Field::Id, 2),
-        [b'r', b'e', b't', b'r', b'y', ..] => (Field::Retry, 5),
-        _ => return (Field::Other, 0),
+        [b'd', b'a', b't', b'a', ..] => (SseField::Data, 4),
+        [b'e', b'v', b'e', b'n', b't', ..] => (SseField::Event, 5),
+        [b'i', b'd', ..] => (SseField::Id, 2),
+        [b'r', b'e', b't', b'r', b'y', ..] => (SseField::Retry, 5),
+        _ => return (SseField::Other, 0),
     };
     match line.get(name..) {
         Some([]) => (field, name),
         Some([b':', b' ', ..]) => (field, name + 2),
         Some([b':', ..]) => (field, name + 1),
-        _ => (Field::Other, 0),
+        _ => (SseField::Other, 0),
     }
 }

@@ -11,19 +11,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What the decoder says about an event, in words: its type, its data, and the last id after it
-fn say(found: Sse, id: &[u8]) -> String {
+/// Describes an item as text: type, data, and the last event id after it.
+fn describe(found: SseItem, id: &[u8]) -> String {
     let kind = |kind: Option<Bytes>| kind.map_or_else(|| "message".to_string(), |k| text(&k));
     match found {
-        Sse::Event(event) => format!("{}|{}|{}", kind(event.kind), text(&event.data), text(id)),
-        Sse::TooLong { kind: k, oversize } => {
-            let found = oversize.found.id.map_or_else(|| "-".to_string(), |id| text(&id));
+        SseItem::Event(event) => format!("{}|{}|{}", kind(event.kind), text(&event.data), text(id)),
+        SseItem::TooLong { kind: k, oversize } => {
+            let found = oversize.recovered.id.map_or_else(|| "-".to_string(), |id| text(&id));
             format!("{}|{} bytes, {found}|{}", kind(k), oversize.length, text(id))
         }
     }
 }
 
-/// What comes out of a stream that is cut where `pieces` says, and at last the id, `retry` and how it ended
+/// Decodes a stream in the given pieces; the last entry holds the id, `retry` and how the stream ended.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, max: usize, owned: bool) -> Vec<String> {
     let mut decoder = SseDecoder::new(max);
     let mut out = Vec::new();
@@ -34,7 +34,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, max: usize, owned: bool) -> 
             decoder.push(piece);
         }
         while let Some(found) = decoder.next_event() {
-            out.push(say(found, decoder.last_event_id()));
+            out.push(describe(found, decoder.last_event_id()));
         }
         assert!(decoder.buffered() <= 2 * max + MAX_FIELD + 1024, "bounded");
     }
@@ -46,8 +46,8 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, max: usize, owned: bool) -> 
     out
 }
 
-/// The same whole, in pieces of each length, and in two at every place
-fn everyhow(input: &[u8], max: usize) -> Vec<String> {
+/// Decodes the stream whole, in pieces of each length, and cut in two at each offset; all must agree.
+fn read_all_ways(input: &[u8], max: usize) -> Vec<String> {
     let want = read([input].into_iter(), max, false);
     for owned in [false, true] {
         for step in (1..=input.len().min(40)).chain([input.len().max(1)]) {
@@ -63,7 +63,7 @@ fn everyhow(input: &[u8], max: usize) -> Vec<String> {
 
 const REST: &str = "id  retry -1 cut false unusable 0";
 
-/// Streams and what they say, those of the standard's own text first
+/// Streams and their items; the first ones are the examples of the standard.
 #[rustfmt::skip]
 const STREAMS: &[(&str, &[&str])] = &[
     ("data: This is the first message.\n\ndata: This is the second message, it\ndata: has two lines.\n\ndata: This is the third message.\n\n",
@@ -73,38 +73,38 @@ const STREAMS: &[(&str, &[&str])] = &[
     ("data: YHOO\ndata: +2\ndata: 10\n\n", &["message|YHOO\n+2\n10|", REST]),
     (": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
         &["message|first event|1", "message|second event|", "message| third event|", REST]),
-    // One empty line of data is none for us, where the standard has an event; two are a line end in both.
+    // One empty line of data counts as no data here, unlike in the standard; two are a line end in both.
     ("data\n\ndata\ndata\n\ndata:", &["message|\n|", "id  retry -1 cut true unusable 0"]),
     ("data:test\n\ndata: test\n\n", &["message|test|", "message|test|", REST]),
-    // Line ends, all kinds of them, side by side.
+    // All kinds of line ends side by side.
     ("data: a\rdata: b\r\ndata: c\n\r\ndata: d\r\rdata: e\r\n\ndata: f\n\rdata: g\r\r\n",
         &["message|a\nb\nc|", "message|d|", "message|e|", "message|f|", "message|g|", REST]),
     ("\r\n\r\n\n\n\r\r:\r\ndata: x\r\n\r\n\r\n\r\n", &["message|x|", REST]),
-    // A byte order mark, once and at the very beginning only.
+    // A byte order mark counts once, at the very beginning.
     ("\u{feff}data: a\n\n\u{feff}data: b\n\ndata: \u{feff}c\n\n", &["message|a|", "message|\u{feff}c|", REST]),
     ("\u{feff}\u{feff}data: a\n\ndata: b\n\n", &["message|b|", REST]),
     ("\u{feff}\ndata: a\n\n", &["message|a|", REST]),
     ("\u{feff}: comment\ndata: a\n\n", &["message|a|", REST]),
     ("\u{feff}", &[REST]),
-    // Names are whole, in lower case, with nothing before them.
+    // Field names are complete, in lower case, with nothing before them.
     ("Data: a\n data: b\ndat: c\ndataa: d\ndata : e\n: data: f\ndata\u{0}: g\ndata: h\n\n", &["message|h|", REST]),
     ("x: data: y\nhello\n\ndata: a\nretry\nevents: b\nidx: 5\n\n", &["message|a|", REST]),
     ("data::a\n\ndata: :b\n\ndata:\tc\n\n", &["message|:a|", "message|:b|", "message|\tc|", REST]),
-    // The type belongs to one event, given or not; the last one counts.
+    // The type belongs to one event, with or without data; the last one counts.
     ("event: a\n\ndata: x\n\nevent: a\nevent: b\ndata: y\n\nevent: b\nevent\ndata: z\n\nevent: message\ndata: m\n\n",
         &["message|x|", "b|y|", "message|z|", "message|m|", REST]),
-    // Ids: kept from event to event, noted without data, NUL makes them no ids.
+    // An id lasts from event to event and takes effect without data; an id with NUL is ignored.
     ("id: 1\ndata: a\n\ndata: b\n\nid: 2\n\nid: x\0y\ndata: c\n\nid: 3\nid: \0\n\n",
         &["message|a|1", "message|b|1", "message|c|2", "id 3 retry -1 cut false unusable 0"]),
     ("id: 7\ndata: \n\n", &["id 7 retry -1 cut false unusable 0"]),
     ("id: 7\nretry: 20\ndata:\n\nid: 8\nretry: 30", &["id 7 retry 20 cut true unusable 0"]),
     ("id: 7\n\nid:  8\n\n", &["id  8 retry -1 cut false unusable 0"]),
-    // `retry`: digits and nothing else.
+    // `retry` consists of digits only.
     ("retry: 500\n", &["id  retry 500 cut false unusable 0"]),
     ("retry: 1500\nretry: 15 0\nretry: -1\nretry: +1\nretry: 1.5\nretry:\nretry\nretry: 0x1\nretry: ٣\nretry:  2\n\n",
         &["id  retry 1500 cut false unusable 0"]),
     ("retry: 99999999999999999999999\n", &["id  retry 18446744073709551615 cut false unusable 0"]),
-    // Where a stream may end.
+    // Places where a stream may end.
     ("", &[REST]),
     ("data: a", &["id  retry -1 cut true unusable 0"]),
     ("data: a\n", &["id  retry -1 cut true unusable 0"]),
@@ -118,20 +118,20 @@ const STREAMS: &[(&str, &[&str])] = &[
 
 // covers: SSE-002, SSE-003, SSE-004, SSE-005, SSE-025
 #[test]
-fn streams_say_what_the_standard_says_however_they_are_cut() {
+fn decoder_follows_standard_for_any_chunking() {
     for (input, want) in STREAMS {
-        assert_eq!(everyhow(input.as_bytes(), 1000), *want, "{input:?}");
+        assert_eq!(read_all_ways(input.as_bytes(), 1000), *want, "{input:?}");
     }
 }
 
 // covers: SSE-003
 #[test]
-fn bytes_that_are_no_text_are_passed_on() {
+fn decoder_keeps_invalid_utf8() {
     let input = b"id: \xff\ndata: \xe4\xb8\n\ndata: \xb8\xad\n\n";
     let mut decoder = SseDecoder::new(100);
     decoder.push(input);
     let mut next = || match decoder.next_event() {
-        Some(Sse::Event(event)) => event.data,
+        Some(SseItem::Event(event)) => event.data,
         other => panic!("{other:?}"),
     };
     assert_eq!((&next()[..], &next()[..]), (&b"\xe4\xb8"[..], &b"\xb8\xad"[..]));
@@ -140,7 +140,7 @@ fn bytes_that_are_no_text_are_passed_on() {
 
 // covers: SSE-004
 #[test]
-fn an_event_without_data_can_be_seen_by_its_id() {
+fn event_without_data_updates_last_event_id() {
     let mut decoder = SseDecoder::new(100);
     decoder.push(b"id: 41\ndata: \n");
     assert!(decoder.next_event().is_none());
@@ -151,7 +151,7 @@ fn an_event_without_data_can_be_seen_by_its_id() {
 }
 
 #[test]
-fn an_event_beyond_the_limit_is_told_once_and_nothing_else_is_lost() {
+fn oversize_event_is_reported_once_and_others_survive() {
     let long = format!("{{\"id\":77,\"params\":\"{}\"}}", "x".repeat(100));
     let fits = "y".repeat(40);
     let input = format!(
@@ -169,13 +169,13 @@ fn an_event_beyond_the_limit_is_told_once_and_nothing_else_is_lost() {
         "message|three|6",
         "id 6 retry 9 cut false unusable 0",
     ];
-    assert_eq!(everyhow(input.as_bytes(), 40), want);
+    assert_eq!(read_all_ways(input.as_bytes(), 40), want);
     let none = "\u{feff}data: x\n\ndata:\ndata\n\ndata: \n\n";
-    assert_eq!(everyhow(none.as_bytes(), 0), ["message|1 bytes, -|", "message|1 bytes, -|", REST]);
+    assert_eq!(read_all_ways(none.as_bytes(), 0), ["message|1 bytes, -|", "message|1 bytes, -|", REST]);
 }
 
 #[test]
-fn other_lines_beyond_the_limit_are_not_kept() {
+fn overlong_field_lines_are_skipped() {
     let long = "l".repeat(MAX_FIELD);
     let just = "j".repeat(MAX_FIELD - 4);
     let input = format!(
@@ -196,7 +196,7 @@ fn other_lines_beyond_the_limit_are_not_kept() {
 }
 
 #[test]
-fn nothing_endless_is_stored() {
+fn endless_line_stays_bounded() {
     let starts: [&[u8]; 5] = [b"data: {\"id\":5,\"p\":\"", b":", b"id: ", b"unknown", b"\xef\xbb\xbfevent:"];
     for start in starts {
         let mut decoder = SseDecoder::new(1000);
@@ -211,9 +211,9 @@ fn nothing_endless_is_stored() {
         while let Some(found) = decoder.next_event() {
             last = Some(found);
         }
-        assert!(matches!(last, Some(Sse::Event(e)) if e.data == "next"), "{}", text(start));
+        assert!(matches!(last, Some(SseItem::Event(e)) if e.data == "next"), "{}", text(start));
     }
-    // Nor what comes between data and the end of its event.
+    // The lines between the data and the end of its event are bounded too.
     let mut decoder = SseDecoder::new(1000);
     decoder.push(b"data: a\n");
     for _ in 0..10_000 {
@@ -222,28 +222,28 @@ fn nothing_endless_is_stored() {
         assert!(decoder.buffered() <= 1100);
     }
     decoder.push(b"\n");
-    assert!(matches!(decoder.next_event(), Some(Sse::Event(e)) if e.data == "a"));
+    assert!(matches!(decoder.next_event(), Some(SseItem::Event(e)) if e.data == "a"));
 }
 
 #[test]
-fn one_line_of_data_is_not_copied() {
+fn single_data_line_is_not_copied() {
     let input = Bytes::from_static(b"id: 1\nevent: x\ndata: payload\nretry: 5\n\nrest");
     let mut decoder = SseDecoder::new(100);
     decoder.push_owned(input.clone());
-    let Some(Sse::Event(event)) = decoder.next_event() else { panic!("an event") };
+    let Some(SseItem::Event(event)) = decoder.next_event() else { panic!("an event") };
     assert_eq!(event.data, "payload");
     assert_eq!(event.data.as_ptr(), input.slice(21..).as_ptr());
 }
 
 #[test]
-fn a_decoder_serves_the_next_stream() {
+fn decoder_is_reusable_after_finish() {
     let mut decoder = SseDecoder::new(100);
     decoder.push("\u{feff}id: 1\nretry: 7\ndata: a\n\nid: 2\nevent: x\ndata: b\n: lost\nda".as_bytes());
     assert!(decoder.next_event().is_some() && decoder.next_event().is_none());
     assert!(decoder.finish());
     decoder.push("\u{feff}data: c\n\n".as_bytes());
     assert!(
-        matches!(decoder.next_event(), Some(Sse::Event(Event { kind: None, data })) if data == "c"),
+        matches!(decoder.next_event(), Some(SseItem::Event(Event { kind: None, data })) if data == "c"),
         "nothing of the lost event, and a byte order mark again"
     );
     assert_eq!((decoder.last_event_id(), decoder.retry()), (&b"1"[..], Some(Duration::from_millis(7))));
@@ -251,7 +251,7 @@ fn a_decoder_serves_the_next_stream() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_events_round_trip() {
     let heads = [
         EventHead::default(),
         EventHead { id: Some(" spaced: id"), ..EventHead::default() },
@@ -282,13 +282,13 @@ fn what_is_written_is_read_back() {
                 format!("{}|{joined}|{id}", head.kind.unwrap_or("message")),
                 format!("id {id} retry {retry} cut false unusable 0"),
             ];
-            assert_eq!(everyhow(&out, 1000), want, "{data:?} {head:?}");
+            assert_eq!(read_all_ways(&out, 1000), want, "{data:?} {head:?}");
         }
     }
 }
 
 #[test]
-fn nothing_is_written_that_breaks_out() {
+fn field_with_line_end_is_refused() {
     for bad in ["a\nb", "a\rb", "\0", "\n"] {
         let id = EventHead { id: Some(bad), kind: Some("good"), retry: None };
         let kind = EventHead { id: Some("good"), kind: Some(bad), retry: None };
@@ -301,10 +301,10 @@ fn nothing_is_written_that_breaks_out() {
 }
 
 #[test]
-fn a_stream_can_be_primed() {
+fn priming_event_carries_id_and_retry() {
     let mut out = Vec::new();
     let head = EventHead { id: Some("s1:0"), retry: Some(Duration::from_secs(3)), kind: None };
     write_event(&mut out, &head, b"").expect("good fields");
     assert_eq!(text(&out), "id: s1:0\nretry: 3000\ndata: \n\n");
-    assert_eq!(everyhow(&out, 100), ["id s1:0 retry 3000 cut false unusable 0"]);
+    assert_eq!(read_all_ways(&out, 100), ["id s1:0 retry 3000 cut false unusable 0"]);
 }

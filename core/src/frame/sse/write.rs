@@ -1,48 +1,52 @@
-//! Events to bytes.
+//! Writers: events to bytes.
 //!
-//! Nothing that is written breaks out of its line: where a line end cannot be expressed it is refused.
+//! No value can break out of its line: where a line end cannot be expressed, the value is refused.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The fields of an event beside its data
+/// Fields of an event other than its data.
 ///
 /// ```
-/// use mcp_proto::frame::sse::{END, EventHead, write_event};
+/// use mcp_proto::frame::sse::{EVENT_END, EventHead, write_event};
 /// let head = EventHead { id: Some("7"), ..EventHead::default() };
 /// let mut out = Vec::new();
 /// write_event(&mut out, &head, b"two\nlines")?;
 /// assert_eq!(out, b"id: 7\ndata: two\ndata: lines\n\n");
 ///
-/// // A large payload without line ends need not be copied: its event is what is sent before and after it.
+/// // A large payload without line ends need not be copied: send it between head and end.
 /// let mut before = Vec::new();
 /// head.begin(&mut before)?;
-/// let (payload, after) = (br#"{"jsonrpc":"2.0"}"#, END);
+/// let (payload, after) = (br#"{"jsonrpc":"2.0"}"#, EVENT_END);
 /// assert_eq!([&before, &payload[..], after].concat(), b"id: 7\ndata: {\"jsonrpc\":\"2.0\"}\n\n");
-/// # Ok::<(), mcp_proto::frame::sse::BadField>(())
+/// # Ok::<(), mcp_proto::frame::sse::InvalidEventField>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventHead<'a> {
-    /// Its type; none for `message`, which is the default (SSE-001)
+    /// Type of the event; `None` for `message`, the default (SSE-001).
     pub kind: Option<&'a str>,
-    /// Its id; an empty one tells the reader to forget the one before (SSE-013)
+    /// Id of the event; an empty one makes the reader forget the previous id (SSE-013).
     pub id: Option<&'a str>,
-    /// How long the reader is to wait before it connects again, in whole milliseconds (SSE-018)
+    /// Time for the reader to wait before it connects again, in whole milliseconds (SSE-018).
     pub retry: Option<Duration>,
 }
 
-/// What ends an event behind its data
-pub const END: &[u8] = b"\n\n";
+/// End of an event, written after its data.
+pub const EVENT_END: &[u8] = b"\n\n";
 
 impl EventHead<'_> {
-    /// Appends an event up to its data, which must follow with no line end in it, as all JSON text that this crate
-    /// writes; [`END`] comes behind it
+    /// Appends an event up to its data.
     ///
-    /// Nothing is appended when a field is refused.
-    pub fn begin(&self, out: &mut Vec<u8>) -> Result<(), BadField> {
+    /// The data must follow without a line end in it; JSON text that this crate writes has none. [`EVENT_END`] ends the
+    /// event.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidEventField`] if the type or the id holds a line end or NUL. Nothing is appended then.
+    pub fn begin(&self, out: &mut Vec<u8>) -> Result<(), InvalidEventField> {
         for (name, value) in [("type", self.kind), ("id", self.id)] {
             if value.is_some_and(|v| v.bytes().any(|b| matches!(b, b'\n' | b'\r' | 0))) {
-                return Err(BadField { name });
+                return Err(InvalidEventField { name });
             }
         }
         if let Some(id) = self.id {
@@ -60,31 +64,34 @@ impl EventHead<'_> {
     }
 }
 
-/// Appends an event; each line end of the data begins a new line of data, which the reader joins with newlines again
+/// Appends an event. Each line end of the data begins a new line of data; the reader joins them with newlines.
 ///
-/// Without data it is one that the reader does not hand out, but notes the id of (SSE-016). Nothing is appended when a
-/// field is refused.
-pub fn write_event(out: &mut Vec<u8>, head: &EventHead<'_>, data: &[u8]) -> Result<(), BadField> {
+/// An event without data is not returned by the reader, but its id takes effect (SSE-016).
+///
+/// # Errors
+///
+/// [`InvalidEventField`] if the type or the id holds a line end or NUL. Nothing is appended then.
+pub fn write_event(out: &mut Vec<u8>, head: &EventHead<'_>, data: &[u8]) -> Result<(), InvalidEventField> {
     head.begin(out)?;
     lines(out, DATA, data);
-    out.extend_from_slice(END);
+    out.extend_from_slice(EVENT_END);
     Ok(())
 }
 
-/// Appends a comment, which no reader hands out: a sign of life on a stream without news (SSE-006)
+/// Appends a comment, which readers ignore: it keeps a quiet stream alive (SSE-006).
 pub fn write_comment(out: &mut Vec<u8>, text: &str) {
     const COMMENT: &[u8] = b": ";
     out.extend_from_slice(COMMENT);
     lines(out, COMMENT, text.as_bytes());
-    out.extend_from_slice(END);
+    out.extend_from_slice(EVENT_END);
 }
 
-/// A field that would not be read back as it is
+/// Error for a field that could not be read back unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the {name} of an event holds a line end or NUL")]
 #[non_exhaustive]
-pub struct BadField {
-    /// `type` or `id`
+pub struct InvalidEventField {
+    /// Name of the field: `type` or `id`.
     pub name: &'static str,
 }
 
@@ -96,7 +103,7 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(b'\n');
 }
 
-/// Appends text, with `begin` behind each line end in it
+/// Appends text with `begin` after each line end in it.
 fn lines(out: &mut Vec<u8>, begin: &[u8], text: &[u8]) {
     let mut rest = text;
     while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {

@@ -1,4 +1,4 @@
-//! The client: its state, what drives it, and the commands that are not the engine's.
+//! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,9 +9,12 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::config::{Config, Credential};
-use super::exchange::{Action, Challenge, Class, Exchange, ExchangeId, Failure, Phase, Then, Tries, What};
-use super::session::{Gate, Session};
-use super::tools::Tools;
+use super::exchange::{
+    Action, Challenge, ClientExchange, ExchangeClass, ExchangeFailure, ExchangeId, ExchangePhase,
+    ExchangePurpose, NextStep, RetryCounts,
+};
+use super::session::{HttpClientSession, SendGate};
+use super::tools::ToolHeaders;
 use super::url::Url;
 use crate::client::{self, Engine, Event};
 use crate::deadlines::Deadlines;
@@ -23,20 +26,20 @@ use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
 use crate::time::Instant;
 
-/// Bytes of an answer that nobody waits for which are read to keep its connection
-pub(super) const DRAIN: usize = 64 << 10;
+/// Bytes of an unneeded response that are read to keep its connection.
+pub(super) const MAX_DRAIN: usize = 64 << 10;
 
-/// Notifications and responses that are on their way at once, and those that wait to be sent again
+/// Largest number of notifications and responses in flight, and of those that wait to be sent again.
 const MAX_MESSAGES: usize = 64;
 
-/// What a deadline is for
+/// The purpose of a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Timer {
+pub(super) enum HttpTimer {
     Exchange(Key),
     Gate,
 }
 
-/// A client over HTTP
+/// A client over HTTP.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,16 +50,16 @@ pub(super) enum Timer {
 /// let engine = Arc::new(client::Config::new("demo", "1.0"));
 /// let now = Instant::ZERO;
 /// let mut client = Client::new(engine, Arc::new(config), now);
-/// // The first question:
-/// let Some(Action::Open(open)) = client.poll_exchange(now) else { panic!("a request") };
-/// assert_eq!((open.method, open.url.target()), ("POST", "/mcp"));
-/// assert!(open.fields.iter().any(|f| f == ("Mcp-Method", b"server/discover")));
-/// // What the server says to it:
-/// let fields: [head::Field<'_>; 1] = [("content-type", b"application/json")];
-/// client.handle_head(now, open.exchange, &head::Response { status: 200, fields: &fields });
-/// client.handle_body(now, open.exchange, br#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",
+/// // The first request:
+/// let Some(Action::Send(request)) = client.poll_exchange(now) else { panic!("a request") };
+/// assert_eq!((request.method, request.url.target()), ("POST", "/mcp"));
+/// assert!(request.fields.iter().any(|f| f == ("Mcp-Method", b"server/discover")));
+/// // The response of the server:
+/// let fields: [head::FieldLine<'_>; 1] = [("content-type", b"application/json")];
+/// client.handle_head(now, request.exchange, &head::ResponseHead { status: 200, fields: &fields });
+/// client.handle_body(now, request.exchange, br#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",
 ///     "supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}"#);
-/// client.handle_end(now, open.exchange);
+/// client.handle_end(now, request.exchange);
 /// assert!(matches!(client.poll_event(now), Some(client::Event::Ready(_))));
 /// ```
 #[derive(Debug)]
@@ -64,85 +67,85 @@ pub struct Client {
     pub(super) engine: Engine,
     pub(super) channel: ChannelId,
     pub(super) config: Arc<Config>,
-    pub(super) exchanges: Slab<Exchange>,
+    pub(super) exchanges: Slab<ClientExchange>,
     pub(super) actions: VecDeque<Action>,
-    /// Exchanges with events to take out
-    pub(super) ready: VecDeque<Key>,
-    pub(super) deadlines: Deadlines<Timer>,
+    /// Exchanges whose event streams have undecoded events.
+    pub(super) ready_streams: VecDeque<Key>,
+    pub(super) deadlines: Deadlines<HttpTimer>,
     pub(super) now: Instant,
-    pub(super) session: Session,
-    pub(super) tools: Tools,
+    pub(super) session: HttpClientSession,
+    pub(super) tools: ToolHeaders,
     pub(super) credential: Option<Credential>,
-    /// Which credential that is
-    pub(super) credentials: u32,
+    /// Grows with each new credential.
+    pub(super) credential_generation: u32,
     challenges: VecDeque<Challenge>,
-    /// The held exchange that the application was asked about
-    asked: Option<Key>,
-    /// What was tried to find out what the server speaks
+    /// The held exchange of the challenge that the application must answer.
+    pending_challenge: Option<Key>,
+    /// Failed attempts of the negotiation, as text.
     pub(super) attempts: Vec<String>,
-    /// What was tried for requests that are sent again under these ids
-    pub(super) carried: Vec<(RequestId, Tries)>,
-    /// Requests that had ended before they were sent, and were not
-    pub(super) unsent: Vec<RequestId>,
-    /// Everything was given up
-    pub(super) over: bool,
+    /// Retry counts of requests that are sent again under these ids.
+    pub(super) inherited_retries: Vec<(RequestId, RetryCounts)>,
+    /// Requests that ended before they were sent.
+    pub(super) unsent_requests: Vec<RequestId>,
+    /// The engine is closed and the remaining exchanges are being ended.
+    pub(super) is_closing: bool,
 }
 
 impl Client {
-    /// A client whose first question is ready to be sent
+    /// Creates a client whose first request is ready to be sent.
     #[must_use]
     pub fn new(client: Arc<client::Config>, config: Arc<Config>, now: Instant) -> Self {
-        let mut engine = Engine::over_exchanges(client);
+        let mut engine = Engine::with_exchanges(client);
         let channel = engine.open_channel(now);
         Self {
             engine,
             channel,
             exchanges: Slab::new(),
             actions: VecDeque::new(),
-            ready: VecDeque::new(),
+            ready_streams: VecDeque::new(),
             deadlines: Deadlines::new(),
             now,
-            session: Session::default(),
-            tools: Tools::default(),
+            session: HttpClientSession::default(),
+            tools: ToolHeaders::default(),
             credential: config.credential.clone(),
-            credentials: 0,
+            credential_generation: 0,
             challenges: VecDeque::new(),
-            asked: None,
+            pending_challenge: None,
             attempts: Vec::new(),
-            carried: Vec::new(),
-            unsent: Vec::new(),
-            over: false,
+            inherited_retries: Vec::new(),
+            unsent_requests: Vec::new(),
+            is_closing: false,
             config,
         }
     }
 
-    /// The engine, for calls and other commands; [`poll_exchange`](Self::poll_exchange) afterwards
+    /// Returns the engine, for calls and other commands; call [`poll_exchange`](Self::poll_exchange) afterwards.
     pub const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    // ---- what is asked of whoever speaks HTTP ----------------------------------------------------------------
+    // ---- output for the HTTP implementation ------------------------------------------------------------------
 
-    /// The next exchange to perform or to give up
+    /// Returns the next request to send, or the next exchange to abort.
     pub fn poll_exchange(&mut self, now: Instant) -> Option<Action> {
         self.tick(now);
-        self.settle();
+        self.finish_closing();
         loop {
-            while self.actions.is_empty() && self.session.gate == Gate::Open && !self.is_busy() {
+            while self.actions.is_empty() && self.session.gate == SendGate::Open && !self.is_throttled() {
                 let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else {
-                    self.unsent.clear();
+                    self.unsent_requests.clear();
                     return None;
                 };
-                if !self.over {
+                if !self.is_closing {
                     self.send(message);
                 }
             }
             match self.actions.pop_front()? {
-                Action::Open(open)
-                    if self.exchanges.get(open.exchange.0).is_some_and(|x| self.is_gone(x)) =>
+                Action::Send(open)
+                    if self.exchanges.get(open.exchange.0).is_some_and(|x| self.is_abandoned(x)) =>
                 {
                     if let Some(x) = self.remove(open.exchange.0) {
-                        self.unsent(x);
+                        self.record_unsent(x);
                     }
                 }
                 action => return Some(action),
@@ -150,32 +153,33 @@ impl Client {
         }
     }
 
-    /// Whether so many messages wait for being accepted that no more go out
-    fn is_busy(&self) -> bool {
-        self.exchanges.len() >= MAX_MESSAGES && self.messages(false) >= MAX_MESSAGES
+    /// Returns whether too many messages are in flight to send more.
+    fn is_throttled(&self) -> bool {
+        self.exchanges.len() >= MAX_MESSAGES && self.count_messages(false) >= MAX_MESSAGES
     }
 
-    /// Whether so many messages were not taken, and wait to be sent again, that no more of them do
-    pub(super) fn is_full(&self) -> bool {
-        self.messages(true) >= MAX_MESSAGES
+    /// Returns whether too many messages wait to be sent again.
+    pub(super) fn is_resend_queue_full(&self) -> bool {
+        self.count_messages(true) >= MAX_MESSAGES
     }
 
-    fn messages(&self, waiting: bool) -> usize {
-        let is_one = |(_, x): &(Key, &Exchange)| {
-            x.what.class() == Class::Message && matches!(x.phase, Phase::Waiting(_)) == waiting
+    fn count_messages(&self, waiting: bool) -> usize {
+        let is_one = |(_, x): &(Key, &ClientExchange)| {
+            x.purpose.class() == ExchangeClass::Message
+                && matches!(x.phase, ExchangePhase::Scheduled(_)) == waiting
         };
         self.exchanges.iter().filter(is_one).count()
     }
 
-    /// Whether an exchange is open: something of it may still be told
+    /// Returns whether an exchange is open, so that its response is still needed.
     #[must_use]
     pub fn is_open(&self, exchange: ExchangeId) -> bool {
         self.exchanges.get(exchange.0).is_some()
     }
 
-    /// Whether the body of this exchange is to be read on now
+    /// Returns whether to read more of the body of this exchange.
     ///
-    /// False while the application has not taken what came before; then it pays to let the server wait.
+    /// This is false while the application has not polled earlier events; the caller should then apply back-pressure.
     #[must_use]
     pub fn wants_body(&self, exchange: ExchangeId) -> bool {
         match self.exchanges.get(exchange.0).and_then(|x| x.events.as_ref()) {
@@ -186,69 +190,78 @@ impl Client {
         }
     }
 
-    // ---- what whoever speaks HTTP tells ----------------------------------------------------------------------
+    // ---- input from the HTTP implementation ------------------------------------------------------------------
 
-    /// The head of an answer has come; those of interim responses (1xx) are ignored
-    pub fn handle_head(&mut self, now: Instant, exchange: ExchangeId, head: &head::Response<'_>) {
+    /// Processes the head of a response; interim responses (1xx) are ignored.
+    pub fn handle_head(&mut self, now: Instant, exchange: ExchangeId, head: &head::ResponseHead<'_>) {
         self.tick(now);
-        let waits = self.exchanges.get(exchange.0).is_some_and(|x| matches!(x.phase, Phase::Sent));
-        if waits && head.status >= 200 {
-            self.head_in(exchange.0, head);
-            self.settle();
+        let is_waiting =
+            self.exchanges.get(exchange.0).is_some_and(|x| matches!(x.phase, ExchangePhase::Sent));
+        if is_waiting && head.status >= 200 {
+            self.receive_head(exchange.0, head);
+            self.finish_closing();
         }
     }
 
-    /// A part of the body of an answer has come, decoded of any transfer coding
+    /// Processes a part of the body of a response, without its transfer coding.
     pub fn handle_body(&mut self, now: Instant, exchange: ExchangeId, part: &[u8]) {
         self.tick(now);
-        self.body_in(exchange.0, part);
-        self.settle();
+        self.receive_body(exchange.0, part);
+        self.finish_closing();
     }
 
-    /// An answer is complete
+    /// Records the end of a response.
     pub fn handle_end(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
-        self.forget(exchange);
-        self.end_in(exchange.0);
-        self.settle();
+        self.cancel_abort(exchange);
+        self.receive_end(exchange.0);
+        self.finish_closing();
     }
 
-    /// An exchange broke off before its answer was complete
-    pub fn handle_failure(&mut self, now: Instant, exchange: ExchangeId, failure: Failure) {
+    /// Records that an exchange failed before its response was complete.
+    pub fn handle_failure(&mut self, now: Instant, exchange: ExchangeId, failure: ExchangeFailure) {
         self.tick(now);
-        self.forget(exchange);
-        self.failure_in(exchange.0, failure);
-        self.settle();
+        self.cancel_abort(exchange);
+        self.receive_failure(exchange.0, failure);
+        self.finish_closing();
     }
 
-    /// What has ended need not be given up any more
-    fn forget(&mut self, ended: ExchangeId) {
+    /// Removes the pending abort of an exchange that has ended.
+    fn cancel_abort(&mut self, ended: ExchangeId) {
         self.actions.retain(|a| !matches!(a, Action::Abort { exchange } if *exchange == ended));
     }
 
     // ---- the application -------------------------------------------------------------------------------------
 
-    /// The next event; messages are decoded here, one at a time
+    /// Returns the next event; decodes one message at a time.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.tick(now);
         loop {
-            self.settle();
-            self.end_unheard();
+            self.finish_closing();
+            self.end_subscriptions_without_stream();
             let event = self.engine.poll_event(self.now);
             if event.is_some() || self.engine.is_stalled() {
                 return event;
             }
-            let key = self.ready.pop_front()?;
-            self.decode(key);
+            let key = self.ready_streams.pop_front()?;
+            self.decode_event(key);
         }
     }
 
-    /// The next challenge, where [`Config::asks_for_credentials`] is set: one at a time, until it is answered
+    /// Returns the next challenge if [`Config::handle_challenges`] is set.
+    ///
+    /// There is one challenge at a time, until it is answered.
     pub fn poll_challenge(&mut self) -> Option<Challenge> {
         self.challenges.pop_front()
     }
 
-    /// Answers a challenge: all exchanges that are held are sent again with this, and all later ones with it
+    /// Answers a challenge with a credential.
+    ///
+    /// All held exchanges are sent again with it, and all later ones use it.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if this exchange has no open challenge.
     pub fn authorize(
         &mut self,
         now: Instant,
@@ -256,71 +269,74 @@ impl Client {
         credential: Credential,
     ) -> Result<(), UseError> {
         self.tick(now);
-        self.answer_challenge(exchange)?;
+        self.resolve_challenge(exchange)?;
         self.credential = Some(credential);
-        self.credentials += 1;
+        self.credential_generation += 1;
         for (mut held, since, _) in self.take_held() {
-            held.tries.credentials += 1;
-            if let Some(id) = held.what.request() {
+            held.retries.credentials += 1;
+            if let Some(id) = held.purpose.request_id() {
                 let time = self.now.saturating_duration_since(since);
-                self.engine.release_request(self.now, self.channel, id, time);
+                self.engine.resume_request(self.now, self.channel, id, time);
             }
             self.resend(held);
         }
         Ok(())
     }
 
-    /// Answers a challenge: there is no credential, and what was held ends
+    /// Answers a challenge without a credential; the held exchanges fail.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if this exchange has no open challenge.
     pub fn refuse(&mut self, now: Instant, exchange: ExchangeId) -> Result<(), UseError> {
         self.tick(now);
-        self.answer_challenge(exchange)?;
+        self.resolve_challenge(exchange)?;
         self.refuse_held();
-        self.settle();
+        self.finish_closing();
         Ok(())
     }
 
-    /// Ends the connection: every call ends, open streams are given up, and the session is ended at the server
-    /// (HTTP-073)
+    /// Closes the client: ends all calls and event streams, and ends the session at the server (HTTP-073).
     pub fn close(&mut self, now: Instant) {
         self.tick(now);
         self.engine.close(self.now);
-        self.settle();
+        self.finish_closing();
     }
 
-    /// Whether everything is over: closed, nothing to perform, no event left
+    /// Returns whether the client is closed and has no exchange and no event left.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.over && self.actions.is_empty() && self.exchanges.len() == 0 && self.engine.is_told()
+        self.is_closing && self.actions.is_empty() && self.exchanges.is_empty() && self.engine.has_no_events()
     }
 
     // ---- time ------------------------------------------------------------------------------------------------
 
-    /// Lets deadlines pass; calling it early or in vain does no harm
+    /// Advances the time to `now`; an early or spurious call has no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
         self.engine.handle_timeout(self.now);
-        self.settle();
+        self.finish_closing();
         while let Some((at, timer)) = self.deadlines.pop_due(self.now) {
             match timer {
-                Timer::Gate => {
-                    if self.session.gate_until == Some(at) {
+                HttpTimer::Gate => {
+                    if self.session.gate_deadline == Some(at) {
                         self.open_gate();
                     }
                 }
-                Timer::Exchange(key) => self.due(key, at),
+                HttpTimer::Exchange(key) => self.handle_deadline(key, at),
             }
         }
-        // What was sent again may have no time left.
+        // A call that was sent again may be overdue.
         self.engine.handle_timeout(self.now);
-        self.settle();
+        self.finish_closing();
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         self.own_timeout().into_iter().chain(self.engine.poll_timeout()).min()
     }
 
-    /// As [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are given back
+    /// Returns the same as [`poll_timeout`](Self::poll_timeout), without the deadline for freeing idle buffers.
     pub fn poll_punctual(&mut self) -> Option<Instant> {
         self.own_timeout().into_iter().chain(self.engine.poll_punctual()).min()
     }
@@ -328,8 +344,8 @@ impl Client {
     fn own_timeout(&mut self) -> Option<Instant> {
         let Self { deadlines, exchanges, session, .. } = self;
         deadlines.next(|at, timer| match timer {
-            Timer::Gate => session.gate_until == Some(at),
-            Timer::Exchange(key) => exchanges.get(key).and_then(|x| x.due) == Some(at),
+            HttpTimer::Gate => session.gate_deadline == Some(at),
+            HttpTimer::Exchange(key) => exchanges.get(key).and_then(|x| x.deadline) == Some(at),
         })
     }
 
@@ -337,101 +353,103 @@ impl Client {
         self.now = self.now.max(now);
     }
 
-    fn due(&mut self, key: Key, at: Instant) {
-        let Some(x) = self.exchanges.get(key).filter(|x| x.due == Some(at)) else { return };
+    fn handle_deadline(&mut self, key: Key, at: Instant) {
+        let Some(x) = self.exchanges.get(key).filter(|x| x.deadline == Some(at)) else { return };
         match x.phase {
-            Phase::Drained { .. } => drop(self.abort(key)),
-            Phase::Held { .. } => {
-                self.asked = None;
+            ExchangePhase::Draining { .. } => drop(self.abort(key)),
+            ExchangePhase::AwaitingCredential { .. } => {
+                self.pending_challenge = None;
                 self.challenges.clear();
                 self.refuse_held();
             }
-            Phase::Waiting(then) => {
+            ExchangePhase::Scheduled(then) => {
                 let Some(x) = self.remove(key) else { return };
                 match then {
-                    _ if self.is_gone(&x) => {}
-                    Then::Reconnect => self.reconnect(x),
-                    Then::Repeat => self.repeat(&x),
-                    Then::Again => self.resend(x),
+                    _ if self.is_abandoned(&x) => {}
+                    NextStep::Reconnect => self.reconnect(x),
+                    NextStep::RetryWithNewId => self.retry_with_new_id(&x),
+                    NextStep::Resend => self.resend(x),
                 }
             }
-            Phase::Sent | Phase::Events | Phase::Body(_) => {
+            ExchangePhase::Sent | ExchangePhase::EventStream | ExchangePhase::CollectingBody(_) => {
                 if let Some(x) = self.abort(key) {
-                    self.failed(x, HttpError::Lost { why: "no answer in time".into() });
+                    self.exchange_failed(x, HttpError::Lost { reason: "no answer in time".into() });
                 }
             }
         }
     }
 
-    // ---- the table -------------------------------------------------------------------------------------------
+    // ---- the table of exchanges ------------------------------------------------------------------------------
 
     pub(super) fn max_frame(&self) -> usize {
-        self.engine.config().get_limits().frame()
+        self.engine.config().effective_limits().effective_max_frame()
     }
 
-    /// Puts an exchange into a phase that ends by itself
-    pub(super) fn park(&mut self, x: Exchange) -> Key {
-        let deadline = x.due;
+    /// Inserts an exchange and arms its deadline.
+    pub(super) fn insert_exchange(&mut self, x: ClientExchange) -> Key {
+        let deadline = x.deadline;
         let key = self.exchanges.insert(x);
         if let Some(at) = deadline {
-            self.arm(at, Timer::Exchange(key));
+            self.arm(at, HttpTimer::Exchange(key));
         }
         key
     }
 
-    pub(super) fn arm(&mut self, at: Instant, timer: Timer) {
+    pub(super) fn arm(&mut self, at: Instant, timer: HttpTimer) {
         self.deadlines.arm(at, timer);
         let Self { deadlines, exchanges, session, .. } = self;
         deadlines.sweep(exchanges.len() + 1, |at, timer| match timer {
-            Timer::Gate => session.gate_until == Some(at),
-            Timer::Exchange(key) => exchanges.get(key).and_then(|x| x.due) == Some(at),
+            HttpTimer::Gate => session.gate_deadline == Some(at),
+            HttpTimer::Exchange(key) => exchanges.get(key).and_then(|x| x.deadline) == Some(at),
         });
     }
 
-    /// Takes an exchange out of the table; whoever speaks HTTP is not told
-    pub(super) fn remove(&mut self, key: Key) -> Option<Exchange> {
+    /// Removes an exchange from the table without aborting it.
+    pub(super) fn remove(&mut self, key: Key) -> Option<ClientExchange> {
         let x = self.exchanges.remove(key)?;
-        self.ended(&x);
-        if self.asked == Some(key) {
-            self.asked = None;
+        self.exchange_ended(&x);
+        if self.pending_challenge == Some(key) {
+            self.pending_challenge = None;
             self.challenges.clear();
-            self.ask();
+            self.raise_challenge();
         }
         Some(x)
     }
 
-    /// Takes an exchange out of which nothing more is wanted; the rest of its answer is let pass, if it is short
-    pub(super) fn conclude(&mut self, key: Key) -> Option<Exchange> {
-        let until = self.now + self.config.close_wait;
+    /// Takes an exchange whose further output is not needed.
+    ///
+    /// A short rest of the response is read, so that its connection can be reused.
+    pub(super) fn conclude(&mut self, key: Key) -> Option<ClientExchange> {
+        let until = self.now + self.config.close_timeout;
         let x = self.exchanges.get_mut(key)?;
-        if matches!(x.phase, Phase::Drained { .. }) {
+        if matches!(x.phase, ExchangePhase::Draining { .. }) {
             return None;
         }
-        if !x.is_under_way() {
+        if !x.is_in_flight() {
             return self.remove(key);
         }
-        let rest = Exchange {
-            what: x.what.clone(),
+        let rest = ClientExchange {
+            purpose: x.purpose.clone(),
             url: Arc::clone(&x.url),
             body: Bytes::new(),
-            phase: Phase::Drained { left: DRAIN },
-            due: Some(until),
+            phase: ExchangePhase::Draining { remaining: MAX_DRAIN },
+            deadline: Some(until),
             events: None,
             ..*x
         };
         let taken = core::mem::replace(x, rest);
-        self.arm(until, Timer::Exchange(key));
-        self.ended(&taken);
+        self.arm(until, HttpTimer::Exchange(key));
+        self.exchange_ended(&taken);
         Some(taken)
     }
 
-    /// Gives an exchange up
-    pub(super) fn abort(&mut self, key: Key) -> Option<Exchange> {
+    /// Removes an exchange and aborts it if it is in flight.
+    pub(super) fn abort(&mut self, key: Key) -> Option<ClientExchange> {
         let x = self.remove(key)?;
-        if x.is_under_way() || matches!(x.phase, Phase::Drained { .. }) {
-            // What was never taken out need not be aborted.
-            let unseen = |a: &Action| matches!(a, Action::Open(open) if open.exchange.0 == key);
-            match self.actions.iter().position(unseen) {
+        if x.is_in_flight() || matches!(x.phase, ExchangePhase::Draining { .. }) {
+            // A request that was not polled yet is removed and needs no abort.
+            let not_polled = |a: &Action| matches!(a, Action::Send(open) if open.exchange.0 == key);
+            match self.actions.iter().position(not_polled) {
                 Some(at) => drop(self.actions.remove(at)),
                 None => self.actions.push_back(Action::Abort { exchange: ExchangeId(key) }),
             }
@@ -439,83 +457,104 @@ impl Client {
         Some(x)
     }
 
-    /// Whether nobody waits for the answer to its request any more
-    pub(super) fn is_gone(&self, x: &Exchange) -> bool {
-        x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id))
+    /// Returns whether the request of an exchange no longer waits for its answer.
+    pub(super) fn is_abandoned(&self, x: &ClientExchange) -> bool {
+        x.purpose.request_id().is_some_and(|id| !self.engine.awaits_response(self.channel, id))
     }
 
-    /// Takes note of an exchange for a request that ended before it went out, or went out again: what was refused before
-    /// was not executed, and nothing is to be cancelled
-    pub(super) fn unsent(&mut self, x: Exchange) {
-        if let What::Call { id, .. } = x.what {
-            self.unsent.push(id);
+    /// Records that the request of an exchange was not executed: it was never sent, or was refused.
+    ///
+    /// Its cancellation is then not sent.
+    pub(super) fn record_unsent(&mut self, x: ClientExchange) {
+        if let ExchangePurpose::Call { id, .. } = x.purpose {
+            self.unsent_requests.push(id);
         }
     }
 
-    /// The exchange on which a request of the engine's is, or waits to be
-    pub(super) fn exchange_of(&self, id: &RequestId) -> Option<Key> {
-        let is = |x: &Exchange| x.what.request() == Some(id) && !matches!(x.phase, Phase::Drained { .. });
+    /// Returns the exchange of a request of the engine.
+    pub(super) fn find_exchange(&self, id: &RequestId) -> Option<Key> {
+        let is = |x: &ClientExchange| {
+            x.purpose.request_id() == Some(id) && !matches!(x.phase, ExchangePhase::Draining { .. })
+        };
         self.exchanges.iter().find(|(_, x)| is(x)).map(|(key, _)| key)
     }
 
     // ---- credentials -----------------------------------------------------------------------------------------
 
-    /// Holds an exchange until there is a credential, if that is to be; otherwise it comes back
-    pub(super) fn hold(&mut self, mut x: Exchange, answer: Box<crate::HttpAnswer>) -> Option<Exchange> {
-        if x.tries.credentials >= self.config.max_auth {
+    /// Holds an exchange until there is a credential; returns it if it must fail instead.
+    pub(super) fn hold_for_credential(
+        &mut self,
+        mut x: ClientExchange,
+        answer: Box<crate::HttpResponse>,
+    ) -> Option<ClientExchange> {
+        if x.retries.credentials >= self.config.max_credentials {
             return Some(x);
         }
-        if x.credential != self.credentials {
-            // Another one was given meanwhile.
-            x.tries.credentials += 1;
+        if x.credential_generation != self.credential_generation {
+            // A newer credential is available already.
+            x.retries.credentials += 1;
             self.resend(x);
             return None;
         }
-        if !self.config.asks || self.over {
+        if !self.config.handles_challenges || self.is_closing {
             return Some(x);
         }
-        if let Some(id) = x.what.request() {
-            self.engine.hold_request(self.now, self.channel, id);
+        if let Some(id) = x.purpose.request_id() {
+            self.engine.pause_request(self.now, self.channel, id);
         }
-        // People may be asked.
-        let due = self.now + self.engine.config().get_limits().input_timeout;
-        self.park(Exchange { phase: Phase::Held { since: self.now, answer }, due: Some(due), ..x });
-        self.ask();
+        // The application may have to ask a user.
+        let due = self.now + self.engine.config().effective_limits().input_timeout;
+        self.insert_exchange(ClientExchange {
+            phase: ExchangePhase::AwaitingCredential { since: self.now, answer },
+            deadline: Some(due),
+            ..x
+        });
+        self.raise_challenge();
         None
     }
 
-    /// Tells the application of the first exchange that is held, unless it was told of one
-    fn ask(&mut self) {
-        if self.asked.is_some() {
+    /// Raises a challenge for the first held exchange, unless one is pending.
+    fn raise_challenge(&mut self) {
+        if self.pending_challenge.is_some() {
             return;
         }
         let held = self.exchanges.iter().find_map(|(key, x)| match &x.phase {
-            Phase::Held { answer, .. } => Some((key, answer, x.tries.credentials)),
+            ExchangePhase::AwaitingCredential { answer, .. } => Some((key, answer, x.retries.credentials)),
             _ => None,
         });
         if let Some((key, answer, tried)) = held {
-            self.asked = Some(key);
+            self.pending_challenge = Some(key);
             let (status, challenges) = (answer.status, answer.challenges.clone());
-            self.challenges.push_back(Challenge { exchange: ExchangeId(key), status, challenges, tried });
+            self.challenges.push_back(Challenge {
+                exchange: ExchangeId(key),
+                status,
+                challenges,
+                credentials_tried: tried,
+            });
         }
     }
 
-    fn answer_challenge(&mut self, exchange: ExchangeId) -> Result<(), UseError> {
-        if self.asked != Some(exchange.0) {
+    fn resolve_challenge(&mut self, exchange: ExchangeId) -> Result<(), UseError> {
+        if self.pending_challenge != Some(exchange.0) {
             return Err(UseError::Stale);
         }
-        self.asked = None;
+        self.pending_challenge = None;
         self.challenges.clear();
         Ok(())
     }
 
-    fn take_held(&mut self) -> Vec<(Exchange, Instant, Box<crate::HttpAnswer>)> {
-        let held = self.exchanges.iter().filter(|(_, x)| matches!(x.phase, Phase::Held { .. }));
+    fn take_held(&mut self) -> Vec<(ClientExchange, Instant, Box<crate::HttpResponse>)> {
+        let held = self
+            .exchanges
+            .iter()
+            .filter(|(_, x)| matches!(x.phase, ExchangePhase::AwaitingCredential { .. }));
         let keys: Vec<Key> = held.map(|(key, _)| key).collect();
         let mut taken = Vec::new();
         for key in keys {
             let Some(mut x) = self.exchanges.remove(key) else { continue };
-            if let Phase::Held { since, answer } = core::mem::replace(&mut x.phase, Phase::Sent) {
+            if let ExchangePhase::AwaitingCredential { since, answer } =
+                core::mem::replace(&mut x.phase, ExchangePhase::Sent)
+            {
                 taken.push((x, since, answer));
             }
         }
@@ -524,37 +563,37 @@ impl Client {
 
     fn refuse_held(&mut self) {
         for (held, _, answer) in self.take_held() {
-            self.failed(held, HttpError::Answer(*answer));
+            self.exchange_failed(held, HttpError::Response(*answer));
         }
     }
 
-    // ---- the end ---------------------------------------------------------------------------------------------
+    // ---- closing ---------------------------------------------------------------------------------------------
 
-    /// Once the engine is closed, gives everything up that is not needed to say goodbye
-    pub(super) fn settle(&mut self) {
-        if self.over || !self.engine.is_closed() {
+    /// Once the engine is closed, aborts all exchanges that are not needed for closing.
+    pub(super) fn finish_closing(&mut self) {
+        if self.is_closing || !self.engine.is_closed() {
             return;
         }
-        // What was said before the end still goes out, the answers that the server waits for above all; requests ended.
-        let renewing = self.session.gate == Gate::Renewing;
+        // Queued messages are still sent, because the server may wait for responses; requests have ended.
+        let renewing = self.session.gate == SendGate::RenewingSession;
         for _ in 0..MAX_MESSAGES {
             let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else { break };
             if self.engine.peer().is_some() && !renewing {
                 self.send(message);
             }
         }
-        self.over = true;
-        self.session.gate = Gate::Open;
-        self.ready.clear();
+        self.is_closing = true;
+        self.session.gate = SendGate::Open;
+        self.ready_streams.clear();
         self.challenges.clear();
-        self.asked = None;
+        self.pending_challenge = None;
         let all = self.exchanges.iter();
-        // A notification that is on its way may be the one that stops somebody's work.
-        let goes_on = |x: &Exchange| {
-            (matches!(x.what, What::Message { .. }) && x.is_under_way())
-                || matches!(x.phase, Phase::Drained { .. })
+        // A notification in flight may cancel work at the server.
+        let must_finish = |x: &ClientExchange| {
+            (matches!(x.purpose, ExchangePurpose::Message { .. }) && x.is_in_flight())
+                || matches!(x.phase, ExchangePhase::Draining { .. })
         };
-        let others = all.filter(|(_, x)| !goes_on(x));
+        let others = all.filter(|(_, x)| !must_finish(x));
         let keys: Vec<Key> = others.map(|(key, _)| key).collect();
         for key in keys {
             self.abort(key);
@@ -562,8 +601,8 @@ impl Client {
         self.end_session();
     }
 
-    /// Where the requests of the engine go
-    pub(super) fn endpoint(&self) -> Arc<Url> {
-        Arc::clone(self.session.post_to.as_ref().unwrap_or(&self.config.endpoint))
+    /// Returns the URL for requests of the engine.
+    pub(super) fn post_endpoint(&self) -> Arc<Url> {
+        Arc::clone(self.session.message_endpoint.as_ref().unwrap_or(&self.config.endpoint))
     }
 }

@@ -1,6 +1,6 @@
-//! `WWW-Authenticate`: the challenges of a 401 or 403, strictly read (RFC 9110, 11.6.1).
+//! A strict parser of `WWW-Authenticate`, the challenges of a 401 or 403 (RFC 9110, 11.6.1).
 //!
-//! What cannot be read ends the list: a challenge is never guessed.
+//! The list ends at the first syntax error; a challenge is never guessed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,37 +8,37 @@ use alloc::vec::Vec;
 use crate::error::AuthChallenge;
 use crate::head::is_token;
 
-/// Challenges that are kept of one answer
+/// Largest number of challenges kept of one response.
 const MAX_CHALLENGES: usize = 8;
-/// Parameters that are kept of one challenge
+/// Largest number of parameters kept of one challenge.
 const MAX_PARAMS: usize = 16;
-/// Longest field that is read
+/// Length of the longest field that is parsed, in bytes.
 const MAX_FIELD: usize = 8 << 10;
 
-/// All challenges of these field values, in order
+/// Returns all challenges in these field values, in order.
 pub(super) fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<AuthChallenge> {
     let mut found = Vec::new();
     for value in values {
         if value.len() <= MAX_FIELD {
-            // Texts for people may be written in whatever was usual where the server is from.
-            read(&String::from_utf8_lossy(value), &mut found);
+            // Human-readable texts may have any encoding.
+            parse_field(&String::from_utf8_lossy(value), &mut found);
         }
     }
     found
 }
 
-struct Reader<'a> {
+struct ChallengeParser<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ChallengeParser<'a> {
     fn spaces(&mut self) -> bool {
         let before = self.rest.len();
         self.rest = self.rest.trim_start_matches([' ', '\t']);
         self.rest.len() < before
     }
 
-    fn byte(&mut self, byte: u8) -> bool {
+    fn eat(&mut self, byte: u8) -> bool {
         match self.rest.strip_prefix(char::from(byte)) {
             Some(rest) => {
                 self.rest = rest;
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, fits: impl Fn(u8) -> bool) -> &'a str {
         let end = self.rest.bytes().position(|b| !fits(b)).unwrap_or(self.rest.len());
-        // What fits is ASCII, so the cut lies between characters.
+        // Accepted bytes are ASCII, so the cut is between characters.
         let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         self.rest = rest;
         taken
@@ -76,17 +76,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `name = value`; none, with nothing taken, when something else comes
+    /// Parses `name = value`; returns `None` and consumes nothing if there is something else.
     fn param(&mut self) -> Option<(String, String)> {
-        let mut ahead = Reader { rest: self.rest };
+        let mut ahead = ChallengeParser { rest: self.rest };
         let name = ahead.token()?;
         ahead.spaces();
-        if !ahead.byte(b'=') {
+        if !ahead.eat(b'=') {
             return None;
         }
         ahead.spaces();
-        let value = if ahead.byte(b'"') { ahead.quoted()? } else { ahead.token()?.into() };
-        // A second `=` is the padding of what no parameter has: credentials in one piece.
+        let value = if ahead.eat(b'"') { ahead.quoted()? } else { ahead.token()?.into() };
+        // A second `=` is padding, so this is a token68 and not a parameter.
         if ahead.rest.starts_with('=') {
             return None;
         }
@@ -95,20 +95,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn read(text: &str, found: &mut Vec<AuthChallenge>) {
-    let mut reader = Reader { rest: text };
+fn parse_field(text: &str, found: &mut Vec<AuthChallenge>) {
+    let mut parser = ChallengeParser { rest: text };
     loop {
-        while reader.spaces() || reader.byte(b',') {}
-        if reader.rest.is_empty() || found.len() >= MAX_CHALLENGES {
+        while parser.spaces() || parser.eat(b',') {}
+        if parser.rest.is_empty() || found.len() >= MAX_CHALLENGES {
             return;
         }
-        let Some(scheme) = reader.token() else { return };
+        let Some(scheme) = parser.token() else { return };
         let mut challenge = AuthChallenge::new(scheme.into());
-        let spaced = reader.spaces();
+        let spaced = parser.spaces();
         if spaced {
-            params(&mut reader, &mut challenge);
+            parse_params(&mut parser, &mut challenge);
         }
-        let over = reader.rest.is_empty() || reader.rest.starts_with(',');
+        let over = parser.rest.is_empty() || parser.rest.starts_with(',');
         found.push(challenge);
         if !over {
             return;
@@ -116,38 +116,38 @@ fn read(text: &str, found: &mut Vec<AuthChallenge>) {
     }
 }
 
-fn params(reader: &mut Reader<'_>, challenge: &mut AuthChallenge) {
-    // `Basic dG9rZW4=`: one piece in the place of parameters, which nobody here looks at.
-    let mut ahead = Reader { rest: reader.rest };
+fn parse_params(parser: &mut ChallengeParser<'_>, challenge: &mut AuthChallenge) {
+    // `Basic dG9rZW4=`: a token68 in place of parameters, which is skipped.
+    let mut ahead = ChallengeParser { rest: parser.rest };
     ahead.take(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/'));
     ahead.take(|b| b == b'=');
     ahead.spaces();
-    if reader.param_ahead().is_none() && (ahead.rest.is_empty() || ahead.rest.starts_with(',')) {
-        reader.rest = ahead.rest;
+    if parser.peek_param().is_none() && (ahead.rest.is_empty() || ahead.rest.starts_with(',')) {
+        parser.rest = ahead.rest;
         return;
     }
-    while let Some((name, value)) = reader.param() {
-        // Of equal names the first one counts, whoever added the second.
+    while let Some((name, value)) = parser.param() {
+        // Of equal names the first one counts.
         if challenge.params.len() < MAX_PARAMS && challenge.param(&name).is_none() {
             challenge.params.push((name, value));
         }
-        reader.spaces();
-        let mut ahead = Reader { rest: reader.rest };
+        parser.spaces();
+        let mut ahead = ChallengeParser { rest: parser.rest };
         let mut comma = false;
-        while ahead.spaces() || ahead.byte(b',') {
+        while ahead.spaces() || ahead.eat(b',') {
             comma = true;
         }
-        if !comma || ahead.param_ahead().is_none() {
+        if !comma || ahead.peek_param().is_none() {
             return;
         }
-        reader.rest = ahead.rest;
+        parser.rest = ahead.rest;
     }
 }
 
-impl Reader<'_> {
-    /// The parameter that comes next, with nothing taken
-    fn param_ahead(&self) -> Option<(String, String)> {
-        Reader { rest: self.rest }.param()
+impl ChallengeParser<'_> {
+    /// Returns the next parameter without consuming it.
+    fn peek_param(&self) -> Option<(String, String)> {
+        ChallengeParser { rest: self.rest }.param()
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_of_all_forms() {
+    fn challenges_of_all_forms_are_parsed() {
         for (text, expected) in [
             ("Bearer", "Bearer()"),
             (
@@ -186,7 +186,7 @@ mod tests {
             (r#"Bearer a=1, a=2, A=3"#, "Bearer(a=1)"),
             ("", ""),
             (",,", ""),
-            // Faults end the list.
+            // The list ends at a syntax error.
             (r#"Bearer scope="open"#, "Bearer()"),
             ("\u{e9}", ""),
             ("Bearer \u{e9}, Basic", "Bearer()"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn several_fields_are_one_list_and_bounded() {
+    fn several_fields_form_one_bounded_list() {
         let fields = [&b"Basic realm=a"[..], b"Bearer scope=b"];
         assert_eq!(parse(fields.into_iter()).len(), 2);
         assert_eq!(parse([b"A,".repeat(100).as_slice()].into_iter()).len(), MAX_CHALLENGES);

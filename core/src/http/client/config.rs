@@ -1,4 +1,4 @@
-//! Where a client goes and how it behaves on the way.
+//! The configuration of a client over HTTP.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -7,30 +7,38 @@ use core::fmt;
 use core::time::Duration;
 
 use super::url::{Url, UrlError};
-use crate::ascii::AnyCase as _;
+use crate::ascii::AsciiCaseExt as _;
 use crate::head::{Fields, is_token};
 use crate::http::fields;
 
-/// The value of an `Authorization` field: a secret
+/// The value of an `Authorization` field; secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     value: Arc<[u8]>,
 }
 
 impl Credential {
-    /// A bearer token (HTTP-079)
-    pub fn bearer(token: &str) -> Result<Self, BadField> {
+    /// Creates a bearer token (HTTP-079).
+    ///
+    /// # Errors
+    ///
+    /// [`RequestFieldError::Value`] if the token is empty or not visible ASCII.
+    pub fn bearer(token: &str) -> Result<Self, RequestFieldError> {
         let fits = |b: u8| b.is_ascii_graphic();
         if token.is_empty() || !token.bytes().all(fits) {
-            return Err(BadField::Value);
+            return Err(RequestFieldError::Value);
         }
         Self::new(&[b"Bearer ", token.as_bytes()].concat())
     }
 
-    /// Any value, as it will stand in the field
-    pub fn new(value: &[u8]) -> Result<Self, BadField> {
+    /// Creates a credential from the complete value of the field.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestFieldError::Value`] if the value has control characters.
+    pub fn new(value: &[u8]) -> Result<Self, RequestFieldError> {
         if !Fields::new().push(fields::AUTHORIZATION, value) {
-            return Err(BadField::Value);
+            return Err(RequestFieldError::Value);
         }
         Ok(Self { value: value.into() })
     }
@@ -40,142 +48,157 @@ impl Credential {
     }
 }
 
-/// Says that there is one, and not what it is (SEC-019)
+/// Omits the value (SEC-019).
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credential(…)")
     }
 }
 
-/// Why a field cannot be added to requests
+/// The reason why a field cannot be added to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadField {
-    /// The name is no token
-    #[error("its name is no token")]
+pub enum RequestFieldError {
+    /// The name is not a token.
+    #[error("the field name is not a token")]
     Name,
-    /// Control characters in the value, or a token that is none
-    #[error("its value has characters that no field may hold")]
+    /// The value has control characters, or the bearer token is invalid.
+    #[error("the field value has characters that are not allowed in a field")]
     Value,
-    /// The client or whoever speaks HTTP sets it
-    #[error("it is not the application's to set")]
+    /// The client or the HTTP implementation sets this field.
+    #[error("the client sets this field itself")]
     Reserved,
 }
 
-/// When to connect again after a stream broke
+/// The delays between attempts to reconnect a broken event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reconnect {
-    /// The first pause, where the server does not say how long to wait (default 1 s; SSE-026)
-    pub first: Duration,
-    /// The pause doubles up to this (default 30 s); a stream that stayed open for as long counts as productive
-    pub most: Duration,
-    /// Tries in a row that bring nothing (default 5; 0 = never connect again)
-    pub tries: u32,
+pub struct ReconnectPolicy {
+    /// The first delay, unless the server names one (default 1 s; SSE-026).
+    pub initial_delay: Duration,
+    /// The limit up to which the delay doubles (default 30 s).
+    ///
+    /// A connection that stayed open for this time counts as productive.
+    pub max_delay: Duration,
+    /// Consecutive unproductive attempts (default 5; 0 disables reconnecting).
+    pub max_attempts: u32,
 }
 
-impl Default for Reconnect {
+impl Default for ReconnectPolicy {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), most: Duration::from_secs(30), tries: 5 }
+        Self { initial_delay: Duration::from_secs(1), max_delay: Duration::from_secs(30), max_attempts: 5 }
     }
 }
 
-/// The configuration of a client over HTTP; immutable and shared
+/// The configuration of a client over HTTP; immutable and shared.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(super) endpoint: Arc<Url>,
     pub(super) fields: Fields,
     pub(super) credential: Option<Credential>,
-    pub(super) asks: bool,
-    pub(super) listen: bool,
-    pub(super) listen_wait: Duration,
-    pub(super) reconnect: Reconnect,
-    pub(super) max_auth: u32,
+    pub(super) handles_challenges: bool,
+    pub(super) opens_get_stream: bool,
+    pub(super) get_stream_timeout: Duration,
+    pub(super) reconnect: ReconnectPolicy,
+    pub(super) max_credentials: u32,
     pub(super) max_tools: usize,
-    pub(super) close_wait: Duration,
+    pub(super) close_timeout: Duration,
 }
 
 impl Config {
-    /// A client of the server at `endpoint`
+    /// Creates the default configuration for the server at `endpoint`.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] if `endpoint` is not a valid `http` or `https` URL.
     pub fn new(endpoint: &str) -> Result<Self, UrlError> {
         Ok(Self {
             endpoint: Arc::new(Url::parse(endpoint)?),
             fields: Fields::new(),
             credential: None,
-            asks: false,
-            listen: true,
-            listen_wait: Duration::from_secs(2),
-            reconnect: Reconnect::default(),
-            max_auth: 3,
+            handles_challenges: false,
+            opens_get_stream: true,
+            get_stream_timeout: Duration::from_secs(2),
+            reconnect: ReconnectPolicy::default(),
+            max_credentials: 3,
             max_tools: 4096,
-            close_wait: Duration::from_secs(5),
+            close_timeout: Duration::from_secs(5),
         })
     }
 
-    /// Where the server is
+    /// Returns the URL of the server.
     #[must_use]
     pub fn endpoint(&self) -> &Url {
         &self.endpoint
     }
 
-    /// Adds a field to every request; `Authorization` is kept as the [`credential`](Self::credential)
-    pub fn field(mut self, name: &str, value: &[u8]) -> Result<Self, BadField> {
+    /// Adds a field to every request; `Authorization` becomes the [`credential`](Self::credential).
+    ///
+    /// # Errors
+    ///
+    /// - [`RequestFieldError::Name`]: the name is not a token.
+    /// - [`RequestFieldError::Value`]: the value has control characters.
+    /// - [`RequestFieldError::Reserved`]: the client or the HTTP implementation sets this field.
+    pub fn field(mut self, name: &str, value: &[u8]) -> Result<Self, RequestFieldError> {
         if !is_token(name.as_bytes()) {
-            return Err(BadField::Name);
+            return Err(RequestFieldError::Name);
         }
-        if name.eq_any_case(fields::AUTHORIZATION) {
+        if name.eq_ignore_case(fields::AUTHORIZATION) {
             self.credential = Some(Credential::new(value)?);
             return Ok(self);
         }
         if is_reserved(name) {
-            return Err(BadField::Reserved);
+            return Err(RequestFieldError::Reserved);
         }
-        if self.fields.push(name, value) { Ok(self) } else { Err(BadField::Value) }
+        if self.fields.push(name, value) { Ok(self) } else { Err(RequestFieldError::Value) }
     }
 
-    /// Sends this with every request until another one is given (HTTP-079)
+    /// Sets the credential of all requests until [`authorize`](super::Client::authorize) replaces it (HTTP-079).
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);
         self
     }
 
-    /// Whether somebody answers [`Challenge`](super::Challenge)s (default no): otherwise a request that is refused with
-    /// 401 or 403 ends at once
+    /// Sets whether the application answers [`Challenge`](super::Challenge)s (default no).
+    ///
+    /// If not, a request that is refused with 401 or 403 ends at once.
     #[must_use]
-    pub const fn asks_for_credentials(mut self, asks: bool) -> Self {
-        self.asks = asks;
+    pub const fn handle_challenges(mut self, handle: bool) -> Self {
+        self.handles_challenges = handle;
         self
     }
 
-    /// Whether to open the stream on which a legacy server speaks unasked (default yes; HTTP-047)
+    /// Sets whether to open the GET stream of a legacy server (default yes; HTTP-047).
     #[must_use]
-    pub const fn listen(mut self, listen: bool) -> Self {
-        self.listen = listen;
+    pub const fn open_get_stream(mut self, open: bool) -> Self {
+        self.opens_get_stream = open;
         self
     }
 
-    /// How long calls wait at most for that stream to be open, or for a level of logging to be set (default 2 s)
+    /// Sets how long calls wait for the GET stream to open, or for the log level to be set (default 2 s).
     #[must_use]
-    pub const fn listen_wait(mut self, wait: Duration) -> Self {
-        self.listen_wait = wait;
+    pub const fn get_stream_timeout(mut self, timeout: Duration) -> Self {
+        self.get_stream_timeout = timeout;
         self
     }
 
-    /// Sets when broken streams are opened again
+    /// Sets when broken event streams are reconnected.
     #[must_use]
-    pub const fn reconnect(mut self, reconnect: Reconnect) -> Self {
+    pub const fn reconnect(mut self, reconnect: ReconnectPolicy) -> Self {
         self.reconnect = reconnect;
         self
     }
 
-    /// How many credentials are tried for one request (default 3)
+    /// Sets how many credentials are tried for one request (default 3).
     #[must_use]
     pub const fn max_credentials(mut self, tries: u32) -> Self {
-        self.max_auth = tries;
+        self.max_credentials = tries;
         self
     }
 
-    /// How many tools with `x-mcp-header` are remembered (default 4,096); calls of others go without such fields
+    /// Sets how many tools with `x-mcp-header` are remembered (default 4,096).
+    ///
+    /// Reached: calls of further tools are sent without `Mcp-Param-*` fields.
     #[must_use]
     pub const fn max_tools(mut self, tools: usize) -> Self {
         self.max_tools = tools;
@@ -183,7 +206,7 @@ impl Config {
     }
 }
 
-/// Fields that are not for the application
+/// Returns whether the application must not set a field.
 fn is_reserved(name: &str) -> bool {
     const NAMES: [&str; 16] = [
         "host",
@@ -197,20 +220,20 @@ fn is_reserved(name: &str) -> bool {
         "trailer",
         "upgrade",
         "expect",
-        // No answer is unpacked here, and none is wanted in parts.
+        // Responses are neither decoded nor requested in ranges.
         "accept-encoding",
         "range",
         fields::ACCEPT,
         fields::CONTENT_TYPE,
         fields::LAST_EVENT_ID,
     ];
-    let is = |other: &&str| name.eq_any_case(other);
-    NAMES.iter().any(is) || fields::is_own(name)
+    let is = |other: &&str| name.eq_ignore_case(other);
+    NAMES.iter().any(is) || fields::is_mcp_field(name)
 }
 
-/// Field names and values as text, for messages
-pub(super) fn text(value: &[u8]) -> String {
+/// Returns a field value as text for messages.
+pub(super) fn lossy_text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-pub(super) type Why = Box<str>;
+pub(super) type FailureReason = Box<str>;

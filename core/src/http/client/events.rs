@@ -1,4 +1,4 @@
-//! Event streams: what stands on them, and what their end means.
+//! Event streams: their messages, and the evaluation of their end.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,81 +8,81 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::config::Why;
-use super::exchange::{Brought, Exchange, Method, Phase, Then, What};
+use super::config::FailureReason;
+use super::exchange::{CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, StreamYield};
 use crate::diagnostic::Diagnostic;
 use crate::error::HttpError;
-use crate::frame::sse::Sse;
+use crate::frame::sse::SseItem;
+use crate::methods;
 use crate::rpc::RequestId;
 use crate::rpc::envelope::{self, Kind};
 use crate::slab::Key;
-use crate::vocab;
 
-/// What an event says, as far as it matters here
+/// The kind of the message in an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Answer,
+enum EventMessageKind {
+    Response,
     Request,
     Notification,
-    /// The notification with which a subscription begins
+    /// The notification that begins a subscription.
     Acknowledgment,
-    Unreadable,
+    Malformed,
 }
 
-impl Said {
-    fn of(data: &[u8], limits: &crate::Limits) -> Self {
+impl EventMessageKind {
+    fn classify(data: &[u8], limits: &crate::Limits) -> Self {
         match envelope::parse(data, limits, None) {
             Ok(envelope) => match envelope.kind {
-                Kind::Response => Self::Answer,
+                Kind::Response => Self::Response,
                 Kind::Request => Self::Request,
-                Kind::Notification if envelope.method == vocab::ACKNOWLEDGED => Self::Acknowledgment,
+                Kind::Notification if envelope.method == methods::ACKNOWLEDGED => Self::Acknowledgment,
                 Kind::Notification => Self::Notification,
             },
-            Err(rejected) if rejected.answers => Self::Answer,
-            Err(_) => Self::Unreadable,
+            Err(rejected) if rejected.is_response => Self::Response,
+            Err(_) => Self::Malformed,
         }
     }
 }
 
 impl Client {
-    /// Takes one event out of a stream
-    pub(super) fn decode(&mut self, key: Key) {
+    /// Decodes one event of a stream.
+    pub(super) fn decode_event(&mut self, key: Key) {
         let Some(events) = self.exchanges.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
-        if !events.queued {
+        if !events.is_queued {
             return;
         }
         let before = events.decoder.last_event_id().to_vec();
         let found = events.decoder.next_event();
-        events.note();
+        events.update_from_decoder();
         match found {
             None => {
-                events.queued = false;
+                events.is_queued = false;
                 if let Some(how) = events.ended.take() {
                     if let Some(x) = self.remove(key) {
-                        self.stream_ended(x, how);
+                        self.finish_event_stream(x, how);
                     }
                 }
             }
             Some(found) => {
-                self.ready.push_back(key);
-                if events.is_known(&before) {
+                self.ready_streams.push_back(key);
+                if events.is_duplicate(&before) {
                     return;
                 }
                 match found {
-                    Sse::Event(event) => self.event_in(key, event.kind.as_deref(), event.data),
-                    Sse::TooLong { kind: Some(_), .. } => {} // SSE-001
-                    Sse::TooLong { oversize, .. } => {
-                        let what = self.exchanges.get(key).map(|x| x.what.clone());
-                        match what.as_ref().and_then(What::request) {
-                            Some(_) if oversize.found.answers => {
+                    SseItem::Event(event) => self.receive_event(key, event.kind.as_deref(), event.data),
+                    SseItem::TooLong { kind: Some(_), .. } => {} // SSE-001
+                    SseItem::TooLong { oversize, .. } => {
+                        let what = self.exchanges.get(key).map(|x| x.purpose.clone());
+                        match what.as_ref().and_then(ExchangePurpose::request_id) {
+                            Some(_) if oversize.recovered.is_response => {
                                 if let Some(x) = self.abort(key) {
-                                    self.too_large(x);
+                                    self.fail_too_large(x);
                                 }
                             }
                             _ => {
-                                let before = self.engine.open_requests();
-                                self.engine.take_oversize(self.now, self.channel, oversize);
-                                self.leave_answered(before);
+                                let before = self.engine.pending_requests();
+                                self.engine.handle_exchange_oversize(self.now, self.channel, oversize);
+                                self.release_answered(before);
                             }
                         }
                     }
@@ -91,142 +91,179 @@ impl Client {
         }
     }
 
-    fn event_in(&mut self, key: Key, kind: Option<&[u8]>, data: Bytes) {
+    fn receive_event(&mut self, key: Key, kind: Option<&[u8]>, data: Bytes) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        if matches!(x.what, What::Sse) && self.session.post_to.is_none() {
-            return self.endpoint_in(key, kind, &data);
+        if matches!(x.purpose, ExchangePurpose::HttpSse) && self.session.message_endpoint.is_none() {
+            return self.receive_endpoint(key, kind, &data);
         }
         if kind.is_some() {
             return; // SSE-001
         }
-        let is_old = x.session != self.session.serial;
-        let looks = is_old
-            || matches!(x.what, What::Renew | What::Tools(_) | What::Call { method: Method::Listen, .. });
-        let said = looks.then(|| Said::of(&data, self.engine.config().get_limits()));
-        // What was asked in another session is not to be answered in this one, where its id may mean something else.
-        if is_old && matches!(said, Some(Said::Request | Said::Unreadable)) {
+        let is_from_lost_session = x.session_serial != self.session.serial;
+        let must_classify = is_from_lost_session
+            || matches!(
+                x.purpose,
+                ExchangePurpose::RenewSession
+                    | ExchangePurpose::RefreshTools(_)
+                    | ExchangePurpose::Call { method: CallMethod::Listen, .. }
+            );
+        let message_kind =
+            must_classify.then(|| EventMessageKind::classify(&data, self.engine.config().effective_limits()));
+        // A request of another session must not be answered in this one, where its id may differ in meaning.
+        if is_from_lost_session
+            && matches!(message_kind, Some(EventMessageKind::Request | EventMessageKind::Malformed))
+        {
             return;
         }
         if let Some(events) = &mut x.events {
-            let begins = said == Some(Said::Acknowledgment);
-            events.brought = events.brought.max(if begins { Brought::Acknowledgment } else { Brought::News });
+            let is_acknowledgment = message_kind == Some(EventMessageKind::Acknowledgment);
+            events.yielded = events.yielded.max(if is_acknowledgment {
+                StreamYield::Acknowledgment
+            } else {
+                StreamYield::Messages
+            });
         }
-        match x.what.clone() {
-            What::Call { id, method } => {
-                self.note_attempt(&What::Call { id: id.clone(), method }, &data);
-                let data = if method == Method::ListTools { self.learn(data) } else { data };
-                self.message_in(key, data, &id);
+        match x.purpose.clone() {
+            ExchangePurpose::Call { id, method } => {
+                self.record_attempt(&ExchangePurpose::Call { id: id.clone(), method }, &data);
+                let data = if method == CallMethod::ListTools { self.learn_tools(data) } else { data };
+                self.receive_message(key, data, &id);
             }
-            What::Resume { id } => self.message_in(key, data, &id),
-            What::Stream | What::Sse => self.hand_over(data, None),
-            // What is said before the answer is not it.
-            What::Renew | What::Tools(_) if said != Some(Said::Answer) => self.hand_over(data, None),
-            What::Renew => {
+            ExchangePurpose::Resume { id } => self.receive_message(key, data, &id),
+            ExchangePurpose::GetStream | ExchangePurpose::HttpSse => self.deliver(data, None),
+            // A message before the response.
+            ExchangePurpose::RenewSession | ExchangePurpose::RefreshTools(_)
+                if message_kind != Some(EventMessageKind::Response) =>
+            {
+                self.deliver(data, None)
+            }
+            ExchangePurpose::RenewSession => {
                 self.conclude(key);
-                self.renewed(&data);
+                self.finish_renewal(&data);
             }
-            What::Tools(_) => {
+            ExchangePurpose::RefreshTools(_) => {
                 if let Some(x) = self.conclude(key) {
-                    self.refreshed(x, &data);
+                    self.process_tools_page(x, &data);
                 }
             }
-            What::Message { .. } | What::Renewed | What::Delete => {}
+            ExchangePurpose::Message { .. }
+            | ExchangePurpose::ConfirmSession
+            | ExchangePurpose::DeleteSession => {}
         }
     }
 
-    /// A message on the stream of a request
-    fn message_in(&mut self, key: Key, data: Bytes, id: &RequestId) {
-        self.hand_over(data, Some(id));
-        if !self.engine.waits_for(self.channel, id) {
+    /// Processes a message on the stream of a request.
+    fn receive_message(&mut self, key: Key, data: Bytes, id: &RequestId) {
+        self.deliver(data, Some(id));
+        if !self.engine.awaits_response(self.channel, id) {
             self.session.renewals = 0;
-            self.conclude(key); // SSE-011: what follows is of no interest.
+            self.conclude(key); // SSE-011: later events are ignored.
         }
     }
 
-    /// Gives a message to the engine
-    fn hand_over(&mut self, data: Bytes, own: Option<&RequestId>) {
-        let before = self.engine.open_requests();
-        self.engine.take_message(self.now, self.channel, data, own);
-        // A request that has its answer is left by whoever asks for it.
-        let left = own.filter(|id| !self.engine.waits_for(self.channel, id)).map_or(0, |_| 1);
-        self.leave_answered(before - left.min(before));
+    /// Passes a message to the engine.
+    fn deliver(&mut self, data: Bytes, own: Option<&RequestId>) {
+        let before = self.engine.pending_requests();
+        self.engine.handle_exchange_message(self.now, self.channel, data, own);
+        // The caller concludes the exchange of its own answered request.
+        let answered = own.filter(|id| !self.engine.awaits_response(self.channel, id)).map_or(0, |_| 1);
+        self.release_answered(before - answered.min(before));
     }
 
-    /// Leaves the exchanges of requests that were answered elsewhere, when fewer than `before` are open by now
-    fn leave_answered(&mut self, before: usize) {
-        if self.engine.open_requests() >= before {
+    /// Concludes the exchanges of requests that were answered on other streams.
+    ///
+    /// `before` is the number of open requests before the message; if it has not decreased, there are none.
+    fn release_answered(&mut self, before: usize) {
+        if self.engine.pending_requests() >= before {
             return;
         }
-        let gone = |x: &Exchange| {
-            !matches!(x.phase, Phase::Drained { .. })
-                && x.what.request().is_some_and(|id| !self.engine.waits_for(self.channel, id))
+        let is_answered = |x: &ClientExchange| {
+            !matches!(x.phase, ExchangePhase::Draining { .. })
+                && x.purpose.request_id().is_some_and(|id| !self.engine.awaits_response(self.channel, id))
         };
-        let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| gone(x)).map(|(key, _)| key).collect();
+        let keys: Vec<Key> =
+            self.exchanges.iter().filter(|(_, x)| is_answered(x)).map(|(key, _)| key).collect();
         for key in keys {
             self.conclude(key);
         }
     }
 
-    /// A stream has ended, and everything on it was read
-    fn stream_ended(&mut self, mut x: Exchange, how: Result<(), Why>) {
+    /// Handles the end of an event stream after all its events.
+    fn finish_event_stream(&mut self, mut x: ClientExchange, how: Result<(), FailureReason>) {
         let is_whole = how.is_ok();
-        let ended = if matches!(x.what, What::Stream) { "it ended" } else { "the stream ended before it" };
-        let why = how.err().unwrap_or_else(|| ended.into());
-        match &x.what {
-            What::Call { id, .. } | What::Resume { id } => {
-                if !self.engine.waits_for(self.channel, id) {
+        let ended = if matches!(x.purpose, ExchangePurpose::GetStream) {
+            "the server ended it"
+        } else {
+            "the event stream ended before the answer"
+        };
+        let reason = how.err().unwrap_or_else(|| ended.into());
+        match &x.purpose {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id } => {
+                if !self.engine.awaits_response(self.channel, id) {
                     return;
                 }
-                let opens = matches!(x.what, What::Call { method: Method::Probe | Method::Handshake, .. });
-                if opens && is_whole {
-                    return self.failed(x, HttpError::Unanswered { status: 200 });
+                let is_negotiation = matches!(
+                    x.purpose,
+                    ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }
+                );
+                if is_negotiation && is_whole {
+                    return self.exchange_failed(x, HttpError::Unanswered { status: 200 });
                 }
-                let resumes = self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_id.is_empty());
-                if resumes && x.session != self.session.serial {
+                let can_resume =
+                    self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_event_id.is_empty());
+                if can_resume && x.session_serial != self.session.serial {
                     let id = id.clone();
-                    return self.lost(x, &id, HttpError::SessionLost);
+                    return self.retry_or_fail(x, &id, HttpError::SessionLost);
                 }
-                if resumes && self.pause(&mut x, true, Duration::ZERO) {
-                    self.park(x); // SSE-019, SSE-020, SSE-021
+                if can_resume && self.schedule_reconnect(&mut x, true, Duration::ZERO) {
+                    self.insert_exchange(x); // SSE-019, SSE-020, SSE-021
                     return;
                 }
-                self.failed(x, HttpError::Lost { why });
+                self.exchange_failed(x, HttpError::Lost { reason });
             }
-            What::Stream => {
-                if self.pause(&mut x, false, Duration::ZERO) {
-                    self.park(x);
+            ExchangePurpose::GetStream => {
+                if self.schedule_reconnect(&mut x, false, Duration::ZERO) {
+                    self.insert_exchange(x);
                 } else {
-                    self.not_opened_again(&why);
+                    self.give_up_get_stream(&reason);
                 }
             }
-            _ => self.failed(x, HttpError::Lost { why }),
+            _ => self.exchange_failed(x, HttpError::Lost { reason }),
         }
     }
 
-    /// Says that nothing unasked will come any more
-    pub(super) fn not_opened_again(&mut self, why: &dyn fmt::Display) {
-        let note = format!("the stream on which the server speaks unasked is not opened again: {why}");
-        self.session.unheard = Some(note.as_str().into());
-        self.end_unheard();
-        self.engine.note(Diagnostic::Http(note));
+    /// Reports that the GET stream stays closed.
+    pub(super) fn give_up_get_stream(&mut self, reason: &dyn fmt::Display) {
+        let note = format!("the GET stream is not opened again: {reason}");
+        self.session.get_stream_error = Some(note.as_str().into());
+        self.end_subscriptions_without_stream();
+        self.engine.report_diagnostic(Diagnostic::Http(note));
     }
 
-    /// Ends the subscriptions that wait for what will not come
-    pub(super) fn end_unheard(&mut self) {
-        if let Some(why) = self.session.unheard.as_ref().filter(|_| self.engine.is_following()) {
-            let error = HttpError::Unheard { why: why.clone() };
-            self.engine.unasked_lost(self.now, &error.into());
+    /// Ends the subscriptions that need the GET stream, if it stays closed.
+    pub(super) fn end_subscriptions_without_stream(&mut self) {
+        if let Some(reason) =
+            self.session.get_stream_error.as_ref().filter(|_| self.engine.has_subscriptions())
+        {
+            let error = HttpError::GetStreamUnavailable { reason: reason.clone() };
+            self.engine.handle_get_stream_lost(self.now, &error.into());
         }
     }
 
-    /// Lets a stream wait until it is opened again, `least` at least, if it is to be
-    pub(super) fn pause(&mut self, x: &mut Exchange, polled: bool, least: Duration) -> bool {
-        let Some(pause) = x.events.as_mut().and_then(|e| e.pause(self.now, &self.config.reconnect, polled))
+    /// Schedules the reopening of a stream after at least `least`; returns false if it must not be reopened.
+    pub(super) fn schedule_reconnect(
+        &mut self,
+        x: &mut ClientExchange,
+        polled: bool,
+        least: Duration,
+    ) -> bool {
+        let Some(pause) =
+            x.events.as_mut().and_then(|e| e.next_delay(self.now, &self.config.reconnect, polled))
         else {
             return false;
         };
-        x.phase = Phase::Waiting(Then::Reconnect);
-        x.due = Some(self.now + pause.max(least));
+        x.phase = ExchangePhase::Scheduled(NextStep::Reconnect);
+        x.deadline = Some(self.now + pause.max(least));
         true
     }
 }

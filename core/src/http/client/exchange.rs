@@ -1,4 +1,4 @@
-//! An exchange: a request that is to be sent, and how far its answer has come.
+//! The state of one exchange: its request, and the progress of its response.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,378 +8,391 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::config::{Reconnect, Why};
+use super::config::{FailureReason, ReconnectPolicy};
 use super::url::Url;
-use crate::error::{AuthChallenge, HttpAnswer};
+use crate::error::{AuthChallenge, HttpResponse};
 use crate::frame::sse::SseDecoder;
 use crate::head::Fields;
 use crate::rpc::RequestId;
 use crate::time::Instant;
 
 crate::slab::key! {
-    /// An exchange: one request, and its answer
+    /// The id of an exchange: one request and its response.
     ///
-    /// Stale once it has ended or was aborted; what is said of a stale one is ignored.
+    /// It is stale once the exchange has ended or was aborted. Input for a stale id is ignored.
     ExchangeId
 }
 
-/// What whoever speaks HTTP is to do
+/// An action for the HTTP implementation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send a request, and tell how it fares
-    Open(Open),
-    /// Give an exchange up: what it still brings is of no use to anybody
+    /// Send a request and report its response.
+    Send(OutgoingRequest),
+    /// Abort an exchange; its response is not needed.
     Abort {
-        /// Which one; stale from now on
+        /// The exchange; stale from now on.
         exchange: ExchangeId,
     },
 }
 
-/// A request that is to be sent
+/// A request to send.
 ///
-/// `Host`, `Content-Length` and whatever else belongs to the connection is added by whoever sends it.
+/// The HTTP implementation adds `Host`, `Content-Length` and the fields of the connection.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Open {
-    /// By which its answer is told
+pub struct OutgoingRequest {
+    /// The id for reporting the response.
     pub exchange: ExchangeId,
-    /// `POST`, `GET` or `DELETE`
+    /// `POST`, `GET` or `DELETE`.
     pub method: &'static str,
-    /// Where it goes
+    /// The URL.
     pub url: Arc<Url>,
-    /// Header fields
+    /// The header fields.
     pub fields: Fields,
-    /// The whole body; empty where there is none
+    /// The whole body; empty if there is none.
     pub body: Bytes,
-    /// How long its connection may be in use
-    pub class: Class,
-    /// Whether to send it twice does no harm
-    pub repeatable: bool,
+    /// How long the connection may be in use.
+    pub class: ExchangeClass,
+    /// Whether the request may be sent twice.
+    pub idempotent: bool,
 }
 
-/// How long an exchange may take, for whoever shares out connections
+/// The expected duration of an exchange, for connection pools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
-pub enum Class {
-    /// Answered at once, and perhaps waited for by exchanges of the other kinds: it must never wait for one of those
+pub enum ExchangeClass {
+    /// Answered at once.
+    ///
+    /// Exchanges of the other classes may wait for it, so it must never wait for one of those.
     Message,
-    /// Answered when the server has worked it out
+    /// Answered when the server has processed it.
     Request,
-    /// Open until somebody closes it
+    /// Open until one side closes it.
     Stream,
 }
 
-/// Why an exchange broke off
+/// The failure of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Whether the server may have seen anything of the request
-    pub sent: bool,
-    /// What happened, for people
-    pub why: Box<str>,
+pub struct ExchangeFailure {
+    /// Whether the server may have received any of the request.
+    pub may_have_been_sent: bool,
+    /// The reason, as text for people.
+    pub reason: Box<str>,
 }
 
-impl Failure {
-    /// There was no connection, or none of the request went out on it
+impl ExchangeFailure {
+    /// Creates a failure without a connection, or before any byte was written.
     #[must_use]
-    pub fn unsent(why: impl Into<Box<str>>) -> Self {
-        Self { sent: false, why: why.into() }
+    pub fn unsent(reason: impl Into<Box<str>>) -> Self {
+        Self { may_have_been_sent: false, reason: reason.into() }
     }
 
-    /// The connection broke when some of the request may have been sent
+    /// Creates a failure after the request may have been sent.
     #[must_use]
-    pub fn broken(why: impl Into<Box<str>>) -> Self {
-        Self { sent: true, why: why.into() }
+    pub fn interrupted(reason: impl Into<Box<str>>) -> Self {
+        Self { may_have_been_sent: true, reason: reason.into() }
     }
 }
 
-/// A server wants to know who asks: give it a credential ([`Client::authorize`](super::Client::authorize)), or let the
-/// request end ([`Client::refuse`](super::Client::refuse))
+/// A request of the server for a credential.
+///
+/// Answer it with [`Client::authorize`](super::Client::authorize) or [`Client::refuse`](super::Client::refuse).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
-    /// The key to answer with; further exchanges that meet a challenge meanwhile are held along with it
+    /// The exchange to answer with; further challenged exchanges are held with it.
     pub exchange: ExchangeId,
-    /// 401, or 403 when the scope does not suffice
+    /// The status: 401, or 403 if the scope is insufficient.
     pub status: u16,
-    /// What the server asks for
+    /// The challenges of the server.
     pub challenges: Vec<AuthChallenge>,
-    /// How many credentials were tried for this request before
-    pub tried: u32,
+    /// Number of credentials tried for this request before.
+    pub credentials_tried: u32,
 }
 
-/// What a request of ours is, as far as it matters here
+/// The kind of an outbound call, as far as the transport distinguishes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Method {
-    /// `server/discover` or `initialize`, while it is not known what the server speaks
+pub(super) enum CallMethod {
+    /// `server/discover`, during the negotiation.
     Probe,
     Handshake,
     ListTools,
     CallTool,
-    /// `subscriptions/listen`
+    /// `subscriptions/listen`.
     Listen,
-    /// `logging/setLevel`
-    Level,
+    /// `logging/setLevel`.
+    SetLevel,
     Other,
 }
 
-/// What an exchange is for
+/// The purpose of an exchange.
 #[derive(Clone, Debug)]
-pub(super) enum What {
-    /// A request of the engine's
-    Call { id: RequestId, method: Method },
-    /// A notification or a response of the engine's
+pub(super) enum ExchangePurpose {
+    /// A request of the engine.
+    Call { id: RequestId, method: CallMethod },
+    /// A notification or a response of the engine.
     Message { initialized: bool },
-    /// The GET on which a legacy server speaks unasked
-    Stream,
-    /// A GET that goes on with the stream of a request
+    /// The GET stream of a legacy server.
+    GetStream,
+    /// A GET that resumes the event stream of a request.
     Resume { id: RequestId },
-    /// The GET of HTTP+SSE
-    Sse,
-    /// `initialize` for another session
-    Renew,
-    /// `notifications/initialized` for another session
-    Renewed,
-    /// `tools/list`, for the header fields of a call
-    Tools(Box<Refresh>),
-    /// The end of a session
-    Delete,
+    /// The GET of HTTP+SSE.
+    HttpSse,
+    /// `initialize` for a new session.
+    RenewSession,
+    /// `notifications/initialized` for a new session.
+    ConfirmSession,
+    /// `tools/list`, to learn the header fields of a call.
+    RefreshTools(Box<ToolRefresh>),
+    /// The DELETE that ends the session.
+    DeleteSession,
 }
 
-impl What {
-    /// The engine's request that waits for it
-    pub(super) const fn request(&self) -> Option<&RequestId> {
+impl ExchangePurpose {
+    /// Returns the request of the engine that waits for this exchange.
+    pub(super) const fn request_id(&self) -> Option<&RequestId> {
         match self {
             Self::Call { id, .. } | Self::Resume { id } => Some(id),
             _ => None,
         }
     }
 
-    pub(super) const fn class(&self) -> Class {
+    pub(super) const fn class(&self) -> ExchangeClass {
         match self {
-            Self::Message { .. } | Self::Renew | Self::Renewed | Self::Delete => Class::Message,
-            Self::Call { method: Method::Probe | Method::Handshake, .. } => Class::Message,
-            Self::Call { method: Method::Listen, .. } | Self::Stream | Self::Sse => Class::Stream,
-            Self::Call { .. } | Self::Resume { .. } | Self::Tools(_) => Class::Request,
+            Self::Message { .. } | Self::RenewSession | Self::ConfirmSession | Self::DeleteSession => {
+                ExchangeClass::Message
+            }
+            Self::Call { method: CallMethod::Probe | CallMethod::Handshake, .. } => ExchangeClass::Message,
+            Self::Call { method: CallMethod::Listen, .. } | Self::GetStream | Self::HttpSse => {
+                ExchangeClass::Stream
+            }
+            Self::Call { .. } | Self::Resume { .. } | Self::RefreshTools(_) => ExchangeClass::Request,
         }
     }
 }
 
-/// A call that was refused for its header fields, while the tool is looked up
+/// A call that was refused for its header fields, while its tool is looked up.
 #[derive(Clone, Debug)]
-pub(super) struct Refresh {
+pub(super) struct ToolRefresh {
     pub(super) call: RequestId,
     pub(super) tool: Box<str>,
-    /// What the call was refused with, for when looking it up does not help
-    pub(super) answer: Bytes,
-    pub(super) tries: Tries,
+    /// The refusal, with which the call ends if the lookup does not help.
+    pub(super) refusal: Bytes,
+    pub(super) retries: RetryCounts,
     pub(super) pages: u32,
 }
 
-/// How often something was tried for one request
+/// The numbers of retries of one request, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Tries {
+pub(super) struct RetryCounts {
     pub(super) redirects: u8,
     pub(super) credentials: u32,
     pub(super) sessions: u8,
     pub(super) refreshes: u8,
-    /// Lost, and sent again
+    /// Retries after a lost answer.
     pub(super) repeats: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) what: What,
+pub(super) struct ClientExchange {
+    pub(super) purpose: ExchangePurpose,
     pub(super) url: Arc<Url>,
-    /// What was sent, until it is certain that it need not be sent again
+    /// The sent body, kept while it may be sent again.
     pub(super) body: Bytes,
-    pub(super) tries: Tries,
-    /// In which session it was sent
-    pub(super) session: u32,
-    /// With which credential it was sent
-    pub(super) credential: u32,
-    pub(super) phase: Phase,
-    /// When it goes on or ends by itself; requests of the engine's have a deadline there
-    pub(super) due: Option<Instant>,
-    pub(super) events: Option<Box<Events>>,
+    pub(super) retries: RetryCounts,
+    /// The session in which it was sent.
+    pub(super) session_serial: u32,
+    /// The credential with which it was sent.
+    pub(super) credential_generation: u32,
+    pub(super) phase: ExchangePhase,
+    /// When it continues or ends by itself; the engine has the deadlines of its requests.
+    pub(super) deadline: Option<Instant>,
+    pub(super) events: Option<Box<EventStreamState>>,
 }
 
-impl Exchange {
-    /// Whether whoever speaks HTTP still has something to tell that is waited for
-    pub(super) fn is_under_way(&self) -> bool {
+impl ClientExchange {
+    /// Returns whether the response is incomplete and still needed.
+    pub(super) fn is_in_flight(&self) -> bool {
         let ended = self.events.as_ref().is_some_and(|e| e.ended.is_some());
-        matches!(self.phase, Phase::Sent | Phase::Body(_)) || (matches!(self.phase, Phase::Events) && !ended)
+        matches!(self.phase, ExchangePhase::Sent | ExchangePhase::CollectingBody(_))
+            || (matches!(self.phase, ExchangePhase::EventStream) && !ended)
     }
 }
 
 #[derive(Debug)]
-pub(super) enum Phase {
-    /// Nothing has come yet
+pub(super) enum ExchangePhase {
+    /// No response yet.
     Sent,
-    /// An event stream, read by [`Exchange::events`]
-    Events,
-    /// A body that is gathered to its end
-    Body(Box<Gathered>),
-    /// Sent again once there is a credential
-    Held { since: Instant, answer: Box<HttpAnswer> },
-    /// Goes on when the time has come
-    Waiting(Then),
-    /// Nobody is interested any more; so many bytes may come until the end
-    Drained { left: usize },
+    /// An event stream, decoded by [`ClientExchange::events`].
+    EventStream,
+    /// A body that is collected to its end.
+    CollectingBody(Box<CollectedBody>),
+    /// Held until there is a credential.
+    AwaitingCredential { since: Instant, answer: Box<HttpResponse> },
+    /// Continues at `deadline`.
+    Scheduled(NextStep),
+    /// The response is not needed; at most this many bytes are read.
+    Draining { remaining: usize },
 }
 
-/// What follows a pause
+/// The step after a delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Then {
-    /// A GET that goes on where the stream broke off, or anew
+pub(super) enum NextStep {
+    /// A GET that resumes the stream, or opens it anew.
     Reconnect,
-    /// The request under a new id
-    Repeat,
-    /// The same message, of which nothing was taken
-    Again,
+    /// The same request under a new id.
+    RetryWithNewId,
+    /// The same message, which was not processed.
+    Resend,
 }
 
-/// A body, and what its head said
+/// A body with the head of its response.
 #[derive(Debug)]
-pub(super) struct Gathered {
-    pub(super) answer: HttpAnswer,
-    pub(super) json: bool,
+pub(super) struct CollectedBody {
+    pub(super) response: HttpResponse,
+    pub(super) is_json: bool,
     pub(super) body: Vec<u8>,
 }
 
-/// How many ids of events are remembered, to tell events that come again
-const RECENT: usize = 32;
+/// Number of remembered event ids, to detect repeated events.
+const MAX_RECENT_IDS: usize = 32;
 
-/// An event stream, over all its connections
+/// An event stream, across all its connections.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct EventStreamState {
     pub(super) decoder: SseDecoder,
-    /// There may be an event to take out
-    pub(super) queued: bool,
-    /// How it ended, once it did
-    pub(super) ended: Option<Result<(), Why>>,
-    /// Where to go on
-    pub(super) last_id: Box<[u8]>,
-    recent: VecDeque<Box<[u8]>>,
-    /// What came before the connection broke may be coming again
-    replayed: bool,
+    /// The exchange is in `Client::ready_streams`.
+    pub(super) is_queued: bool,
+    /// How the current connection ended.
+    pub(super) ended: Option<Result<(), FailureReason>>,
+    /// The id to resume after.
+    pub(super) last_event_id: Box<[u8]>,
+    recent_ids: VecDeque<Box<[u8]>>,
+    /// Events of the broken connection may be sent again.
+    may_replay: bool,
     pub(super) retry: Option<Duration>,
-    /// It has been open
+    /// The stream has been open.
     pub(super) was_open: bool,
-    /// When it was opened, until its end was looked at
-    opened: Option<Instant>,
-    /// What it has brought since
-    pub(super) brought: Brought,
-    /// It has brought an id since
-    advanced: bool,
-    /// Connections in a row that brought nothing
+    /// When it was opened; taken when its end is evaluated.
+    opened_at: Option<Instant>,
+    /// What the current connection has yielded.
+    pub(super) yielded: StreamYield,
+    /// The current connection has sent an event id.
+    id_advanced: bool,
+    /// Consecutive unproductive connections.
     failures: u32,
 }
 
-/// What a connection was good for
+/// The yield of a connection of an event stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Brought {
+pub(super) enum StreamYield {
     Nothing,
-    /// That a subscription begins
+    /// The acknowledgment of a subscription, and no messages.
     Acknowledgment,
-    News,
+    Messages,
 }
 
-impl Events {
+impl EventStreamState {
     pub(super) fn new(max: usize) -> Self {
         Self {
             decoder: SseDecoder::new(max),
-            queued: false,
+            is_queued: false,
             ended: None,
-            last_id: Box::default(),
-            recent: VecDeque::new(),
-            replayed: false,
+            last_event_id: Box::default(),
+            recent_ids: VecDeque::new(),
+            may_replay: false,
             retry: None,
             was_open: false,
-            opened: None,
-            brought: Brought::Nothing,
-            advanced: false,
+            opened_at: None,
+            yielded: StreamYield::Nothing,
+            id_advanced: false,
             failures: 0,
         }
     }
 
-    /// Begins to read another connection
+    /// Starts to decode a new connection.
     pub(super) fn reopen(&mut self, now: Instant, max: usize) {
         self.decoder = SseDecoder::new(max);
         self.ended = None;
-        self.replayed = self.was_open;
+        self.may_replay = self.was_open;
         self.was_open = true;
-        self.opened = Some(now);
-        self.brought = Brought::Nothing;
-        self.advanced = false;
+        self.opened_at = Some(now);
+        self.yielded = StreamYield::Nothing;
+        self.id_advanced = false;
     }
 
-    /// Takes note of what the stream said besides messages
-    pub(super) fn note(&mut self) {
+    /// Records the event id and the retry time of the decoder.
+    pub(super) fn update_from_decoder(&mut self) {
         let id = self.decoder.last_event_id();
-        if *id != *self.last_id && (!id.is_empty() || self.advanced) {
-            // What no header field can hold is of no use.
+        if *id != *self.last_event_id && (!id.is_empty() || self.id_advanced) {
+            // An id that does not fit into a header field cannot be used.
             let trimmed = id.trim_ascii().len() == id.len();
             let fits = trimmed && id.iter().all(|b| *b >= b' ' && *b != 0x7f);
-            self.last_id = if fits { id.into() } else { Box::default() };
-            self.advanced = true;
+            self.last_event_id = if fits { id.into() } else { Box::default() };
+            self.id_advanced = true;
         }
         self.retry = self.decoder.retry().or(self.retry);
     }
 
-    /// Whether an event that was just taken out came before; `before` is the id that the decoder knew then
+    /// Returns whether the decoded event was received before; `before` is the previous id of the decoder.
     ///
-    /// Only what comes first on another connection can be that: nothing is lost to a server that uses an id twice.
-    pub(super) fn is_known(&mut self, before: &[u8]) -> bool {
+    /// Only the first events on a new connection can be duplicates. So no event is lost if a server uses an id twice.
+    pub(super) fn is_duplicate(&mut self, before: &[u8]) -> bool {
         let id = self.decoder.last_event_id();
-        // Without an id of its own an event is always new.
+        // An event without an id of its own is always new.
         if id.is_empty() || id == before {
             return false;
         }
-        if self.recent.iter().any(|known| **known == *id) {
-            return self.replayed;
+        if self.recent_ids.iter().any(|known| **known == *id) {
+            return self.may_replay;
         }
-        self.replayed = false;
-        if self.recent.len() >= RECENT {
-            self.recent.pop_front();
+        self.may_replay = false;
+        if self.recent_ids.len() >= MAX_RECENT_IDS {
+            self.recent_ids.pop_front();
         }
-        self.recent.push_back(id.into());
+        self.recent_ids.push_back(id.into());
         false
     }
 
-    /// What the connection that has ended was good for; one that was open for long counts as one that brought news
+    /// Returns the yield of the ended connection; one that was open for `max_delay` counts as productive.
     ///
-    /// Each is looked at once: those that are not made after it are good for nothing.
-    pub(super) fn good_for(&mut self, now: Instant, policy: &Reconnect) -> Brought {
-        let lived = self.opened.take().map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let brought = core::mem::replace(&mut self.brought, Brought::Nothing);
-        if lived >= policy.most { Brought::News } else { brought }
+    /// Each connection is evaluated once. Later attempts that fail to connect yield nothing.
+    pub(super) fn take_yield(&mut self, now: Instant, policy: &ReconnectPolicy) -> StreamYield {
+        let lived = self.opened_at.take().map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let brought = core::mem::replace(&mut self.yielded, StreamYield::Nothing);
+        if lived >= policy.max_delay { StreamYield::Messages } else { brought }
     }
 
-    /// How long to wait before the stream is opened again; none when it was tried often enough
+    /// Returns the delay before the stream is reopened, or `None` after `max_attempts` unproductive connections.
     ///
-    /// `polled`: the server may end the stream on purpose again and again, and something else bounds how long that goes
-    /// on; then an id is something, too (SSE-017).
-    pub(super) fn pause(&mut self, now: Instant, policy: &Reconnect, polled: bool) -> Option<Duration> {
-        let advanced = core::mem::take(&mut self.advanced);
-        if self.good_for(now, policy) == Brought::News || (polled && advanced) {
+    /// `polled` means that the server may end the stream on purpose and something else limits the total time. A new
+    /// event id then counts as productive (SSE-017).
+    pub(super) fn next_delay(
+        &mut self,
+        now: Instant,
+        policy: &ReconnectPolicy,
+        polled: bool,
+    ) -> Option<Duration> {
+        let advanced = core::mem::take(&mut self.id_advanced);
+        if self.take_yield(now, policy) == StreamYield::Messages || (polled && advanced) {
             self.failures = 0;
         }
-        if self.failures >= policy.tries {
+        if self.failures >= policy.max_attempts {
             return None;
         }
         self.failures += 1;
         Some(match self.retry {
             Some(retry) => {
-                let more = self.failures.checked_sub(2).map_or(Duration::ZERO, |n| back_off(policy, n));
+                let more = self.failures.checked_sub(2).map_or(Duration::ZERO, |n| backoff(policy, n));
                 retry.max(more).max(Duration::from_millis(50))
             }
-            None => back_off(policy, self.failures - 1),
+            None => backoff(policy, self.failures - 1),
         })
     }
 }
 
-/// The pause after so many tries (SSE-026)
-pub(super) fn back_off(policy: &Reconnect, tries: u32) -> Duration {
-    policy.first.saturating_mul(1 << tries.min(20)).min(policy.most)
+/// Returns the delay after this number of attempts (SSE-026).
+pub(super) fn backoff(policy: &ReconnectPolicy, tries: u32) -> Duration {
+    policy.initial_delay.saturating_mul(1 << tries.min(20)).min(policy.max_delay)
 }

@@ -1,39 +1,42 @@
-//! What goes out: which request a message becomes, and its header fields.
+//! Sending of messages: their requests and header fields.
 
 use alloc::borrow::Cow;
 
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{Action, Exchange, ExchangeId, Method, Open, Phase, Tries, What};
-use super::session::Gate;
+use super::exchange::{
+    Action, CallMethod, ClientExchange, ExchangeId, ExchangePhase, ExchangePurpose, OutgoingRequest,
+    RetryCounts,
+};
+use super::session::SendGate;
 use crate::head::Fields;
 use crate::http::fields;
 use crate::json::{object_members, string};
 use crate::meta;
+use crate::methods;
 use crate::rpc::RequestId;
 use crate::version::Version;
-use crate::vocab;
 
-/// What a message of ours says that its head repeats
+/// The parts of an outgoing message that its header fields repeat.
 #[derive(Debug, Default)]
-pub(super) struct Parts<'a> {
+pub(super) struct MessageParts<'a> {
     pub(super) id: Option<RequestId>,
     pub(super) method: Option<Cow<'a, str>>,
-    /// The revision in its `_meta`
+    /// The revision in its `_meta`.
     pub(super) version: Option<Cow<'a, str>>,
-    /// What it is about (HTTP-033, XHDR-036)
+    /// The name or URI that it addresses (HTTP-033, XHDR-036).
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) arguments: Option<&'a [u8]>,
-    /// The request that it cancels
-    cancels: Option<RequestId>,
-    /// It asks for a page that is not the first
-    pub(super) cursor: bool,
+    /// The request that it cancels.
+    cancelled_request: Option<RequestId>,
+    /// It requests a page other than the first.
+    pub(super) has_cursor: bool,
 }
 
-impl<'a> Parts<'a> {
-    /// Reads a message that was written here; nothing of a batch of answers
-    pub(super) fn of(message: &'a [u8]) -> Self {
+impl<'a> MessageParts<'a> {
+    /// Parses a message of this client; a batch of responses has no parts.
+    pub(super) fn parse(message: &'a [u8]) -> Self {
         let mut parts = Self::default();
         let mut params: &[u8] = &[];
         if message.first() != Some(&b'{') {
@@ -45,7 +48,7 @@ impl<'a> Parts<'a> {
             b"params" => params = value,
             _ => {}
         });
-        let member = parts.method.as_deref().and_then(vocab::subject).unwrap_or_default();
+        let member = parts.method.as_deref().and_then(methods::subject_member).unwrap_or_default();
         if params.is_empty() {
             return parts;
         }
@@ -56,8 +59,8 @@ impl<'a> Parts<'a> {
                 }
             }),
             b"arguments" => parts.arguments = Some(value),
-            b"requestId" => parts.cancels = RequestId::from_json(value, value.len()),
-            b"cursor" => parts.cursor = true,
+            b"requestId" => parts.cancelled_request = RequestId::from_json(value, value.len()),
+            b"cursor" => parts.has_cursor = true,
             name if name == member.as_bytes() => parts.name = string(value),
             _ => {}
         });
@@ -65,162 +68,187 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether a message is an answer, or a notification of the protocol's own
-fn is_known(message: &[u8]) -> bool {
-    let method = Parts::of(message).method;
-    let known = [vocab::INITIALIZED, vocab::CANCELLED, vocab::PROGRESS, vocab::ROOTS_CHANGED];
+/// Returns whether a message is a response, or a notification that the protocol defines.
+fn is_protocol_message(message: &[u8]) -> bool {
+    let method = MessageParts::parse(message).method;
+    let known = [methods::INITIALIZED, methods::CANCELLED, methods::PROGRESS, methods::ROOTS_CHANGED];
     method.is_none_or(|method| known.contains(&&*method))
 }
 
 impl Client {
-    /// Sends a message of the engine's: each is a POST of its own (HTTP-009, HTTP-014, HTTP-016)
+    /// Sends a message of the engine as a POST of its own (HTTP-009, HTTP-014, HTTP-016).
     pub(super) fn send(&mut self, message: Bytes) {
-        let parts = Parts::of(&message);
+        let parts = MessageParts::parse(&message);
         let method = parts.method.as_deref().unwrap_or_default();
         let mut cancelled = None;
-        if let (vocab::CANCELLED, Some(id)) = (method, &parts.cancels) {
-            if let Some(at) = self.unsent.iter().position(|unsent| unsent == id) {
-                self.unsent.swap_remove(at);
+        if let (methods::CANCELLED, Some(id)) = (method, &parts.cancelled_request) {
+            if let Some(at) = self.unsent_requests.iter().position(|unsent| unsent == id) {
+                self.unsent_requests.swap_remove(at);
                 return;
             }
-            cancelled = self.exchange_of(id).or_else(|| self.refresh_of(id));
-            let held = |x: &Exchange| matches!(x.phase, Phase::Held { .. });
+            cancelled = self.find_exchange(id).or_else(|| self.find_refresh(id));
+            let held = |x: &ClientExchange| matches!(x.phase, ExchangePhase::AwaitingCredential { .. });
             let refused = cancelled.and_then(|key| self.exchanges.get(key)).is_some_and(held);
             if self.is_modern() || refused {
-                // CANC-016: the end of the exchange says it all.
+                // CANC-016: the end of the exchange cancels the request.
                 if let Some(key) = cancelled {
                     self.abort(key);
                 }
                 return;
             }
         }
-        let initialized = method == vocab::INITIALIZED;
-        let what = match parts.id.clone().filter(|_| parts.method.is_some()) {
-            None => What::Message { initialized },
+        let initialized = method == methods::INITIALIZED;
+        let purpose = match parts.id.clone().filter(|_| parts.method.is_some()) {
+            None => ExchangePurpose::Message { initialized },
             Some(id) => {
-                let opening = self.engine.peer().is_none();
+                let is_negotiating = self.engine.peer().is_none();
                 let method = match method {
-                    vocab::DISCOVER if opening => Method::Probe,
-                    vocab::INITIALIZE => Method::Handshake,
-                    vocab::TOOLS_LIST => Method::ListTools,
-                    vocab::TOOLS_CALL => Method::CallTool,
-                    vocab::SUBSCRIBE => Method::Listen,
-                    vocab::SET_LEVEL => Method::Level,
-                    _ => Method::Other,
+                    methods::DISCOVER if is_negotiating => CallMethod::Probe,
+                    methods::INITIALIZE => CallMethod::Handshake,
+                    methods::TOOLS_LIST => CallMethod::ListTools,
+                    methods::TOOLS_CALL => CallMethod::CallTool,
+                    methods::SUBSCRIPTIONS_LISTEN => CallMethod::Listen,
+                    methods::SET_LEVEL => CallMethod::SetLevel,
+                    _ => CallMethod::Other,
                 };
-                What::Call { id, method }
+                ExchangePurpose::Call { id, method }
             }
         };
-        let carried = what.request().and_then(|id| self.carried.iter().position(|(other, _)| other == id));
-        let tries = carried.map(|at| self.carried.swap_remove(at).1).unwrap_or_default();
+        let inherited = purpose
+            .request_id()
+            .and_then(|id| self.inherited_retries.iter().position(|(other, _)| other == id));
+        let tries = inherited.map(|at| self.inherited_retries.swap_remove(at).1).unwrap_or_default();
         drop(parts);
-        if let Some(id) = what.request().filter(|id| !self.engine.waits_for(self.channel, id)) {
-            // Cancelled or overdue before it went out: it is never to be executed.
-            return self.unsent.push(id.clone());
+        if let Some(id) = purpose.request_id().filter(|id| !self.engine.awaits_response(self.channel, id)) {
+            // Cancelled or expired before it was sent, so it must not be executed.
+            return self.unsent_requests.push(id.clone());
         }
-        match &what {
-            What::Call { method: Method::Handshake, id } => {
+        match &purpose {
+            ExchangePurpose::Call { method: CallMethod::Handshake, id } => {
                 self.session.handshake = Some((message.clone(), id.clone()));
             }
-            What::Call { method: Method::Probe, .. } => self.session.probed = true,
-            What::Message { initialized: true } => self.session.begin_gate(),
-            // Each message goes its own way: a call that is sent next could be there first.
-            What::Call { method: Method::Level, .. } => self.gate_for(Gate::Level),
+            ExchangePurpose::Call { method: CallMethod::Probe, .. } => self.session.was_probed = true,
+            ExchangePurpose::Message { initialized: true } => self.session.await_initialized(),
+            // POSTs may overtake each other, so later calls wait for the new log level.
+            ExchangePurpose::Call { method: CallMethod::SetLevel, .. } => {
+                self.close_gate(SendGate::AwaitingLogLevel)
+            }
             _ => {}
         }
-        self.open(what, message, tries);
-        // What is said goes out before what it is about is given up (HTTP-062, HTTP-063).
+        self.open_exchange(purpose, message, tries);
+        // The cancellation is sent before its exchange is aborted (HTTP-062, HTTP-063).
         if let Some(key) = cancelled {
             self.abort(key);
         }
     }
 
-    /// Asks for an exchange to where everything goes
-    pub(super) fn open(&mut self, what: What, body: Bytes, tries: Tries) {
-        let url = match what {
-            What::Stream | What::Resume { .. } | What::Sse | What::Delete => self.config.endpoint.clone(),
-            _ => self.endpoint(),
+    /// Opens an exchange to the URL for its purpose.
+    pub(super) fn open_exchange(&mut self, purpose: ExchangePurpose, body: Bytes, tries: RetryCounts) {
+        let url = match purpose {
+            ExchangePurpose::GetStream
+            | ExchangePurpose::Resume { .. }
+            | ExchangePurpose::HttpSse
+            | ExchangePurpose::DeleteSession => self.config.endpoint.clone(),
+            _ => self.post_endpoint(),
         };
-        let phase = match what {
-            // Nothing follows from its answer.
-            What::Delete => Phase::Drained { left: super::binding::DRAIN },
-            _ => Phase::Sent,
+        let phase = match purpose {
+            // Its response has no effect.
+            ExchangePurpose::DeleteSession => {
+                ExchangePhase::Draining { remaining: super::binding::MAX_DRAIN }
+            }
+            _ => ExchangePhase::Sent,
         };
         let (session, credential) = (0, 0);
-        self.dispatch(Exchange {
-            what,
+        self.submit(ClientExchange {
+            purpose,
             url,
             body,
-            tries,
-            session,
-            credential,
+            retries: tries,
+            session_serial: session,
+            credential_generation: credential,
             phase,
-            due: None,
+            deadline: None,
             events: None,
         });
     }
 
-    /// The same request once more, if anybody still waits for it
-    pub(super) fn resend(&mut self, x: Exchange) {
-        if self.is_gone(&x) {
-            return self.unsent(x);
+    /// Sends the same request again, unless it no longer waits for its answer.
+    pub(super) fn resend(&mut self, x: ClientExchange) {
+        if self.is_abandoned(&x) {
+            return self.record_unsent(x);
         }
-        // What was said in another session has no meaning in this one.
-        if matches!(x.what, What::Message { .. }) && x.session != self.session.serial {
+        // A message of a lost session has no meaning in the new one.
+        if matches!(x.purpose, ExchangePurpose::Message { .. }) && x.session_serial != self.session.serial {
             return;
         }
-        self.dispatch(Exchange { phase: Phase::Sent, ..x });
+        self.submit(ClientExchange { phase: ExchangePhase::Sent, ..x });
     }
 
-    pub(super) fn dispatch(&mut self, mut x: Exchange) {
-        x.session = self.session.serial;
-        x.credential = self.credentials;
-        x.due = match x.what {
-            What::Message { .. } | What::Renew | What::Renewed | What::Tools(_) => {
-                Some(self.now + self.engine.config().get_limits().call_timeout)
+    pub(super) fn submit(&mut self, mut x: ClientExchange) {
+        x.session_serial = self.session.serial;
+        x.credential_generation = self.credential_generation;
+        x.deadline = match x.purpose {
+            ExchangePurpose::Message { .. }
+            | ExchangePurpose::RenewSession
+            | ExchangePurpose::ConfirmSession
+            | ExchangePurpose::RefreshTools(_) => {
+                Some(self.now + self.engine.config().effective_limits().call_timeout)
             }
-            What::Delete => Some(self.now + self.config.close_wait),
-            // A server that speaks so says at once where to.
-            What::Sse => Some(self.now + self.engine.config().get_limits().init_timeout / 2),
+            ExchangePurpose::DeleteSession => Some(self.now + self.config.close_timeout),
+            // A server with HTTP+SSE sends its `endpoint` event at once.
+            ExchangePurpose::HttpSse => {
+                Some(self.now + self.engine.config().effective_limits().init_timeout / 2)
+            }
             _ => None,
         };
-        let (method, with_body) = match x.what {
-            What::Stream | What::Resume { .. } | What::Sse => ("GET", false),
-            What::Delete => ("DELETE", false),
+        let (method, with_body) = match x.purpose {
+            ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } | ExchangePurpose::HttpSse => {
+                ("GET", false)
+            }
+            ExchangePurpose::DeleteSession => ("DELETE", false),
             _ => ("POST", true),
         };
-        let fields = self.fields_of(&x, with_body);
+        let fields = self.request_fields(&x, with_body);
         let body = if with_body { x.body.clone() } else { Bytes::new() };
-        let (url, class) = (x.url.clone(), x.what.class());
-        let repeatable = match &x.what {
-            // A handshake that was read after all leaves a session behind that nobody uses. Whoever gets an answer or a
-            // notification of the protocol twice knows the first one.
-            What::Call { method: Method::Probe | Method::Handshake | Method::ListTools, .. }
-            | What::Renew
-            | What::Renewed
-            | What::Tools(_) => true,
-            What::Message { .. } => is_known(&x.body),
-            What::Call { id, .. } => self.engine.is_repeatable(self.channel, id),
+        let (url, class) = (x.url.clone(), x.purpose.class());
+        let idempotent = match &x.purpose {
+            // A duplicate handshake leaves an unused session; a duplicate response or notification has no effect.
+            ExchangePurpose::Call {
+                method: CallMethod::Probe | CallMethod::Handshake | CallMethod::ListTools,
+                ..
+            }
+            | ExchangePurpose::RenewSession
+            | ExchangePurpose::ConfirmSession
+            | ExchangePurpose::RefreshTools(_) => true,
+            ExchangePurpose::Message { .. } => is_protocol_message(&x.body),
+            ExchangePurpose::Call { id, .. } => self.engine.is_idempotent(self.channel, id),
             _ => !with_body,
         };
-        let key = self.park(x);
+        let key = self.insert_exchange(x);
         let exchange = ExchangeId(key);
-        self.actions.push_back(Action::Open(Open { exchange, method, url, fields, body, class, repeatable }));
+        self.actions.push_back(Action::Send(OutgoingRequest {
+            exchange,
+            method,
+            url,
+            fields,
+            body,
+            class,
+            idempotent,
+        }));
     }
 
-    fn fields_of(&self, x: &Exchange, with_body: bool) -> Fields {
+    fn request_fields(&self, x: &ClientExchange, with_body: bool) -> Fields {
         let mut out = Fields::new();
-        // What does not fit into a field is left out; only an id of the server's can be like that, and is looked at
-        // before.
+        // Values that do not fit into a field are omitted; only ids of the server could be such, and they were checked.
         let mut push = |name: &str, value: &[u8]| out.push(name, value);
-        match x.what {
-            What::Delete => {}
-            What::Stream | What::Resume { .. } | What::Sse => {
+        match x.purpose {
+            ExchangePurpose::DeleteSession => {}
+            ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } | ExchangePurpose::HttpSse => {
                 push(fields::ACCEPT, super::EVENT_STREAM.as_bytes()); // HTTP-048
             }
             _ => {
                 push(fields::CONTENT_TYPE, super::JSON.as_bytes()); // HTTP-012
-                push(fields::ACCEPT, super::BOTH.as_bytes()); // HTTP-010
+                push(fields::ACCEPT, super::JSON_OR_EVENT_STREAM.as_bytes()); // HTTP-010
             }
         }
         if let Some(credential) = &self.credential {
@@ -229,17 +257,19 @@ impl Client {
         for (name, value) in self.config.fields.iter() {
             push(name, value);
         }
-        let parts = if with_body { Parts::of(&x.body) } else { Parts::default() };
-        let notifies = parts.id.is_none() && parts.method.is_some() && self.is_modern();
-        if parts.version.is_some() || notifies {
-            self.modern_fields(&parts, &mut push);
+        let parts = if with_body { MessageParts::parse(&x.body) } else { MessageParts::default() };
+        let is_modern_notification = parts.id.is_none() && parts.method.is_some() && self.is_modern();
+        if parts.version.is_some() || is_modern_notification {
+            self.push_modern_fields(&parts, &mut push);
             return out;
         }
-        let opens = matches!(
-            x.what,
-            What::Call { method: Method::Handshake | Method::Probe, .. } | What::Renew | What::Sse
+        let opens_session = matches!(
+            x.purpose,
+            ExchangePurpose::Call { method: CallMethod::Handshake | CallMethod::Probe, .. }
+                | ExchangePurpose::RenewSession
+                | ExchangePurpose::HttpSse
         );
-        if opens {
+        if opens_session {
             return out; // DEC-026
         }
         if let Some(peer) = self.engine.peer().filter(|p| p.version >= Version::V2025_06_18) {
@@ -248,14 +278,14 @@ impl Client {
         if let Some(session) = &self.session.id {
             push(fields::SESSION_ID, session.value()); // HTTP-067
         }
-        if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_id.is_empty()) {
-            push(fields::LAST_EVENT_ID, &events.last_id); // SSE-021
+        if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_event_id.is_empty()) {
+            push(fields::LAST_EVENT_ID, &events.last_event_id); // SSE-021
         }
         out
     }
 
-    /// HTTP-030 to HTTP-035, XHDR-031
-    fn modern_fields(&self, parts: &Parts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
+    /// Adds the fields of a modern request (HTTP-030 to HTTP-035, XHDR-031).
+    fn push_modern_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
         let peer = self.engine.peer().map(|p| Cow::Borrowed(p.version.as_str()));
         if let Some(version) = parts.version.clone().or(peer) {
             push(fields::PROTOCOL_VERSION, version.as_bytes());
@@ -266,8 +296,8 @@ impl Client {
         if let Some(name) = &parts.name {
             push(fields::NAME, fields::encode_value(&**name).as_bytes()); // XHDR-032
         }
-        if parts.method.as_deref() == Some(vocab::TOOLS_CALL) {
-            self.tools.fields(parts, push);
+        if parts.method.as_deref() == Some(methods::TOOLS_CALL) {
+            self.tools.push_fields(parts, push);
         }
     }
 }

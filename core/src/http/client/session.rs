@@ -1,4 +1,4 @@
-//! The session of a legacy server: its id, its loss, its end, and what has to wait meanwhile.
+//! The session of a legacy server: its id, loss, renewal and end, and the messages that wait meanwhile.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -7,41 +7,41 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::binding::{Client, Timer};
-use super::exchange::{Exchange, Method, Phase, Then, Tries, What};
-use super::send::Parts;
+use super::binding::{Client, HttpTimer};
+use super::exchange::{CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, RetryCounts};
+use super::send::MessageParts;
 use super::url::Url;
 use crate::diagnostic::Diagnostic;
 use crate::error::{Fault, HttpError};
 use crate::head;
 use crate::http::fields;
 use crate::json::object_members;
+use crate::methods;
 use crate::rpc::envelope;
 use crate::rpc::{RequestId, encode};
 use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::Era;
-use crate::vocab;
 
-/// Longest session id that is taken
-const MAX_ID: usize = 1 << 10;
+/// Length of the longest session id that is accepted, in bytes.
+const MAX_SESSION_ID: usize = 1 << 10;
 
-/// Whether messages of the engine may go out
+/// Whether messages of the engine may be sent, and what they wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Gate {
+pub(super) enum SendGate {
     #[default]
     Open,
-    /// `notifications/initialized` is to be accepted first
-    Initialized,
-    /// The GET stream is to be open first, or refused
-    Listening,
-    /// The server is to know first which level of logging is wanted
-    Level,
-    /// There is no session at the moment
-    Renewing,
+    /// `notifications/initialized` must be accepted first.
+    AwaitingInitialized,
+    /// The GET stream must be open, or refused, first.
+    AwaitingGetStream,
+    /// The log level must be set first.
+    AwaitingLogLevel,
+    /// There is no session at present.
+    RenewingSession,
 }
 
-/// Who has it may speak in the session: never shown (HTTP-068, SEC-019)
+/// A session id; secret, because it authorizes requests in the session (HTTP-068, SEC-019).
 pub(super) struct SessionId(Box<[u8]>);
 
 impl SessionId {
@@ -57,192 +57,200 @@ impl fmt::Debug for SessionId {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct HttpClientSession {
     pub(super) id: Option<SessionId>,
-    /// Which session that is
+    /// Grows with each new session.
     pub(super) serial: u32,
-    /// The `initialize` that was sent
+    /// The `initialize` request that was sent.
     pub(super) handshake: Option<(Bytes, RequestId)>,
-    /// `server/discover` was sent
-    pub(super) probed: bool,
-    pub(super) gate: Gate,
-    pub(super) gate_until: Option<Instant>,
-    /// Where messages go in HTTP+SSE
-    pub(super) post_to: Option<Arc<Url>>,
-    /// Sessions in a row that nothing was answered in
+    /// `server/discover` was sent.
+    pub(super) was_probed: bool,
+    pub(super) gate: SendGate,
+    pub(super) gate_deadline: Option<Instant>,
+    /// The URL for messages in HTTP+SSE.
+    pub(super) message_endpoint: Option<Arc<Url>>,
+    /// Consecutive sessions without an answer.
     pub(super) renewals: u32,
-    /// When the last of them was lost
-    renewed: Instant,
-    /// Requests that were refused for the old session, to be sent in the new one
-    waiting: Vec<Exchange>,
-    /// Why nothing comes that the server says unasked, if that is so
-    pub(super) unheard: Option<Box<str>>,
+    /// When the last session was lost.
+    renewed_at: Instant,
+    /// Exchanges that wait for the new session.
+    waiting_exchanges: Vec<ClientExchange>,
+    /// The reason why the GET stream stays closed, if it does.
+    pub(super) get_stream_error: Option<Box<str>>,
 }
 
-/// Whether a message is a notification of the application's own, which no session is about
-fn is_applications(message: &[u8]) -> bool {
-    let parts = Parts::of(message);
-    parts.id.is_none() && parts.method.is_some_and(|method| !vocab::is_spec_notification(&method))
+/// Returns whether a message is a notification that the protocol does not define.
+fn is_custom_notification(message: &[u8]) -> bool {
+    let parts = MessageParts::parse(message);
+    parts.id.is_none() && parts.method.is_some_and(|method| !methods::is_spec_notification(&method))
 }
 
-impl Session {
-    pub(super) fn begin_gate(&mut self) {
-        self.gate = Gate::Initialized;
+impl HttpClientSession {
+    pub(super) fn await_initialized(&mut self) {
+        self.gate = SendGate::AwaitingInitialized;
     }
 }
 
 impl Client {
-    /// Whether the server is known to be modern
+    /// Returns whether the server is known to be modern.
     pub(super) fn is_modern(&self) -> bool {
         self.engine.peer().is_some_and(|p| p.era() == Era::Modern)
     }
 
-    /// Whether the server is known to be legacy
+    /// Returns whether the server is known to be legacy.
     pub(super) fn is_legacy(&self) -> bool {
         self.engine.peer().is_some_and(|p| p.era() == Era::Legacy)
     }
 
-    /// Takes the session id that a server assigns to what `initialize` opens (HTTP-064, HTTP-066)
-    pub(super) fn note_session(&mut self, key: Key, head: &head::Response<'_>) {
-        let opens = self
-            .exchanges
-            .get(key)
-            .is_some_and(|x| matches!(x.what, What::Call { method: Method::Handshake, .. } | What::Renew));
-        if !opens || self.session.post_to.is_some() {
+    /// Records the session id in the response to `initialize` (HTTP-064, HTTP-066).
+    pub(super) fn record_session_id(&mut self, key: Key, head: &head::ResponseHead<'_>) {
+        let opens_session = self.exchanges.get(key).is_some_and(|x| {
+            matches!(
+                x.purpose,
+                ExchangePurpose::Call { method: CallMethod::Handshake, .. } | ExchangePurpose::RenewSession
+            )
+        });
+        if !opens_session || self.session.message_endpoint.is_some() {
             return;
         }
         let Some(id) = head::values(head.fields, fields::SESSION_ID).next() else { return };
-        if !id.is_empty() && id.len() <= MAX_ID && id.iter().all(u8::is_ascii_graphic) {
+        if !id.is_empty() && id.len() <= MAX_SESSION_ID && id.iter().all(u8::is_ascii_graphic) {
             self.session.id = Some(SessionId(id.into()));
         } else {
-            self.engine.note(Diagnostic::Http("the session id that the server assigns is none".into()));
+            self.engine.report_diagnostic(Diagnostic::Http("the server sent an invalid session id".into()));
         }
     }
 
-    /// A notification or a response was accepted, or never will be
-    pub(super) fn told(&mut self, x: &Exchange) {
-        match x.what {
-            What::Message { initialized: true } => self.listen(),
-            What::Renewed => {
-                self.engine.session_renewed(self.now);
-                self.listen();
+    /// Continues after a notification or response was accepted, or has finally failed.
+    pub(super) fn message_accepted(&mut self, x: &ClientExchange) {
+        match x.purpose {
+            ExchangePurpose::Message { initialized: true } => self.open_get_stream(),
+            ExchangePurpose::ConfirmSession => {
+                self.engine.handle_session_renewed(self.now);
+                self.open_get_stream();
             }
             _ => {}
         }
     }
 
-    /// Lets messages go out, first those that a lost session held up
+    /// Opens the gate; exchanges that waited for the new session are sent first.
     pub(super) fn open_gate(&mut self) {
-        self.session.gate = Gate::Open;
-        self.session.gate_until = None;
-        for x in core::mem::take(&mut self.session.waiting) {
+        self.session.gate = SendGate::Open;
+        self.session.gate_deadline = None;
+        for x in core::mem::take(&mut self.session.waiting_exchanges) {
             self.resend(x);
         }
     }
 
-    /// Sends something again as soon as anything may go out
-    fn once_open(&mut self, x: Exchange) {
-        if self.session.gate == Gate::Open {
+    /// Sends an exchange again as soon as the gate is open.
+    fn send_when_open(&mut self, x: ClientExchange) {
+        if self.session.gate == SendGate::Open {
             self.resend(x);
         } else {
-            self.session.waiting.push(x);
+            self.session.waiting_exchanges.push(x);
         }
     }
 
-    /// Lets nothing go out for a while at most
-    pub(super) fn gate_for(&mut self, gate: Gate) {
-        let until = self.now + self.config.listen_wait;
+    /// Closes the gate for at most `get_stream_timeout`.
+    pub(super) fn close_gate(&mut self, gate: SendGate) {
+        let until = self.now + self.config.get_stream_timeout;
         self.session.gate = gate;
-        self.session.gate_until = Some(until);
-        self.arm(until, Timer::Gate);
+        self.session.gate_deadline = Some(until);
+        self.arm(until, HttpTimer::Gate);
     }
 
-    /// An exchange is over: what had to wait for it goes out
-    pub(super) fn ended(&mut self, x: &Exchange) {
-        let is_level = matches!(x.what, What::Call { method: Method::Level, .. });
-        if is_level && self.session.gate == Gate::Level {
+    /// Opens the gate if it waited for this exchange.
+    pub(super) fn exchange_ended(&mut self, x: &ClientExchange) {
+        let is_level = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::SetLevel, .. });
+        if is_level && self.session.gate == SendGate::AwaitingLogLevel {
             self.open_gate();
         }
     }
 
     // ---- loss ------------------------------------------------------------------------------------------------
 
-    /// Whether a 404 to this says that its session is gone (HTTP-071, HTTP-072)
+    /// Returns whether a 404 for this exchange means that its session is lost (HTTP-071, HTTP-072).
     ///
-    /// Not for the first GET: a server that has no such stream may say so in this way.
-    pub(super) fn is_session_gone(&self, x: &Exchange) -> bool {
-        let sent = self.session.id.is_some() || x.session != self.session.serial;
+    /// The first GET is excluded, because a server without a GET stream may answer it with 404.
+    pub(super) fn is_session_gone(&self, x: &ClientExchange) -> bool {
+        let sent = self.session.id.is_some() || x.session_serial != self.session.serial;
         sent && self.is_legacy()
-            && match x.what {
-                What::Call { method, .. } => method != Method::Handshake,
-                What::Message { .. } | What::Resume { .. } | What::Renewed => true,
-                What::Stream => x.events.as_ref().is_some_and(|e| e.was_open),
+            && match x.purpose {
+                ExchangePurpose::Call { method, .. } => method != CallMethod::Handshake,
+                ExchangePurpose::Message { .. }
+                | ExchangePurpose::Resume { .. }
+                | ExchangePurpose::ConfirmSession => true,
+                ExchangePurpose::GetStream => x.events.as_ref().is_some_and(|e| e.was_open),
                 _ => false,
             }
     }
 
-    /// A request was refused because its session is gone: it was not executed
-    pub(super) fn session_gone(&mut self, key: Key) {
+    /// Handles the refusal of a request whose session is lost; the request was not executed.
+    pub(super) fn handle_session_gone(&mut self, key: Key) {
         let Some(mut x) = self.conclude(key) else { return };
-        let current = x.session == self.session.serial;
-        let lasted = self.now.saturating_duration_since(self.session.renewed);
-        if current && self.session.renewals > 0 && lasted < self.config.reconnect.most {
-            // The new one did not last until its first answer.
-            if let Some(id) = x.what.request() {
+        let current = x.session_serial == self.session.serial;
+        let lasted = self.now.saturating_duration_since(self.session.renewed_at);
+        if current && self.session.renewals > 0 && lasted < self.config.reconnect.max_delay {
+            // The new session was lost before its first answer.
+            if let Some(id) = x.purpose.request_id() {
                 self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
             }
-            return self.engine.close_because(self.now, Fault::Http(HttpError::SessionLost.into()));
+            return self.engine.close_with_fault(self.now, Fault::Http(HttpError::SessionLost.into()));
         }
         if current {
-            self.renew();
+            self.renew_session();
         }
-        match &x.what {
-            What::Call { id, .. } if x.tries.sessions == 0 && !self.engine.is_errand(self.channel, id) => {
-                x.tries.sessions += 1;
-                self.once_open(x);
+        match &x.purpose {
+            ExchangePurpose::Call { id, .. }
+                if x.retries.sessions == 0 && !self.engine.is_internal_request(self.channel, id) =>
+            {
+                x.retries.sessions += 1;
+                self.send_when_open(x);
             }
-            What::Call { id, .. } | What::Resume { id } => {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id } => {
                 let id = id.clone();
-                self.lost(x, &id, HttpError::SessionLost);
+                self.retry_or_fail(x, &id, HttpError::SessionLost);
             }
-            What::Message { .. } if x.tries.sessions == 0 && is_applications(&x.body) => {
-                x.tries.sessions += 1;
-                x.session = self.session.serial;
-                self.once_open(x);
+            ExchangePurpose::Message { .. } if x.retries.sessions == 0 && is_custom_notification(&x.body) => {
+                x.retries.sessions += 1;
+                x.session_serial = self.session.serial;
+                self.send_when_open(x);
             }
-            // What else was to be said was about the old session.
+            // Other messages belong to the lost session.
             _ => {}
         }
     }
 
-    /// Opens another session (HTTP-072)
-    fn renew(&mut self) {
+    /// Opens a new session (HTTP-072).
+    fn renew_session(&mut self) {
         let Some((handshake, _)) = self.session.handshake.clone() else { return };
         self.session.id = None;
         self.session.serial += 1;
         self.session.renewals += 1;
-        self.session.renewed = self.now;
-        self.session.gate = Gate::Renewing;
-        self.session.gate_until = None;
-        self.engine.session_lost(self.now);
-        let gone = |x: &Exchange| match x.what {
-            What::Stream | What::Resume { .. } => !matches!(x.phase, Phase::Drained { .. }),
-            What::Call { .. } => matches!(x.phase, Phase::Waiting(Then::Reconnect)),
+        self.session.renewed_at = self.now;
+        self.session.gate = SendGate::RenewingSession;
+        self.session.gate_deadline = None;
+        self.engine.handle_session_lost(self.now);
+        let is_lost = |x: &ClientExchange| match x.purpose {
+            ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } => {
+                !matches!(x.phase, ExchangePhase::Draining { .. })
+            }
+            ExchangePurpose::Call { .. } => matches!(x.phase, ExchangePhase::Scheduled(NextStep::Reconnect)),
             _ => false,
         };
-        let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| gone(x)).map(|(key, _)| key).collect();
+        let keys: Vec<Key> = self.exchanges.iter().filter(|(_, x)| is_lost(x)).map(|(key, _)| key).collect();
         for key in keys {
             let Some(x) = self.abort(key) else { continue };
-            if let Some(id) = x.what.request().cloned() {
-                self.lost(x, &id, HttpError::SessionLost);
+            if let Some(id) = x.purpose.request_id().cloned() {
+                self.retry_or_fail(x, &id, HttpError::SessionLost);
             }
         }
-        self.open(What::Renew, handshake, Tries::default());
+        self.open_exchange(ExchangePurpose::RenewSession, handshake, RetryCounts::default());
     }
 
-    /// The answer to the `initialize` of another session
-    pub(super) fn renewed(&mut self, body: &Bytes) {
-        let answer = envelope::parse(body, self.engine.config().get_limits(), None);
+    /// Processes the response to `initialize` of a new session.
+    pub(super) fn finish_renewal(&mut self, body: &Bytes) {
+        let answer = envelope::parse(body, self.engine.config().effective_limits(), None);
         let result = answer.ok().and_then(|envelope| envelope.outcome(body).ok());
         let mut version = None;
         if let Some(result) = &result {
@@ -254,46 +262,46 @@ impl Client {
         }
         let same = self.engine.peer().is_some_and(|p| version.as_deref() == Some(p.version.as_str()));
         if !same {
-            let note =
-                "there is no other session to be had: the server's answer is none of the same revision";
-            self.engine.note(Diagnostic::Http(note.into()));
-            return self.renewal_failed();
+            let note = "a new session could not be opened: the server did not answer with the same revision";
+            self.engine.report_diagnostic(Diagnostic::Http(note.into()));
+            return self.fail_renewal();
         }
         let mut message = Vec::new();
-        encode::notification_head(&mut message, vocab::INITIALIZED);
+        encode::notification_head(&mut message, methods::INITIALIZED);
         encode::end(&mut message);
         message.pop();
-        self.open(What::Renewed, message.into(), Tries::default());
+        self.open_exchange(ExchangePurpose::ConfirmSession, message.into(), RetryCounts::default());
     }
 
-    /// There is no other session to be had
-    pub(super) fn renewal_failed(&mut self) {
-        for x in core::mem::take(&mut self.session.waiting) {
-            if let Some(id) = x.what.request() {
+    /// Closes the client because no new session could be opened.
+    pub(super) fn fail_renewal(&mut self) {
+        for x in core::mem::take(&mut self.session.waiting_exchanges) {
+            if let Some(id) = x.purpose.request_id() {
                 self.engine.fail_request(self.now, self.channel, id, HttpError::SessionLost.into());
             }
         }
-        self.engine.close_because(self.now, Fault::Http(HttpError::SessionLost.into()));
+        self.engine.close_with_fault(self.now, Fault::Http(HttpError::SessionLost.into()));
     }
 
     // ---- end -------------------------------------------------------------------------------------------------
 
-    /// Says that the session is of no more use (HTTP-073); what is on its way may still arrive
+    /// Ends the session at the server (HTTP-073); messages in flight may still arrive.
     pub(super) fn end_session(&mut self) {
-        let until = self.now + self.config.close_wait;
-        let left = super::binding::DRAIN;
+        let until = self.now + self.config.close_timeout;
+        let remaining = super::binding::MAX_DRAIN;
         let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if let Some(x) = self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, Phase::Drained { .. }))
+            if let Some(x) =
+                self.exchanges.get_mut(key).filter(|x| !matches!(x.phase, ExchangePhase::Draining { .. }))
             {
-                (x.phase, x.due) = (Phase::Drained { left }, Some(until));
-                self.arm(until, Timer::Exchange(key));
+                (x.phase, x.deadline) = (ExchangePhase::Draining { remaining }, Some(until));
+                self.arm(until, HttpTimer::Exchange(key));
             }
         }
         if self.session.id.is_some() {
-            self.open(What::Delete, Bytes::new(), Tries::default());
+            self.open_exchange(ExchangePurpose::DeleteSession, Bytes::new(), RetryCounts::default());
         }
         self.session.id = None;
-        self.session.waiting.clear();
+        self.session.waiting_exchanges.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! What tools ask for in header fields, learned from their lists (XHDR).
+//! The header fields of tools, learned from lists of tools (XHDR).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,76 +8,76 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::binding::Client;
-use super::exchange::{Exchange, Phase, Refresh, Tries, What};
-use super::send::Parts;
+use super::exchange::{ClientExchange, ExchangePhase, ExchangePurpose, RetryCounts, ToolRefresh};
+use super::send::MessageParts;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::http::params::HeaderParams;
 use crate::json::{Scanner, object_members, string, write_str};
+use crate::methods;
 use crate::raw::RawJson;
 use crate::rpc::encode;
 use crate::rpc::envelope;
 use crate::version::Version;
-use crate::vocab;
 
-/// How many pages are looked through for one tool
+/// Largest number of pages that are searched for one tool.
 const MAX_PAGES: u32 = 64;
-/// Longest name of a tool that is remembered, in bytes; the protocol advises 128
-const MAX_NAME: usize = 1 << 10;
+/// Length of the longest tool name that is remembered, in bytes; the protocol recommends 128.
+const MAX_TOOL_NAME: usize = 1 << 10;
 
-/// The tools that ask for header fields, by name
+/// The tools with header fields, by name.
 #[derive(Debug, Default)]
-pub(super) struct Tools {
-    known: BTreeMap<Box<str>, HeaderParams>,
-    /// Lists that were asked for to look a tool up
-    asked: i64,
+pub(super) struct ToolHeaders {
+    params: BTreeMap<Box<str>, HeaderParams>,
+    /// Number of list requests for looking up tools.
+    list_requests: i64,
 }
 
-impl Tools {
-    /// The fields that a call of a tool needs; none for a tool that was never seen (XHDR-030)
-    pub(super) fn fields(&self, parts: &Parts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
-        let known = parts.name.as_deref().and_then(|name| self.known.get(name));
+impl ToolHeaders {
+    /// Adds the fields of a call; none if the tool was never listed (XHDR-030).
+    pub(super) fn push_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
+        let known = parts.name.as_deref().and_then(|name| self.params.get(name));
         let (Some(params), Some(arguments)) = (known, parts.arguments) else { return };
         for (name, value) in params.values(arguments) {
             push(name, value.as_bytes()); // XHDR-014 to XHDR-019
         }
     }
 
-    /// Takes note of a tool's schema; why it cannot be called, if that is so (XHDR-011)
-    fn note(&mut self, name: &str, schema: &RawJson, max: usize) -> Result<(), String> {
-        match HeaderParams::of(schema) {
-            Ok(params) if params.is_empty() => drop(self.known.remove(name)),
+    /// Records the schema of a tool; returns the reason if the tool cannot be called (XHDR-011).
+    fn learn_schema(&mut self, name: &str, schema: &RawJson, max: usize) -> Result<(), String> {
+        match HeaderParams::from_schema(schema) {
+            Ok(params) if params.is_empty() => drop(self.params.remove(name)),
             Ok(params) => {
-                let fits = self.known.len() < max && name.len() <= MAX_NAME;
-                if fits || self.known.contains_key(name) {
-                    self.known.insert(name.into(), params);
+                let fits = self.params.len() < max && name.len() <= MAX_TOOL_NAME;
+                if fits || self.params.contains_key(name) {
+                    self.params.insert(name.into(), params);
                 }
             }
-            Err(why) => {
-                self.known.remove(name);
-                return Err(why.to_string());
+            Err(reason) => {
+                self.params.remove(name);
+                return Err(reason.to_string());
             }
         }
         Ok(())
     }
 }
 
-/// A tool in a list: where it stands, its name, its schema
-struct Tool<'a> {
+/// A tool in a list: its text, name and schema.
+struct ListedTool<'a> {
     text: &'a [u8],
     name: String,
     schema: RawJson,
 }
 
-/// The list in the result of a message, and the cursor of the next page
-struct List<'a> {
-    /// The array
+/// The list in the result of a message, and the cursor of the next page.
+struct ToolList<'a> {
+    /// The text of the array.
     text: &'a [u8],
-    tools: Vec<Tool<'a>>,
-    next: Option<&'a [u8]>,
+    tools: Vec<ListedTool<'a>>,
+    next_cursor: Option<&'a [u8]>,
 }
 
-fn list(message: &Bytes) -> Option<List<'_>> {
+fn parse_tool_list(message: &Bytes) -> Option<ToolList<'_>> {
     let (mut result, mut text, mut next) = (None, None, None);
     object_members(message, |name, value| {
         if name == b"result" {
@@ -86,7 +86,7 @@ fn list(message: &Bytes) -> Option<List<'_>> {
     });
     object_members(result?, |name, value| match name {
         b"tools" => text = Some(value),
-        // Anything else is no cursor, `null` for one.
+        // Other values, `null` for example, are not cursors.
         b"nextCursor" => next = Some(value).filter(|v| v.first() == Some(&b'"')),
         _ => {}
     });
@@ -95,7 +95,7 @@ fn list(message: &Bytes) -> Option<List<'_>> {
     let mut scanner = Scanner::trusted(text);
     let read = scanner.array(|s| {
         let span = s.value()?;
-        let tool = span.of(text).unwrap_or_default();
+        let tool = span.slice(text).unwrap_or_default();
         let (mut name, mut schema) = (None, None);
         if tool.first() == Some(&b'{') {
             object_members(tool, |member, value| match member {
@@ -106,34 +106,36 @@ fn list(message: &Bytes) -> Option<List<'_>> {
         }
         let name = name.map(|n| n.into_owned()).unwrap_or_default();
         let schema = schema.unwrap_or_else(|| RawJson::trusted(Bytes::from_static(b"{}")));
-        tools.push(Tool { text: tool, name, schema });
+        tools.push(ListedTool { text: tool, name, schema });
         Ok(())
     });
-    read.ok().map(|()| List { text, tools, next })
+    read.ok().map(|()| ToolList { text, tools, next_cursor: next })
 }
 
 impl Client {
-    /// Learns from a list of tools; the message without those that cannot be called (XHDR-011, XHDR-012)
-    pub(super) fn learn(&mut self, message: Bytes) -> Bytes {
-        // What is no valid message is the engine's to refuse.
-        if !self.is_modern() || envelope::parse(&message, self.engine.config().get_limits(), None).is_err() {
+    /// Learns from a list of tools; returns the message without tools that cannot be called (XHDR-011, XHDR-012).
+    pub(super) fn learn_tools(&mut self, message: Bytes) -> Bytes {
+        // The engine refuses invalid messages.
+        if !self.is_modern()
+            || envelope::parse(&message, self.engine.config().effective_limits(), None).is_err()
+        {
             return message;
         }
-        let Some(found) = list(&message) else { return message };
+        let Some(found) = parse_tool_list(&message) else { return message };
         let mut kept: Vec<&[u8]> = Vec::with_capacity(found.tools.len());
         for tool in &found.tools {
-            match self.tools.note(&tool.name, &tool.schema, self.config.max_tools) {
+            match self.tools.learn_schema(&tool.name, &tool.schema, self.config.max_tools) {
                 Ok(()) => kept.push(tool.text),
-                Err(why) => {
+                Err(reason) => {
                     let name = tool.name.clone();
-                    self.engine.note(Diagnostic::InvalidTool { name, why });
+                    self.engine.report_diagnostic(Diagnostic::InvalidTool { name, reason });
                 }
             }
         }
         if kept.len() == found.tools.len() {
             return message;
         }
-        // Where the array stands: both are parts of one allocation.
+        // Both slices belong to one allocation.
         let start = found.text.as_ptr() as usize - message.as_ptr() as usize;
         let end = start + found.text.len();
         let mut out = Vec::with_capacity(message.len());
@@ -150,23 +152,24 @@ impl Client {
         out.into()
     }
 
-    /// Looks a tool up whose call was refused for its header fields (XHDR-029); false for a call that names none
-    pub(super) fn refresh(&mut self, x: &Exchange, answer: Bytes) -> bool {
-        let (Some(call), Some(tool)) = (x.what.request().cloned(), Parts::of(&x.body).name.map(Box::from))
+    /// Looks up the tool of a refused call (XHDR-029); returns false if the call names none.
+    pub(super) fn begin_tool_refresh(&mut self, x: &ClientExchange, answer: Bytes) -> bool {
+        let (Some(call), Some(tool)) =
+            (x.purpose.request_id().cloned(), MessageParts::parse(&x.body).name.map(Box::from))
         else {
             return false;
         };
-        let tries = Tries { refreshes: 1, ..x.tries };
-        self.ask_for_tools(Refresh { call, tool, answer, tries, pages: 0 }, None);
+        let tries = RetryCounts { refreshes: 1, ..x.retries };
+        self.request_tools(ToolRefresh { call, tool, refusal: answer, retries: tries, pages: 0 }, None);
         true
     }
 
-    fn ask_for_tools(&mut self, refresh: Refresh, cursor: Option<&[u8]>) {
+    fn request_tools(&mut self, refresh: ToolRefresh, cursor: Option<&[u8]>) {
         let mut body = Vec::new();
         let version = Version::V2026_07_28;
-        // The engine's ids are numbers from 1 on.
-        self.tools.asked += 1;
-        encode::request_head(&mut body, -self.tools.asked, vocab::TOOLS_LIST);
+        // Ids of the engine are positive.
+        self.tools.list_requests += 1;
+        encode::request_head(&mut body, -self.tools.list_requests, methods::TOOLS_LIST);
         body.extend_from_slice(b",\"params\":{");
         if let Some(cursor) = cursor {
             write_str(&mut body, "cursor");
@@ -175,54 +178,58 @@ impl Client {
             body.push(b',');
         }
         body.extend_from_slice(b"\"_meta\":{");
-        body.extend_from_slice(self.engine.config().stamp(version));
+        body.extend_from_slice(self.engine.config().request_meta(version));
         body.extend_from_slice(b"}}");
         encode::end(&mut body);
         body.pop();
-        self.open(What::Tools(Box::new(refresh)), body.into(), Tries::default());
+        self.open_exchange(
+            ExchangePurpose::RefreshTools(Box::new(refresh)),
+            body.into(),
+            RetryCounts::default(),
+        );
     }
 
-    /// A page of the list has come
-    pub(super) fn refreshed(&mut self, x: Exchange, message: &Bytes) {
-        let What::Tools(refresh) = x.what.clone() else { return };
-        if envelope::parse(message, self.engine.config().get_limits(), None).is_err() {
-            return self.not_refreshed(x);
+    /// Processes a page of the list.
+    pub(super) fn process_tools_page(&mut self, x: ClientExchange, message: &Bytes) {
+        let ExchangePurpose::RefreshTools(refresh) = x.purpose.clone() else { return };
+        if envelope::parse(message, self.engine.config().effective_limits(), None).is_err() {
+            return self.fail_tool_refresh(x);
         }
-        let Some(found) = list(message) else { return self.not_refreshed(x) };
-        let mut there = None;
+        let Some(found) = parse_tool_list(message) else { return self.fail_tool_refresh(x) };
+        let mut target = None;
         for tool in &found.tools {
-            let noted = self.tools.note(&tool.name, &tool.schema, self.config.max_tools);
+            let learned = self.tools.learn_schema(&tool.name, &tool.schema, self.config.max_tools);
             if tool.name == *refresh.tool {
-                there = Some(noted);
+                target = Some(learned);
             }
         }
-        match (there, found.next.filter(|_| refresh.pages + 1 < MAX_PAGES)) {
+        match (target, found.next_cursor.filter(|_| refresh.pages + 1 < MAX_PAGES)) {
             (None, Some(cursor)) => {
-                let next = Refresh { pages: refresh.pages + 1, ..*refresh };
-                self.ask_for_tools(next, Some(cursor));
+                let next = ToolRefresh { pages: refresh.pages + 1, ..*refresh };
+                self.request_tools(next, Some(cursor));
             }
-            // It is gone: the same call would be refused for the same reason.
+            // The tool no longer exists; the call would be refused again.
             (None, None) => {
-                self.tools.known.remove(&*refresh.tool);
-                self.not_refreshed(x);
+                self.tools.params.remove(&*refresh.tool);
+                self.fail_tool_refresh(x);
             }
-            (Some(Err(why)), _) => {
-                self.engine.note(Diagnostic::InvalidTool { name: refresh.tool.into(), why });
-                self.not_refreshed(x);
+            (Some(Err(reason)), _) => {
+                self.engine.report_diagnostic(Diagnostic::InvalidTool { name: refresh.tool.into(), reason });
+                self.fail_tool_refresh(x);
             }
-            (Some(Ok(())), _) => match self.engine.repeat_request(self.now, self.channel, &refresh.call) {
-                Some(again) => self.carried.push((again, refresh.tries)),
-                None => self.not_refreshed(Exchange { phase: Phase::Sent, ..x }),
+            (Some(Ok(())), _) => match self.engine.resend_request(self.now, self.channel, &refresh.call) {
+                Some(again) => self.inherited_retries.push((again, refresh.retries)),
+                None => self.fail_tool_refresh(ClientExchange { phase: ExchangePhase::Sent, ..x }),
             },
         }
     }
 
-    /// The tool could not be looked up: the call ends with what it was refused with
-    pub(super) fn not_refreshed(&mut self, x: Exchange) {
-        let What::Tools(refresh) = x.what else { return };
-        let error = envelope::parse(&refresh.answer, self.engine.config().get_limits(), None)
+    /// Ends the call with its refusal, because the lookup failed.
+    pub(super) fn fail_tool_refresh(&mut self, x: ClientExchange) {
+        let ExchangePurpose::RefreshTools(refresh) = x.purpose else { return };
+        let error = envelope::parse(&refresh.refusal, self.engine.config().effective_limits(), None)
             .ok()
-            .and_then(|envelope| envelope.outcome(&refresh.answer).err());
+            .and_then(|envelope| envelope.outcome(&refresh.refusal).err());
         if let Some(error) = error {
             self.engine.fail_request(self.now, self.channel, &refresh.call, CallError::Rpc(error));
         }

@@ -1,4 +1,4 @@
-//! `http` and `https` URLs: strictly read, resolved, compared by origin.
+//! `http` and `https` URLs: strict parsing, resolution, and comparison of origins.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -8,49 +8,49 @@ use core::fmt;
 use core::net::Ipv6Addr;
 use core::str::FromStr;
 
-use crate::ascii::AnyCase as _;
+use crate::ascii::AsciiCaseExt as _;
 use crate::uri::{self, BRACKET, HASH, PERCENT, QUERY, SEGMENT, SLASH};
 
-/// Longest URL that is taken, in bytes
+/// Length of the longest accepted URL, in bytes.
 pub const MAX_URL: usize = 8 << 10;
 
-/// Why a text is no URL that is taken here
+/// The reason why a text is not an acceptable URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// Neither `http://` nor `https://`
-    #[error("it begins neither with `http://` nor with `https://`")]
+    /// The text begins neither with `http://` nor with `https://`.
+    #[error("the URL begins neither with `http://` nor with `https://`")]
     Scheme,
-    /// A user name before the host: credentials have no place in a URL
-    #[error("it holds a user name or a password")]
+    /// There is a user name or password; credentials must not be part of a URL.
+    #[error("the URL contains a user name or a password")]
     UserInfo,
-    /// No host, or one with characters that no host has
-    #[error("its host is missing or malformed")]
+    /// The host is missing or has invalid characters.
+    #[error("the host of the URL is missing or malformed")]
     Host,
-    /// A port that is no number from 1 to 65,535
-    #[error("its port is not a number from 1 to 65535")]
+    /// The port is not a number from 1 to 65,535.
+    #[error("the port of the URL is not a number from 1 to 65535")]
     Port,
-    /// A character in path or query that no URL may hold, or a `%` that two hexadecimal digits do not follow
-    #[error("its path or query holds a character that does not belong there")]
+    /// The path or query has an invalid character, or a `%` without two hexadecimal digits.
+    #[error("the path or query of the URL contains an invalid character")]
     Path,
-    /// Longer than [`MAX_URL`]
-    #[error("it is longer than {MAX_URL} bytes")]
+    /// The URL is longer than [`MAX_URL`].
+    #[error("the URL is longer than {MAX_URL} bytes")]
     TooLong,
 }
 
-/// Where exchanges go: scheme, host and port
+/// The scheme, host and port of a URL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin {
-    /// `https`, with TLS; otherwise `http`
+    /// Whether the scheme is `https`, with TLS, instead of `http`.
     pub secure: bool,
-    /// In small letters; an IPv6 address without its brackets
+    /// The host in lower case; an IPv6 address without its brackets.
     pub host: Box<str>,
-    /// 1 to 65,535
+    /// The port, 1 to 65,535.
     pub port: u16,
 }
 
 impl Origin {
-    /// What `Host` holds: the host, and the port where it is not the scheme's own
+    /// Returns the value of `Host`: the host, and the port unless it is the default of the scheme.
     #[must_use]
     pub fn authority(&self) -> String {
         let host =
@@ -68,7 +68,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A URL that requests can be sent to
+/// The URL of a request.
 ///
 /// ```
 /// use mcp_proto::http::client::Url;
@@ -78,12 +78,16 @@ impl fmt::Display for Origin {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     origin: Origin,
-    /// Path and query
+    /// The path and query.
     target: Box<str>,
 }
 
 impl Url {
-    /// Reads an absolute URL; a fragment is left out, since it is never sent
+    /// Parses an absolute URL; a fragment is dropped, because it is never sent.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] with the first violated rule.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.len() > MAX_URL {
             return Err(UrlError::TooLong);
@@ -91,8 +95,8 @@ impl Url {
         let end = uri::scheme(text).ok_or(UrlError::Scheme)?;
         let (scheme, rest) = text.split_at(end);
         let secure = match () {
-            () if scheme.eq_any_case("http") => false,
-            () if scheme.eq_any_case("https") => true,
+            () if scheme.eq_ignore_case("http") => false,
+            () if scheme.eq_ignore_case("https") => true,
             () => return Err(UrlError::Scheme),
         };
         let rest = rest.strip_prefix("://").ok_or(UrlError::Scheme)?;
@@ -104,7 +108,7 @@ impl Url {
         let (host, port) = match authority.strip_prefix('[') {
             Some(address) => {
                 let (address, port) = address.split_once(']').ok_or(UrlError::Host)?;
-                // Written in one way only, so that origins can be compared.
+                // Normalised, so that origins can be compared.
                 let address = Ipv6Addr::from_str(address).map_err(|_| UrlError::Host)?.to_string();
                 match port.strip_prefix(':') {
                     Some(port) => (address, Some(port)),
@@ -138,7 +142,11 @@ impl Url {
         Ok(Self { origin, target: target(rest)? })
     }
 
-    /// What `reference` means where this URL is the base (RFC 3986, 5.2)
+    /// Resolves `reference` with this URL as the base (RFC 3986, 5.2).
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] with the first violated rule.
     pub fn resolve(&self, reference: &str) -> Result<Self, UrlError> {
         if reference.len() > MAX_URL {
             return Err(UrlError::TooLong);
@@ -166,38 +174,37 @@ impl Url {
         Ok(Self { origin: self.origin.clone(), target: target(&text)? })
     }
 
-    /// A text that may be a URL, as it may be shown: without user name and password, and without what follows the path
-    /// (SEC-019)
+    /// Returns a possible URL without its user name, password, query and fragment, for logs and messages (SEC-019).
     ///
     /// ```
     /// use mcp_proto::http::client::Url;
-    /// assert_eq!(Url::shown("http://me:secret@host/mcp?key=secret"), "http://…@host/mcp?…");
+    /// assert_eq!(Url::redacted("http://me:secret@host/mcp?key=secret"), "http://…@host/mcp?…");
     /// ```
     #[must_use]
-    pub fn shown(text: &str) -> String {
+    pub fn redacted(text: &str) -> String {
         let start = text.find("://").map_or(0, |at| at + 3);
         let (scheme, rest) = text.split_at_checked(start).unwrap_or(("", text));
-        // A password may hold what ends an authority: everything before the last `@` may be one.
+        // A password may contain the delimiters of an authority, so all text before the last `@` may be secret.
         let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
         let end = rest.find(['?', '#']).unwrap_or(rest.len());
         let (path, more) = rest.split_at_checked(end).unwrap_or((rest, ""));
         format!("{scheme}{user}{path}{}", if more.is_empty() { "" } else { "?…" })
     }
 
-    /// Where it leads
+    /// Returns the origin.
     #[must_use]
     pub const fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Path and query, as they stand in a request line
+    /// Returns the path and query, as in a request line.
     #[must_use]
     pub const fn target(&self) -> &str {
         &self.target
     }
 }
 
-/// The origin and the path; what stands in the query may be a secret (SEC-019)
+/// Shows the origin and the path; the query may be a secret (SEC-019).
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, query) = self.target.split_once('?').map_or((&*self.target, ""), |(path, _)| (path, "?…"));
@@ -205,7 +212,7 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Path and query of what follows an authority, without dot segments
+/// Returns the path and query of the text after an authority, without dot segments.
 fn target(rest: &str) -> Result<Box<str>, UrlError> {
     let rest = rest.split('#').next().unwrap_or_default();
     let (path, query) = rest.split_once('?').map_or((rest, None), |(p, q)| (p, Some(q)));
@@ -245,9 +252,9 @@ fn target(rest: &str) -> Result<Box<str>, UrlError> {
 fn check(part: &str, classes: u8) -> Result<(), UrlError> {
     let bytes = part.as_bytes();
     let fits = |(at, b): (usize, &u8)| {
-        let class = uri::class(*b);
+        let class = uri::byte_class(*b);
         class & classes & !HASH != 0
-            && (class != PERCENT || uri::triplet(bytes.get(at..).unwrap_or_default()).is_some())
+            && (class != PERCENT || uri::decode_triplet(bytes.get(at..).unwrap_or_default()).is_some())
     };
     if bytes.iter().enumerate().all(fits) { Ok(()) } else { Err(UrlError::Path) }
 }
@@ -261,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_read_strictly() {
+    fn parse_accepts_valid_urls_only() {
         for (text, expected) in [
             ("http://a", "http://a /"),
             ("HTTP://A:80/x", "http://a /x"),
@@ -310,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_resolved() {
+    fn resolve_follows_rfc_3986() {
         let base = Url::parse("http://h:81/a/b?c").expect("a URL");
         for (reference, expected) in [
             ("", "http://h:81 /a/b?c"),
@@ -330,7 +337,7 @@ mod tests {
 
     // covers: SEC-019
     #[test]
-    fn secrets_in_what_is_no_url_are_not_shown() {
+    fn redacted_hides_secrets_in_any_text() {
         for (text, expected) in [
             ("http://h/a", "http://h/a"),
             ("http://u:s3cret@h:1/a", "http://…@h:1/a"),
@@ -341,12 +348,12 @@ mod tests {
             ("://", "://"),
             ("h", "h"),
         ] {
-            assert_eq!(Url::shown(text), expected, "{text}");
+            assert_eq!(Url::redacted(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_query_is_not_shown() {
+    fn url_debug_output_omits_the_query() {
         let url = Url::parse("http://h/a?secret").expect("a URL");
         assert_eq!(format!("{url:?}"), "http://h/a?…");
         assert_eq!(url.origin().to_string(), "http://h");

@@ -3,13 +3,13 @@ use alloc::string::ToString;
 
 use super::*;
 
-fn of(schema: &str) -> Result<HeaderParams, BadAnnotation> {
-    HeaderParams::of(&RawJson::new(schema.to_string()).expect("JSON"))
+fn of(schema: &str) -> Result<HeaderParams, AnnotationError> {
+    HeaderParams::from_schema(&RawJson::new(schema.to_string()).expect("JSON"))
 }
 
-/// The parameters of a schema with these properties
+/// Returns the parameters of a schema with these properties.
 fn properties(properties: &str) -> HeaderParams {
-    of(&format!(r#"{{"type":"object","properties":{{{properties}}}}}"#)).expect("good annotations")
+    of(&format!(r#"{{"type":"object","properties":{{{properties}}}}}"#)).expect("valid annotations")
 }
 
 fn route() -> HeaderParams {
@@ -26,7 +26,7 @@ fn values(params: &HeaderParams, arguments: &str) -> Vec<(String, String)> {
 
 // covers: XHDR-001, XHDR-009, XHDR-014, XHDR-015, XHDR-016, XHDR-034
 #[test]
-fn values_are_written_where_the_schema_says() {
+fn annotated_arguments_become_fields() {
     let all =
         r#" {"region":"eu-west","n":-7,"dry":true,"query":"q","opt":{"tag":"a b","region":"no"},"tag":"no"}"#;
     let want = [("Count", "-7"), ("Dry-Run", "true"), ("Region", "eu-west"), ("Tag", "a b")];
@@ -47,7 +47,7 @@ fn values_are_written_where_the_schema_says() {
     }
     let method = properties(r#""m":{"type":"string","x-mcp-header":"Method"}"#);
     assert_eq!(method.names().collect::<Vec<_>>(), ["Mcp-Param-Method"]);
-    // A property may be called anything, and be called as the annotation is.
+    // Property names may equal keywords, even the annotation itself.
     let odd = properties(
         r#""x-mcp-header":{"type":"string","x-mcp-header":"A"},"properties":{"type":"string","x-mcp-header":"B"},"":{"type":"string","\u0078-mcp-header":"C"}"#,
     );
@@ -58,7 +58,7 @@ fn values_are_written_where_the_schema_says() {
 
 // covers: XHDR-008, XHDR-016
 #[test]
-fn numbers_are_written_as_plain_integers() {
+fn integers_are_written_in_plain_notation() {
     for (number, want) in [
         ("42", "42"),
         ("-7", "-7"),
@@ -103,55 +103,55 @@ fn numbers_are_written_as_plain_integers() {
 // covers: XHDR-003, XHDR-004, XHDR-005, XHDR-006, XHDR-007, XHDR-009, XHDR-010
 #[test]
 #[rustfmt::skip]
-fn annotations_that_break_a_rule_are_told_with_their_place() {
+fn invalid_annotation_is_reported_with_its_pointer() {
     let schema = |inner: &str| format!(r#"{{"type":"object",{inner}}}"#);
-    let token = |text: &str| BadReason::NoToken(text.into());
+    let token = |text: &str| AnnotationErrorKind::NotToken(text.into());
     let cases = [
         (r#""properties":{"a":{"type":"string","x-mcp-header":""}}"#, "/properties/a", token("")),
         (r#""properties":{"a":{"type":"string","x-mcp-header":"My Region"}}"#, "/properties/a", token("My Region")),
         (r#""properties":{"a":{"type":"string","x-mcp-header":"a:b"}}"#, "/properties/a", token("a:b")),
         (r#""properties":{"a":{"type":"string","x-mcp-header":"é"}}"#, "/properties/a", token("é")),
         (r#""properties":{"a":{"type":"string","x-mcp-header":"a\r\nb"}}"#, "/properties/a", token("a\r\nb")),
-        (r#""properties":{"a":{"type":"string","x-mcp-header":7}}"#, "/properties/a", BadReason::NoText),
-        (r#""properties":{"a":{"type":"string","x-mcp-header":null}}"#, "/properties/a", BadReason::NoText),
-        (r#""properties":{"a":{"type":"number","x-mcp-header":"A"}}"#, "/properties/a", BadReason::Type),
-        (r#""properties":{"a":{"type":"object","x-mcp-header":"A"}}"#, "/properties/a", BadReason::Type),
-        (r#""properties":{"a":{"type":"array","x-mcp-header":"A"}}"#, "/properties/a", BadReason::Type),
-        (r#""properties":{"a":{"type":"null","x-mcp-header":"A"}}"#, "/properties/a", BadReason::Type),
-        (r#""properties":{"a":{"type":["string","null"],"x-mcp-header":"A"}}"#, "/properties/a", BadReason::Type),
-        (r#""properties":{"a":{"x-mcp-header":"A"}}"#, "/properties/a", BadReason::Type),
+        (r#""properties":{"a":{"type":"string","x-mcp-header":7}}"#, "/properties/a", AnnotationErrorKind::NotString),
+        (r#""properties":{"a":{"type":"string","x-mcp-header":null}}"#, "/properties/a", AnnotationErrorKind::NotString),
+        (r#""properties":{"a":{"type":"number","x-mcp-header":"A"}}"#, "/properties/a", AnnotationErrorKind::Type),
+        (r#""properties":{"a":{"type":"object","x-mcp-header":"A"}}"#, "/properties/a", AnnotationErrorKind::Type),
+        (r#""properties":{"a":{"type":"array","x-mcp-header":"A"}}"#, "/properties/a", AnnotationErrorKind::Type),
+        (r#""properties":{"a":{"type":"null","x-mcp-header":"A"}}"#, "/properties/a", AnnotationErrorKind::Type),
+        (r#""properties":{"a":{"type":["string","null"],"x-mcp-header":"A"}}"#, "/properties/a", AnnotationErrorKind::Type),
+        (r#""properties":{"a":{"x-mcp-header":"A"}}"#, "/properties/a", AnnotationErrorKind::Type),
         (r#""properties":{"a":{"type":"string","x-mcp-header":"K"},"b":{"type":"object","properties":{"c~/":{"type":"string","x-mcp-header":"k"}}}}"#,
-            "/properties/b/properties/c~0~1", BadReason::Repeated("Mcp-Param-k".into())),
-        (r#""x-mcp-header":"A""#, "", BadReason::Unreachable),
-        (r#""properties":{"l":{"type":"array","items":{"type":"string","x-mcp-header":"L"}}}"#, "/properties/l/items", BadReason::Unreachable),
-        (r#""properties":{"l":{"prefixItems":[{},{"type":"string","x-mcp-header":"L"}]}}"#, "/properties/l/prefixItems/1", BadReason::Unreachable),
-        (r#""oneOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]"#, "/oneOf/0/properties/a", BadReason::Unreachable),
-        (r#""properties":{"o":{"anyOf":[{"type":"string","x-mcp-header":"A"}]}}"#, "/properties/o/anyOf/0", BadReason::Unreachable),
-        (r#""allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]"#, "/allOf/0/properties/a", BadReason::Unreachable),
-        (r#""not":{"x-mcp-header":"A"}"#, "/not", BadReason::Unreachable),
-        (r#""if":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "/if/properties/a", BadReason::Unreachable),
-        (r#""then":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "/then/properties/a", BadReason::Unreachable),
-        (r#""else":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "/else/properties/a", BadReason::Unreachable),
-        (r##""properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string","x-mcp-header":"A"}}"##, "/$defs/d", BadReason::Unreachable),
-        (r#""$defs":{"default":{"type":"string","\u0078-mcp-header":"A"}}"#, "/$defs/default", BadReason::Unreachable),
-        (r#""patternProperties":{"a":{"type":"string","x-mcp-header":"A"}}"#, "/patternProperties/a", BadReason::Unreachable),
-        (r#""additionalProperties":{"type":"string","x-mcp-header":"A"}"#, "/additionalProperties", BadReason::Unreachable),
-        (r#""dependentSchemas":{"a":{"x-mcp-header":"A"}}"#, "/dependentSchemas/a", BadReason::Unreachable),
-        (r#""unheard-of":[[{"x-mcp-header":"A"}]]"#, "/unheard-of/0/0", BadReason::Unreachable),
-        (r#""properties":{"a":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}}"#, "/properties/a", BadReason::Schema),
+            "/properties/b/properties/c~0~1", AnnotationErrorKind::Duplicate("Mcp-Param-k".into())),
+        (r#""x-mcp-header":"A""#, "", AnnotationErrorKind::Unreachable),
+        (r#""properties":{"l":{"type":"array","items":{"type":"string","x-mcp-header":"L"}}}"#, "/properties/l/items", AnnotationErrorKind::Unreachable),
+        (r#""properties":{"l":{"prefixItems":[{},{"type":"string","x-mcp-header":"L"}]}}"#, "/properties/l/prefixItems/1", AnnotationErrorKind::Unreachable),
+        (r#""oneOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]"#, "/oneOf/0/properties/a", AnnotationErrorKind::Unreachable),
+        (r#""properties":{"o":{"anyOf":[{"type":"string","x-mcp-header":"A"}]}}"#, "/properties/o/anyOf/0", AnnotationErrorKind::Unreachable),
+        (r#""allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]"#, "/allOf/0/properties/a", AnnotationErrorKind::Unreachable),
+        (r#""not":{"x-mcp-header":"A"}"#, "/not", AnnotationErrorKind::Unreachable),
+        (r#""if":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "/if/properties/a", AnnotationErrorKind::Unreachable),
+        (r#""then":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "/then/properties/a", AnnotationErrorKind::Unreachable),
+        (r#""else":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#, "/else/properties/a", AnnotationErrorKind::Unreachable),
+        (r##""properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string","x-mcp-header":"A"}}"##, "/$defs/d", AnnotationErrorKind::Unreachable),
+        (r#""$defs":{"default":{"type":"string","\u0078-mcp-header":"A"}}"#, "/$defs/default", AnnotationErrorKind::Unreachable),
+        (r#""patternProperties":{"a":{"type":"string","x-mcp-header":"A"}}"#, "/patternProperties/a", AnnotationErrorKind::Unreachable),
+        (r#""additionalProperties":{"type":"string","x-mcp-header":"A"}"#, "/additionalProperties", AnnotationErrorKind::Unreachable),
+        (r#""dependentSchemas":{"a":{"x-mcp-header":"A"}}"#, "/dependentSchemas/a", AnnotationErrorKind::Unreachable),
+        (r#""unheard-of":[[{"x-mcp-header":"A"}]]"#, "/unheard-of/0/0", AnnotationErrorKind::Unreachable),
+        (r#""properties":{"a":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}}"#, "/properties/a", AnnotationErrorKind::DuplicateMember),
     ];
-    for (inner, at, why) in cases {
+    for (inner, at, reason) in cases {
         let bad = of(&schema(inner)).expect_err(inner);
-        assert_eq!((&*bad.at, bad.why), (at, why), "{inner}");
+        assert_eq!((&*bad.at, bad.kind), (at, reason), "{inner}");
     }
     let bad = of(&schema(r#""properties":{"a":{"type":"number","x-mcp-header":"A"}}"#)).expect_err("a number");
-    let text = "`x-mcp-header` at `/properties/a` of the schema stands at a property whose type is none of integer, string and boolean";
+    let text = "`x-mcp-header` at `/properties/a` of the schema annotates a property whose type is not integer, string or boolean";
     assert_eq!(bad.to_string(), text);
 }
 
 // covers: XHDR-010
 #[test]
-fn values_in_a_schema_are_no_annotations() {
+fn schema_values_are_not_searched_for_annotations() {
     let data = r#"{"x-mcp-header":"not one"}"#;
     let params = properties(&format!(
         r#""a":{{"type":"string","x-mcp-header":"A","default":{data},"const":{data},"enum":[{data}],"examples":[{data}],"description":"x-mcp-header"}}"#
@@ -163,38 +163,41 @@ fn values_in_a_schema_are_no_annotations() {
 }
 
 #[test]
-fn there_are_limits() {
+fn annotations_beyond_the_limits_are_refused() {
     let many = |n: usize| {
         let property = |i| format!(r#""p{i}":{{"type":"string","x-mcp-header":"H{i}"}}"#);
         let all: Vec<String> = (0..n).map(property).collect();
         of(&format!(r#"{{"properties":{{{}}}}}"#, all.join(",")))
     };
-    assert_eq!(many(HeaderParams::MAX).expect("as many as may be").names().count(), HeaderParams::MAX);
-    assert_eq!(many(HeaderParams::MAX + 1).expect_err("too many").why, BadReason::Many);
+    assert_eq!(
+        many(HeaderParams::MAX_PARAMS).expect("at the limit").names().count(),
+        HeaderParams::MAX_PARAMS
+    );
+    assert_eq!(many(HeaderParams::MAX_PARAMS + 1).expect_err("too many").kind, AnnotationErrorKind::TooMany);
     let name = |n: usize| {
         of(&format!(r#"{{"properties":{{"a":{{"type":"string","x-mcp-header":"{}"}}}}}}"#, "n".repeat(n)))
     };
     assert!(name(HeaderParams::MAX_NAME).is_ok());
-    assert_eq!(name(HeaderParams::MAX_NAME + 1).expect_err("too long").why, BadReason::Long);
-    // As deep as JSON may be here, on both sides.
+    assert_eq!(name(HeaderParams::MAX_NAME + 1).expect_err("too long").kind, AnnotationErrorKind::TooLong);
+    // The deepest nesting that the scanner allows, in the schema and in the arguments.
     let (mut schema, mut arguments) =
         (r#"{"type":"integer","x-mcp-header":"Deep"}"#.to_string(), "7".to_string());
     for _ in 0..63 {
         schema = format!(r#"{{"properties":{{"p":{schema}}}}}"#);
         arguments = format!(r#"{{"p":{arguments}}}"#);
     }
-    let params = of(&schema).expect("good annotations");
+    let params = of(&schema).expect("valid annotations");
     assert_eq!(values(&params, &arguments), [("Mcp-Param-Deep".to_string(), "7".to_string())]);
 }
 
 // covers: XHDR-021, XHDR-022, XHDR-023, XHDR-024, XHDR-025, XHDR-026, XHDR-027
 #[test]
-fn fields_are_held_against_the_body() {
-    use MismatchReason as Why;
+fn check_compares_fields_with_the_body() {
+    use HeaderMismatchKind as Why;
     let params = route();
     let check = |arguments: &str, fields: &[(&str, &str)]| {
-        let fields: Vec<Field<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-        params.check(arguments.as_bytes(), &fields).map_err(|m| (m.name, m.why))
+        let fields: Vec<FieldLine<'_>> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        params.check(arguments.as_bytes(), &fields).map_err(|m| (m.name, m.kind))
     };
     let (region, count, dry) = ("Mcp-Param-Region", "Mcp-Param-Count", "Mcp-Param-Dry-Run");
     type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -229,17 +232,22 @@ fn fields_are_held_against_the_body() {
             r#"{"region":"a"}"#,
             &[(region, "a"), ("mcp-param-region", "a")],
             region,
-            Why::Value(BadValue::Repeated),
+            Why::Value(FieldValueError::Repeated),
         ),
-        (r#"{"region":"Hello"}"#, &[(region, "=?base64?SGVsbG8?=")], region, Why::Value(BadValue::Base64)),
+        (
+            r#"{"region":"Hello"}"#,
+            &[(region, "=?base64?SGVsbG8?=")],
+            region,
+            Why::Value(FieldValueError::Base64),
+        ),
         (
             r#"{"region":"Hello"}"#,
             &[(region, "=?base64?SGVs!!!bG8=?=")],
             region,
-            Why::Value(BadValue::Base64),
+            Why::Value(FieldValueError::Base64),
         ),
-        (r#"{"region":"x"}"#, &[(region, "=?base64?/w==?=")], region, Why::Value(BadValue::Text)),
-        (r#"{"region":"é"}"#, &[(region, "é")], region, Why::Value(BadValue::Characters)),
+        (r#"{"region":"x"}"#, &[(region, "=?base64?/w==?=")], region, Why::Value(FieldValueError::Utf8)),
+        (r#"{"region":"é"}"#, &[(region, "é")], region, Why::Value(FieldValueError::Characters)),
         (r#"{"n":42}"#, &[(count, "43")], count, Why::Different),
         (r#"{"n":42}"#, &[(count, "042")], count, Why::Different),
         (r#"{"n":42}"#, &[(count, "+42")], count, Why::Different),
@@ -249,13 +257,13 @@ fn fields_are_held_against_the_body() {
         (r#"{"n":0}"#, &[(count, "")], count, Why::Different),
         (r#"{"dry":true}"#, &[(dry, "True")], dry, Why::Different),
         (r#"{"dry":true}"#, &[(dry, "1")], dry, Why::Different),
-        (r#"{"n":9007199254740992}"#, &[(count, "9007199254740992")], count, Why::Arguments),
-        (r#"{"n":[1]}"#, &[(count, "1")], count, Why::Arguments),
-        (r#"{"region":"a","region":"b"}"#, &[(region, "a")], dry, Why::Twice),
-        (r#"{"opt":{"tag":"a","\u0074ag":"b"}}"#, &[("Mcp-Param-Tag", "a")], dry, Why::Twice),
+        (r#"{"n":9007199254740992}"#, &[(count, "9007199254740992")], count, Why::Unrepresentable),
+        (r#"{"n":[1]}"#, &[(count, "1")], count, Why::Unrepresentable),
+        (r#"{"region":"a","region":"b"}"#, &[(region, "a")], dry, Why::DuplicateMember),
+        (r#"{"opt":{"tag":"a","\u0074ag":"b"}}"#, &[("Mcp-Param-Tag", "a")], dry, Why::DuplicateMember),
     ];
-    for (arguments, fields, name, why) in bad {
-        assert_eq!(check(arguments, fields), Err(((*name).into(), *why)), "{arguments} {fields:?}");
+    for (arguments, fields, name, reason) in bad {
+        assert_eq!(check(arguments, fields), Err(((*name).into(), *reason)), "{arguments} {fields:?}");
     }
     let mismatch = params.check(br#"{"region":"a"}"#, &[]).expect_err("it is missing");
     assert_eq!(mismatch.to_string(), "Mcp-Param-Region is missing");
@@ -263,7 +271,7 @@ fn fields_are_held_against_the_body() {
 
 // covers: XHDR-015, XHDR-021
 #[test]
-fn what_a_client_writes_a_server_accepts() {
+fn fields_written_by_client_pass_server_check() {
     for arguments in [
         r#"{"region":"line1\nline2","n":1e3,"dry":false,"opt":{"tag":"=?base64?x?="}}"#,
         r#"{"region":" lead","opt":{"tag":"\ud83d\ude00"}}"#,
@@ -272,24 +280,24 @@ fn what_a_client_writes_a_server_accepts() {
     ] {
         let params = route();
         let written: Vec<_> = params.values(arguments.as_bytes()).collect();
-        let fields: Vec<Field<'_>> = written.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        let fields: Vec<FieldLine<'_>> = written.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         assert_eq!(params.check(arguments.as_bytes(), &fields), Ok(()), "{arguments} {written:?}");
     }
 }
 
 // covers: SEC-018
 #[test]
-fn paths_take_no_more_than_their_share() {
-    // All of them stand behind one long name.
+fn annotation_paths_are_bounded() {
+    // All annotated properties share one long parent name.
     let deep = |length: usize, n: usize| {
         let inner: String =
             (0..n).map(|i| format!(r#""{i:02}":{{"type":"string","x-mcp-header":"H{i}"}},"#)).collect();
         let inner = inner.trim_end_matches(',');
         of(&format!(r#"{{"properties":{{"{}":{{"properties":{{{inner}}}}}}}}}"#, "x".repeat(length)))
     };
-    let most = HeaderParams::MAX_PATHS / 32 - 2;
-    assert_eq!(deep(most, 32).expect("just so").names().count(), 32);
-    let bad = deep(most + 1, 32).expect_err("too much");
-    assert_eq!(bad.why, BadReason::Deep);
-    assert!(bad.to_string().ends_with("stands too deep, behind names that are too long"));
+    let longest = HeaderParams::MAX_PATHS / 32 - 2;
+    assert_eq!(deep(longest, 32).expect("at the limit").names().count(), 32);
+    let bad = deep(longest + 1, 32).expect_err("too much");
+    assert_eq!(bad.kind, AnnotationErrorKind::TooDeep);
+    assert!(bad.to_string().ends_with("has a path that exceeds the limit of property names"));
 }

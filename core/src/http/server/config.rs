@@ -1,17 +1,17 @@
-//! What an HTTP server is: its paths, whom it lets in, its sessions and its bounds.
+//! The configuration of an HTTP server: paths, access, sessions and limits.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::ascii::AnyCase as _;
+use crate::ascii::AsciiCaseExt as _;
 use crate::raw::RawJson;
 
-/// The configuration of a server over HTTP
+/// The configuration of a server over HTTP.
 ///
-/// The default serves `/mcp` to programs and pages of this machine alone: a request whose `Origin` or `Host` is no
-/// loopback name is refused, which is what keeps a web page from reaching a local server by a name that it controls
-/// (HTTP-003, HTTP-008, SEC-017).
+/// The default serves `/mcp` to programs and pages of the local machine only. A request is refused if its `Origin` or
+/// `Host` is not a loopback name. This prevents a web page from reaching a local server through a name that the page
+/// controls (HTTP-003, HTTP-008, SEC-017).
 ///
 /// ```
 /// use mcp_proto::http::server::Config;
@@ -29,41 +29,41 @@ pub struct Config {
     pub(super) replay_bytes: usize,
     pub(super) retry: Duration,
     pub(super) keep_alive: Duration,
-    pub(super) sse_after: Duration,
-    pub(super) session_idle: Duration,
+    pub(super) event_stream_delay: Duration,
+    pub(super) session_idle_timeout: Duration,
     pub(super) max_exchanges: usize,
     pub(super) max_sessions: usize,
     pub(super) max_sessions_per_principal: usize,
     pub(super) max_streams_per_session: usize,
-    pub(super) old_paths: Option<(String, String)>,
-    pub(super) protected: Option<Protected>,
+    pub(super) http_sse_paths: Option<(String, String)>,
+    pub(super) protected_resource: Option<ProtectedResource>,
 }
 
-/// What a protected server tells those who come without a token that is good (AUTH; RFC 6750, RFC 9728)
+/// The challenge of a protected server to requests without a valid token (AUTH; RFC 6750, RFC 9728).
 ///
-/// Tokens are judged by the application: [`Event::Token`](super::Event::Token).
+/// The application validates tokens: see [`Event::Token`](super::Event::Token).
 #[derive(Clone, Debug)]
-pub struct Protected {
+pub struct ProtectedResource {
     pub(super) metadata_url: String,
     pub(super) metadata: Option<(String, RawJson)>,
     pub(super) scope: Option<String>,
 }
 
-impl Protected {
-    /// `metadata_url` is where the protected-resource metadata is found
+impl ProtectedResource {
+    /// Creates a protected resource; `metadata_url` is the URL of its metadata document.
     #[must_use]
     pub fn new(metadata_url: impl Into<String>) -> Self {
         Self { metadata_url: metadata_url.into(), metadata: None, scope: None }
     }
 
-    /// Serves the metadata document as well, at `path` (`/.well-known/oauth-protected-resource/mcp` for `/mcp`)
+    /// Also serves the metadata document at `path` (`/.well-known/oauth-protected-resource/mcp` for `/mcp`).
     #[must_use]
     pub fn serve(mut self, path: impl Into<String>, document: RawJson) -> Self {
         self.metadata = Some((path.into(), document));
         self
     }
 
-    /// The scopes that are asked for, separated by spaces
+    /// Sets the scopes in the challenge, separated by spaces.
     #[must_use]
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = Some(scope.into());
@@ -83,49 +83,51 @@ impl Default for Config {
             replay_bytes: 64 << 10,
             retry: Duration::from_secs(1),
             keep_alive: Duration::from_secs(15),
-            sse_after: Duration::from_secs(5),
-            session_idle: Duration::from_secs(1_800),
+            event_stream_delay: Duration::from_secs(5),
+            session_idle_timeout: Duration::from_secs(1_800),
             max_exchanges: 4_096,
             max_sessions: 100_000,
             max_sessions_per_principal: 10_000,
             max_streams_per_session: 64,
-            old_paths: None,
-            protected: None,
+            http_sse_paths: None,
+            protected_resource: None,
         }
     }
 }
 
 impl Config {
-    /// The defaults
+    /// Creates the default configuration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The path of the endpoint (default `/mcp`); everything else is 404
+    /// Sets the path of the endpoint (default `/mcp`); other paths get 404.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Lets in pages of an origin: `https://app.example.com`, as browsers write it (HTTP-004)
+    /// Allows pages of an origin, in the form that browsers send: `https://app.example.com` (HTTP-004).
     #[must_use]
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Answers to a name besides those of this machine: `mcp.example.com`, with its port if it is neither 80 nor 443
+    /// Allows a `Host` in addition to the loopback names.
+    ///
+    /// The port is part of the name unless it is 80 or 443: `mcp.example.com`, `mcp.example.com:8443`.
     #[must_use]
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// Looks at neither `Origin` nor `Host`, which then need not be there
+    /// Disables the checks of `Origin` and `Host`; both fields may then be absent.
     ///
-    /// Right only where something in front of the server does. Without it any web page that a user of this machine
+    /// Use this only behind a proxy that performs these checks. Otherwise any web page that a user of this machine
     /// visits can talk to the server (DNS rebinding).
     #[must_use]
     pub const fn dangerously_allow_any_origin_and_host(mut self) -> Self {
@@ -133,92 +135,93 @@ impl Config {
         self
     }
 
-    /// Whether pages of the origins that are let in may read answers (CORS; default no)
+    /// Sets whether pages of the allowed origins may read responses (CORS; default no).
     #[must_use]
     pub const fn cors(mut self, cors: bool) -> Self {
         self.cors = cors;
         self
     }
 
-    /// Whether legacy clients get sessions (default yes)
+    /// Sets whether legacy clients get sessions (default yes).
     ///
-    /// Without them every legacy request stands alone: no news, no questions to the client, no levels of logging
-    /// (HTTP-064, DEC-027). `resources/subscribe` and `resources/unsubscribe` are unknown methods then.
+    /// Without sessions each legacy request stands alone. There are no change notifications, input requests and log
+    /// levels (HTTP-064, DEC-027). `resources/subscribe` and `resources/unsubscribe` are then unknown methods.
     #[must_use]
     pub const fn sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
         self
     }
 
-    /// Bytes of events kept per session for clients that come back (default 64 KiB; 0: streams cannot be resumed)
+    /// Sets the bytes of events that are kept per session for resumption (default 64 KiB; 0 disables it).
     ///
-    /// Reached: the oldest are forgotten, and asking for what came after them is answered with 400 (SSE-024). A message
-    /// that is longer than all of it is not kept: a server that has clients [come back for
-    /// answers](super::Server::poll_later) gives room for the longest of them.
+    /// Reached: the oldest events are evicted, and resuming before them gets 400 (SSE-024). A message larger than the
+    /// whole budget is not kept. A server that uses [`poll_later`](super::Server::poll_later) needs room for its
+    /// largest answer.
     #[must_use]
     pub const fn replay_bytes(mut self, bytes: usize) -> Self {
         self.replay_bytes = bytes;
         self
     }
 
-    /// How long a client is asked to wait before it comes back to a stream that the server closed (default 1 s; SSE-018)
+    /// Sets how long clients wait before they reconnect to a stream that the server closed (default 1 s; SSE-018).
     #[must_use]
     pub const fn retry(mut self, retry: Duration) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How often a silent stream is shown to be alive (default 15 s; SSE-006)
+    /// Sets the interval of keep-alive comments on an idle event stream (default 15 s; SSE-006).
     #[must_use]
     pub const fn keep_alive(mut self, every: Duration) -> Self {
         self.keep_alive = every;
         self
     }
 
-    /// How long a call may be silent before its answer becomes a stream (default 5 s)
+    /// Sets how long a call may be silent before its response becomes an event stream (default 5 s).
     #[must_use]
-    pub const fn sse_after(mut self, after: Duration) -> Self {
-        self.sse_after = after;
+    pub const fn event_stream_delay(mut self, after: Duration) -> Self {
+        self.event_stream_delay = after;
         self
     }
 
-    /// How long a session may be idle, without requests, calls and streams (default 30 min); then it is forgotten, and
-    /// its id is answered with 404
+    /// Sets the idle timeout of a session without requests, calls and streams (default 30 min).
+    ///
+    /// Reached: the session is removed, and its id gets 404.
     #[must_use]
-    pub const fn session_idle(mut self, idle: Duration) -> Self {
-        self.session_idle = idle;
+    pub const fn session_idle_timeout(mut self, idle: Duration) -> Self {
+        self.session_idle_timeout = idle;
         self
     }
 
-    /// Exchanges that are under way at a time, those of clients that went away and may come back included (default
-    /// 4,096). Reached: 503.
+    /// Sets the largest number of open exchanges (default 4,096).
     ///
-    /// Three quarters of them may be streams that have no end of their own: subscriptions, those of GET, and those of
-    /// HTTP+SSE. Reached: 503 for one more of these.
+    /// Exchanges of disconnected clients that may resume count too. Three quarters of them may be streams without an
+    /// end of their own: subscriptions, GET streams and those of HTTP+SSE. Reached, either one: 503.
     ///
-    /// What one can cost at the most is a body of [`Limits::max_frame`](crate::Limits::max_frame), later its answer, or
-    /// [`Limits::outbox_mark`](crate::Limits::outbox_mark) of what its client has not fetched; a subscription also
-    /// [`Limits::max_followed`](crate::Limits::max_followed) URIs of [`Limits::max_uri`](crate::Limits::max_uri) bytes,
-    /// together no longer than its request. A server for everybody lowers these until their product with the number of
-    /// exchanges (or of connections, where that is lower) is memory that it has.
+    /// An exchange costs at most a body of [`Limits::max_frame`](crate::Limits::max_frame), and later its answer, or
+    /// [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) of unread output. A subscription also costs
+    /// [`Limits::max_subscribed_resources`](crate::Limits::max_subscribed_resources) URIs of
+    /// [`Limits::max_uri`](crate::Limits::max_uri) bytes, together no longer than its request. A public server should
+    /// lower these limits. Their product with the number of exchanges, or of connections if that is lower, must fit
+    /// into memory.
     #[must_use]
     pub const fn max_exchanges(mut self, exchanges: usize) -> Self {
         self.max_exchanges = exchanges;
         self
     }
 
-    /// Sessions in all (default 100,000), and of one principal (default 10,000)
+    /// Sets the largest number of sessions in all (default 100,000) and of one principal (default 10,000).
     ///
-    /// Reached: the oldest session whose handshake was not finished gives way, of the principal's own where those are too
-    /// many; or else 503.
+    /// Reached: the oldest session whose handshake is unfinished is evicted. If the limit of a principal is reached, it
+    /// is one of that principal. If there is none: 503.
     ///
-    /// What one can cost at the most: [`replay_bytes`](Self::replay_bytes), [`Limits::outbox_mark`] of what was said to it
-    /// while it had no stream open, [`Limits::max_peer_info`], and [`Limits::max_followed`] URIs of [`Limits::max_uri`]
-    /// bytes.
+    /// A session costs at most [`replay_bytes`](Self::replay_bytes), [`Limits::outbox_high_water`] of messages queued
+    /// while no stream was open, [`Limits::max_peer_info`], and [`Limits::max_subscribed_resources`] URIs of
+    /// [`Limits::max_uri`] bytes.
     ///
-    /// [`Limits::outbox_mark`]: crate::Limits::outbox_mark
+    /// [`Limits::outbox_high_water`]: crate::Limits::outbox_high_water
     /// [`Limits::max_peer_info`]: crate::Limits::max_peer_info
-    /// [`Limits::max_followed`]: crate::Limits::max_followed
+    /// [`Limits::max_subscribed_resources`]: crate::Limits::max_subscribed_resources
     /// [`Limits::max_uri`]: crate::Limits::max_uri
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize, per_principal: usize) -> Self {
@@ -227,54 +230,57 @@ impl Config {
         self
     }
 
-    /// Calls of one session that are under way at a time, a batch counting as one (default 64). Reached: 503.
+    /// Sets the largest number of open calls of one session (default 64); a batch counts as one.
+    ///
+    /// Reached: 503.
     #[must_use]
     pub const fn max_streams_per_session(mut self, streams: usize) -> Self {
         self.max_streams_per_session = streams;
         self
     }
 
-    /// Serves HTTP+SSE of 2024-11-05 beside the endpoint (default no; HTTPSSE-012): the path of the stream and the path
-    /// that messages are posted to
+    /// Serves HTTP+SSE of 2024-11-05 beside the endpoint (default no; HTTPSSE-012, DESIGN-29).
+    ///
+    /// `stream` is the path of the event stream, `messages` the path for POST.
     #[must_use]
     pub fn http_sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
-        self.old_paths = Some((stream.into(), messages.into()));
+        self.http_sse_paths = Some((stream.into(), messages.into()));
         self
     }
 
-    /// Lets in only who has a token that the application finds good (HTTP-007)
+    /// Requires a bearer token that the application accepts (HTTP-007).
     #[must_use]
-    pub fn protected(mut self, protected: Protected) -> Self {
-        self.protected = Some(protected);
+    pub fn protected(mut self, protected: ProtectedResource) -> Self {
+        self.protected_resource = Some(protected);
         self
     }
 
-    /// The path of the endpoint
+    /// Returns the path of the endpoint.
     #[must_use]
-    pub fn get_path(&self) -> &str {
+    pub fn endpoint_path(&self) -> &str {
         &self.path
     }
 
-    /// Whether a `Host` is one that is answered to, where that is looked at
-    pub(super) fn is_host(&self, host: &[u8]) -> bool {
-        is_loopback(without_port(host))
+    /// Returns whether a `Host` is allowed; not called if the check is disabled.
+    pub(super) fn allows_host(&self, host: &[u8]) -> bool {
+        is_loopback(strip_port(host))
             || self.hosts.iter().any(|known| {
                 let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
-                let is = |host: &[u8]| known.as_bytes().eq_any_case(host);
+                let is = |host: &[u8]| known.as_bytes().eq_ignore_case(host);
                 is(host) || bare.is_some_and(is)
             })
     }
 
-    /// Whether pages of an origin are let in, where that is looked at
-    pub(super) fn is_origin(&self, origin: &[u8]) -> bool {
+    /// Returns whether an `Origin` is allowed; not called if the check is disabled.
+    pub(super) fn allows_origin(&self, origin: &[u8]) -> bool {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        authority.is_some_and(|a| is_loopback(without_port(a)))
-            || self.origins.iter().any(|known| known.as_bytes().eq_any_case(origin))
+        authority.is_some_and(|a| is_loopback(strip_port(a)))
+            || self.origins.iter().any(|known| known.as_bytes().eq_ignore_case(origin))
     }
 }
 
-/// The name in `name`, `name:port`, `[address]` or `[address]:port`; nothing where the port is none
-fn without_port(authority: &[u8]) -> &[u8] {
+/// Returns the name in `name`, `name:port`, `[address]` or `[address]:port`; empty if the port is invalid.
+fn strip_port(authority: &[u8]) -> &[u8] {
     let at = match authority {
         [.., b']'] => None,
         _ => authority.iter().rposition(|b| *b == b':'),
@@ -286,8 +292,8 @@ fn without_port(authority: &[u8]) -> &[u8] {
 }
 
 fn is_loopback(name: &[u8]) -> bool {
-    // Other addresses of 127/8 are this machine too, but names that look like them need not be.
-    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_any_case(b"localhost")
+    // Other addresses of 127/8 are local too, but host names that look like them need not be.
+    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
 }
 
 #[cfg(test)]
@@ -296,12 +302,12 @@ mod tests {
 
     // covers: HTTP-008, SEC-017
     #[test]
-    fn this_machine_and_nobody_else_is_let_in_by_default() {
+    fn default_config_allows_loopback_only() {
         let config = Config::new();
         for host in ["localhost", "LocalHost:1", "127.0.0.1:65535", "[::1]", "[::1]:80"] {
-            assert!(config.is_host(host.as_bytes()), "{host}");
+            assert!(config.allows_host(host.as_bytes()), "{host}");
         }
-        let strangers = [
+        let foreign_hosts = [
             "",
             "evil.example",
             "localhost.evil.example",
@@ -317,11 +323,11 @@ mod tests {
             "localhost.",
             "a@localhost",
         ];
-        for host in strangers {
-            assert!(!config.is_host(host.as_bytes()), "{host}");
+        for host in foreign_hosts {
+            assert!(!config.allows_host(host.as_bytes()), "{host}");
         }
         for origin in ["http://localhost", "https://127.0.0.1:3000", "http://[::1]:1"] {
-            assert!(config.is_origin(origin.as_bytes()), "{origin}");
+            assert!(config.allows_origin(origin.as_bytes()), "{origin}");
         }
         for origin in [
             "null",
@@ -331,13 +337,13 @@ mod tests {
             "file://localhost",
             "",
         ] {
-            assert!(!config.is_origin(origin.as_bytes()), "{origin}");
+            assert!(!config.allows_origin(origin.as_bytes()), "{origin}");
         }
         let config = config.allow_host("mcp.example.com").allow_origin("https://app.example.com");
-        assert!(config.is_host(b"MCP.example.com") && config.is_origin(b"https://app.example.com"));
+        assert!(config.allows_host(b"MCP.example.com") && config.allows_origin(b"https://app.example.com"));
         assert!(
-            !config.is_host(b"mcp.example.com:8443")
-                && !config.is_origin(b"https://app.example.com.evil.example")
+            !config.allows_host(b"mcp.example.com:8443")
+                && !config.allows_origin(b"https://app.example.com.evil.example")
         );
     }
 }

@@ -1,31 +1,30 @@
-//! One connection of our own HTTP/1.1 and its exchanges with a [`Server`]: bytes in, bytes out.
+//! One HTTP/1.1 connection and its exchanges with a [`Server`].
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::{ExchangeId, Server};
 use crate::h1::server::Event;
-use crate::h1::{self, Fault, Framing, Limits};
-use crate::http::record::{HeadRecord, keep};
+use crate::h1::{self, ConnectionFault, Framing, HttpLimits};
+use crate::http::record::{HeadRecord, push_record};
 use crate::tap::Direction;
 use crate::time::Instant;
 
-/// One connection at the server's end, over [`h1`]
+/// The server end of one connection, over [`h1`].
 ///
-/// The loop that drives it:
+/// The loop of the caller:
 ///
 /// ```text
 ///   read while wants_input → handle_input (handle_eof at the end) → drive
-///   the server's events are answered; for each exchange of Server::poll_ready → drive the connection that has it
-///   write transmit (or segments), consume what was written, → drive, as there is room again
-///   at poll_timeout → handle_timeout, → drive
-///   once is_write_over → shut the writing half down; once is_over → close
+///   answer the events of the server; for each exchange of Server::poll_ready → drive the connection that has it
+///   write transmit (or segments), consume the bytes written → drive, because there is room again
+///   at poll_timeout → handle_timeout → drive
+///   if wants_write_shutdown → shut the writing half down; if wants_close → close
 /// ```
 ///
-/// Of a response no more is made than [`Limits::max_buffered`] bytes and one piece before the reader has taken some: what
-/// a slow reader has not read stays in the engine, which is bounded. A reader that takes nothing at all for
-/// [`Limits::body_idle`] is given up. The next request of a connection is looked at when the response to the one before
-/// is complete.
+/// The connection buffers at most [`HttpLimits::max_buffered`] bytes and one piece of a response. The rest stays in the
+/// engine, which is bounded. A reader that takes nothing for [`HttpLimits::body_idle_timeout`] is disconnected. The
+/// next request of a connection is read when the response to the previous one is complete.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,7 +34,7 @@ use crate::time::Instant;
 /// let now = Instant::from_micros(1);
 /// let config = mcp_proto::server::Config::new("demo", "1.0");
 /// let mut server = Server::new(Arc::new(config), Arc::new(Config::new()), Entropy::new([7; 32], 0));
-/// let mut connection = Connection::new(now, h1::Limits::default());
+/// let mut connection = Connection::new(now, h1::HttpLimits::default());
 ///
 /// connection.handle_input(now, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
 /// connection.drive(now, &mut server);
@@ -44,170 +43,176 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub struct Connection {
     h1: h1::server::Connection,
-    /// So much may wait to be written before nothing more is made
-    mark: usize,
-    exchange: Option<Open>,
-    /// The request waits for a judgement of its token, and its body for that
-    held: bool,
-    /// How long a reader may leave everything where it is
-    patience: Duration,
-    /// Since when it has
-    stuck_since: Option<Instant>,
-    /// It has taken something
-    moved: bool,
-    dead: bool,
-    /// The shard that the next request is for
-    elsewhere: Option<u8>,
-    fault: Option<Fault>,
+    /// Number of unsent bytes at which no more output is produced.
+    write_limit: usize,
+    exchange: Option<CurrentExchange>,
+    /// The request waits for the validation of its token; its body is not read meanwhile.
+    awaits_authorization: bool,
+    /// How long a reader may take nothing.
+    write_timeout: Duration,
+    /// Since when the reader has taken nothing.
+    stalled_since: Option<Instant>,
+    /// The reader has taken bytes since the last check.
+    made_progress: bool,
+    is_aborted: bool,
+    /// The shard of the next request.
+    other_shard: Option<u8>,
+    fault: Option<ConnectionFault>,
     heads: Option<VecDeque<HeadRecord>>,
 }
 
-/// The exchange under way
+/// The open exchange of a connection.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct CurrentExchange {
     id: ExchangeId,
-    /// The request has come whole
-    complete: bool,
-    /// The head of the response is on its way
-    responded: bool,
+    /// The whole request was received.
+    request_complete: bool,
+    /// The head of the response was queued.
+    head_sent: bool,
 }
 
 impl Connection {
-    /// A connection that was accepted at `now`
+    /// Creates a connection that was accepted at `now`.
     #[must_use]
-    pub fn new(now: Instant, limits: Limits) -> Self {
-        let (mark, patience) = (limits.max_buffered, limits.body_idle);
+    pub fn new(now: Instant, limits: HttpLimits) -> Self {
+        let (write_limit, write_timeout) = (limits.max_buffered, limits.body_idle_timeout);
         Self {
             h1: h1::server::Connection::new(now, limits),
-            mark,
+            write_limit,
             exchange: None,
-            held: false,
-            patience,
-            stuck_since: None,
-            moved: false,
-            dead: false,
-            elsewhere: None,
+            awaits_authorization: false,
+            write_timeout,
+            stalled_since: None,
+            made_progress: false,
+            is_aborted: false,
+            other_shard: None,
             fault: None,
             heads: None,
         }
     }
 
-    /// Whether a client that has ended its half of the connection still gets its responses (default: no, it is gone;
-    /// design, 16)
+    /// Sets whether a client that ended its half of the connection still gets its responses (default: no).
+    ///
+    /// By default such a client counts as gone (DESIGN-16).
     pub const fn serve_half_closed(&mut self, serve: bool) {
         self.h1.serve_half_closed(serve);
     }
 
-    /// Has heads kept for [`poll_head`](Self::poll_head), 64 at most
+    /// Enables the records of heads for [`poll_head`](Self::poll_head).
+    ///
+    /// At most 64 records wait to be polled. Further heads are not recorded.
     pub fn tap_heads(&mut self) {
         self.heads.get_or_insert_default();
     }
 
-    /// The next head that came or went, if they are kept
+    /// Returns the next record of a head, if records are enabled.
     pub fn poll_head(&mut self) -> Option<HeadRecord> {
         self.heads.as_mut()?.pop_front()
     }
 
-    /// Takes what was read
+    /// Processes bytes that were read.
     pub fn handle_input(&mut self, now: Instant, bytes: &[u8]) {
         self.h1.handle_input(now, bytes);
     }
 
-    /// The client will send no more: whatever is open is given up with the next [`drive`](Self::drive)
+    /// Records the end of the input; the next [`drive`](Self::drive) abandons what is open.
     pub fn handle_eof(&mut self, now: Instant) {
         self.h1.handle_eof(now);
     }
 
-    /// Time has passed; what comes of it comes with the next [`drive`](Self::drive)
+    /// Advances the time to `now`; the effects appear at the next [`drive`](Self::drive).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.h1.handle_timeout(now);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); the server has a [time](Server::poll_timeout) of its own
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
+    ///
+    /// The server has [its own deadline](Server::poll_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let own = if self.waits() { None } else { self.h1.poll_timeout() };
-        own.into_iter().chain(self.stuck_since.map(|since| since + self.patience)).min()
+        let own = if self.is_paused() { None } else { self.h1.poll_timeout() };
+        own.into_iter().chain(self.stalled_since.map(|since| since + self.write_timeout)).min()
     }
 
-    /// Whether nothing is looked at until the application or the reader has moved
-    const fn waits(&self) -> bool {
-        self.held || (self.exchange.is_none() && self.h1.unsent() >= self.mark)
+    /// Returns whether input is not processed until the application or the reader has made progress.
+    const fn is_paused(&self) -> bool {
+        self.awaits_authorization || (self.exchange.is_none() && self.h1.unsent_len() >= self.write_limit)
     }
 
-    /// Whether to read now
+    /// Returns whether to read now.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.dead && self.h1.wants_input()
+        !self.is_aborted && self.h1.wants_input()
     }
 
-    /// The bytes to write next; empty when there are none
+    /// Returns the bytes to write next; empty if there are none.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         self.h1.transmit()
     }
 
-    /// All pending slices in order, for vectored writes
+    /// Returns all pending slices in order, for vectored writes.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         self.h1.segments()
     }
 
-    /// Notes that `n` bytes were written
+    /// Records that `n` bytes were written.
     pub fn consume(&mut self, n: usize) {
-        self.moved |= n > 0;
+        self.made_progress |= n > 0;
         self.h1.consume(n);
     }
 
-    /// Everything was sent and nothing will follow: the socket's writing half is to be shut down
+    /// Returns whether to shut down the writing half of the socket: all output was written and none will follow.
     #[must_use]
-    pub const fn is_write_over(&self) -> bool {
-        self.dead || self.h1.is_write_over()
+    pub const fn wants_write_shutdown(&self) -> bool {
+        self.is_aborted || self.h1.wants_write_shutdown()
     }
 
-    /// The socket is to be closed; by a reset, where closing must not look like an orderly end
+    /// Returns whether to close the socket; by a reset if [`wants_reset`](Self::wants_reset).
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.dead || self.h1.is_over()
+    pub fn wants_close(&self) -> bool {
+        self.is_aborted || self.h1.wants_close()
     }
 
-    /// Whether closing must not look like an orderly end ([`h1::server::Connection::wants_reset`])
+    /// Returns whether to reset the socket instead of closing it in order.
+    ///
+    /// See [`h1::server::Connection::wants_reset`].
     #[must_use]
     pub const fn wants_reset(&self) -> bool {
-        self.dead || self.h1.wants_reset()
+        self.is_aborted || self.h1.wants_reset()
     }
 
-    /// Whether nothing is being read, answered or written, so that closing it loses nothing
+    /// Returns whether nothing is being read, answered or written, so that closing the connection loses nothing.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.exchange.is_none() && self.h1.is_idle() && self.h1.unsent() == 0
+        self.exchange.is_none() && self.h1.is_idle() && self.h1.unsent_len() == 0
     }
 
-    /// The exchange under way: what [`Server::poll_ready`] names is for the connection that has it
+    /// Returns the open exchange; [`Server::poll_ready`] names it when this connection has output.
     #[must_use]
     pub fn exchange(&self) -> Option<ExchangeId> {
         self.exchange.map(|open| open.id)
     }
 
-    /// The [shard](Server::is_one_of) that the next request is for, if that is not the one that it was driven with; told
-    /// once
+    /// Returns the [shard](Server::set_shard) of the next request if it is not the one of the driving server.
     ///
-    /// The connection is to be driven with that one from now on. Nothing of the request was taken, and no exchange is
-    /// open. Until then it stands still.
-    pub const fn elsewhere(&mut self) -> Option<u8> {
-        self.elsewhere.take()
+    /// It is returned once. The caller must then drive the connection with that shard. Nothing of the request was
+    /// consumed, and no exchange is open. Until then the connection makes no progress.
+    pub const fn take_other_shard(&mut self) -> Option<u8> {
+        self.other_shard.take()
     }
 
-    /// What was wrong with what came, if that is why the connection ends
-    pub const fn take_fault(&mut self) -> Option<Fault> {
+    /// Returns the fault in the received data, if that is why the connection ends.
+    pub const fn take_fault(&mut self) -> Option<ConnectionFault> {
         self.fault.take()
     }
 
-    /// Ends the connection when the exchange under way is over, at once if there is none
+    /// Ends the connection after the open exchange, or at once if there is none.
     pub fn close(&mut self, now: Instant) {
         self.h1.close(now);
     }
 
-    /// Gives everything up: the connection broke, or is to end whatever is open
+    /// Abandons the exchange and the connection, because the connection broke or must end at once.
     pub fn abandon(&mut self, now: Instant, server: &mut Server) {
         if let Some(open) = self.exchange.take() {
             server.handle_gone(now, open.id);
@@ -216,53 +221,55 @@ impl Connection {
         self.h1.close(now);
     }
 
-    /// Moves what came to the server, and what the server has to say to what is to be written, as far as both go now
+    /// Moves input to the server and output to the connection, as far as both are possible now.
     pub fn drive(&mut self, now: Instant, server: &mut Server) {
         loop {
-            self.send(now, server);
-            if !self.receive(now, server) {
+            self.queue_response(now, server);
+            if !self.process_input(now, server) {
                 break;
             }
         }
-        self.watch_reader(now, server);
+        self.check_write_timeout(now, server);
     }
 
-    /// A reader that takes nothing for long is given up: it would hold a connection for ever
-    fn watch_reader(&mut self, now: Instant, server: &mut Server) {
-        let moved = core::mem::take(&mut self.moved);
-        if self.h1.unsent() == 0 {
-            self.stuck_since = None;
-        } else if moved || self.stuck_since.is_none() {
-            self.stuck_since = Some(now);
-        } else if self.stuck_since.is_some_and(|since| since + self.patience <= now) {
-            self.stuck_since = None;
+    /// Disconnects a reader that has taken nothing for `write_timeout`; it would hold the connection forever.
+    fn check_write_timeout(&mut self, now: Instant, server: &mut Server) {
+        let progressed = core::mem::take(&mut self.made_progress);
+        if self.h1.unsent_len() == 0 {
+            self.stalled_since = None;
+        } else if progressed || self.stalled_since.is_none() {
+            self.stalled_since = Some(now);
+        } else if self.stalled_since.is_some_and(|since| since + self.write_timeout <= now) {
+            self.stalled_since = None;
             self.abandon(now, server);
-            self.dead = true;
+            self.is_aborted = true;
         }
     }
 
-    // ---- from the client -------------------------------------------------------------------------------------
+    // ---- input -----------------------------------------------------------------------------------------------
 
-    /// Takes the next event; whether there was one
-    fn receive(&mut self, now: Instant, server: &mut Server) -> bool {
-        // While a token is being judged the body is not read, nor is it asked for.
-        let was_held =
-            core::mem::replace(&mut self.held, self.exchange.is_some_and(|open| is_held(&open, server)));
-        if was_held && !self.held {
-            // That took the application's time, not the client's.
+    /// Processes the next event of the connection; returns whether there was one.
+    fn process_input(&mut self, now: Instant, server: &mut Server) -> bool {
+        // During token validation the body is neither read nor requested.
+        let was_held = core::mem::replace(
+            &mut self.awaits_authorization,
+            self.exchange.is_some_and(|open| awaits_authorization(&open, server)),
+        );
+        if was_held && !self.awaits_authorization {
+            // The application took this time, not the client.
             self.h1.restart_body(now);
         }
-        // And who does not read answers gets no further ones.
-        if self.waits() {
+        // A client that does not read responses gets no further ones.
+        if self.is_paused() {
             return false;
         }
-        let (heads, elsewhere) = (&mut self.heads, &mut self.elsewhere);
+        let (heads, other_shard) = (&mut self.heads, &mut self.other_shard);
         let event = self.h1.poll_event_if(now, |head, info| {
-            *elsewhere = server.elsewhere(&head);
-            if elsewhere.is_some() {
+            *other_shard = server.other_shard(&head);
+            if other_shard.is_some() {
                 return None;
             }
-            keep(heads, || HeadRecord::request(now, Direction::In, &head));
+            push_record(heads, || HeadRecord::request(now, Direction::In, &head));
             let length = match info.framing {
                 Framing::None => Some(0),
                 Framing::Exact(length) => Some(length),
@@ -273,7 +280,7 @@ impl Connection {
         match event {
             None => return false,
             Some(Event::Head(id)) => {
-                self.exchange = Some(Open { id, complete: false, responded: false });
+                self.exchange = Some(CurrentExchange { id, request_complete: false, head_sent: false });
             }
             Some(Event::Body(piece)) => {
                 if let Some(open) = self.exchange {
@@ -282,35 +289,35 @@ impl Connection {
             }
             Some(Event::End) => {
                 if let Some(open) = &mut self.exchange {
-                    open.complete = true;
+                    open.request_complete = true;
                     server.handle_end(now, open.id);
                 }
             }
-            Some(Event::Gone) => self.lose(now, server),
+            Some(Event::ClientGone) => self.client_gone(now, server),
             Some(Event::Fault(fault)) => {
                 self.fault = Some(fault);
-                self.lose(now, server);
+                self.client_gone(now, server);
             }
         }
         true
     }
 
-    /// The client is gone, or nothing that it sends can be understood any more
-    fn lose(&mut self, now: Instant, server: &mut Server) {
+    /// Ends the exchange because the client disconnected or sent invalid data.
+    fn client_gone(&mut self, now: Instant, server: &mut Server) {
         if let Some(open) = self.exchange.take() {
             server.handle_gone(now, open.id);
         }
     }
 
-    // ---- to the client ---------------------------------------------------------------------------------------
+    // ---- output ----------------------------------------------------------------------------------------------
 
-    /// Moves what the server has to say
-    fn send(&mut self, now: Instant, server: &mut Server) {
+    /// Queues the response of the open exchange, as far as there is room.
+    fn queue_response(&mut self, now: Instant, server: &mut Server) {
         let Some(mut open) = self.exchange else { return };
-        if !open.responded {
+        if !open.head_sent {
             let Some(response) = server.response(open.id) else {
                 if server.is_finished(open.id) {
-                    // It was forgotten: there will never be a response.
+                    // The exchange was removed, so there will be no response.
                     self.abandon(now, server);
                 }
                 return;
@@ -319,23 +326,23 @@ impl Connection {
                 let fields = response.fields.iter();
                 HeadRecord::response(now, Direction::Out, response.status, fields)
             };
-            keep(&mut self.heads, record);
+            push_record(&mut self.heads, record);
             if self.h1.respond(now, response.status, &response.fields, response.size).is_err() {
                 return self.abandon(now, server);
             }
-            open.responded = true;
+            open.head_sent = true;
             self.exchange = Some(open);
         }
-        while self.h1.unsent() < self.mark {
+        while self.h1.unsent_len() < self.write_limit {
             let taken = match server.transmit_owned(now, open.id) {
-                Some(segment) => self.h1.body_owned(&segment),
+                Some(segment) => self.h1.write_body_owned(&segment),
                 None => {
                     let bytes = server.transmit(now, open.id);
                     let length = bytes.len();
                     if length == 0 {
                         break;
                     }
-                    let taken = self.h1.body(bytes);
+                    let taken = self.h1.write_body(bytes);
                     server.consume(open.id, length);
                     taken
                 }
@@ -354,7 +361,7 @@ impl Connection {
     }
 }
 
-/// Whether the application has yet to say if a request may come in
-fn is_held(open: &Open, server: &Server) -> bool {
-    !open.complete && server.response(open.id).is_none() && !server.wants_body(open.id)
+/// Returns whether a request still waits for the validation of its token.
+fn awaits_authorization(open: &CurrentExchange, server: &Server) -> bool {
+    !open.request_complete && server.response(open.id).is_none() && !server.wants_body(open.id)
 }

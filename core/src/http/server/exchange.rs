@@ -1,216 +1,217 @@
-//! One exchange: what is known of its request, and what its response is.
+//! The state of one exchange: its request and its response.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
-use super::head::Objection;
-use super::mirror::Mirror;
+use super::admission::HeadRejection;
+use super::request_headers::RequestHeaders;
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::outbox::Outbox;
-use crate::server::exchange::Spare;
+use crate::server::exchange::StreamBuffers;
 use crate::slab::Key;
 use crate::time::Instant;
 
 crate::slab::key! {
-    /// A request and its response
+    /// The id of an exchange: one request and its response.
     ///
-    /// Stale once it was [released](super::Server::release); a stale key is ignored and never hits another exchange.
+    /// It is stale after [`release`](super::Server::release). A stale id is ignored and never refers to another
+    /// exchange.
     ExchangeId
 }
 
 impl ExchangeId {
-    /// Which of those it is that are open: a small number, of another one when it is over
+    /// Returns the slot of the exchange: a small number, unique among the open exchanges and reused later.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0.slot as usize
     }
 }
 
-/// The head of a response
+/// The head of a response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Response {
-    /// 200 to 503
+    /// The status code, 200 to 503.
     pub status: u16,
-    /// In no order that matters
+    /// The field lines; their order has no meaning.
     pub fields: Fields,
-    /// How the body is delimited
+    /// How the body is delimited.
     pub size: BodySize,
 }
 
-/// What an exchange is for
+/// The purpose of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// A message to the endpoint
+    /// A message to the endpoint.
     Post,
-    /// The stream of a session that belongs to no call
+    /// The GET stream of a session, for messages outside of calls.
     Get,
-    /// The stream of HTTP+SSE, with everything on it
-    Old,
-    /// A message to HTTP+SSE
-    OldPost,
-    /// Everything else is answered by its head
+    /// The event stream of HTTP+SSE, for all messages of a session.
+    HttpSse,
+    /// A message to HTTP+SSE.
+    HttpSsePost,
+    /// Any other request; its head decides the response.
     Other,
 }
 
-/// Where an exchange stands
+/// The phase of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
-    /// The application judges its token
-    Held,
-    /// Its body is coming
-    Body,
-    /// The engine works on it, or it is a stream
-    Open,
+pub(super) enum RequestPhase {
+    /// The application validates its token.
+    Authorizing,
+    /// Its body is being received.
+    ReceivingBody,
+    /// The engine processes it, or it is an event stream.
+    Active,
 }
 
-/// What the answer to a POST looks like
+/// The form of the response to a POST.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(super) enum ResponseForm {
     Undecided,
-    Whole,
-    Events,
+    Json,
+    EventStream,
 }
 
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct ServerExchange {
     pub(super) kind: Kind,
-    pub(super) phase: Phase,
-    pub(super) form: Form,
-    pub(super) mirror: Mirror,
-    /// What it is refused for once it is known who it is from
-    pub(super) objection: Option<Objection>,
-    /// Answers may be read by pages of some origins
-    pub(super) cors: bool,
-    /// It is a stream without an end of its own
-    pub(super) standing: bool,
-    pub(super) body: Body,
-    /// All of the body has come
-    pub(super) complete: bool,
+    pub(super) phase: RequestPhase,
+    pub(super) form: ResponseForm,
+    pub(super) headers: RequestHeaders,
+    /// The fault that refuses the request after authorization.
+    pub(super) rejection: Option<HeadRejection>,
+    /// CORS is enabled, so `Vary: Origin` is needed.
+    pub(super) cors_enabled: bool,
+    /// A stream without an end of its own.
+    pub(super) is_open_ended: bool,
+    pub(super) body: RequestBody,
+    /// The whole body was received.
+    pub(super) body_complete: bool,
     pub(super) principal: Option<Box<str>>,
-    /// The session that it belongs to
+    /// The session of the request.
     pub(super) session: Option<Key>,
-    /// Where its messages come from
+    /// The engine's stream of its messages.
     pub(super) stream: Option<Key>,
-    /// Which of the session's streams it is, for event ids
-    pub(super) number: u32,
-    /// The last event of that stream
-    pub(super) event: u32,
-    pub(super) modern: bool,
-    /// Its response gives a session's id out
-    pub(super) greets: bool,
+    /// The number of the stream within the session, for event ids.
+    pub(super) stream_number: u32,
+    /// The number of the last event on that stream.
+    pub(super) last_event: u32,
+    pub(super) is_modern: bool,
+    /// The response carries the id of a new session.
+    pub(super) announces_session: bool,
     pub(super) response: Option<Response>,
     pub(super) out: Outbox,
-    /// Memory for the fields of the response
+    /// Memory for the fields of the response.
     spare_fields: Fields,
-    /// Memory for the stream, or what was left of it
-    pub(super) spare: Spare,
-    /// It is one of its session's calls
-    pub(super) counted: bool,
-    /// Nothing will be added to `out`
-    pub(super) done: bool,
-    /// The client is not there
-    pub(super) gone: bool,
-    /// It stands in the queue of those with something to send
-    pub(super) marked: bool,
-    /// When something was sent last, or the request was there
-    pub(super) quiet_since: Instant,
+    /// Memory for a stream of the engine.
+    pub(super) spare: StreamBuffers,
+    /// Counted in `call_count` of the session.
+    pub(super) counts_as_call: bool,
+    /// Nothing will be added to `out`.
+    pub(super) output_complete: bool,
+    /// The client disconnected.
+    pub(super) client_gone: bool,
+    /// The exchange is in `Server::ready`.
+    pub(super) is_marked_ready: bool,
+    /// When output was sent last, or when the request was complete.
+    pub(super) idle_since: Instant,
 }
 
-impl Exchange {
-    pub(super) fn new(kind: Kind, now: Instant, parts: &mut Parts) -> Self {
+impl ServerExchange {
+    pub(super) fn new(kind: Kind, now: Instant, parts: &mut SpareBuffers) -> Self {
         let parts = core::mem::take(parts);
         Self {
             kind,
-            phase: Phase::Body,
-            form: Form::Undecided,
-            mirror: Mirror::new(parts.text),
-            objection: None,
-            cors: false,
-            standing: false,
-            body: Body::None,
-            complete: false,
+            phase: RequestPhase::ReceivingBody,
+            form: ResponseForm::Undecided,
+            headers: RequestHeaders::new(parts.header_buffer),
+            rejection: None,
+            cors_enabled: false,
+            is_open_ended: false,
+            body: RequestBody::None,
+            body_complete: false,
             principal: None,
             session: None,
             stream: None,
-            number: 0,
-            event: 0,
-            modern: false,
-            greets: false,
+            stream_number: 0,
+            last_event: 0,
+            is_modern: false,
+            announces_session: false,
             response: None,
             out: parts.out,
             spare_fields: parts.fields,
             spare: parts.stream,
-            counted: false,
-            done: false,
-            gone: false,
-            marked: false,
-            quiet_since: now,
+            counts_as_call: false,
+            output_complete: false,
+            client_gone: false,
+            is_marked_ready: false,
+            idle_since: now,
         }
     }
 
-    /// Fields to begin a response with
+    /// Returns empty fields for a response, with reused memory.
     pub(super) fn fields(&mut self) -> Fields {
         core::mem::take(&mut self.spare_fields)
     }
 
-    /// Decides the response; the fields that every response has are added
+    /// Sets the response, and adds the fields of every response.
     pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
-        if self.cors {
-            // Also where none was named: what is kept of it must not be shown to a page.
+        if self.cors_enabled {
+            // Also without an origin: a cached response must not be shown to a page.
             fields.push(fields::VARY, b"Origin");
         }
-        if let Some(origin) = self.mirror.cors() {
+        if let Some(origin) = self.headers.cors_origin() {
             fields.push(fields::ALLOW_ORIGIN, origin);
-            fields.push(fields::EXPOSE_HEADERS, fields::READ_BY_PAGES.as_bytes());
+            fields.push(fields::EXPOSE_HEADERS, fields::CORS_EXPOSED_HEADERS.as_bytes());
         }
         self.response = Some(Response { status, fields, size });
     }
 }
 
-/// Memory of an exchange that is over, for the next one
+/// Memory of a closed exchange, for the next one.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
-    text: Vec<u8>,
+pub(super) struct SpareBuffers {
+    header_buffer: Vec<u8>,
     out: Outbox,
     fields: Fields,
-    stream: Spare,
+    stream: StreamBuffers,
 }
 
-impl Parts {
-    /// No more than this is kept of each
-    const MOST: usize = 4 << 10;
+impl SpareBuffers {
+    /// Larger buffers are not kept.
+    const MAX_CAPACITY: usize = 4 << 10;
 
-    pub(super) fn take(&mut self, x: Exchange) {
-        let mut text = x.mirror.into_text();
+    pub(super) fn reclaim(&mut self, x: ServerExchange) {
+        let mut text = x.headers.into_buffer();
         text.clear();
         let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
         fields.clear();
         let mut out = x.out;
-        out.clear_for_use();
-        *self = Self { text, out, fields, stream: x.spare };
-        if self.text.capacity() > Self::MOST
-            || self.out.capacity() > Self::MOST
-            || self.stream.capacity() > Self::MOST
+        out.clear_for_reuse();
+        *self = Self { header_buffer: text, out, fields, stream: x.spare };
+        if self.header_buffer.capacity() > Self::MAX_CAPACITY
+            || self.out.capacity() > Self::MAX_CAPACITY
+            || self.stream.capacity() > Self::MAX_CAPACITY
         {
             *self = Self::default();
         }
     }
 }
 
-/// A request body as far as it has come
+/// The received part of a request body.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum RequestBody {
     None,
-    /// One piece, which is most often all
+    /// A single piece, the usual case.
     One(Bytes),
     Many(BytesMut),
 }
 
-impl Body {
+impl RequestBody {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::None => 0,

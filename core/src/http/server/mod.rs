@@ -1,35 +1,34 @@
-//! A server of Streamable HTTP, and of HTTP+SSE, exchange by exchange.
+//! The server side of Streamable HTTP and HTTP+SSE, at the level of exchanges.
 //!
-//! It does not care who speaks HTTP: our own [`h1`](crate::h1), or any other stack. Each exchange goes like this:
+//! [`Server`] works with this crate's [`h1`](crate::h1) or with any other HTTP stack. Each exchange has these steps:
 //!
-//! 1. [`open`](Server::open) with the head of the request; then [`handle_body`](Server::handle_body) while
-//!    [`wants_body`](Server::wants_body), and [`handle_end`](Server::handle_end);
-//! 2. events as with [`server::Engine`]: calls are answered at the [`engine`](Server::engine);
-//! 3. [`poll_ready`](Server::poll_ready) says which exchange has something to send: its
-//!    [`response`](Server::response) once that is decided, then the bytes of its body from
-//!    [`transmit`](Server::transmit), as many as can be written, until it [is finished](Server::is_finished); then
-//!    [`release`](Server::release);
-//! 4. [`handle_gone`](Server::handle_gone) when the client went away before that.
+//! 1. Call [`open`](Server::open) with the head of the request. Then call [`handle_body`](Server::handle_body) while
+//!    [`wants_body`](Server::wants_body), and [`handle_end`](Server::handle_end).
+//! 2. Process the events as with [`server::Engine`]. Calls are answered at the [`engine`](Server::engine).
+//! 3. [`poll_ready`](Server::poll_ready) returns an exchange that has output. Send its
+//!    [`response`](Server::response) once that exists, then the body from [`transmit`](Server::transmit) in pieces of
+//!    any size. When it [is finished](Server::is_finished), call [`release`](Server::release).
+//! 4. Call [`handle_gone`](Server::handle_gone) if the client disconnects before that.
 //!
-//! [`Connection`] does all of that for one connection of our own HTTP/1.1.
+//! [`Connection`] performs these steps for one HTTP/1.1 connection.
 //!
-//! What is not taken is not made: a reader that is slow costs its share of the engine's outbox and no more.
+//! Output is produced on demand only. A slow reader costs its share of the engine's outbox and no more (DESIGN-13).
 
+mod admission;
 mod config;
 mod connection;
 mod exchange;
-mod head;
-mod mirror;
-mod old;
+mod http_sse;
 mod post;
-mod pump;
 mod replay;
+mod request_headers;
+mod response;
 mod session;
 
-pub use config::{Config, Protected};
+pub use admission::Denial;
+pub use config::{Config, ProtectedResource};
 pub use connection::Connection;
 pub use exchange::{ExchangeId, Response};
-pub use head::Denial;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -39,120 +38,141 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::{Exchange, Kind, Parts};
-use self::head::shutting_down;
-use self::session::Sessions;
-use super::fields::{self, Known};
+use self::admission::shutting_down;
+use self::exchange::{Kind, ServerExchange, SpareBuffers};
+use self::session::SessionTable;
+use super::fields::{self, KnownField};
 use super::params::HeaderParams;
+use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
-use crate::head::Request;
+use crate::head::RequestHead;
 use crate::server::{self, Engine};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
 
-/// Something for the application to act on
+/// An event that the application must process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// What the engine tells, as on every transport
+    /// An event of the engine, as on every transport.
     Server(server::Event),
-    /// A request came with a token: judge it, then [`grant`](Server::grant) or [`deny`](Server::deny) (AUTH)
+    /// A request with a bearer token to validate (AUTH).
     ///
-    /// Told only where the server is [protected](Config::protected). The exchange waits.
+    /// The exchange waits for [`grant`](Server::grant) or [`deny`](Server::deny). This event occurs only if the server
+    /// is [protected](Config::protected).
     Token {
-        /// Which exchange
+        /// The exchange of the request.
         exchange: ExchangeId,
-        /// The token, as it stood in the request
-        token: Token,
+        /// The token as received.
+        token: BearerToken,
     },
 }
 
-/// A bearer token; shown by nothing but [`reveal`](Self::reveal) (SEC-019)
+/// A bearer token; only [`reveal`](Self::reveal) shows it (SEC-019).
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(Box<str>);
+pub struct BearerToken(Box<str>);
 
-impl Token {
-    /// The token
+impl BearerToken {
+    /// Returns the text of the token.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-impl core::fmt::Debug for Token {
+impl core::fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("BearerToken(…)")
     }
 }
 
-/// A server over HTTP: every revision of Streamable HTTP side by side on one path
+/// A server over HTTP that speaks all revisions of Streamable HTTP on one path.
 ///
-/// One of these is one shard: it shares nothing with others but its configurations. Several of them behind one address
-/// are told [so](Self::is_one_of).
+/// One `Server` is one shard: it shares only its configurations with others. If several shards have one address, call
+/// [`set_shard`](Self::set_shard) on each (DESIGN-15).
 #[derive(Debug)]
 pub struct Server {
     engine: Engine,
     config: Arc<Config>,
     entropy: Entropy,
-    exchanges: Slab<Exchange>,
-    /// How many of them are streams without an end of their own
-    standing: usize,
-    sessions: Sessions,
-    /// Exchanges that have something to send, each once
+    exchanges: Slab<ServerExchange>,
+    /// Number of exchanges with `is_open_ended`.
+    open_ended_streams: usize,
+    sessions: SessionTable,
+    /// Exchanges with output; each occurs at most once.
     ready: VecDeque<Key>,
     events: VecDeque<Event>,
-    /// What tools want to see repeated in fields, ordered by name
-    tools: Vec<(Box<str>, HeaderParams)>,
-    /// Memory of exchanges that are over, for the next one
-    spare: Parts,
+    /// The repeated arguments of each tool, sorted by tool name.
+    tool_params: Vec<(Box<str>, HeaderParams)>,
+    /// Memory of closed exchanges, for the next one.
+    spare: SpareBuffers,
     now: Instant,
-    /// As much waits for handlers as may
+    /// The application reported that its queue of calls is full.
     overloaded: bool,
-    /// When streams are looked at next …
-    tick: Instant,
-    /// … and how often
-    period: Duration,
+    /// Every exchange with a stream has one entry, until its output is complete; see
+    /// [`check_exchange`](Self::check_exchange).
+    deadlines: Deadlines<ServerTimer>,
+    /// The valid entry of `deadlines` for the sessions; `None` while there are none.
+    session_check_at: Option<Instant>,
+    /// The valid entry of `deadlines` for spare memory.
+    trim_at: Option<Instant>,
 }
 
-/// How many bytes of a body are made before some of them are taken
-const AHEAD: usize = 16 << 10;
+/// The subject of a deadline of the server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum ServerTimer {
+    /// An exchange may have to turn into an event stream, or to send a keep-alive.
+    Exchange(Key),
+    /// Sessions may have expired.
+    Sessions,
+    /// The memory of closed exchanges may be released.
+    Trim,
+}
+
+/// Delay after which the memory of closed exchanges is released.
+const TRIM_DELAY: Duration = Duration::from_secs(1);
+
+/// Number of buffered body bytes at which production pauses until the caller takes some.
+const MAX_BUFFERED_BODY: usize = 16 << 10;
 
 impl Server {
-    /// A server without exchanges
+    /// Creates a server without exchanges.
     ///
-    /// `entropy` is where session ids come from: it must be unpredictable, and differ from that of other servers.
+    /// Session ids are drawn from `entropy`. It must be unpredictable and must differ between servers.
     #[must_use]
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
-        let least = http.keep_alive.min(http.sse_after).min(http.session_idle) / 4;
-        let period = least.clamp(Duration::from_millis(50), Duration::from_secs(1));
         Self {
             engine: Engine::new(server),
             config: http,
             entropy,
             exchanges: Slab::new(),
-            standing: 0,
-            sessions: Sessions::default(),
+            open_ended_streams: 0,
+            sessions: SessionTable::default(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
-            tools: Vec::new(),
-            spare: Parts::default(),
+            tool_params: Vec::new(),
+            spare: SpareBuffers::default(),
             now: Instant::ZERO,
             overloaded: false,
-            tick: Instant::FAR,
-            period,
+            deadlines: Deadlines::new(),
+            session_check_at: None,
+            trim_at: None,
         }
     }
 
-    /// Says which shard this is, counted from 0, of how many behind one address; before the first request
+    /// Sets the index of this shard, from 0, and the number of shards behind one address.
     ///
-    /// Ids of sessions name their shard then. A request for another one is not [opened](Self::open) by a [`Connection`],
-    /// which says [where it belongs](Connection::elsewhere).
-    pub const fn is_one_of(&mut self, shard: u8, all: u8) {
-        self.sessions.is_one_of(shard, all);
+    /// Must be called before the first request. Session ids then name their shard. A [`Connection`] does not
+    /// [open](Self::open) a request for another shard and returns that shard from
+    /// [`take_other_shard`](Connection::take_other_shard).
+    pub const fn set_shard(&mut self, shard: u8, all: u8) {
+        self.sessions.set_shard(shard, all);
     }
 
-    /// Says whether as many calls wait for handlers as may: as long as they do, more requests are refused with 503, as they
-    /// are beyond [`Limits::max_live_calls`](crate::Limits), and told when to come again
+    /// Sets whether the limit of calls that wait for handlers is reached.
+    ///
+    /// While it is, new requests are refused with 503 and `Retry-After`. The same happens beyond
+    /// [`Limits::max_live_calls`](crate::Limits::max_live_calls).
     pub const fn set_overloaded(&mut self, overloaded: bool) {
         self.overloaded = overloaded;
     }
@@ -161,58 +181,65 @@ impl Server {
         self.overloaded || self.engine.is_full()
     }
 
-    /// The shard that a request is for, by the session that it names, if that is another one than this
+    /// Returns the shard of the session that a request names, if it is not this one.
     #[must_use]
-    pub fn elsewhere(&self, head: &Request<'_>) -> Option<u8> {
+    pub fn other_shard(&self, head: &RequestHead<'_>) -> Option<u8> {
         if !self.sessions.is_sharded() {
             return None;
         }
         let (path, query) = split_target(head.target);
-        if self.config.old_paths.as_ref().is_some_and(|(_, post)| post == path) {
-            let id = self::query(query, fields::OLD_SESSION)?;
-            return self.sessions.elsewhere(id.as_bytes());
+        if self.config.http_sse_paths.as_ref().is_some_and(|(_, post)| post == path) {
+            let id = query_param(query, fields::HTTP_SSE_SESSION)?;
+            return self.sessions.other_shard(id.as_bytes());
         }
-        let (_, id) = head.fields.iter().find(|(name, _)| Known::of(name) == Some(Known::SessionId))?;
-        self.sessions.elsewhere(id.trim_ascii())
+        let (_, id) = head
+            .fields
+            .iter()
+            .find(|(name, _)| KnownField::from_name(name) == Some(KnownField::SessionId))?;
+        self.sessions.other_shard(id.trim_ascii())
     }
 
-    /// The engine, for answers and other commands
+    /// Returns the engine, for answers and other commands.
     pub const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The configuration
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Says which parameters of a tool clients repeat in `Mcp-Param-*` fields, by the tool's `inputSchema`; requests are
-    /// held against it from now on (XHDR-021 to XHDR-026)
+    /// Sets the `inputSchema` of a tool, which defines the `Mcp-Param-*` fields of its calls.
     ///
-    /// A schema without `x-mcp-header` takes what was known of the tool away. The error names what is wrong with it.
-    pub fn tool_schema(
+    /// Later requests are checked against it (XHDR-021 to XHDR-026). A schema without `x-mcp-header` removes the
+    /// earlier one.
+    ///
+    /// # Errors
+    ///
+    /// [`AnnotationError`](super::params::AnnotationError) if an annotation is invalid; nothing changes then.
+    pub fn set_tool_schema(
         &mut self,
         tool: &str,
         schema: &crate::raw::RawJson,
-    ) -> Result<(), super::params::BadAnnotation> {
-        let found = HeaderParams::of(schema)?;
-        self.forget_tool(tool);
+    ) -> Result<(), super::params::AnnotationError> {
+        let found = HeaderParams::from_schema(schema)?;
+        self.remove_tool_schema(tool);
         if !found.is_empty() {
-            let at = self.tools.partition_point(|(name, _)| **name < *tool);
-            self.tools.insert(at, (tool.into(), found));
+            let at = self.tool_params.partition_point(|(name, _)| **name < *tool);
+            self.tool_params.insert(at, (tool.into(), found));
         }
         Ok(())
     }
 
-    /// Forgets what [`tool_schema`](Self::tool_schema) said of a tool
-    pub fn forget_tool(&mut self, tool: &str) {
-        if let Ok(at) = self.tools.binary_search_by(|(name, _)| (**name).cmp(tool)) {
-            self.tools.remove(at);
+    /// Removes the schema of a tool that [`set_tool_schema`](Self::set_tool_schema) set.
+    pub fn remove_tool_schema(&mut self, tool: &str) {
+        if let Ok(at) = self.tool_params.binary_search_by(|(name, _)| (**name).cmp(tool)) {
+            self.tool_params.remove(at);
         }
     }
 
-    /// The next event
+    /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.tick(now);
         match self.events.pop_front() {
@@ -221,86 +248,106 @@ impl Server {
         }
     }
 
-    /// The next exchange that has something new to send: its response, bytes, or the end
+    /// Returns the next exchange that has new output: its response, body bytes, or the end.
     ///
-    /// One that was told is told again when there is more after all of it was taken.
+    /// An exchange is returned again if more output appears after the caller took all of it.
     pub fn poll_ready(&mut self, now: Instant) -> Option<ExchangeId> {
         self.tick(now);
         while let Some(owner) = self.engine.next_ready() {
-            self.refill(owner);
+            self.fill_response(owner);
         }
         while let Some(key) = self.ready.pop_front() {
             if let Some(x) = self.exchanges.get_mut(key) {
-                x.marked = false;
+                x.is_marked_ready = false;
                 return Some(ExchangeId(key));
             }
         }
         None
     }
 
-    /// The head of the response, once it is decided; until [`release`](Self::release)
+    /// Returns the head of the response once it is decided; available until [`release`](Self::release).
     #[must_use]
     pub fn response(&self, exchange: ExchangeId) -> Option<&Response> {
         self.exchanges.get(exchange.0)?.response.as_ref()
     }
 
-    /// Bytes of the body to send next; empty when there are none yet, or none any more
+    /// Returns the body bytes to send next; empty if there are none now, or no more at all.
     pub fn transmit(&mut self, now: Instant, exchange: ExchangeId) -> &[u8] {
         self.tick(now);
-        self.refill(exchange.0);
+        self.fill_response(exchange.0);
         self.exchanges.get(exchange.0).map_or(&[], |x| x.out.transmit())
     }
 
-    /// The next part of the body as an owned segment if it is large: a payload that was never copied
+    /// Returns the next part of the body as an owned segment if it is large, without a copy.
     pub fn transmit_owned(&mut self, now: Instant, exchange: ExchangeId) -> Option<Bytes> {
         self.tick(now);
-        self.refill(exchange.0);
+        self.fill_response(exchange.0);
         self.exchanges.get_mut(exchange.0)?.out.pop_segment()
     }
 
-    /// Notes that `n` bytes of the body were taken
+    /// Records that `n` bytes of the body were sent.
     pub fn consume(&mut self, exchange: ExchangeId, n: usize) {
         if let Some(x) = self.exchanges.get_mut(exchange.0) {
             x.out.consume(n);
         }
     }
 
-    /// Whether the body ends with the bytes that were taken; also once the exchange is unknown
+    /// Returns whether the whole body was taken; also true for an unknown exchange.
     #[must_use]
     pub fn is_finished(&self, exchange: ExchangeId) -> bool {
-        self.exchanges.get(exchange.0).is_none_or(|x| x.response.is_some() && x.done && x.out.is_empty())
+        self.exchanges
+            .get(exchange.0)
+            .is_none_or(|x| x.response.is_some() && x.output_complete && x.out.is_empty())
     }
 
-    /// Forgets an exchange whose response was sent
+    /// Removes an exchange whose response was sent.
     pub fn release(&mut self, now: Instant, exchange: ExchangeId) {
         self.handle_gone(now, exchange);
     }
 
-    /// Says that the client is gone, or has had its response
+    /// Records that the client disconnected or has received its response.
     ///
-    /// A modern request that was not answered is cancelled by it (HTTP-042); a legacy one goes on, and its client may
-    /// come back for what it missed (HTTP-062, SSE-021).
+    /// An unanswered modern request is cancelled (HTTP-042). A legacy request continues, and its client may resume the
+    /// stream (HTTP-062, SSE-021).
     pub fn handle_gone(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
         self.disconnect(exchange.0);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        let tick = (self.tick < Instant::FAR).then_some(self.tick);
-        self.engine.poll_timeout().into_iter().chain(tick).min()
+        let own = self.with_deadlines(|deadlines, is_live| deadlines.next(is_live));
+        self.engine.poll_timeout().into_iter().chain(own).min()
     }
 
-    /// Lets deadlines pass; calling it early or in vain does no harm
+    /// Advances the time to `now`; an early or spurious call has no effect.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tick(now);
         self.engine.handle_timeout(self.now);
-        if self.now >= self.tick {
-            self.look_around();
+        while let Some((at, timer)) = self.deadlines.pop_due(self.now) {
+            match timer {
+                ServerTimer::Exchange(key) => self.check_exchange(key),
+                ServerTimer::Sessions if self.session_check_at == Some(at) => {
+                    self.session_check_at = None;
+                    self.expire_sessions();
+                    if self.sessions.len() > 0 {
+                        self.schedule_session_check();
+                    }
+                }
+                ServerTimer::Trim if self.trim_at == Some(at) => {
+                    self.trim_at = None;
+                    if self.exchanges.is_empty() {
+                        self.spare = SpareBuffers::default();
+                        self.exchanges.trim();
+                        self.with_deadlines(|deadlines, is_live| deadlines.trim(is_live));
+                    }
+                }
+                ServerTimer::Sessions | ServerTimer::Trim => {}
+            }
         }
     }
 
-    /// Refuses what is new and ends every stream when its calls are answered, or after `grace`
+    /// Refuses new requests, and ends each stream when its calls are answered, or after `grace`.
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.tick(now);
         self.engine.shutdown(self.now, grace);
@@ -308,87 +355,98 @@ impl Server {
         for key in streams {
             let Some(x) = self.exchanges.get(key) else { continue };
             match x.kind {
-                // Who ends a session may.
+                // A DELETE may still end its session.
                 Kind::Other => {}
                 _ if x.response.is_none() && x.stream.is_none() => self.refuse(key, &shutting_down()),
                 Kind::Get => self.finish(key),
-                _ => self.mark(key),
+                _ => self.mark_ready(key),
             }
         }
     }
 
-    /// Exchanges under way, those included that wait for a client to come back
+    /// Returns the number of open exchanges, including those that wait for a client to resume.
     #[must_use]
-    pub fn exchanges(&self) -> usize {
+    pub fn exchange_count(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// Legacy sessions
+    /// Returns the number of legacy sessions.
     #[must_use]
-    pub fn sessions(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    // ---- inside ----------------------------------------------------------------------------------------------
+    // ---- internals -------------------------------------------------------------------------------------------
 
     fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    /// Forgets an exchange, and keeps a little of its memory
+    /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
         if let Some(x) = self.exchanges.remove(key) {
-            self.spare.take(x);
+            self.spare.reclaim(x);
+        }
+        if self.exchanges.is_empty() && self.trim_at.is_none() {
+            let at = self.now + TRIM_DELAY;
+            self.trim_at = Some(at);
+            self.deadlines.arm(at, ServerTimer::Trim);
         }
     }
 
-    /// The exchanges of a session's calls
-    fn calls_of(&self, session: Key) -> impl Iterator<Item = (Key, &Exchange)> {
-        self.exchanges.iter().filter(move |(_, x)| x.counted && x.session == Some(session))
+    /// Returns the exchanges of the calls of a session.
+    fn session_calls(&self, session: Key) -> impl Iterator<Item = (Key, &ServerExchange)> {
+        self.exchanges.iter().filter(move |(_, x)| x.counts_as_call && x.session == Some(session))
     }
 
-    /// Has an exchange told as ready
-    fn mark(&mut self, key: Key) {
-        if let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.gone) {
-            if !core::mem::replace(&mut x.marked, true) {
+    /// Queues an exchange for `poll_ready`.
+    fn mark_ready(&mut self, key: Key) {
+        if let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.client_gone) {
+            if !core::mem::replace(&mut x.is_marked_ready, true) {
                 self.ready.push_back(key);
             }
         }
     }
 
-    /// Looks at streams that are silent, at calls that take long, and at sessions that nobody uses
-    fn look_around(&mut self) {
-        let now = self.now;
-        let keys: Vec<Key> = self.exchanges.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.look_at(key);
-        }
-        self.expire_sessions();
-        let busy = self.exchanges.len() > 0;
-        if !busy {
-            self.spare = Parts::default();
-            self.exchanges.trim();
-        }
-        let idle = self.sessions.len() > 0;
-        self.tick = match (busy, idle) {
-            (true, _) => now + self.period,
-            (false, true) => now + self.config.session_idle / 16,
-            (false, false) => Instant::FAR,
-        };
+    /// Sets the timer of an exchange.
+    fn schedule_check(&mut self, at: Instant, key: Key) {
+        self.deadlines.arm(at, ServerTimer::Exchange(key));
+        // Exchanges, sessions and spare memory.
+        let live = self.exchanges.len() + 2;
+        self.with_deadlines(|deadlines, is_live| deadlines.sweep(live, is_live));
     }
 
-    fn begin_ticking(&mut self) {
-        let soon = self.now + self.period;
-        self.tick = self.tick.min(soon);
+    /// Runs `f` on the deadlines, with the test of whether an entry still has a subject.
+    fn with_deadlines<T>(
+        &mut self,
+        f: impl FnOnce(&mut Deadlines<ServerTimer>, &dyn Fn(Instant, ServerTimer) -> bool) -> T,
+    ) -> T {
+        let Self { deadlines, exchanges, session_check_at, trim_at, .. } = self;
+        f(deadlines, &|at, timer| match timer {
+            ServerTimer::Exchange(key) => {
+                exchanges.get(key).is_some_and(|x| !x.client_gone && !x.output_complete)
+            }
+            ServerTimer::Sessions => *session_check_at == Some(at),
+            ServerTimer::Trim => *trim_at == Some(at),
+        })
+    }
+
+    /// Sets the timer of the sessions, if it is not set.
+    fn schedule_session_check(&mut self) {
+        if self.session_check_at.is_none() {
+            let at = self.now + self.config.session_idle_timeout / 16;
+            self.session_check_at = Some(at);
+            self.deadlines.arm(at, ServerTimer::Sessions);
+        }
     }
 }
 
-/// A path and what follows the question mark
+/// Splits a target into its path and its query.
 fn split_target(target: &str) -> (&str, &str) {
     target.split_once('?').unwrap_or((target, ""))
 }
 
-/// The value of a parameter in a query
-fn query<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+/// Returns the value of a query parameter.
+fn query_param<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

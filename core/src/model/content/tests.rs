@@ -1,4 +1,4 @@
-use super::super::for_tests::{borrowed, missing};
+use super::super::test_support::{assert_borrowed_round_trip, assert_missing};
 use super::*;
 use crate::model::{IconTheme, Role};
 use alloc::format;
@@ -17,7 +17,7 @@ fn content(text: &str) -> serde_json::Result<Content<'static>> {
     serde_json::from_str::<Content<'_>>(text).map(|c| c.into_owned())
 }
 
-/// Every kind, with everything that it can have
+/// Every kind of block with all its members.
 pub(in crate::model) fn every_kind() -> Vec<Content<'static>> {
     vec![
         TextContent::new("t\"e\n").annotations(annotations()).meta(raw("{}")).into(),
@@ -42,28 +42,30 @@ pub(in crate::model) fn every_kind() -> Vec<Content<'static>> {
 
 // covers: CONT-001, CONT-002, CONT-003, CONT-006
 #[test]
-fn every_kind_is_written_and_read_back() {
+fn every_content_kind_round_trips() {
     for block in every_kind() {
-        borrowed(&block, content);
-        let text = borrowed(&block, content);
+        assert_borrowed_round_trip(&block, content);
+        let text = assert_borrowed_round_trip(&block, content);
         // The kind need not come first.
         let (kind, rest) = text[1..].split_once(',').expect("members");
         let turned = format!("{{{},{kind}}}", &rest[..rest.len() - 1]);
         assert_eq!(content(&turned).expect("a block"), block, "{turned}");
     }
-    borrowed(&TextContent::new("x"), |t| serde_json::from_str::<TextContent<'_>>(t).map(|c| c.into_owned()));
+    assert_borrowed_round_trip(&TextContent::new("x"), |t| {
+        serde_json::from_str::<TextContent<'_>>(t).map(|c| c.into_owned())
+    });
 }
 
 // covers: CONT-001
 #[test]
-fn what_is_missing_or_wrong_is_named() {
-    missing::<Content<'_>>(r#"{"text":"x"}"#, "type");
-    missing::<Content<'_>>(r#"{"type":"text"}"#, "text");
-    missing::<Content<'_>>(r#"{"type":"image","data":""}"#, "mimeType");
-    missing::<Content<'_>>(r#"{"mimeType":"","type":"audio"}"#, "data");
-    missing::<Content<'_>>(r#"{"type":"resource_link","uri":""}"#, "name");
-    missing::<Content<'_>>(r#"{"type":"resource"}"#, "resource");
-    missing::<TextContent<'_>>(r#"{"text":"x"}"#, "type");
+fn content_error_names_missing_or_wrong_member() {
+    assert_missing::<Content<'_>>(r#"{"text":"x"}"#, "type");
+    assert_missing::<Content<'_>>(r#"{"type":"text"}"#, "text");
+    assert_missing::<Content<'_>>(r#"{"type":"image","data":""}"#, "mimeType");
+    assert_missing::<Content<'_>>(r#"{"mimeType":"","type":"audio"}"#, "data");
+    assert_missing::<Content<'_>>(r#"{"type":"resource_link","uri":""}"#, "name");
+    assert_missing::<Content<'_>>(r#"{"type":"resource"}"#, "resource");
+    assert_missing::<TextContent<'_>>(r#"{"text":"x"}"#, "type");
     for (text, path) in [
         (r#"{"type":"text","text":1}"#, "`text`: invalid type: integer `1`, expected a string"),
         (r#"{"text":1,"type":"text"}"#, "`text`: invalid type: integer `1`, expected a string"),
@@ -75,7 +77,7 @@ fn what_is_missing_or_wrong_is_named() {
         ),
         (
             r#"{"type":"resource_link","uri":"","name":"","size":-1}"#,
-            "`size`: `-1` is not an integer from 0 on",
+            "`size`: `-1` is not a non-negative 64-bit integer",
         ),
         (r#"[]"#, "invalid type: sequence, expected a Content object"),
         (r#"{"type":"text","text":"","type":"text"}"#, "duplicate field `type`"),
@@ -86,12 +88,12 @@ fn what_is_missing_or_wrong_is_named() {
         assert!(format!("{error}").starts_with(path), "{text}: {error}");
     }
     let kind = serde_json::from_str::<TextContent<'_>>(r#"{"type":"image","text":""}"#).expect_err("wrong");
-    assert!(format!("{kind}").starts_with("`type`: it is not `text`"), "{kind}");
+    assert!(format!("{kind}").starts_with("`type`: expected `text`"), "{kind}");
 }
 
 // covers: CONT-007
 #[test]
-fn an_unknown_kind_is_kept() {
+fn unknown_content_kind_is_kept() {
     for text in [r#"{"type":"new","x":1}"#, r#"{"type":"","a":{"b":[null]},"c":"\"\n"}"#] {
         let read = content(text).expect("kept");
         assert!(matches!(&read, Content::Other(raw) if raw.as_str() == text), "{read:?}");
@@ -103,7 +105,7 @@ fn an_unknown_kind_is_kept() {
 }
 
 #[test]
-fn strings_are_borrowed_where_they_can_be() {
+fn strings_without_escapes_are_borrowed() {
     let text = r#"{"type":"image","data":"aGk=","mimeType":"image\/png"}"#;
     let Ok(Content::Image(image)) = serde_json::from_str::<Content<'_>>(text) else { panic!("an image") };
     assert!(matches!(image.data, Cow::Borrowed("aGk=")));
@@ -111,8 +113,8 @@ fn strings_are_borrowed_where_they_can_be() {
 }
 
 #[test]
-fn nesting_is_bounded_whatever_comes_first() {
-    // Text that nobody has checked before: what stands before the kind is read when the kind is known.
+fn nesting_before_kind_is_bounded() {
+    // The input was not checked before: members before the kind are read after it is known.
     let deep = |n: usize| format!("{}{}", r#"{"a":"#.repeat(n), "}".repeat(n));
     for kind in ["text", "new"] {
         let text = format!(r#"{{"x":{},"type":"{kind}","text":""}}"#, deep(100_000).replace("}}", "1}}"));
@@ -122,27 +124,28 @@ fn nesting_is_bounded_whatever_comes_first() {
 
 // covers: TOOL-013
 #[test]
-fn one_block_stands_without_an_allocation() {
-    let read = |text: &str| serde_json::from_str::<Blocks<'_>>(text).map(|b| b.into_owned()).expect("blocks");
+fn single_block_needs_no_vector() {
+    let read =
+        |text: &str| serde_json::from_str::<ContentBlocks<'_>>(text).map(|b| b.into_owned()).expect("blocks");
     let block = r#"{"type":"text","text":"a"}"#;
-    assert!(matches!(read(&format!("[{block}]")), Blocks::One(_)));
+    assert!(matches!(read(&format!("[{block}]")), ContentBlocks::One(_)));
     assert!(read("[]").is_empty());
     assert_eq!(read(&format!("[{block},{block},{block}]")).len(), 3);
-    assert_eq!(read(&format!("[{block}]")), Blocks::Many(vec![Content::text("a")]));
-    assert!(serde_json::from_str::<Blocks<'_>>("{}").is_err());
+    assert_eq!(read(&format!("[{block}]")), ContentBlocks::Many(vec![Content::text("a")]));
+    assert!(serde_json::from_str::<ContentBlocks<'_>>("{}").is_err());
     let owned: String = Content::from("a").as_text().expect("text").into();
     assert_eq!(owned, "a");
 }
 
 #[test]
-fn blocks_are_small() {
+fn content_block_size_is_bounded() {
     assert!(size_of::<Content<'_>>() <= 136, "{}", size_of::<Content<'_>>());
 }
 
 // covers: CONT-002, RES-020
 #[cfg(feature = "base64")]
 #[test]
-fn bytes_go_out_in_base64() {
+fn bytes_are_encoded_in_base64() {
     let (bytes, text) = ([0xfb, 0xff, 0], "+/8A");
     assert_eq!(Content::image_bytes(&bytes, "image/png"), Content::image(text, "image/png"));
     assert_eq!(Content::audio_bytes(&bytes, "audio/wav"), Content::audio(text, "audio/wav"));

@@ -1,4 +1,4 @@
-//! Fields of a form as they are written in programs: choices from lists, and what every kind of field has.
+//! Builders for choice fields, and accessors for members that all kinds of fields share.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,10 +8,10 @@ use super::{
     TitledSingleSelectEnumSchema, UntitledEnumItems, UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 };
-use crate::model::codec::whole;
+use crate::model::codec::exact_integer;
 use crate::model::elicitation::ElicitValue;
 
-/// Makes fields for choices (ELIC-016)
+/// Constructors of fields with choices (ELIC-016).
 ///
 /// ```
 /// use mcp_proto::model::{ElicitSchema, EnumSchema, NumberSchema, StringSchema};
@@ -27,45 +27,47 @@ use crate::model::elicitation::ElicitValue;
 pub enum EnumSchema {}
 
 impl EnumSchema {
-    /// One of these
+    /// Creates a single-select field.
     #[must_use]
     pub fn one_of<S: Into<String>>(choices: impl IntoIterator<Item = S>) -> UntitledSingleSelectEnumSchema {
         UntitledSingleSelectEnumSchema::new(choices.into_iter().map(S::into).collect::<Vec<_>>())
     }
 
-    /// One of these, each with its name for people
+    /// Creates a single-select field with a title for each choice.
     #[must_use]
     pub fn one_of_titled<S: Into<String>, T: Into<String>>(
         choices: impl IntoIterator<Item = (S, T)>,
     ) -> TitledSingleSelectEnumSchema {
-        TitledSingleSelectEnumSchema::new(options(choices))
+        TitledSingleSelectEnumSchema::new(titled_options(choices))
     }
 
-    /// Any of these, each at most once (since 2025-11-25)
+    /// Creates a multi-select field; each choice may be selected once (since 2025-11-25).
     #[must_use]
     pub fn any_of<S: Into<String>>(choices: impl IntoIterator<Item = S>) -> UntitledMultiSelectEnumSchema {
         let choices = choices.into_iter().map(S::into).collect::<Vec<_>>();
         UntitledMultiSelectEnumSchema::new(UntitledEnumItems::new(choices))
     }
 
-    /// Any of these, each at most once and with its name for people (since 2025-11-25)
+    /// Creates a multi-select field with a title for each choice; each may be selected once (since 2025-11-25).
     #[must_use]
     pub fn any_of_titled<S: Into<String>, T: Into<String>>(
         choices: impl IntoIterator<Item = (S, T)>,
     ) -> TitledMultiSelectEnumSchema {
-        TitledMultiSelectEnumSchema::new(TitledEnumItems::new(options(choices)))
+        TitledMultiSelectEnumSchema::new(TitledEnumItems::new(titled_options(choices)))
     }
 }
 
-fn options<S: Into<String>, T: Into<String>>(choices: impl IntoIterator<Item = (S, T)>) -> Vec<EnumOption> {
+fn titled_options<S: Into<String>, T: Into<String>>(
+    choices: impl IntoIterator<Item = (S, T)>,
+) -> Vec<EnumOption> {
     choices.into_iter().map(|(value, title)| EnumOption::new(value, title)).collect()
 }
 
-fn titled(options: &[EnumOption]) -> Vec<(&str, &str)> {
+fn option_titles(options: &[EnumOption]) -> Vec<(&str, &str)> {
     options.iter().map(|option| (&*option.value, &*option.title)).collect()
 }
 
-/// The same member of every kind of field
+/// Reads the same member of every kind of field.
 macro_rules! member {
     ($field:ident, $member:ident) => {
         match $field {
@@ -83,24 +85,26 @@ macro_rules! member {
 }
 
 impl PrimitiveSchemaDefinition {
-    /// Its name for people
+    /// Returns the name for display.
     #[must_use]
     pub fn title(&self) -> Option<&str> {
         member!(self, title)
     }
 
-    /// What it is
+    /// Returns the description.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         member!(self, description)
     }
 
-    /// What stands there at first (ELIC-017)
+    /// Returns the default value (ELIC-017).
     #[must_use]
     pub fn default_value(&self) -> Option<ElicitValue> {
         match self {
             Self::String(field) => field.default.as_deref().map(Into::into),
-            Self::Number(field) => field.default.map(|n| whole(n).map_or(ElicitValue::Number(n), Into::into)),
+            Self::Number(field) => {
+                field.default.map(|n| exact_integer(n).map_or(ElicitValue::Number(n), Into::into))
+            }
             Self::Boolean(field) => field.default.map(Into::into),
             Self::SingleSelect(field) => field.default.as_deref().map(Into::into),
             Self::TitledSingleSelect(field) => field.default.as_deref().map(Into::into),
@@ -111,16 +115,16 @@ impl PrimitiveSchemaDefinition {
         }
     }
 
-    /// What can be chosen, each with its name for people; empty for fields without choices
+    /// Returns the choices, each with its title; empty for fields without choices.
     ///
-    /// A choice that has no name is its own.
+    /// The title of an untitled choice is its value.
     #[must_use]
     pub fn choices(&self) -> Vec<(&str, &str)> {
         match self {
             Self::SingleSelect(field) => field.values.iter().map(|v| (&**v, &**v)).collect(),
             Self::MultiSelect(field) => field.items.values.iter().map(|v| (&**v, &**v)).collect(),
-            Self::TitledSingleSelect(field) => titled(&field.one_of),
-            Self::TitledMultiSelect(field) => titled(&field.items.any_of),
+            Self::TitledSingleSelect(field) => option_titles(&field.one_of),
+            Self::TitledMultiSelect(field) => option_titles(&field.items.any_of),
             Self::LegacyTitledEnum(field) => {
                 let names = field.enum_names.iter().map(Some).chain(core::iter::repeat(None));
                 field.values.iter().zip(names).map(|(v, name)| (&**v, &**name.unwrap_or(v))).collect()

@@ -1,73 +1,82 @@
-//! Forms that are right in themselves, and answers that fit a form (ELIC-017, ELIC-020).
+//! Validation of forms, and of values against a form (ELIC-017, ELIC-020).
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use super::{NumberKind, NumberSchema, PrimitiveSchemaDefinition, StringFormat, StringSchema};
-use crate::json::twice;
-use crate::model::Misfit;
-use crate::model::codec::whole;
+use crate::json::find_duplicate;
+use crate::model::ValidationError;
+use crate::model::codec::exact_integer;
 use crate::model::elicitation::{ElicitSchema, ElicitValue};
 use crate::model::map::Map;
 
 impl ElicitSchema {
-    /// Whether the form is right in itself
+    /// Validates the form itself.
     ///
-    /// Every field is of a kind that the protocol has, its bounds leave something between them, its choices differ, its
-    /// default fits, and what is required exists. Whoever asks calls this; whoever is asked need not be that strict.
-    pub fn validate(&self) -> Result<(), Misfit> {
+    /// Every field must be of a known kind, its bounds must permit a value, its choices must differ, and its default
+    /// must match. Required fields must exist. A server calls this before it sends the form; a client may be less
+    /// strict.
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first wrong member.
+    pub fn validate(&self) -> Result<(), ValidationError> {
         for (name, field) in self.properties.iter() {
-            field.validate().map_err(|m| m.within(name).within("properties"))?;
+            field.validate().map_err(|m| m.prefixed(name).prefixed("properties"))?;
         }
-        let fields = self.properties.index();
+        let fields = self.properties.sorted_index();
         let required = || self.required.iter().flatten().map(|name| &**name);
         if required().any(|name| fields.get(name).is_none()) {
-            return Err(Misfit::at("required", "names a field that does not exist"));
+            return Err(ValidationError::at_member("required", "names a field that does not exist"));
         }
-        if twice(required().map(str::as_bytes)).is_some() {
-            return Err(Misfit::at("required", "names a field twice"));
+        if find_duplicate(required().map(str::as_bytes)).is_some() {
+            return Err(ValidationError::at_member("required", "names a field twice"));
         }
         Ok(())
     }
 
-    /// Whether somebody can be shown the form: every field is of a kind that the protocol has (ELIC-012)
-    pub(crate) fn readable(&self) -> Result<(), Misfit> {
-        let odd = |field: &PrimitiveSchemaDefinition| matches!(field, PrimitiveSchemaDefinition::Other(_));
-        match self.properties.iter().find(|(_, field)| odd(field)) {
+    /// Checks whether the form can be displayed: every field must be of a known kind (ELIC-012).
+    pub(crate) fn validate_field_kinds(&self) -> Result<(), ValidationError> {
+        let is_unknown =
+            |field: &PrimitiveSchemaDefinition| matches!(field, PrimitiveSchemaDefinition::Other(_));
+        match self.properties.iter().find(|(_, field)| is_unknown(field)) {
             Some((name, _)) => {
-                Err(no_such_kind().within(name).within("properties").within("requestedSchema"))
+                Err(unknown_field_kind().prefixed(name).prefixed("properties").prefixed("requestedSchema"))
             }
             None => Ok(()),
         }
     }
 
-    /// Whether what was filled in fits the form (ELIC-020)
+    /// Checks whether submitted values match the form (ELIC-020).
     ///
-    /// The error names the first field that does not. What the form does not ask for is let through, as JSON Schema has
-    /// it, and so is any value of a field of a kind that this version does not know.
-    pub fn check(&self, content: &Map<ElicitValue>) -> Result<(), Misfit> {
-        let given = content.index();
+    /// Values without a field are accepted, as in JSON Schema. So is any value of a field of unknown kind.
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first field whose value does not match.
+    pub fn check(&self, content: &Map<ElicitValue>) -> Result<(), ValidationError> {
+        let given = content.sorted_index();
         for name in self.required.iter().flatten() {
             if given.get(name).is_none() {
-                return Err(Misfit::at(name, "must be filled in"));
+                return Err(ValidationError::at_member(name, "must be filled in"));
             }
         }
         for (name, field) in self.properties.iter() {
             if let Some(value) = given.get(name) {
-                field.check(value).map_err(|m| m.within(name))?;
+                field.check(value).map_err(|m| m.prefixed(name))?;
             }
         }
         Ok(())
     }
 
-    /// What was filled in, with the defaults of the form for what was not (ELIC-017)
+    /// Adds the form's defaults for fields without a value (ELIC-017).
     ///
-    /// `fill_defaults(Map::new())` is what a form shows at first. Where a user may empty an optional field, this is not
-    /// for afterwards: it would fill the field again.
+    /// `fill_defaults(Map::new())` returns the initial values of a form. Do not call it on submitted values if the user
+    /// may clear an optional field: it would fill that field again.
     #[must_use]
     pub fn fill_defaults(&self, mut content: Map<ElicitValue>) -> Map<ElicitValue> {
-        let given = content.index();
+        let given = content.sorted_index();
         let open = self.properties.iter().filter(|(name, _)| given.get(name).is_none());
         let defaults = open.filter_map(|(name, field)| Some((String::from(name), field.default_value()?)));
         let defaults: Vec<_> = defaults.collect();
@@ -76,92 +85,106 @@ impl ElicitSchema {
     }
 }
 
-fn no_such_kind() -> Misfit {
-    Misfit::new("is of a kind that no form has")
+fn unknown_field_kind() -> ValidationError {
+    ValidationError::new("must be a string, number, boolean or choice field")
 }
 
 impl PrimitiveSchemaDefinition {
-    /// Whether a value fits the field: its type, its bounds, its format, its choices (ELIC-013 to ELIC-016)
+    /// Checks whether a value matches the field: type, bounds, format and choices (ELIC-013 to ELIC-016).
     ///
-    /// Lengths are counted in Unicode scalar values, as JSON Schema does; `2.0` is a whole number; what is chosen twice
-    /// is refused; see [`StringFormat::matches`] for formats. `pattern` is not looked at (DEC-010).
-    pub fn check(&self, value: &ElicitValue) -> Result<(), Misfit> {
+    /// Lengths are counted in Unicode scalar values, as in JSON Schema. `2.0` is an integer. A choice that is selected
+    /// twice is refused. For formats see [`StringFormat::matches`]. `pattern` is not evaluated (DEC-010).
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that says what the value must be.
+    pub fn check(&self, value: &ElicitValue) -> Result<(), ValidationError> {
         match (self, value) {
             (Self::String(field), ElicitValue::Text(text)) => field.check(text),
-            (Self::String(_), _) => Err(Misfit::new("must be a string")),
+            (Self::String(_), _) => Err(ValidationError::new("must be a string")),
             (Self::Number(field), _) => field.check(value),
             (Self::Boolean(_), ElicitValue::Boolean(_)) | (Self::Other(_), _) => Ok(()),
-            (Self::Boolean(_), _) => Err(Misfit::new("must be true or false")),
+            (Self::Boolean(_), _) => Err(ValidationError::new("must be true or false")),
             (Self::SingleSelect(_) | Self::TitledSingleSelect(_) | Self::LegacyTitledEnum(_), _) => {
-                let ElicitValue::Text(text) = value else { return Err(Misfit::new("must be a string")) };
+                let ElicitValue::Text(text) = value else {
+                    return Err(ValidationError::new("must be a string"));
+                };
                 let known = self.choices().iter().any(|(choice, _)| choice == text);
-                if known { Ok(()) } else { Err(Misfit::new("must be one of the choices")) }
+                if known { Ok(()) } else { Err(ValidationError::new("must be one of the choices")) }
             }
-            (Self::MultiSelect(field), _) => self.several(value, field.min_items, field.max_items),
-            (Self::TitledMultiSelect(field), _) => self.several(value, field.min_items, field.max_items),
+            (Self::MultiSelect(field), _) => self.check_choices(value, field.min_items, field.max_items),
+            (Self::TitledMultiSelect(field), _) => {
+                self.check_choices(value, field.min_items, field.max_items)
+            }
         }
     }
 
-    /// Several of the choices
-    fn several(&self, value: &ElicitValue, least: Option<u64>, most: Option<u64>) -> Result<(), Misfit> {
+    /// Checks the value of a multi-select field.
+    fn check_choices(
+        &self,
+        value: &ElicitValue,
+        min: Option<u64>,
+        max: Option<u64>,
+    ) -> Result<(), ValidationError> {
         let ElicitValue::Choices(chosen) = value else {
-            return Err(Misfit::new("must be an array of strings"));
+            return Err(ValidationError::new("must be an array of strings"));
         };
         let choices = self.choices();
         let mut choices: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
         choices.sort_unstable();
         if let Some(at) = chosen.iter().position(|one| choices.binary_search(&&**one).is_err()) {
-            return Err(Misfit::new("must be one of the choices").element(at));
+            return Err(ValidationError::new("must be one of the choices").at_index(at));
         }
-        if twice(chosen.iter().map(|one| one.as_bytes())).is_some() {
-            return Err(Misfit::new("must not hold a choice twice"));
+        if find_duplicate(chosen.iter().map(|one| one.as_bytes())).is_some() {
+            return Err(ValidationError::new("must not repeat a choice"));
         }
-        within(chosen.len(), least, most, "choices")
+        check_length(chosen.len(), min, max, "choices")
     }
 
-    /// Whether the field is right in itself
-    fn validate(&self) -> Result<(), Misfit> {
+    /// Validates the field itself.
+    fn validate(&self) -> Result<(), ValidationError> {
         match self {
             Self::String(field) => field.validate(),
             Self::Number(field) => field.validate(),
-            Self::MultiSelect(field) => self.offers(field.min_items, field.max_items),
-            Self::TitledMultiSelect(field) => self.offers(field.min_items, field.max_items),
-            Self::SingleSelect(_) | Self::TitledSingleSelect(_) => self.offers(None, None),
+            Self::MultiSelect(field) => self.validate_choices(field.min_items, field.max_items),
+            Self::TitledMultiSelect(field) => self.validate_choices(field.min_items, field.max_items),
+            Self::SingleSelect(_) | Self::TitledSingleSelect(_) => self.validate_choices(None, None),
             Self::LegacyTitledEnum(field) if field.enum_names.len() != field.values.len() => {
-                Err(Misfit::at("enumNames", "must be as many as the choices"))
+                Err(ValidationError::at_member("enumNames", "must have one name per choice"))
             }
-            Self::LegacyTitledEnum(_) => self.offers(None, None),
+            Self::LegacyTitledEnum(_) => self.validate_choices(None, None),
             Self::Boolean(_) => Ok(()),
-            Self::Other(_) => Err(no_such_kind()),
+            Self::Other(_) => Err(unknown_field_kind()),
         }?;
         let default = self.default_value();
-        default.map_or(Ok(()), |value| self.check(&value).map_err(|m| m.within("default")))
+        default.map_or(Ok(()), |value| self.check(&value).map_err(|m| m.prefixed("default")))
     }
 
-    /// Whether something can be chosen
-    fn offers(&self, least: Option<u64>, most: Option<u64>) -> Result<(), Misfit> {
+    /// Checks that a valid selection exists.
+    fn validate_choices(&self, min: Option<u64>, max: Option<u64>) -> Result<(), ValidationError> {
         let choices = self.choices();
         if choices.is_empty() {
-            return Err(Misfit::new("must have choices"));
+            return Err(ValidationError::new("must have choices"));
         }
-        if twice(choices.iter().map(|(choice, _)| choice.as_bytes())).is_some() {
-            return Err(Misfit::new("must not have a choice twice"));
+        if find_duplicate(choices.iter().map(|(choice, _)| choice.as_bytes())).is_some() {
+            return Err(ValidationError::new("must not repeat a choice"));
         }
         let all = choices.len() as u64;
-        match least {
-            Some(least) if least > most.unwrap_or(all).min(all) => {
-                Err(Misfit::at("minItems", "must not be more than can be chosen"))
-            }
+        match min {
+            Some(min) if min > max.unwrap_or(all).min(all) => Err(ValidationError::at_member(
+                "minItems",
+                "must not exceed `maxItems` or the number of choices",
+            )),
             _ => Ok(()),
         }
     }
 }
 
 impl StringSchema {
-    fn check(&self, text: &str) -> Result<(), Misfit> {
-        within(text.chars().count(), self.min_length, self.max_length, "characters")?;
+    fn check(&self, text: &str) -> Result<(), ValidationError> {
+        check_length(text.chars().count(), self.min_length, self.max_length, "characters")?;
         match &self.format {
-            Some(format) if !format.matches(text) => Err(Misfit::new(match format {
+            Some(format) if !format.matches(text) => Err(ValidationError::new(match format {
                 StringFormat::Email => "must be an e-mail address",
                 StringFormat::Uri => "must be a URI",
                 StringFormat::Date => "must be a date, such as 2026-07-28",
@@ -172,10 +195,10 @@ impl StringSchema {
         }
     }
 
-    fn validate(&self) -> Result<(), Misfit> {
+    fn validate(&self) -> Result<(), ValidationError> {
         match (self.min_length, self.max_length) {
-            (Some(least), Some(most)) if least > most => {
-                Err(Misfit::at("minLength", "must not be more than `maxLength`"))
+            (Some(min), Some(max)) if min > max => {
+                Err(ValidationError::at_member("minLength", "must not exceed `maxLength`"))
             }
             _ => Ok(()),
         }
@@ -183,67 +206,78 @@ impl StringSchema {
 }
 
 impl NumberSchema {
-    fn check(&self, value: &ElicitValue) -> Result<(), Misfit> {
+    fn check(&self, value: &ElicitValue) -> Result<(), ValidationError> {
         let integer = self.kind == NumberKind::Integer;
         let fits = match value {
             ElicitValue::Integer(_) => true,
-            ElicitValue::Number(n) if integer => n.is_finite() && (whole(*n).is_some() || n.abs() >= EXACT),
+            ElicitValue::Number(n) if integer => {
+                n.is_finite() && (exact_integer(*n).is_some() || n.abs() >= MAX_EXACT_INTEGER)
+            }
             ElicitValue::Number(n) => n.is_finite(),
             _ => false,
         };
         if !fits {
-            return Err(Misfit::new(if integer { "must be a whole number" } else { "must be a number" }));
+            return Err(ValidationError::new(if integer {
+                "must be a whole number"
+            } else {
+                "must be a number"
+            }));
         }
         let is = |bound: f64, wrong: Ordering| compare(value, bound) == Some(wrong);
-        if let Some(least) = self.minimum.filter(|bound| is(*bound, Ordering::Less)) {
-            return Err(Misfit::new(format_args!("must be {least} or more")));
+        if let Some(min) = self.minimum.filter(|bound| is(*bound, Ordering::Less)) {
+            return Err(ValidationError::new(format_args!("must be {min} or more")));
         }
-        if let Some(most) = self.maximum.filter(|bound| is(*bound, Ordering::Greater)) {
-            return Err(Misfit::new(format_args!("must be {most} or less")));
+        if let Some(max) = self.maximum.filter(|bound| is(*bound, Ordering::Greater)) {
+            return Err(ValidationError::new(format_args!("must be {max} or less")));
         }
         Ok(())
     }
 
-    fn validate(&self) -> Result<(), Misfit> {
+    fn validate(&self) -> Result<(), ValidationError> {
         for (name, bound) in [("minimum", self.minimum), ("maximum", self.maximum), ("default", self.default)]
         {
             if bound.is_some_and(|n| !n.is_finite()) {
-                return Err(Misfit::at(name, "must be a number"));
+                return Err(ValidationError::at_member(name, "must be a number"));
             }
         }
         match (self.minimum, self.maximum) {
-            (Some(least), Some(most)) if least > most => {
-                Err(Misfit::at("minimum", "must not be more than `maximum`"))
+            (Some(min), Some(max)) if min > max => {
+                Err(ValidationError::at_member("minimum", "must not exceed `maximum`"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// From here on every float is whole, and not every whole number is one
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Absolute value from which every float is an integer, but not every integer is a float.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// A number against a bound, without a loss on the way
+/// Compares a number with a bound, without rounding.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "only where both are exact")]
 fn compare(value: &ElicitValue, bound: f64) -> Option<Ordering> {
     match value {
-        // Where the bound is small, rounding cannot carry a number across it.
-        ElicitValue::Integer(int) if bound.abs() < EXACT => (*int as f64).partial_cmp(&bound),
+        // Below this bound, rounding cannot move an integer across it.
+        ElicitValue::Integer(int) if bound.abs() < MAX_EXACT_INTEGER => (*int as f64).partial_cmp(&bound),
         ElicitValue::Integer(int) => Some(i128::from(*int).cmp(&(bound as i128))),
         ElicitValue::Number(number) => number.partial_cmp(&bound),
         _ => None,
     }
 }
 
-/// Whether a length is one of those allowed
-fn within(length: usize, least: Option<u64>, most: Option<u64>, what: &str) -> Result<(), Misfit> {
+/// Checks a length against its bounds.
+fn check_length(
+    length: usize,
+    min: Option<u64>,
+    max: Option<u64>,
+    unit: &str,
+) -> Result<(), ValidationError> {
     let length = length as u64;
-    match (least, most) {
-        (Some(least), _) if length < least => {
-            Err(Misfit::new(format_args!("must have {least} {what} or more")))
+    match (min, max) {
+        (Some(min), _) if length < min => {
+            Err(ValidationError::new(format_args!("must have {min} {unit} or more")))
         }
-        (_, Some(most)) if length > most => {
-            Err(Misfit::new(format_args!("must have {most} {what} or fewer")))
+        (_, Some(max)) if length > max => {
+            Err(ValidationError::new(format_args!("must have {max} {unit} or fewer")))
         }
         _ => Ok(()),
     }

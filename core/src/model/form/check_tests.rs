@@ -15,27 +15,27 @@ fn value(text: &str) -> ElicitValue {
     serde_json::from_str(text).expect("a value")
 }
 
-/// Values that fit a field, and values that do not with a part of what is said about them
-fn judged(schema: &str, good: &[&str], bad: &[(&str, &str)]) {
+/// Checks values that match a field, and values that do not, with a part of the error for each.
+fn assert_checked(schema: &str, good: &[&str], bad: &[(&str, &str)]) {
     let field = field(schema);
     for text in good {
         assert_eq!(field.check(&value(text)), Ok(()), "{schema}: {text}");
     }
     for (text, why) in bad {
-        let misfit = field.check(&value(text)).expect_err(text);
-        assert!(misfit.to_string().contains(why), "{schema}: {text}: {misfit}");
+        let mismatch = field.check(&value(text)).expect_err(text);
+        assert!(mismatch.to_string().contains(why), "{schema}: {text}: {mismatch}");
     }
 }
 
 // covers: ELIC-013, ELIC-020
 #[test]
-fn texts() {
+fn string_field_checks_length_and_format() {
     let wrong =
         [("1", "must be a string"), ("1.5", "a string"), ("true", "a string"), (r#"["a"]"#, "a string")];
-    judged(r#"{"type":"string"}"#, &[r#""""#, r#""x""#], &wrong);
-    judged(
+    assert_checked(r#"{"type":"string"}"#, &[r#""""#, r#""x""#], &wrong);
+    assert_checked(
         r#"{"type":"string","minLength":2,"maxLength":3}"#,
-        // Two emoji are two characters, in eight bytes; a letter and an accent of its own are two.
+        // Two emoji are two characters in eight bytes; a letter with a combining accent is two.
         &[r#""ab""#, r#""abc""#, "\"\u{1F600}\u{1F600}\"", r#""e\u0301""#, "\"\u{1F600}\u{1F600}\u{1F600}\""],
         &[
             (r#""a""#, "2 characters or more"),
@@ -43,43 +43,47 @@ fn texts() {
             (r#""abcd""#, "3 characters or fewer"),
         ],
     );
-    judged(
+    assert_checked(
         r#"{"type":"string","format":"email"}"#,
         &[r#""a@b.example""#],
         &[(r#""a""#, "an e-mail address")],
     );
-    judged(r#"{"type":"string","format":"uri"}"#, &[r#""a:b""#], &[(r#""a b""#, "a URI")]);
-    judged(r#"{"type":"string","format":"date"}"#, &[r#""2026-07-28""#], &[(r#""28.7.2026""#, "a date")]);
-    judged(
+    assert_checked(r#"{"type":"string","format":"uri"}"#, &[r#""a:b""#], &[(r#""a b""#, "a URI")]);
+    assert_checked(
+        r#"{"type":"string","format":"date"}"#,
+        &[r#""2026-07-28""#],
+        &[(r#""28.7.2026""#, "a date")],
+    );
+    assert_checked(
         r#"{"type":"string","format":"date-time"}"#,
         &[r#""2026-07-28T00:00:00Z""#],
         &[(r#""now""#, "a date and")],
     );
-    judged(r#"{"type":"string","format":"phone","pattern":"^a"}"#, &[r#""b""#], &wrong);
+    assert_checked(r#"{"type":"string","format":"phone","pattern":"^a"}"#, &[r#""b""#], &wrong);
 }
 
 // covers: ELIC-014, ELIC-019, ELIC-020
 #[test]
-fn numbers() {
+fn number_field_checks_kind_and_bounds() {
     let wrong = [(r#""1""#, "must be a"), ("false", "must be a"), (r#"[]"#, "must be a")];
-    judged(r#"{"type":"number"}"#, &["1", "-1.5", "1e300", "18446744073709551616"], &wrong);
-    judged(
+    assert_checked(r#"{"type":"number"}"#, &["1", "-1.5", "1e300", "18446744073709551616"], &wrong);
+    assert_checked(
         r#"{"type":"integer"}"#,
         &["1", "-1", "2.0", "1e3", "1e300", "18446744073709551616", "-9007199254740993"],
         &[("1.5", "a whole number"), ("1e-7", "a whole number"), wrong[0], wrong[1], wrong[2]],
     );
-    judged(
+    assert_checked(
         r#"{"type":"number","minimum":-1.5,"maximum":2}"#,
         &["-1.5", "-1", "2", "2.0", "0"],
         &[("-1.6", "-1.5 or more"), ("-2", "-1.5 or more"), ("2.1", "2 or less"), ("3", "2 or less")],
     );
     // No float lies between these bounds and their neighbours.
-    judged(
+    assert_checked(
         r#"{"type":"integer","minimum":-9007199254740992,"maximum":9007199254740992}"#,
         &["9007199254740992", "-9007199254740992"],
         &[("9007199254740993", "or less"), ("-9007199254740993", "or more"), ("1e300", "or less")],
     );
-    judged(
+    assert_checked(
         r#"{"type":"integer","minimum":-1e300,"maximum":1e300}"#,
         &["9223372036854775807", "-9223372036854775808"],
         &[("2e300", "or less"), ("-2e300", "or more")],
@@ -93,15 +97,15 @@ fn numbers() {
 
 // covers: ELIC-014, ELIC-020
 #[test]
-fn yes_or_no() {
+fn boolean_field_accepts_booleans_only() {
     let wrong =
         [("1", "true or false"), ("0.5", "true or"), (r#""true""#, "true or"), (r#"["true"]"#, "true or")];
-    judged(r#"{"type":"boolean"}"#, &["true", "false"], &wrong);
+    assert_checked(r#"{"type":"boolean"}"#, &["true", "false"], &wrong);
 }
 
 // covers: ELIC-015, ELIC-016, ELIC-020
 #[test]
-fn one_choice() {
+fn single_select_field_accepts_one_choice() {
     for schema in [
         r#"{"type":"string","enum":["a","B"]}"#,
         r#"{"type":"string","enum":["a","B"],"enumNames":["A","b"]}"#,
@@ -116,13 +120,13 @@ fn one_choice() {
             ("true", "a string"),
             (r#"["a"]"#, "a string"),
         ];
-        judged(schema, &[r#""a""#, r#""B""#], &wrong);
+        assert_checked(schema, &[r#""a""#, r#""B""#], &wrong);
     }
 }
 
 // covers: ELIC-016, ELIC-020
 #[test]
-fn several_choices() {
+fn multi_select_field_checks_choices_and_count() {
     for items in [
         r#"{"type":"string","enum":["a","b","c"]}"#,
         r#"{"anyOf":[{"const":"a","title":"A"},{"const":"b","title":"B"},{"const":"c","title":"C"}]}"#,
@@ -131,16 +135,16 @@ fn several_choices() {
         let wrong = [
             (r#"["d"]"#, "`[0]`: must be one of the choices"),
             (r#"["a","A"]"#, "`[1]`: must be one of"),
-            (r#"["a","b","a"]"#, "must not hold a choice twice"),
+            (r#"["a","b","a"]"#, "must not repeat a choice"),
             (r#""a""#, "an array of strings"),
             ("1", "an array"),
             ("1.5", "an array"),
             ("true", "an array"),
         ];
-        judged(&any, &["[]", r#"["c","a"]"#], &wrong);
+        assert_checked(&any, &["[]", r#"["c","a"]"#], &wrong);
         let bounded = format!(r#"{{"type":"array","items":{items},"minItems":1,"maxItems":2}}"#);
         let wrong = [("[]", "1 choices or more"), (r#"["a","b","c"]"#, "2 choices or fewer")];
-        judged(&bounded, &[r#"["a"]"#, r#"["b","a"]"#], &wrong);
+        assert_checked(&bounded, &[r#"["a"]"#, r#"["b","a"]"#], &wrong);
     }
 }
 
@@ -156,18 +160,18 @@ fn stay() -> ElicitSchema {
 
 // covers: ELIC-012, ELIC-020
 #[test]
-fn the_first_field_that_does_not_fit_is_named() {
+fn form_check_names_first_mismatch() {
     let form = stay();
     let content = |text: &str| serde_json::from_str::<Map<ElicitValue>>(text).expect("content");
     for good in [
         r#"{"boat":"Aline","nights":2}"#,
         r#"{"nights":2,"boat":"","extras":[],"rate":1,"note":"","power":false}"#,
-        // Nobody asked, and JSON Schema does not mind.
+        // Values without a field are accepted, as in JSON Schema.
         r#"{"nights":2,"boat":"","more":[""]}"#,
     ] {
         assert_eq!(form.check(&content(good)), Ok(()), "{good}");
     }
-    for (bad, said) in [
+    for (bad, expected) in [
         ("{}", "`boat`: must be filled in"),
         (r#"{"boat":""}"#, "`nights`: must be filled in"),
         (r#"{"boat":"Aline","nights":0}"#, "`nights`: must be 1 or more"),
@@ -175,7 +179,7 @@ fn the_first_field_that_does_not_fit_is_named() {
         (r#"{"boat":"","nights":1,"extras":["wifi","x"]}"#, "`extras[1]`: must be one of the choices"),
         (r#"{"boat":"","nights":1,"power":"yes"}"#, "`power`: must be true or false"),
     ] {
-        assert_eq!(form.check(&content(bad)).expect_err(bad).to_string(), said);
+        assert_eq!(form.check(&content(bad)).expect_err(bad).to_string(), expected);
     }
     // Required, though not described.
     let odd: ElicitSchema =
@@ -187,7 +191,7 @@ fn the_first_field_that_does_not_fit_is_named() {
 
 // covers: ELIC-017
 #[test]
-fn defaults_fill_what_is_open() {
+fn defaults_fill_missing_fields_only() {
     let form = stay();
     let shown = form.fill_defaults(Map::new());
     let text = serde_json::to_string(&shown).expect("JSON");
@@ -219,7 +223,7 @@ fn defaults_fill_what_is_open() {
 
 // covers: ELIC-012, ELIC-013, ELIC-014, ELIC-015, ELIC-016
 #[test]
-fn a_form_that_nobody_can_fill_in_is_told() {
+fn form_validation_names_unanswerable_field() {
     assert_eq!(stay().validate(), Ok(()));
     assert_eq!(ElicitSchema::default().validate(), Ok(()));
     let choice = |values: &[&str]| EnumSchema::one_of(values.iter().copied());
@@ -247,9 +251,9 @@ fn a_form_that_nobody_can_fill_in_is_told() {
         (field(r#"{"type":"object"}"#), ""),
     ];
     for (field, path) in cases {
-        let misfit = ElicitSchema::default().field("x", field.clone()).validate().expect_err("nobody can");
+        let mismatch = ElicitSchema::default().field("x", field.clone()).validate().expect_err("nobody can");
         let expected = if path.is_empty() { "properties.x".into() } else { format!("properties.x.{path}") };
-        assert_eq!(misfit.path, expected, "{field:?}: {misfit}");
+        assert_eq!(mismatch.path, expected, "{field:?}: {mismatch}");
     }
     let twice = ElicitSchema::default().field("x", BooleanSchema::new()).field("x", StringSchema::new());
     assert_eq!(twice.validate().expect_err("twice").path, "required");
@@ -259,7 +263,7 @@ fn a_form_that_nobody_can_fill_in_is_told() {
 
 // covers: ELIC-013, ELIC-015, ELIC-016
 #[test]
-fn what_every_field_has() {
+fn field_accessors_cover_every_kind() {
     for field in super::super::tests::every_kind().into_iter().filter(|f| f.title().is_some()) {
         assert_eq!((field.title(), field.description()), (Some("t"), Some("d")));
     }
@@ -278,7 +282,7 @@ fn what_every_field_has() {
 
 // covers: ELIC-020
 #[test]
-fn many_fields_and_many_choices() {
+fn form_check_handles_many_fields_and_choices() {
     let many = 2_000;
     let mut text = String::from(r#"{"type":"object","properties":{"#);
     let mut content = String::from("{");

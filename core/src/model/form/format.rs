@@ -1,22 +1,24 @@
-//! What a text must look like (ELIC-013): looked at by hand, without regular expressions and in one pass.
+//! Checks of text formats (ELIC-013), without regular expressions and in one pass.
 
 use super::StringFormat;
 use crate::uri::is_uri;
 
 impl StringFormat {
-    /// Whether a text has this format; of formats that are not known here, any text has them
+    /// Returns whether a text has this format; any text matches an unknown format.
     ///
-    /// - `email`: something, `@`, and a host: names of letters, digits and `-` with dots between them, or an address in
-    ///   brackets. Letters outside of ASCII are taken on both sides, white space only in a quoted first part.
-    /// - `uri`: an absolute one (RFC 3986); letters outside of ASCII must be encoded.
-    /// - `date`: a day that there is, `2028-02-29` (RFC 3339).
-    /// - `date-time`: a day, a time with its seconds, and an offset or `Z` (RFC 3339); second 60 where leap seconds are.
+    /// - `email`: a local part, `@`, and a host. The host consists of names of letters, digits and `-` with dots
+    ///   between them, or is an address in brackets. Letters outside of ASCII are accepted on both sides, white space
+    ///   only in a quoted local part.
+    /// - `uri`: an absolute URI (RFC 3986); letters outside of ASCII must be encoded.
+    /// - `date`: an existing day, `2028-02-29` for example (RFC 3339).
+    /// - `date-time`: a date, a time with seconds, and an offset or `Z` (RFC 3339). Second 60 is accepted where leap
+    ///   seconds can occur.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
         match self {
             Self::Email => is_email(text),
             Self::Uri => is_uri(text),
-            Self::Date => date(text.as_bytes()).is_some_and(<[u8]>::is_empty),
+            Self::Date => parse_date(text.as_bytes()).is_some_and(<[u8]>::is_empty),
             Self::DateTime => is_date_time(text.as_bytes()),
             Self::Other(_) => true,
         }
@@ -29,7 +31,7 @@ fn is_email(text: &str) -> bool {
     let quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
     let local_fits = match quoted {
         true => !local.chars().any(char::is_control),
-        // A second `@`, or a quote, has to be quoted.
+        // A second `@` and a quote are permitted only in a quoted local part.
         false => {
             local.split('.').all(|a| !a.is_empty() && a.chars().all(|c| plain(c) && !matches!(c, '@' | '"')))
         }
@@ -52,11 +54,11 @@ fn is_host_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_alphanumeric() || c == '-')
 }
 
-/// What follows the day that `text` begins with
-fn date(text: &[u8]) -> Option<&[u8]> {
-    let (year, rest) = digits(text, 4)?;
-    let (month, rest) = digits(sign(rest, b"-")?, 2)?;
-    let (day, rest) = digits(sign(rest, b"-")?, 2)?;
+/// Parses the date at the beginning of `text` and returns the rest.
+fn parse_date(text: &[u8]) -> Option<&[u8]> {
+    let (year, rest) = parse_digits(text, 4)?;
+    let (month, rest) = parse_digits(strip_sign(rest, b"-")?, 2)?;
+    let (day, rest) = parse_digits(strip_sign(rest, b"-")?, 2)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
         2 if leap => 29,
@@ -69,42 +71,42 @@ fn date(text: &[u8]) -> Option<&[u8]> {
 }
 
 fn is_date_time(text: &[u8]) -> bool {
-    let seen = date(text).and_then(|rest| {
-        let (hour, rest) = digits(sign(rest, b"Tt")?, 2)?;
-        let (minute, rest) = digits(sign(rest, b":")?, 2)?;
-        let (second, mut rest) = digits(sign(rest, b":")?, 2)?;
-        if let Some(fraction) = sign(rest, b".") {
+    let is_valid = parse_date(text).and_then(|rest| {
+        let (hour, rest) = parse_digits(strip_sign(rest, b"Tt")?, 2)?;
+        let (minute, rest) = parse_digits(strip_sign(rest, b":")?, 2)?;
+        let (second, mut rest) = parse_digits(strip_sign(rest, b":")?, 2)?;
+        if let Some(fraction) = strip_sign(rest, b".") {
             let length = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
             rest = fraction.get(length.max(1)..).filter(|_| length > 0)?;
         }
-        let (offset, rest) = offset(rest)?;
+        let (offset, rest) = parse_utc_offset(rest)?;
         let utc = (hour * 60 + minute - offset).rem_euclid(24 * 60);
         let leap = second == 60 && utc == 24 * 60 - 1;
         Some(hour < 24 && minute < 60 && (second < 60 || leap) && rest.is_empty())
     });
-    seen == Some(true)
+    is_valid == Some(true)
 }
 
-/// Minutes ahead of UTC
-fn offset(text: &[u8]) -> Option<(i32, &[u8])> {
-    if let Some(rest) = sign(text, b"Zz") {
+/// Parses an offset; returns the minutes ahead of UTC and the rest.
+fn parse_utc_offset(text: &[u8]) -> Option<(i32, &[u8])> {
+    if let Some(rest) = strip_sign(text, b"Zz") {
         return Some((0, rest));
     }
-    let (hours, rest) = digits(sign(text, b"+-")?, 2)?;
-    let (minutes, rest) = digits(sign(rest, b":")?, 2)?;
+    let (hours, rest) = parse_digits(strip_sign(text, b"+-")?, 2)?;
+    let (minutes, rest) = parse_digits(strip_sign(rest, b":")?, 2)?;
     let ahead = hours * 60 + minutes;
     let fits = hours < 24 && minutes < 60;
     fits.then_some((if text.first() == Some(&b'-') { -ahead } else { ahead }, rest))
 }
 
-/// What follows one of `signs`
-fn sign<'a>(text: &'a [u8], signs: &[u8]) -> Option<&'a [u8]> {
+/// Removes one of `signs` from the beginning and returns the rest.
+fn strip_sign<'a>(text: &'a [u8], signs: &[u8]) -> Option<&'a [u8]> {
     let (first, rest) = text.split_first()?;
     signs.contains(first).then_some(rest)
 }
 
-/// A number of so many digits, and what follows it
-fn digits(text: &[u8], count: usize) -> Option<(i32, &[u8])> {
+/// Parses a number of `count` digits and returns the rest too.
+fn parse_digits(text: &[u8], count: usize) -> Option<(i32, &[u8])> {
     let (number, rest) = text.split_at_checked(count)?;
     let value = number.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i32::from(b - b'0')))?;
     Some((value, rest))
@@ -116,7 +118,7 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    fn all(format: &StringFormat, good: &[&str], bad: &[&str]) {
+    fn check_all(format: &StringFormat, good: &[&str], bad: &[&str]) {
         for text in good {
             assert!(format.matches(text), "{format}: {text:?} is one");
         }
@@ -127,7 +129,7 @@ mod tests {
 
     // covers: ELIC-013
     #[test]
-    fn addresses_for_mail() {
+    fn email_format_matches_addresses_only() {
         let long = |n| "a".repeat(n);
         let (local, label) = (format!("{}@x.example", long(65)), format!("a@{}.example", long(64)));
         let host = format!("a@{}", alloc::vec!["a"; 129].join("."));
@@ -167,21 +169,21 @@ mod tests {
             &label,
             &host,
         ];
-        all(&StringFormat::Email, &good, &bad);
+        check_all(&StringFormat::Email, &good, &bad);
         assert!(StringFormat::Email.matches(&format!("{}@{}.example", long(64), long(63))));
     }
 
     // covers: ELIC-013
     #[test]
-    fn uris() {
+    fn uri_format_matches_absolute_uris_only() {
         let bad =
             ["", "x", "/a", "//h/a", "http:", "a b:c", "https://x.example/a b", "a:%2", "http://é.example"];
-        all(&StringFormat::Uri, &["https://x.example/a?b#c", "urn:isbn:1", "mailto:a@b"], &bad);
+        check_all(&StringFormat::Uri, &["https://x.example/a?b#c", "urn:isbn:1", "mailto:a@b"], &bad);
     }
 
     // covers: ELIC-013
     #[test]
-    fn days_and_moments() {
+    fn date_and_date_time_formats_match_existing_times_only() {
         let good = ["2026-07-28", "2028-02-29", "2000-02-29", "0000-01-31"];
         let bad = [
             "",
@@ -199,7 +201,7 @@ mod tests {
             "２026-01-01",
             "2026-07-28T00:00:00Z",
         ];
-        all(&StringFormat::Date, &good, &bad);
+        check_all(&StringFormat::Date, &good, &bad);
         let good = [
             "2026-07-28T12:00:00Z",
             "2026-07-28t12:00:00z",
@@ -227,7 +229,7 @@ mod tests {
             "2026-02-30T12:00:00Z",
             "2026-07-28T12:00:00.1",
         ];
-        all(&StringFormat::DateTime, &good, &bad);
+        check_all(&StringFormat::DateTime, &good, &bad);
         assert!(StringFormat::Other(String::from("phone")).matches("anything"));
     }
 }

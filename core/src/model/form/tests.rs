@@ -1,8 +1,8 @@
-use super::super::for_tests::{missing, same};
+use super::super::test_support::{assert_missing, assert_round_trip};
 use super::*;
 use alloc::vec;
 
-/// A field of every kind, with everything that it can have
+/// A field of every kind with all its members.
 pub(in crate::model) fn every_kind() -> Vec<PrimitiveSchemaDefinition> {
     let strings = || vec![String::from("a"), "b".into()];
     let options = || [EnumOption::new("a", "A"), EnumOption::new("b", "B")];
@@ -40,13 +40,13 @@ pub(in crate::model) fn every_kind() -> Vec<PrimitiveSchemaDefinition> {
 
 // covers: ELIC-013, ELIC-014, ELIC-015, ELIC-016
 #[test]
-fn every_kind_is_known_by_its_shape() {
+fn field_kind_is_recognised_by_shape() {
     for field in every_kind() {
-        same(&field);
+        assert_round_trip(&field);
     }
-    same(&UntitledEnumItems::new([]));
-    same(&TitledEnumItems::new([EnumOption::new("a", "A")]));
-    same(&EnumOption::new("a", "A"));
+    assert_round_trip(&UntitledEnumItems::new([]));
+    assert_round_trip(&TitledEnumItems::new([EnumOption::new("a", "A")]));
+    assert_round_trip(&EnumOption::new("a", "A"));
     let pattern: PrimitiveSchemaDefinition =
         serde_json::from_str(r#"{"type":"string","pattern":"^a","format":"phone"}"#).expect("a text");
     assert!(matches!(&pattern, PrimitiveSchemaDefinition::String(s)
@@ -56,9 +56,9 @@ fn every_kind_is_known_by_its_shape() {
         assert!(matches!(kept, PrimitiveSchemaDefinition::Other(raw) if raw.as_str() == odd));
     }
     assert!(serde_json::from_str::<PrimitiveSchemaDefinition>("true").is_err());
-    missing::<PrimitiveSchemaDefinition>(r#"{"type":"array"}"#, "items");
-    missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","oneOf":[{"const":"a"}]}"#, "title");
-    missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","enumNames":[]}"#, "enum");
-    missing::<PrimitiveSchemaDefinition>(r#"{"type":"array","items":{"enum":[]}}"#, "type");
-    missing::<NumberSchema>("{}", "type");
+    assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"array"}"#, "items");
+    assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","oneOf":[{"const":"a"}]}"#, "title");
+    assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","enumNames":[]}"#, "enum");
+    assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"array","items":{"enum":[]}}"#, "type");
+    assert_missing::<NumberSchema>("{}", "type");
 }

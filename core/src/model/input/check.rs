@@ -1,105 +1,143 @@
-//! Questions that are right in themselves, and answers by the kind of the question (MRTR-008, MRTR-018, MRTR-027).
+//! Validation of input requests and input responses (MRTR-008, MRTR-018, MRTR-027).
 
 use serde::Deserialize;
 
 use super::{InputRequest, InputResponse};
-use crate::ascii::AnyCase as _;
-use crate::model::Misfit;
+use crate::ascii::AsciiCaseExt as _;
+use crate::methods::{CREATE_MESSAGE, ELICIT, LIST_ROOTS};
+use crate::model::ValidationError;
 use crate::model::elicitation::{ElicitAction, ElicitParams, ElicitResult, ElicitUrlParams};
 use crate::model::map::Map;
 use crate::model::roots::ListRootsResult;
 use crate::raw::RawJson;
 use crate::uri::{has_host, is_uri};
-use crate::vocab::{CREATE_MESSAGE, ELICIT, LIST_ROOTS};
 
 impl<'a> InputRequest<'a> {
-    /// A question from its method and its parameters, as a legacy request has them
-    pub fn of(method: &str, params: Option<&'a RawJson>) -> Result<Self, Misfit> {
-        fn read<'a, T: Deserialize<'a>>(params: &'a RawJson) -> Result<T, Misfit> {
-            params.parse().map_err(|e| unread(&e))
+    /// Creates an input request from the method and parameters of a legacy request.
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] if the method is no input request, or if the parameters are missing or do not match it.
+    pub fn from_parts(method: &str, params: Option<&'a RawJson>) -> Result<Self, ValidationError> {
+        fn read<'a, T: Deserialize<'a>>(params: &'a RawJson) -> Result<T, ValidationError> {
+            params.parse().map_err(|e| params_error(&e))
         }
-        fn unread(error: &serde_json::Error) -> Misfit {
-            Misfit::unread(error).within("params")
+        fn params_error(error: &serde_json::Error) -> ValidationError {
+            ValidationError::from_read_error(error).prefixed("params")
         }
-        let needed = || params.ok_or_else(|| Misfit::new("missing field `params`"));
+        let needed = || params.ok_or_else(|| ValidationError::new("missing field `params`"));
         match method {
-            ELICIT => ElicitParams::of(needed()?.as_str()).map(Self::Elicit).map_err(|e| unread(&e)),
+            ELICIT => {
+                ElicitParams::from_text(needed()?.as_str()).map(Self::Elicit).map_err(|e| params_error(&e))
+            }
             CREATE_MESSAGE => read(needed()?).map(Self::CreateMessage),
             LIST_ROOTS => params.map(read).transpose().map(Self::ListRoots),
-            _ => Err(Misfit::at("method", "is nothing that a server can ask for")),
+            _ => Err(ValidationError::at_member("method", "is not the method of an input request")),
         }
     }
 
-    /// Whether `key` does as the key of a question: 1 to 64 characters, none of them a control character
+    /// Returns whether `key` can be the key of an input request: 1 to 64 characters, no control characters.
     ///
-    /// The protocol leaves keys to servers (MRTR-007); this is for those that we make. A client takes any.
+    /// The protocol leaves keys to servers (MRTR-007). This rule holds for the keys that this crate sends; a client
+    /// accepts any key.
     #[must_use]
-    pub fn is_key(key: &str) -> bool {
+    pub fn is_valid_key(key: &str) -> bool {
         (1..=64).contains(&key.chars().count()) && !key.chars().any(char::is_control)
     }
 
-    /// Whether the question is right in itself
+    /// Validates the input request itself.
     ///
-    /// A form that can be filled in ([`ElicitSchema::validate`](crate::model::ElicitSchema::validate)), a page that can
-    /// be visited ([`ElicitUrlParams::validate`]), a conversation that a model can be given
-    /// ([`CreateMessageParams::validate`](crate::model::CreateMessageParams::validate)); and a kind of question that
-    /// there is (MRTR-008). Whether the client can be asked is another matter: see [`needs`](Self::needs).
-    pub fn validate(&self) -> Result<(), Misfit> {
+    /// - A form must be answerable ([`ElicitSchema::validate`](crate::model::ElicitSchema::validate)).
+    /// - A web page must have a usable URL ([`ElicitUrlParams::validate`]).
+    /// - A conversation must be well-formed
+    ///   ([`CreateMessageParams::validate`](crate::model::CreateMessageParams::validate)).
+    /// - The kind must be known (MRTR-008).
+    ///
+    /// Whether the client supports it is a separate check: [`required_capabilities`](Self::required_capabilities).
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first wrong member.
+    pub fn validate(&self) -> Result<(), ValidationError> {
         match self {
             Self::Elicit(ElicitParams::Form(form)) => {
-                form.requested_schema.validate().map_err(|m| m.within("requestedSchema"))
+                form.requested_schema.validate().map_err(|m| m.prefixed("requestedSchema"))
             }
             Self::Elicit(ElicitParams::Url(page)) => page.validate(),
-            Self::Elicit(ElicitParams::Other(_)) => Err(Misfit::at("mode", "is neither `form` nor `url`")),
+            Self::Elicit(ElicitParams::Other(_)) => {
+                Err(ValidationError::at_member("mode", "is neither `form` nor `url`"))
+            }
             Self::CreateMessage(params) => params.validate(),
             Self::ListRoots(_) => Ok(()),
-            Self::Other(_) => Err(Misfit::at("method", "is nothing that a server can ask for")),
+            Self::Other(_) => {
+                Err(ValidationError::at_member("method", "is not the method of an input request"))
+            }
         }
     }
 
-    /// Reads an answer to this question, on either side: a bare result that fits it (MRTR-018, MRTR-027)
+    /// Reads a response to this input request, on either side: a bare result that matches it (MRTR-018, MRTR-027).
     ///
-    /// Members that this version does not know are let through. The error names what does not fit.
-    pub fn read<'r>(&self, answer: &'r RawJson) -> Result<InputResponse<'r>, Misfit> {
+    /// Unknown members are accepted.
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first member that does not match.
+    pub fn parse_response<'r>(&self, answer: &'r RawJson) -> Result<InputResponse<'r>, ValidationError> {
         let Some(method) = self.method() else { return Ok(InputResponse::Other(answer.clone())) };
-        let response = InputResponse::read(method, answer)?;
-        self.suits(&response).map(|()| response)
+        let response = InputResponse::parse(method, answer)?;
+        self.check_valid_response(&response).map(|()| response)
     }
 
-    /// Whether an answer fits this question (ELIC-020, SAMP-022)
-    pub fn check(&self, answer: &InputResponse<'_>) -> Result<(), Misfit> {
-        answer.validate().and_then(|()| self.suits(answer))
+    /// Checks whether a response matches this input request (ELIC-020, SAMP-022).
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first member that does not match.
+    pub fn check_response(&self, answer: &InputResponse<'_>) -> Result<(), ValidationError> {
+        answer.validate().and_then(|()| self.check_valid_response(answer))
     }
 
-    /// Whether an answer that is right in itself fits this question
-    fn suits(&self, answer: &InputResponse<'_>) -> Result<(), Misfit> {
+    /// Checks a response that is valid in itself against this input request.
+    fn check_valid_response(&self, answer: &InputResponse<'_>) -> Result<(), ValidationError> {
         match (self, answer) {
-            (Self::Elicit(question), InputResponse::Elicit(result)) => question.suits(result),
-            (Self::CreateMessage(question), InputResponse::CreateMessage(result)) => question.suits(result),
+            (Self::Elicit(request), InputResponse::Elicit(result)) => request.check_result(result),
+            (Self::CreateMessage(request), InputResponse::CreateMessage(result)) => {
+                request.check_result(result)
+            }
             (Self::ListRoots(_), InputResponse::ListRoots(_)) | (Self::Other(_), _) => Ok(()),
-            _ => Err(Misfit::new("is the answer to another kind of question")),
+            _ => Err(ValidationError::new("answers another kind of input request")),
         }
     }
 }
 
 impl<'a> InputResponse<'a> {
-    /// Reads an answer to a question of which no more than the method is known: a bare result of that kind (MRTR-018)
+    /// Reads a response to an input request of which only the method is known: a bare result of that kind (MRTR-018).
     ///
-    /// Looks at all that can be told without the question: see [`validate`](Self::validate).
-    pub fn read(method: &str, answer: &'a RawJson) -> Result<Self, Misfit> {
+    /// Checks everything that does not depend on the request; see [`validate`](Self::validate).
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] if the method is no input request, or if the result does not match it.
+    pub fn parse(method: &str, answer: &'a RawJson) -> Result<Self, ValidationError> {
         let read = match method {
             ELICIT => answer.parse().map(Self::Elicit),
             CREATE_MESSAGE => answer.parse().map(Self::CreateMessage),
             LIST_ROOTS => answer.parse().map(Self::ListRoots),
-            _ => return Err(Misfit::new("is the answer to nothing that a server can ask for")),
+            _ => return Err(ValidationError::new("answers a method that is not an input request")),
         };
-        let read = read.map_err(|e| Misfit::unread(&e))?;
+        let read = read.map_err(|e| ValidationError::from_read_error(&e))?;
         read.validate().map(|()| read)
     }
 
-    /// Whether the answer is right in itself: the action one of three, with content only if it is `accept` (ELIC-018);
-    /// tools called with objects (SAMP-022); roots that are files (ROOT-005)
-    pub fn validate(&self) -> Result<(), Misfit> {
+    /// Validates the response itself.
+    ///
+    /// The action must be one of three, with content only for `accept` (ELIC-018). Tools must be called with objects
+    /// (SAMP-022). Roots must be `file:` URIs (ROOT-005).
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first wrong member.
+    pub fn validate(&self) -> Result<(), ValidationError> {
         match self {
             Self::Elicit(result) => result.validate(),
             Self::CreateMessage(result) => result.validate(),
@@ -110,16 +148,16 @@ impl<'a> InputResponse<'a> {
 }
 
 impl ElicitParams {
-    fn suits(&self, result: &ElicitResult) -> Result<(), Misfit> {
+    fn check_result(&self, result: &ElicitResult) -> Result<(), ValidationError> {
         static NOTHING: Map<crate::model::ElicitValue> = Map::new();
         let content = result.content.as_ref().unwrap_or(&NOTHING);
         match self {
             Self::Form(form) if result.action == ElicitAction::Accept => {
-                form.requested_schema.check(content).map_err(|m| m.within("content"))
+                form.requested_schema.check(content).map_err(|m| m.prefixed("content"))
             }
             // ELIC-034
             Self::Url(_) if !content.is_empty() => {
-                Err(Misfit::at("content", "does not belong to an answer about a web page"))
+                Err(ValidationError::at_member("content", "must be absent for a web page"))
             }
             _ => Ok(()),
         }
@@ -127,41 +165,49 @@ impl ElicitParams {
 }
 
 impl ElicitUrlParams {
-    /// Whether the page can be visited: its URL is absolute and names a host (ELIC-009)
+    /// Validates the page: its URL must be absolute and name a host (ELIC-009).
     ///
-    /// Which schemes to open is for who opens it; outside of development it should be `https` (ELIC-038).
-    pub fn validate(&self) -> Result<(), Misfit> {
+    /// The application decides which schemes it opens; outside of development the scheme should be `https` (ELIC-038).
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] for `url`.
+    pub fn validate(&self) -> Result<(), ValidationError> {
         match is_uri(&self.url) && has_host(&self.url) {
             true => Ok(()),
-            false => Err(Misfit::at("url", "must be an absolute URL with a host")),
+            false => Err(ValidationError::at_member("url", "must be an absolute URL with a host")),
         }
     }
 }
 
 impl ElicitResult {
-    fn validate(&self) -> Result<(), Misfit> {
+    fn validate(&self) -> Result<(), ValidationError> {
         match &self.action {
             ElicitAction::Accept => Ok(()),
-            // Some clients say `{}` where they mean nothing.
+            // Some clients send `{}` instead of no content.
             ElicitAction::Decline | ElicitAction::Cancel
                 if self.content.as_ref().is_none_or(Map::is_empty) =>
             {
                 Ok(())
             }
             ElicitAction::Decline | ElicitAction::Cancel => {
-                Err(Misfit::at("content", "belongs only to an answer that is `accept`"))
+                Err(ValidationError::at_member("content", "must be absent unless `action` is `accept`"))
             }
-            ElicitAction::Other(_) => Err(Misfit::at("action", "must be `accept`, `decline` or `cancel`")),
+            ElicitAction::Other(_) => {
+                Err(ValidationError::at_member("action", "must be `accept`, `decline` or `cancel`"))
+            }
         }
     }
 }
 
 impl ListRootsResult {
-    /// The scheme in any case; what follows is for who works there to judge (ROOT-008)
-    fn validate(&self) -> Result<(), Misfit> {
-        let is_file = |uri: &str| uri.get(..7).is_some_and(|start| start.eq_any_case("file://"));
+    /// Checks the scheme, in any case. The server checks the path (ROOT-008).
+    fn validate(&self) -> Result<(), ValidationError> {
+        let is_file = |uri: &str| uri.get(..7).is_some_and(|start| start.eq_ignore_case("file://"));
         match self.roots.iter().position(|root| !is_file(&root.uri)) {
-            Some(at) => Err(Misfit::at("uri", "must begin with `file://`").element(at).within("roots")),
+            Some(at) => Err(ValidationError::at_member("uri", "must begin with `file://`")
+                .at_index(at)
+                .prefixed("roots")),
             None => Ok(()),
         }
     }

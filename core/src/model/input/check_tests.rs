@@ -35,28 +35,28 @@ fn sampling_with_tools() -> InputRequest<'static> {
 
 const ROOTS: InputRequest<'static> = InputRequest::ListRoots(None);
 
-/// What is said about an answer; the kind alone says the same where `by_kind`
-fn said(question: &InputRequest<'_>, answer: &str, by_kind: bool) -> String {
+/// Returns the error for a response; the kind alone gives the same error if `by_kind`.
+fn check_error(request: &InputRequest<'_>, answer: &str, by_kind: bool) -> String {
     let answer = raw(answer);
-    let misfit = question.read(&answer).expect_err(answer.as_str());
-    let kind = InputResponse::read(question.method().expect("a method"), &answer);
-    assert_eq!(kind.err().as_ref() == Some(&misfit), by_kind, "{answer}: {misfit}");
-    assert_eq!(RpcError::from(misfit.clone()).code, -32602);
-    misfit.to_string()
+    let mismatch = request.parse_response(&answer).expect_err(answer.as_str());
+    let kind = InputResponse::parse(request.method().expect("a method"), &answer);
+    assert_eq!(kind.err().as_ref() == Some(&mismatch), by_kind, "{answer}: {mismatch}");
+    assert_eq!(RpcError::from(mismatch.clone()).code, -32602);
+    mismatch.to_string()
 }
 
-fn fits(question: &InputRequest<'_>, answers: &[&str]) {
+fn assert_fits(request: &InputRequest<'_>, answers: &[&str]) {
     for answer in answers {
         let raw = raw(*answer);
-        let read = question.read(&raw).unwrap_or_else(|misfit| panic!("{answer}: {misfit}"));
-        assert_eq!(question.check(&read), Ok(()), "{answer}");
-        assert_eq!(InputResponse::read(question.method().expect("a method"), &raw), Ok(read));
+        let read = request.parse_response(&raw).unwrap_or_else(|mismatch| panic!("{answer}: {mismatch}"));
+        assert_eq!(request.check_response(&read), Ok(()), "{answer}");
+        assert_eq!(InputResponse::parse(request.method().expect("a method"), &raw), Ok(read));
     }
 }
 
 // covers: ELIC-018, ELIC-020, ELIC-034, MRTR-018, MRTR-027
 #[test]
-fn answers_of_a_user() {
+fn elicitation_response_is_checked_against_request() {
     let filled = r#"{"action":"accept","content":{"boat":"Aline","nights":2,"more":true}}"#;
     let refusals = [
         r#"{"action":"decline"}"#,
@@ -65,10 +65,10 @@ fn answers_of_a_user() {
         r#"{"action":"cancel","content":{}}"#,
         r#"{"action":"cancel","resultType":"complete","x":[1]}"#,
     ];
-    fits(&form(), &[filled, r#"{"_meta":{},"content":{"boat":""},"action":"accept"}"#]);
-    fits(&form(), &refusals);
-    fits(&page(), &[r#"{"action":"accept"}"#, r#"{"action":"accept","content":{}}"#]);
-    fits(&page(), &refusals);
+    assert_fits(&form(), &[filled, r#"{"_meta":{},"content":{"boat":""},"action":"accept"}"#]);
+    assert_fits(&form(), &refusals);
+    assert_fits(&page(), &[r#"{"action":"accept"}"#, r#"{"action":"accept","content":{}}"#]);
+    assert_fits(&page(), &refusals);
 
     for (answer, expected) in [
         ("12345", "invalid type: integer `12345`, expected a ElicitResult object"),
@@ -82,8 +82,8 @@ fn answers_of_a_user() {
         (r#"{"action":"accept","action":"decline"}"#, "duplicate field `action`"),
         (r#"{"action":"later"}"#, "`action`: must be `accept`, `decline` or `cancel`"),
         (r#"{"action":"Accept"}"#, "`action`: must be"),
-        (r#"{"action":"decline","content":{"boat":"x"}}"#, "`content`: belongs only to"),
-        (r#"{"action":"cancel","content":{"boat":"x"}}"#, "`content`: belongs only to"),
+        (r#"{"action":"decline","content":{"boat":"x"}}"#, "`content`: must be absent unless"),
+        (r#"{"action":"cancel","content":{"boat":"x"}}"#, "`content`: must be absent unless"),
         (r#"{"action":"accept","content":[]}"#, "`content`: invalid type"),
         (r#"{"action":"accept","content":"x"}"#, "`content`: invalid type"),
         (
@@ -97,7 +97,11 @@ fn answers_of_a_user() {
         (r#"{"action":"accept","content":{"boat":[1]}}"#, "`content.boat`: invalid type"),
         (r#"{"action":"accept","content":{"boat":"","boat":""}}"#, "`content`: duplicate field `boat`"),
     ] {
-        assert!(said(&form(), answer, true).starts_with(expected), "{}", said(&form(), answer, true));
+        assert!(
+            check_error(&form(), answer, true).starts_with(expected),
+            "{}",
+            check_error(&form(), answer, true)
+        );
     }
     for (answer, expected) in [
         (r#"{"action":"accept"}"#, "`content.boat`: must be filled in"),
@@ -115,21 +119,21 @@ fn answers_of_a_user() {
         ),
         (r#"{"action":"accept","content":{"boat":"","nights":0}}"#, "`content.nights`: must be 1 or more"),
     ] {
-        assert_eq!(said(&form(), answer, false), expected);
+        assert_eq!(check_error(&form(), answer, false), expected);
     }
-    let told = said(&page(), r#"{"action":"accept","content":{"boat":"x"}}"#, false);
-    assert_eq!(told, "`content`: does not belong to an answer about a web page");
+    let error = check_error(&page(), r#"{"action":"accept","content":{"boat":"x"}}"#, false);
+    assert_eq!(error, "`content`: must be absent for a web page");
 }
 
 // covers: SAMP-005, SAMP-006, SAMP-022, MRTR-018, MRTR-027
 #[test]
-fn answers_of_a_model() {
+fn sampling_response_is_checked_against_request() {
     let text =
         r#"{"role":"assistant","model":"m","content":{"type":"text","text":"hi"},"stopReason":"endTurn"}"#;
     let uses = r#"{"type":"tool_use","id":"u","name":"t","input":{}}"#;
     let called = format!(r#"{{"role":"assistant","model":"m","content":[{uses}],"stopReason":"toolUse"}}"#);
-    fits(&sampling_with_tools(), &[text, &called]);
-    fits(
+    assert_fits(&sampling_with_tools(), &[text, &called]);
+    assert_fits(
         &sampling(),
         &[
             text,
@@ -141,7 +145,7 @@ fn answers_of_a_model() {
     );
 
     let right = r#"{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m","stopReason":"endTurn","_meta":{}}"#;
-    fits(&sampling(), &[right]);
+    assert_fits(&sampling(), &[right]);
     for (member, wrong, expected) in [
         (r#""role":"assistant""#, r#""role":1"#, "`role`: invalid type"),
         (r#""role":"assistant","#, "", "missing field `role`"),
@@ -149,7 +153,7 @@ fn answers_of_a_model() {
         (r#""model":"m","#, "", "missing field `model`"),
         (r#""model":"m""#, r#""model":"m","model":"m""#, "duplicate field `model`"),
         (r#""stopReason":"endTurn""#, r#""stopReason":{}"#, "`stopReason`: invalid type"),
-        (r#""stopReason":"endTurn""#, r#""stopReason":"toolUse""#, "`stopReason`: is `toolUse`, and no"),
+        (r#""stopReason":"endTurn""#, r#""stopReason":"toolUse""#, "`stopReason`: is `toolUse`, but no"),
         (r#""text":"hi""#, r#""text":1"#, "`content.text`: invalid type"),
         (r#","text":"hi""#, "", "`content`: missing field `text`"),
         (r#"{"type":"text","text":"hi"}"#, r#""hi""#, "`content`: invalid type"),
@@ -159,21 +163,21 @@ fn answers_of_a_model() {
         (
             r#"{"type":"text","text":"hi"}"#,
             r#"[{"type":"text","text":"hi"},{"type":"tool_use","id":"u","name":"t","input":[]}]"#,
-            "`content.input`: is not a JSON object",
+            "`content.input`: not a JSON object",
         ),
     ] {
         let answer = right.replace(member, wrong);
         assert_ne!(answer, right);
-        let told = said(&sampling(), &answer, true);
-        assert!(told.starts_with(expected), "{answer}: {told}");
+        let error = check_error(&sampling(), &answer, true);
+        assert!(error.starts_with(expected), "{answer}: {error}");
     }
-    assert_eq!(said(&sampling(), &called, false), "`content`: uses a tool, and there is none");
+    assert_eq!(check_error(&sampling(), &called, false), "`content`: calls a tool, but the request has none");
 }
 
 // covers: ROOT-002, ROOT-005, MRTR-018, MRTR-027
 #[test]
-fn answers_about_roots() {
-    fits(
+fn roots_response_is_checked() {
+    assert_fits(
         &ROOTS,
         &[
             r#"{"roots":[]}"#,
@@ -194,51 +198,54 @@ fn answers_about_roots() {
         (r#"{"roots":[{"uri":"file:/a"}]}"#, "`roots[0].uri`: must begin"),
         (r#"{"roots":[{"uri":"ééé"}]}"#, "`roots[0].uri`: must begin"),
     ] {
-        let told = said(&ROOTS, answer, true);
-        assert!(told.starts_with(expected), "{answer}: {told}");
+        let error = check_error(&ROOTS, answer, true);
+        assert!(error.starts_with(expected), "{answer}: {error}");
     }
 }
 
 // covers: MRTR-008, MRTR-018
 #[test]
-fn an_answer_to_another_kind_of_question() {
+fn response_to_another_kind_of_request_is_refused() {
     let answers = [
         r#"{"action":"cancel"}"#,
         r#"{"role":"assistant","model":"m","content":{"type":"text","text":""}}"#,
         r#"{"roots":[]}"#,
     ];
-    let questions = [form(), sampling(), ROOTS];
-    for (q, question) in questions.iter().enumerate() {
+    let requests = [form(), sampling(), ROOTS];
+    for (q, request) in requests.iter().enumerate() {
         for (a, answer) in answers.iter().enumerate() {
             let raw = raw(*answer);
-            assert_eq!(question.read(&raw).is_ok(), q == a, "{answer}");
-            // One that was made here.
+            assert_eq!(request.parse_response(&raw).is_ok(), q == a, "{answer}");
+            // A typed response is checked alike.
             let typed: InputResponse<'_> = raw.parse().expect("an answer");
-            assert_eq!(question.check(&typed).is_ok(), q == a, "{answer}");
+            assert_eq!(request.check_response(&typed).is_ok(), q == a, "{answer}");
         }
     }
     let odd = InputRequest::Other(raw(r#"{"method":"x/y"}"#));
-    assert_eq!(odd.read(&raw("7")), Ok(InputResponse::Other(raw("7"))));
-    assert!(InputResponse::read("tools/call", &raw("{}")).is_err());
-    // What is made here is held to the same as what comes in.
+    assert_eq!(odd.parse_response(&raw("7")), Ok(InputResponse::Other(raw("7"))));
+    assert!(InputResponse::parse("tools/call", &raw("{}")).is_err());
+    // Typed responses of this side obey the same rules as received ones.
     let content: Map<ElicitValue> = [("boat", "x".into())].into();
     let declined = InputResponse::Elicit(ElicitResult::decline().content(content));
-    assert_eq!(form().check(&declined).expect_err("content").path, "content");
+    assert_eq!(form().check_response(&declined).expect_err("content").path, "content");
     let call = ToolUseContent::new("u", "t", raw("{}"));
     let result = CreateMessageResult::new(Role::Assistant, SamplingContent::from(call), "m");
-    assert!(sampling().check(&result.clone().into()).is_err());
-    assert!(sampling_with_tools().check(&result.stop_reason(StopReason::ToolUse).into()).is_ok());
+    assert!(sampling().check_response(&result.clone().into()).is_err());
+    assert!(sampling_with_tools().check_response(&result.stop_reason(StopReason::ToolUse).into()).is_ok());
     let roots = ListRootsResult::new(vec![Root::new("/home")]);
-    assert!(ROOTS.check(&roots.into()).is_err());
+    assert!(ROOTS.check_response(&roots.into()).is_err());
 }
 
 // covers: ELIC-009, MRTR-006, MRTR-008
 #[test]
-fn questions_are_made_of_a_method_and_parameters() {
-    for question in [form(), page(), sampling(), ROOTS] {
-        let whole = RawJson::encode(&question).expect("JSON");
+fn input_request_is_built_from_method_and_params() {
+    for request in [form(), page(), sampling(), ROOTS] {
+        let whole = RawJson::encode(&request).expect("JSON");
         let params = whole.member("params");
-        assert_eq!(InputRequest::of(question.method().expect("a method"), params.as_ref()), Ok(question));
+        assert_eq!(
+            InputRequest::from_parts(request.method().expect("a method"), params.as_ref()),
+            Ok(request)
+        );
     }
     let (empty, number) = (raw("{}"), raw("1"));
     for (method, params, expected) in [
@@ -247,20 +254,20 @@ fn questions_are_made_of_a_method_and_parameters() {
         ("elicitation/create", Some(&empty), "`params`: missing field `message`"),
         ("sampling/createMessage", Some(&empty), "`params`: missing field `messages`"),
         ("roots/list", Some(&number), "`params`: invalid type"),
-        ("tools/list", Some(&empty), "`method`: is nothing that a server can ask for"),
+        ("tools/list", Some(&empty), "`method`: is not the method of an input request"),
     ] {
-        let misfit = InputRequest::of(method, params).expect_err(method);
-        assert!(misfit.to_string().starts_with(expected), "{misfit}");
+        let mismatch = InputRequest::from_parts(method, params).expect_err(method);
+        assert!(mismatch.to_string().starts_with(expected), "{mismatch}");
     }
 }
 
 // covers: ELIC-009, MRTR-008
 #[test]
-fn questions_are_right_in_themselves() {
+fn input_request_validation_names_wrong_member() {
     for good in [form(), page(), sampling(), sampling_with_tools(), ROOTS] {
         assert_eq!(good.validate(), Ok(()));
     }
-    let path = |question: InputRequest<'_>| question.validate().expect_err("wrong").path;
+    let path = |request: InputRequest<'_>| request.validate().expect_err("wrong").path;
     let schema = ElicitSchema::default().field("x", NumberSchema::number().minimum(1).default(0));
     let form = ElicitFormParams::new("m", schema);
     assert_eq!(path(InputRequest::Elicit(form.into())), "requestedSchema.properties.x.default");
@@ -294,10 +301,10 @@ fn questions_are_right_in_themselves() {
 
 // covers: MRTR-007
 #[test]
-fn keys_of_our_own() {
+fn input_request_keys_are_checked() {
     let long = "é".repeat(64);
     for key in ["a", "who?", "user name", &*long] {
-        assert!(InputRequest::is_key(key), "{key}");
+        assert!(InputRequest::is_valid_key(key), "{key}");
     }
     let twice: InputRequests<'_> = [("a", form()), ("a", ROOTS)].into();
     assert_eq!((twice.len(), twice.get("a")), (1, Some(&ROOTS)));
@@ -306,6 +313,6 @@ fn keys_of_our_own() {
     );
     assert!(read.expect_err("twice").to_string().contains("duplicate field `a`"));
     for key in ["", "a\n", "\u{7f}", &*(long.clone() + "x")] {
-        assert!(!InputRequest::is_key(key), "{key:?}");
+        assert!(!InputRequest::is_valid_key(key), "{key:?}");
     }
 }

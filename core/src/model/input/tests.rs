@@ -1,4 +1,4 @@
-use super::super::for_tests::{borrowed, missing};
+use super::super::test_support::{assert_borrowed_round_trip, assert_missing};
 use super::super::{CallToolParams, ElicitSchema, Role, Root, SamplingMessage};
 use super::*;
 use alloc::string::ToString;
@@ -9,7 +9,7 @@ fn raw(text: &'static str) -> RawJson {
 
 // covers: MRTR-004, MRTR-005, MRTR-006, MRTR-008, MRTR-010
 #[test]
-fn what_a_server_needs() {
+fn input_requests_round_trip() {
     let read = |t: &str| serde_json::from_str::<InputRequiredResult<'_>>(t).map(|r| r.into_owned());
     let requests: InputRequests<'_> = [
         ("who", InputRequest::Elicit(ElicitParams::form("Skipper?", ElicitSchema::default()))),
@@ -22,24 +22,24 @@ fn what_a_server_needs() {
     let methods: alloc::vec::Vec<_> = requests.iter().map(|(_, r)| r.method()).collect();
     assert_eq!(methods, [Some(ELICIT), Some(CREATE_MESSAGE), Some(LIST_ROOTS), Some(LIST_ROOTS), None]);
     let result = InputRequiredResult::new().input_requests(requests).request_state("s").meta(raw("{}"));
-    let text = borrowed(&result, read);
+    let text = assert_borrowed_round_trip(&result, read);
     assert!(text.starts_with(
         r#"{"resultType":"input_required","inputRequests":{"who":{"method":"elicitation/create""#
     ));
-    borrowed(&InputRequiredResult::new().request_state(""), read);
-    missing::<InputRequiredResult<'_>>(r#"{"requestState":""}"#, "resultType");
+    assert_borrowed_round_trip(&InputRequiredResult::new().request_state(""), read);
+    assert_missing::<InputRequiredResult<'_>>(r#"{"requestState":""}"#, "resultType");
     assert!(read(r#"{"resultType":"complete"}"#).is_err());
 
     let request = |t: &str| serde_json::from_str::<InputRequest<'_>>(t).map(|r| r.into_owned());
     let turned =
         request(r#"{"params":{"message":"","url":"","mode":"url"},"x":1,"method":"elicitation/create"}"#);
     assert!(matches!(turned, Ok(InputRequest::Elicit(ElicitParams::Url(_)))), "{turned:?}");
-    missing::<InputRequest<'_>>(r#"{"method":"sampling/createMessage"}"#, "params");
-    missing::<InputRequest<'_>>(
+    assert_missing::<InputRequest<'_>>(r#"{"method":"sampling/createMessage"}"#, "params");
+    assert_missing::<InputRequest<'_>>(
         r#"{"method":"sampling/createMessage","params":{"messages":[]}}"#,
         "maxTokens",
     );
-    missing::<InputRequest<'_>>(r#"{"params":{}}"#, "method");
+    assert_missing::<InputRequest<'_>>(r#"{"params":{}}"#, "method");
     for twice in [
         r#"{"method":"roots/list","method":"roots/list"}"#,
         r#"{"method":"roots/list","params":{},"params":{}}"#,
@@ -50,7 +50,7 @@ fn what_a_server_needs() {
 
 // covers: MRTR-014, MRTR-018, MRTR-028
 #[test]
-fn what_it_is_given() {
+fn input_responses_round_trip() {
     let responses: InputResponses<'_> = [
         ("who", ElicitResult::decline().into()),
         ("note", CreateMessageResult::new(Role::Assistant, "hi", "m").into()),
@@ -58,16 +58,17 @@ fn what_it_is_given() {
         ("odd", InputResponse::Other(raw(r#"{"x":[1]}"#))),
     ]
     .into();
-    borrowed(&CallToolParams::new("book").input_responses(responses).request_state("s"), |t| {
-        serde_json::from_str::<CallToolParams<'_>>(t).map(|p| p.into_owned())
-    });
+    assert_borrowed_round_trip(
+        &CallToolParams::new("book").input_responses(responses).request_state("s"),
+        |t| serde_json::from_str::<CallToolParams<'_>>(t).map(|p| p.into_owned()),
+    );
     let wrong = serde_json::from_str::<InputResponse<'_>>(r#"{"action":1}"#).expect_err("wrong");
     assert!(wrong.to_string().starts_with("`action`: invalid type"), "{wrong}");
 }
 
 // covers: BASE-010
 #[test]
-fn what_is_kept_as_it_is_has_no_member_twice_either() {
+fn unknown_input_with_duplicate_member_is_refused() {
     for twice in [r#"{"x":1,"y":2,"\u0078":3}"#, r#"{"action":"accept","z":1,"z":2}"#] {
         assert!(serde_json::from_str::<InputResponse<'_>>(twice).is_err(), "{twice}");
     }

@@ -1,4 +1,4 @@
-use super::super::for_tests::{borrowed, missing, same};
+use super::super::test_support::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
 use super::*;
 use crate::model::Role;
 
@@ -8,7 +8,7 @@ fn raw(text: &'static str) -> RawJson {
 
 // covers: RES-003, RES-004, RES-008, RES-009
 #[test]
-fn resources_and_templates_in_lists() {
+fn resource_lists_round_trip() {
     let annotations = Annotations::new().audience([Role::Assistant]).last_modified("2025-01-01T00:00:00Z");
     let resource = Resource::new("chart://n/1", "n1")
         .title("N 1")
@@ -25,9 +25,9 @@ fn resources_and_templates_in_lists() {
         .annotations(annotations)
         .icons([Icon::new("https://x.example/i")])
         .meta(raw("{}"));
-    same(&resource);
-    same(&template);
-    same(
+    assert_round_trip(&resource);
+    assert_round_trip(&template);
+    assert_round_trip(
         &ListResourcesResult::new(alloc::vec![resource])
             .next_cursor("c")
             .ttl_ms(-1)
@@ -35,7 +35,7 @@ fn resources_and_templates_in_lists() {
             .result_type(ResultType::Complete)
             .meta(raw("{}")),
     );
-    same(
+    assert_round_trip(
         &ListResourceTemplatesResult::new(alloc::vec![template])
             .next_cursor("c")
             .ttl_ms(0)
@@ -43,32 +43,36 @@ fn resources_and_templates_in_lists() {
             .result_type(ResultType::Complete)
             .meta(raw("{}")),
     );
-    missing::<Resource>(r#"{"uri":"a:b"}"#, "name");
-    missing::<ResourceTemplate>(r#"{"name":""}"#, "uriTemplate");
-    missing::<ListResourcesResult>("{}", "resources");
-    missing::<ListResourceTemplatesResult>("{}", "resourceTemplates");
+    assert_missing::<Resource>(r#"{"uri":"a:b"}"#, "name");
+    assert_missing::<ResourceTemplate>(r#"{"name":""}"#, "uriTemplate");
+    assert_missing::<ListResourcesResult>("{}", "resources");
+    assert_missing::<ListResourceTemplatesResult>("{}", "resourceTemplates");
 }
 
 // covers: RES-005, RES-006, CONT-003
 #[test]
-fn contents_are_text_or_bytes() {
+fn resource_contents_are_text_or_blob() {
     let contents = |text: &str| serde_json::from_str::<ResourceContents<'_>>(text).map(|c| c.into_owned());
     let text = TextResourceContents::new("a:b", "x").mime_type("text/plain").meta(raw("{}"));
     let blob = BlobResourceContents::new("a:b", "aGk=").mime_type("image/png").meta(raw("{}"));
     for one in [ResourceContents::from(text.clone()), blob.clone().into()] {
-        borrowed(&one, contents);
+        assert_borrowed_round_trip(&one, contents);
         assert_eq!((one.uri(), one.as_text().is_some()), ("a:b", one.mime_type() == Some("text/plain")));
     }
-    borrowed(&text, |t| serde_json::from_str::<TextResourceContents<'_>>(t).map(|c| c.into_owned()));
-    borrowed(&blob, |t| serde_json::from_str::<BlobResourceContents<'_>>(t).map(|c| c.into_owned()));
-    missing::<ResourceContents<'_>>(r#"{"uri":"a:b"}"#, "text");
-    missing::<ResourceContents<'_>>(r#"{"text":"x"}"#, "uri");
-    missing::<BlobResourceContents<'_>>(r#"{"uri":"a:b"}"#, "blob");
-    // Both at once: text, and nothing is lost.
+    assert_borrowed_round_trip(&text, |t| {
+        serde_json::from_str::<TextResourceContents<'_>>(t).map(|c| c.into_owned())
+    });
+    assert_borrowed_round_trip(&blob, |t| {
+        serde_json::from_str::<BlobResourceContents<'_>>(t).map(|c| c.into_owned())
+    });
+    assert_missing::<ResourceContents<'_>>(r#"{"uri":"a:b"}"#, "text");
+    assert_missing::<ResourceContents<'_>>(r#"{"text":"x"}"#, "uri");
+    assert_missing::<BlobResourceContents<'_>>(r#"{"uri":"a:b"}"#, "blob");
+    // Both members at once: the text counts, and the blob is kept in `extra`.
     let both = r#"{"uri":"a:b","text":"x","blob":"eA=="}"#;
     assert_eq!(serde_json::to_string(&contents(both).expect("contents")).expect("JSON"), both);
     let read = |t: &str| serde_json::from_str::<ReadResourceResult<'_>>(t).map(|r| r.into_owned());
-    borrowed(
+    assert_borrowed_round_trip(
         &ReadResourceResult::new([text.into(), blob.into()])
             .ttl_ms(1)
             .cache_scope(CacheScope::Public)
@@ -76,8 +80,8 @@ fn contents_are_text_or_bytes() {
             .meta(raw("{}")),
         read,
     );
-    borrowed(&ReadResourceResult::new([]), read);
-    missing::<ReadResourceResult<'_>>("{}", "contents");
+    assert_borrowed_round_trip(&ReadResourceResult::new([]), read);
+    assert_missing::<ReadResourceResult<'_>>("{}", "contents");
     let borrows = r#"{"contents":[{"uri":"a:b","text":"x"}]}"#;
     let result: ReadResourceResult<'_> = serde_json::from_str(borrows).expect("a result");
     assert!(matches!(&result.contents[0], ResourceContents::Text(t) if matches!(t.text, Cow::Borrowed(_))));
@@ -85,13 +89,13 @@ fn contents_are_text_or_bytes() {
 
 // covers: RES-005, RES-010, RES-011, RES-013
 #[test]
-fn what_is_asked_and_told_about_one() {
-    borrowed(&ReadResourceParams::new("a:b").request_state("s").meta(raw("{}")), |t| {
+fn resource_requests_and_notifications_round_trip() {
+    assert_borrowed_round_trip(&ReadResourceParams::new("a:b").request_state("s").meta(raw("{}")), |t| {
         serde_json::from_str::<ReadResourceParams<'_>>(t).map(|p| p.into_owned())
     });
-    same(&SubscribeParams::new("a:b").meta(raw("{}")));
-    same(&ResourceUpdatedParams::new("a:b").meta(raw("{}")));
-    missing::<ReadResourceParams<'_>>("{}", "uri");
-    missing::<SubscribeParams>("{}", "uri");
-    missing::<ResourceUpdatedParams>("{}", "uri");
+    assert_round_trip(&SubscribeParams::new("a:b").meta(raw("{}")));
+    assert_round_trip(&ResourceUpdatedParams::new("a:b").meta(raw("{}")));
+    assert_missing::<ReadResourceParams<'_>>("{}", "uri");
+    assert_missing::<SubscribeParams>("{}", "uri");
+    assert_missing::<ResourceUpdatedParams>("{}", "uri");
 }

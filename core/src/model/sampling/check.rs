@@ -1,41 +1,50 @@
-//! Conversations that a model can be given, and what it says (SAMP-011 to SAMP-014, SAMP-022).
+//! Validation of conversations for a model, and of its answers (SAMP-011 to SAMP-014, SAMP-022).
 
 use alloc::vec::Vec;
 
 use super::{
     CreateMessageParams, CreateMessageResult, SamplingContent, SamplingMessage, StopReason, ToolChoiceMode,
 };
-use crate::json::twice;
-use crate::model::Misfit;
+use crate::json::find_duplicate;
+use crate::model::ValidationError;
 use crate::model::base::Role;
 
 impl CreateMessageParams<'_> {
-    /// Whether a model can be given this
+    /// Validates the conversation and its settings.
     ///
     /// - A message with a `tool_result` holds nothing else and is the user's (SAMP-011).
-    /// - After a message with `tool_use`, which is the assistant's, comes one with a `tool_result` for each of them and
-    ///   no other, and such a message comes nowhere else (SAMP-012, SAMP-013).
-    /// - `toolChoice` is one of the three, and `required` only where there are tools (SAMP-016); preferences lie between
-    ///   0 and 1 (SAMP-019); what must be an object is one.
+    /// - A message with `tool_use` is the assistant's. The next message holds one `tool_result` for each `tool_use` and
+    ///   no other (SAMP-012, SAMP-013). A `tool_result` occurs nowhere else.
+    /// - `toolChoice` is one of three words, and `required` only with tools (SAMP-016).
+    /// - Preferences lie between 0 and 1 (SAMP-019). `metadata` and arguments of tools are objects.
     ///
-    /// A client that is asked answers a misfit with -32602 (SAMP-014), which is what one turns into.
-    pub fn validate(&self) -> Result<(), Misfit> {
+    /// A client answers an invalid request with -32602 (SAMP-014), the code that the error converts to.
+    ///
+    /// # Errors
+    ///
+    /// [`ValidationError`] that names the first wrong member.
+    pub fn validate(&self) -> Result<(), ValidationError> {
         let mut open: Vec<&str> = Vec::new();
         for (at, message) in self.messages.iter().enumerate() {
-            open = message.follows(&open).map_err(|m| m.within("content").element(at).within("messages"))?;
+            open = message
+                .validate_after(&open)
+                .map_err(|m| m.prefixed("content").at_index(at).prefixed("messages"))?;
         }
         if !open.is_empty() {
-            return Err(Misfit::at("messages", "must go on with a `tool_result` for every `tool_use`"));
+            return Err(ValidationError::at_member(
+                "messages",
+                "must continue with a `tool_result` for every `tool_use`",
+            ));
         }
-        self.settings()
+        self.validate_settings()
     }
 
-    fn settings(&self) -> Result<(), Misfit> {
+    fn validate_settings(&self) -> Result<(), ValidationError> {
         if self.metadata.as_ref().is_some_and(|metadata| !metadata.is_object()) {
-            return Err(Misfit::at("metadata", "must be an object"));
+            return Err(ValidationError::at_member("metadata", "must be an object"));
         }
         if self.temperature.is_some_and(|t| !t.is_finite()) {
-            return Err(Misfit::at("temperature", "must be a number"));
+            return Err(ValidationError::at_member("temperature", "must be a number"));
         }
         if let Some(preferences) = &self.model_preferences {
             for (name, share) in [
@@ -44,7 +53,8 @@ impl CreateMessageParams<'_> {
                 ("intelligencePriority", preferences.intelligence_priority),
             ] {
                 if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                    return Err(Misfit::at(name, "must lie between 0 and 1").within("modelPreferences"));
+                    return Err(ValidationError::at_member(name, "must lie between 0 and 1")
+                        .prefixed("modelPreferences"));
                 }
             }
         }
@@ -54,30 +64,35 @@ impl CreateMessageParams<'_> {
             Some(ToolChoiceMode::Required) if !self.has_tools() => "cannot be `required` without tools",
             _ => return Ok(()),
         };
-        Err(Misfit::at("mode", wrong).within("toolChoice"))
+        Err(ValidationError::at_member("mode", wrong).prefixed("toolChoice"))
     }
 
     fn has_tools(&self) -> bool {
         self.tools.as_ref().is_some_and(|tools| !tools.is_empty())
     }
 
-    /// Whether an answer that is right in itself fits this question
-    pub(in crate::model) fn suits(&self, result: &CreateMessageResult<'_>) -> Result<(), Misfit> {
+    /// Checks a result that is valid in itself against this request.
+    pub(in crate::model) fn check_result(
+        &self,
+        result: &CreateMessageResult<'_>,
+    ) -> Result<(), ValidationError> {
         match result.content.iter().any(|block| matches!(block, SamplingContent::ToolUse(_))) {
-            true if !self.has_tools() => Err(Misfit::at("content", "uses a tool, and there is none")),
+            true if !self.has_tools() => {
+                Err(ValidationError::at_member("content", "calls a tool, but the request has none"))
+            }
             _ => Ok(()),
         }
     }
 }
 
 impl SamplingMessage<'_> {
-    /// The tools that this message wants to be called, if it can stand behind one that wanted those in `open`
-    fn follows(&self, open: &[&str]) -> Result<Vec<&str>, Misfit> {
+    /// Returns the ids of the tool calls in this message, if it may follow a message with the calls in `open`.
+    fn validate_after(&self, open: &[&str]) -> Result<Vec<&str>, ValidationError> {
         let (mut uses, mut results) = (Vec::new(), Vec::new());
         for (at, block) in self.content.iter().enumerate() {
             match block {
                 SamplingContent::ToolUse(call) => {
-                    input(block).map_err(|m| m.element(at))?;
+                    check_tool_input(block).map_err(|m| m.at_index(at))?;
                     uses.push(&*call.id);
                 }
                 SamplingContent::ToolResult(result) => results.push(&*result.tool_use_id),
@@ -85,24 +100,24 @@ impl SamplingMessage<'_> {
             }
         }
         let wrong = if !results.is_empty() && results.len() != self.content.len() {
-            "must hold nothing beside its `tool_result`s"
+            "must hold only `tool_result` blocks"
         } else if !results.is_empty() && self.role != Role::User {
-            "must not hold a `tool_result`, which is the user's"
+            "must not hold a `tool_result`: its role must be `user`"
         } else if !uses.is_empty() && self.role != Role::Assistant {
-            "must not hold a `tool_use`, which is the assistant's"
-        } else if !same(&mut results, open) {
+            "must not hold a `tool_use`: its role must be `assistant`"
+        } else if !is_permutation(&mut results, open) {
             "must hold one `tool_result` for each `tool_use` of the message before, and no other"
-        } else if twice(uses.iter().map(|id| id.as_bytes())).is_some() {
+        } else if find_duplicate(uses.iter().map(|id| id.as_bytes())).is_some() {
             "must not have two `tool_use`s with the same `id`"
         } else {
             return Ok(uses);
         };
-        Err(Misfit::new(wrong))
+        Err(ValidationError::new(wrong))
     }
 }
 
-/// Whether two lists hold the same; n log n, since a peer may decide how long they are
-fn same(results: &mut [&str], open: &[&str]) -> bool {
+/// Returns whether two lists hold the same ids; n log n, because a peer may decide their length.
+fn is_permutation(results: &mut [&str], open: &[&str]) -> bool {
     let mut open = Vec::from(open);
     open.sort_unstable();
     results.sort_unstable();
@@ -110,27 +125,27 @@ fn same(results: &mut [&str], open: &[&str]) -> bool {
 }
 
 impl CreateMessageResult<'_> {
-    pub(in crate::model) fn validate(&self) -> Result<(), Misfit> {
+    pub(in crate::model) fn validate(&self) -> Result<(), ValidationError> {
         let mut uses = false;
         for (at, block) in self.content.iter().enumerate() {
             uses |= matches!(block, SamplingContent::ToolUse(_));
-            input(block).map_err(|m| m.element(at).within("content"))?;
+            check_tool_input(block).map_err(|m| m.at_index(at).prefixed("content"))?;
         }
-        // What follows is a result for each of them, so there must be one (SAMP-013).
+        // Results for the calls must follow, so there must be a call (SAMP-013).
         match &self.stop_reason {
             Some(StopReason::ToolUse) if !uses => {
-                Err(Misfit::at("stopReason", "is `toolUse`, and no tool is used"))
+                Err(ValidationError::at_member("stopReason", "is `toolUse`, but no tool is called"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Arguments of a tool are an object
-fn input(block: &SamplingContent<'_>) -> Result<(), Misfit> {
+/// Checks that the arguments of a tool call are an object.
+fn check_tool_input(block: &SamplingContent<'_>) -> Result<(), ValidationError> {
     match block {
         SamplingContent::ToolUse(call) if !call.input.is_object() => {
-            Err(Misfit::at("input", "must be an object"))
+            Err(ValidationError::at_member("input", "must be an object"))
         }
         _ => Ok(()),
     }

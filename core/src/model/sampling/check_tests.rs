@@ -30,13 +30,13 @@ fn model(content: impl Into<SamplingBlocks<'static>>) -> SamplingMessage<'static
     SamplingMessage::assistant(content)
 }
 
-fn check<const N: usize>(messages: [SamplingMessage<'static>; N]) -> Result<(), Misfit> {
+fn check<const N: usize>(messages: [SamplingMessage<'static>; N]) -> Result<(), ValidationError> {
     CreateMessageParams::new(messages, 9u32).validate()
 }
 
 // covers: SAMP-011, SAMP-012, SAMP-013
 #[test]
-fn conversations_with_tools() {
+fn conversation_with_paired_tool_results_is_valid() {
     assert_eq!(check([]), Ok(()));
     assert_eq!(check([user(text()), model(text()), user(vec![text(), text()]), user(vec![])]), Ok(()));
     assert_eq!(check([model(call("1")), user(result("1"))]), Ok(()));
@@ -48,16 +48,16 @@ fn conversations_with_tools() {
 
 // covers: SAMP-011, SAMP-012, SAMP-013
 #[test]
-fn conversations_that_no_model_can_be_given() {
+fn malformed_conversation_is_refused() {
     let wrong = |messages: &[SamplingMessage<'static>]| {
         CreateMessageParams::new(messages.to_vec(), 9u32).validate().expect_err("wrong")
     };
     for (messages, path, why) in [
         // SAMP-011
-        (vec![model(call("1")), user(vec![result("1"), text()])], "messages[1].content", "nothing beside"),
-        (vec![model(call("1")), user(vec![text(), result("1")])], "messages[1].content", "nothing beside"),
+        (vec![model(call("1")), user(vec![result("1"), text()])], "messages[1].content", "must hold only"),
+        (vec![model(call("1")), user(vec![text(), result("1")])], "messages[1].content", "must hold only"),
         // SAMP-012
-        (vec![model(call("1"))], "messages", "go on with"),
+        (vec![model(call("1"))], "messages", "continue with"),
         (vec![model(call("1")), user(text())], "messages[1].content", "for each"),
         (vec![model(call("1")), user(vec![])], "messages[1].content", "for each"),
         (vec![model(call("1")), model(text()), user(result("1"))], "messages[1].content", "for each"),
@@ -69,9 +69,9 @@ fn conversations_that_no_model_can_be_given() {
         (vec![user(result("1"))], "messages[0].content", "for each"),
         (vec![model(text()), user(result("1"))], "messages[1].content", "for each"),
         (vec![model(vec![call("1"), call("1")])], "messages[0].content", "same `id`"),
-        // Who says what
-        (vec![user(call("1")), user(result("1"))], "messages[0].content", "the assistant's"),
-        (vec![model(call("1")), model(result("1"))], "messages[1].content", "the user's"),
+        // Roles
+        (vec![user(call("1")), user(result("1"))], "messages[0].content", "must be `assistant`"),
+        (vec![model(call("1")), model(result("1"))], "messages[1].content", "must be `user`"),
         // SAMP-022
         (
             vec![model(vec![text(), ToolUseContent::new("1", "t", raw("[]")).into()])],
@@ -79,16 +79,16 @@ fn conversations_that_no_model_can_be_given() {
             "an object",
         ),
     ] {
-        let misfit = wrong(&messages);
-        assert_eq!(misfit.path, path, "{misfit}");
-        assert!(misfit.why.contains(why), "{misfit}");
-        assert_eq!(RpcError::from(misfit).code, -32602);
+        let mismatch = wrong(&messages);
+        assert_eq!(mismatch.path, path, "{mismatch}");
+        assert!(mismatch.reason.contains(why), "{mismatch}");
+        assert_eq!(RpcError::from(mismatch).code, -32602);
     }
 }
 
 // covers: SAMP-016, SAMP-019, SAMP-022
 #[test]
-fn settings() {
+fn sampling_settings_are_validated() {
     let params = || CreateMessageParams::new([user(text())], 9u32);
     let tool = || [Tool::new("depth", raw(r#"{"type":"object"}"#))];
     let choice = |mode: ToolChoiceMode| ToolChoice::new().mode(mode);

@@ -1,4 +1,4 @@
-use super::super::for_tests::{borrowed, missing, same};
+use super::super::test_support::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
 use super::*;
 use alloc::string::ToString;
 use alloc::vec;
@@ -23,14 +23,14 @@ pub(in crate::model) fn every_kind() -> Vec<SamplingContent<'static>> {
 
 // covers: SAMP-004, SAMP-006, SAMP-016, SAMP-019
 #[test]
-fn what_is_asked_of_the_model() {
+fn sampling_params_round_trip() {
     let preferences = ModelPreferences::new()
         .hints([ModelHint::new().name("small"), ModelHint::new()])
         .cost_priority(0.5)
         .speed_priority(0)
         .intelligence_priority(1);
-    same(&preferences);
-    same(&ToolChoice::new().mode(ToolChoiceMode::Required));
+    assert_round_trip(&preferences);
+    assert_round_trip(&ToolChoice::new().mode(ToolChoiceMode::Required));
     let params = CreateMessageParams::new(
         [
             SamplingMessage::user("hi").meta(raw("{}")),
@@ -48,15 +48,19 @@ fn what_is_asked_of_the_model() {
     .tools([Tool::new("depth", raw(r#"{"type":"object"}"#))])
     .tool_choice(ToolChoice::new())
     .meta(raw("{}"));
-    borrowed(&params, |t| serde_json::from_str::<CreateMessageParams<'_>>(t).map(|p| p.into_owned()));
+    assert_borrowed_round_trip(&params, |t| {
+        serde_json::from_str::<CreateMessageParams<'_>>(t).map(|p| p.into_owned())
+    });
     for message in &params.messages {
-        borrowed(message, |t| serde_json::from_str::<SamplingMessage<'_>>(t).map(|m| m.into_owned()));
+        assert_borrowed_round_trip(message, |t| {
+            serde_json::from_str::<SamplingMessage<'_>>(t).map(|m| m.into_owned())
+        });
     }
     let turned: SamplingMessage<'_> =
         serde_json::from_str(r#"{"content":{"text":"x","type":"text"},"role":"user"}"#).expect("a message");
     assert_eq!(turned, SamplingMessage::user("x"));
-    missing::<CreateMessageParams<'_>>(r#"{"messages":[]}"#, "maxTokens");
-    missing::<SamplingMessage<'_>>(r#"{"role":"user"}"#, "content");
+    assert_missing::<CreateMessageParams<'_>>(r#"{"messages":[]}"#, "maxTokens");
+    assert_missing::<SamplingMessage<'_>>(r#"{"role":"user"}"#, "content");
     let wrong = serde_json::from_str::<CreateMessageParams<'_>>(r#"{"messages":[{"content":1}]}"#)
         .expect_err("wrong");
     assert!(wrong.to_string().starts_with("`messages.content`: invalid type: integer"), "{wrong}");
@@ -64,28 +68,28 @@ fn what_is_asked_of_the_model() {
 
 // covers: SAMP-005, SAMP-006, SAMP-012
 #[test]
-fn what_the_model_says() {
+fn sampling_result_round_trips() {
     let read = |t: &str| serde_json::from_str::<CreateMessageResult<'_>>(t).map(|r| r.into_owned());
     let one =
         CreateMessageResult::new(Role::Assistant, "hi", "m").stop_reason(StopReason::EndTurn).meta(raw("{}"));
-    let text = borrowed(&one, read);
+    let text = assert_borrowed_round_trip(&one, read);
     assert!(text.contains(r#""content":{"type":"text","text":"hi"}"#), "one block stands for itself");
     let many = CreateMessageResult::new(Role::Assistant, every_kind(), "m").stop_reason("hostile");
-    borrowed(&many, read);
+    assert_borrowed_round_trip(&many, read);
     assert_eq!((one.content.len(), many.content.len()), (1, every_kind().len()));
     assert_eq!(one.content[0].as_text(), Some("hi"));
-    missing::<CreateMessageResult<'_>>(r#"{"role":"assistant","content":[]}"#, "model");
+    assert_missing::<CreateMessageResult<'_>>(r#"{"role":"assistant","content":[]}"#, "model");
 }
 
 // covers: CONT-001, CONT-007, SAMP-011
 #[test]
-fn kinds_of_tools_stand_only_here() {
+fn tool_blocks_are_known_in_sampling_only() {
     let read = |t: &str| serde_json::from_str::<SamplingContent<'_>>(t).map(|c| c.into_owned());
     for block in every_kind() {
-        borrowed(&block, read);
+        assert_borrowed_round_trip(&block, read);
     }
-    missing::<SamplingContent<'_>>(r#"{"type":"tool_use","id":"","name":""}"#, "input");
-    missing::<SamplingContent<'_>>(r#"{"type":"tool_result","content":[]}"#, "toolUseId");
+    assert_missing::<SamplingContent<'_>>(r#"{"type":"tool_use","id":"","name":""}"#, "input");
+    assert_missing::<SamplingContent<'_>>(r#"{"type":"tool_result","content":[]}"#, "toolUseId");
     assert!(matches!(read(r#"{"type":"resource_link","uri":1}"#), Ok(SamplingContent::Other(_))));
     assert!(matches!(serde_json::from_str::<Content<'_>>(r#"{"type":"tool_use"}"#), Ok(Content::Other(_))));
 }

@@ -1,4 +1,4 @@
-use super::super::for_tests::{borrowed, missing, same};
+use super::super::test_support::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
 use super::*;
 use crate::json::Serializer;
 use alloc::string::ToString;
@@ -17,7 +17,7 @@ fn result(text: &str) -> serde_json::Result<CallToolResult<'static>> {
 
 // covers: TOOL-005, TOOL-006, TOOL-007, META-035
 #[test]
-fn tools_in_a_list() {
+fn tool_list_round_trips() {
     let mut tool = Tool::new("t", object())
         .title("T")
         .description("d")
@@ -26,9 +26,9 @@ fn tools_in_a_list() {
         .icons([Icon::new("data:,")])
         .execution(ToolExecution::new().task_support("sometimes"))
         .meta(raw("{}"));
-    same(&tool);
-    same(&*tool.execution.clone().expect("execution"));
-    same(
+    assert_round_trip(&tool);
+    assert_round_trip(&*tool.execution.clone().expect("execution"));
+    assert_round_trip(
         &ListToolsResult::new(alloc::vec![tool.clone(), Tool::new("u", object())])
             .next_cursor("c")
             .ttl_ms(1000)
@@ -41,54 +41,54 @@ fn tools_in_a_list() {
     assert_eq!(tool.display_name(), "A");
     tool.annotations = None;
     assert_eq!(tool.display_name(), "t");
-    missing::<Tool>(r#"{"name":"t"}"#, "inputSchema");
-    missing::<ListToolsResult>("{}", "tools");
+    assert_missing::<Tool>(r#"{"name":"t"}"#, "inputSchema");
+    assert_missing::<ListToolsResult>("{}", "tools");
 }
 
 // covers: TOOL-027
 #[test]
-fn hints_have_defaults() {
+fn tool_hints_have_defaults() {
     let none = ToolAnnotations::new();
     assert!(!none.is_read_only() && none.is_destructive() && !none.is_idempotent() && none.is_open_world());
     let reads = ToolAnnotations::new().read_only_hint(true).destructive_hint(true);
     assert!(reads.is_read_only() && !reads.is_destructive() && reads.is_idempotent());
-    same(&reads.idempotent_hint(true).open_world_hint(false));
+    assert_round_trip(&reads.idempotent_hint(true).open_world_hint(false));
 }
 
 // covers: TOOL-010, TOOL-012
 #[test]
-fn calls() {
+fn call_params_round_trip() {
     let read = |text: &str| serde_json::from_str::<CallToolParams<'_>>(text).map(|p| p.into_owned());
-    borrowed(
+    assert_borrowed_round_trip(
         &CallToolParams::new("t").arguments(raw(r#"{"a":[1.50]}"#)).request_state("s").meta(raw("{}")),
         read,
     );
-    borrowed(&CallToolParams::new(""), read);
-    missing::<CallToolParams<'_>>("{}", "name");
+    assert_borrowed_round_trip(&CallToolParams::new(""), read);
+    assert_missing::<CallToolParams<'_>>("{}", "name");
 }
 
 // covers: TOOL-013, TOOL-014, TOOL-037
 #[test]
-fn results_are_written_as_the_schema_wants_them_and_read_back() {
+fn tool_results_round_trip() {
     let text = serde_json::to_string(&CallToolResult::text("hi")).expect("JSON");
     assert_eq!(text, r#"{"content":[{"type":"text","text":"hi"}]}"#);
     let error = serde_json::to_string(&CallToolResult::error("no")).expect("JSON");
     assert_eq!(error, r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#);
     let sum = CallToolResult::structured(raw(r#"{"sum":42}"#));
-    let written = borrowed(&sum, result);
+    let written = assert_borrowed_round_trip(&sum, result);
     let back: CallToolResult<'_> = serde_json::from_str(&written).expect("a result");
     assert_eq!(back.content[0].as_text(), Some(r#"{"sum":42}"#));
-    assert!(!back.failed() && CallToolResult::error("").failed());
-    borrowed(
+    assert!(!back.is_failure() && CallToolResult::error("").is_failure());
+    assert_borrowed_round_trip(
         &CallToolResult::content(Vec::new()).is_error(false).result_type("complete").meta(raw("{}")),
         result,
     );
-    borrowed(&CallToolResult::content(super::super::content::tests::every_kind()), result);
+    assert_borrowed_round_trip(&CallToolResult::content(super::super::content::tests::every_kind()), result);
     // Any JSON is a value, `null` too.
     for value in ["null", "1", "[]", "\"x\""] {
-        borrowed(&CallToolResult::structured(raw(value)), result);
+        assert_borrowed_round_trip(&CallToolResult::structured(raw(value)), result);
     }
-    missing::<CallToolResult<'_>>(r#"{"isError":true}"#, "content");
+    assert_missing::<CallToolResult<'_>>(r#"{"isError":true}"#, "content");
     let wrong = result(r#"{"content":{}}"#).expect_err("wrong");
     assert!(wrong.to_string().starts_with("`content`: invalid type: map, expected an array"), "{wrong}");
     let odd = result(r#"{"content":[{"type":"new","x":1}],"more":2}"#).expect("a result");
@@ -97,18 +97,18 @@ fn results_are_written_as_the_schema_wants_them_and_read_back() {
 
 // covers: TOOL-013, TOOL-014
 #[test]
-fn structured_results_are_read_as_types() {
+fn structured_result_parses_as_type() {
     #[derive(serde::Deserialize, PartialEq, Debug)]
-    struct Sum<'a> {
+    struct SumResult<'a> {
         sum: i32,
         unit: &'a str,
     }
     let value = r#"{"sum":42,"unit":"m"}"#;
-    let expected = Sum { sum: 42, unit: "m" };
+    let expected = SumResult { sum: 42, unit: "m" };
     let structured = CallToolResult::text("forty-two").structured_content(raw(value));
-    assert_eq!(structured.parse_structured::<Sum<'_>>().expect("a sum"), expected);
-    // As a revision without structured results has it.
-    assert_eq!(CallToolResult::text(value).parse_structured::<Sum<'_>>().expect("a sum"), expected);
+    assert_eq!(structured.parse_structured::<SumResult<'_>>().expect("a sum"), expected);
+    // The text of a result in a revision without structured results.
+    assert_eq!(CallToolResult::text(value).parse_structured::<SumResult<'_>>().expect("a sum"), expected);
     let why =
         |result: &CallToolResult<'_>| result.parse_structured::<i32>().expect_err("no number").to_string();
     assert!(why(&structured).starts_with("invalid type: map"));
@@ -119,8 +119,8 @@ fn structured_results_are_read_as_types() {
 }
 
 #[test]
-fn a_text_is_written_without_a_copy_in_between() {
-    // All that is written goes straight into a buffer that is large enough: it stays where it is.
+fn text_result_is_written_without_reallocation() {
+    // The serializer writes straight into a buffer that is large enough: it is not reallocated.
     let mut out = Vec::with_capacity(256);
     let at = out.as_ptr();
     let table = crate::shape::table(crate::Version::V2025_11_25);

@@ -1,29 +1,30 @@
-//! URI templates (RFC 6570): expanding them, and matching URIs against them.
+//! URI templates (RFC 6570): expansion, and matching of URIs.
 //!
-//! Expansion is the RFC's, all four levels. Matching is what the RFC leaves open; here it is defined so:
+//! Expansion implements all four levels of the RFC. The RFC does not define matching. These rules define it here:
 //!
-//! - A URI matches when the whole of it can be cut into pieces, one for each literal and each expression. The URI is
-//!   [normalised](Mismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`. In the host, what stands
-//!   behind `//` up to the path, literals match in capital and small letters alike; variables hold it as it was sent.
-//! - Where several cuts are possible, none of them inside of a character, earlier expressions take as much as they can. An expression ends where the sign of
-//!   the one right behind it stands, and at the `?` or `#` of a later `{?…}` or `{#…}`.
-//! - A piece holds at least one character for `{a}` and `{+a}`; all others may be absent.
-//! - `{a}` holds what may stand in a path segment (also what expansion would have encoded, as `@`), `{+a}` and `{#a}`
-//!   anything, `{?a}` and `{&a}` what may stand in a query.
-//! - Pairs of `{?a,b}`, `{&a,b}` and `{;a,b}` come in any order, each at most once, and none that is not named.
-//! - Exploded variables become lists. A name that stands twice means the same in both places.
-//! - What a variable matched is decoded, must be UTF-8, and passes a [`Screen`].
+//! - A URI matches if the whole of it can be split into pieces, one for each literal and each expression. The URI is
+//!   [normalized](TemplateMismatch::Uri) first, so `FILE:///%7euser` is `file:///~user`. In the host (from `//` to the
+//!   path) literals match without regard to case; variables keep the case that was sent.
+//! - No split lies inside a character. If several splits are possible, earlier expressions take as much as they can. An
+//!   expression ends at the sign of the expression that follows it, and at the `?` or `#` of a later `{?…}` or `{#…}`.
+//! - `{a}` and `{+a}` match at least one character; all other expressions may be absent.
+//! - `{a}` matches the characters of a path segment (including those that expansion would encode, such as `@`), `{+a}`
+//!   and `{#a}` match every character, `{?a}` and `{&a}` match the characters of a query.
+//! - Pairs of `{?a,b}`, `{&a,b}` and `{;a,b}` may come in any order. Each occurs at most once, and unknown names do not
+//!   match.
+//! - Exploded variables become lists. A name that occurs twice has the same value in both places.
+//! - The value of a variable is decoded, must be UTF-8, and has to satisfy a [`VariablePolicy`].
 //!
-//! There is no backtracking and no regular expression: matching costs at most the length of the URI times the length of
-//! the template ([`MAX_URI`], [`MAX_TEMPLATE`]).
+//! There is no backtracking and no regular expression. Matching takes time proportional to the length of the URI times
+//! the length of the template at most ([`MAX_URI`], [`MAX_TEMPLATE`]).
 
-mod direct;
 mod expand;
-mod index;
+mod match_direct;
 mod matching;
 mod parse;
-mod rows;
-mod screen;
+mod policy;
+mod position_set;
+mod prefix_index;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -34,126 +35,145 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use expand::ExpandError;
-pub(super) use index::{Beginnings, START, hash};
 pub use parse::{MAX_TEMPLATE, MAX_VARIABLES, TemplateError};
-pub use screen::{Screen, Unsafe};
-pub use values::{Value, Values};
+pub use policy::{UnsafeUri, VariablePolicy};
+pub(super) use prefix_index::{HASH_SEED, PrefixIndex, extend_hash};
+pub use values::{Values, VariableValue};
 
 pub use crate::uri::UriError;
-pub(super) use crate::uri::{key, lower_host, normalize};
+pub(super) use crate::uri::{comparison_key, lower_host, normalize};
 
 use crate::uri;
-use parse::Part;
+use parse::TemplatePart;
 
-/// The longest URI that is matched, in bytes
+/// Maximum length of a URI to match, in bytes.
 pub const MAX_URI: usize = 8192;
 
-/// A URI template (RFC 6570)
+/// A URI template (RFC 6570).
 ///
 /// ```
-/// use mcp_proto::router::template::{Screen, Template, Values};
+/// use mcp_proto::router::template::{Template, Values, VariablePolicy};
 ///
 /// let template = Template::new("file:///{+path}{?lines}")?;
-/// let found = template.matches("file:///src/lib.rs?lines=10", Screen::default())?;
+/// let found = template.match_uri("file:///src/lib.rs?lines=10", VariablePolicy::default())?;
 /// assert_eq!((found.get("path"), found.get("lines")), (Some("src/lib.rs"), Some("10")));
 ///
 /// let uri = template.expand(&Values::new().text("path", "a b/ü.txt")).unwrap();
 /// assert_eq!(uri, "file:///a%20b/%C3%BC.txt");
-/// assert!(template.matches("file:///src/../../etc/passwd", Screen::default()).is_err());
+/// assert!(template.match_uri("file:///src/../../etc/passwd", VariablePolicy::default()).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Template {
     text: Box<str>,
-    parts: Vec<Part>,
-    direct: bool,
+    parts: Vec<TemplatePart>,
+    is_direct: bool,
 }
 
-/// A URI does not mean anything to a template
+/// Reason why a URI does not match a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Mismatch {
-    /// It is no URI
+pub enum TemplateMismatch {
+    /// The text is not a valid URI.
     #[error("not a URI: {0}")]
     Uri(#[from] UriError),
-    /// It has another form
+    /// The URI has a different form.
     #[error("the URI does not match the template")]
     Different,
-    /// It matches, and the [`Screen`] refuses what it holds
+    /// The URI matches, but its values violate the [`VariablePolicy`].
     #[error("the URI is refused: {0}")]
-    Unsafe(#[from] Unsafe),
+    Unsafe(#[from] UnsafeUri),
 }
 
 impl Template {
-    /// Reads a template
+    /// Parses a template.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] with the position of the first mistake, or if the template exceeds [`MAX_TEMPLATE`] or
+    /// [`MAX_VARIABLES`].
     pub fn new(text: &str) -> Result<Self, TemplateError> {
         let parts = parse::parse(text)?;
-        Ok(Self { text: text.into(), direct: direct::is_direct(&parts), parts })
+        Ok(Self { text: text.into(), is_direct: match_direct::is_direct(&parts), parts })
     }
 
-    /// The template as it was given
+    /// Returns the text of the template.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The names of the variables, in the order in which they stand
+    /// Returns the names of the variables in the order of the template.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.parts
             .iter()
             .flat_map(|part| match part {
-                Part::Literal { .. } => &[][..],
-                Part::Expression(e) => &e.variables,
+                TemplatePart::Literal { .. } => &[][..],
+                TemplatePart::Expression(e) => &e.variables,
             })
             .map(|v| &*v.name)
     }
 
-    /// What the URIs of this template begin with
-    pub(super) fn beginning(&self) -> &str {
+    /// Returns the literal that all URIs of this template begin with.
+    pub(super) fn literal_prefix(&self) -> &str {
         match self.parts.first() {
-            Some(Part::Literal { text, key }) => key.as_ref().unwrap_or(text),
+            Some(TemplatePart::Literal { text, key }) => key.as_ref().unwrap_or(text),
             _ => "",
         }
     }
 
-    /// Makes a URI; variables without a value are left out, and all that needs it is encoded
+    /// Expands the template to a URI; undefined variables are left out, and values are percent-encoded where necessary.
     ///
-    /// Nothing is screened: a value that was not chosen by the caller may lead anywhere that the template allows,
-    /// `{+path}` to `../..` for instance.
+    /// Values are not checked: an untrusted value can lead anywhere that the template allows, for example `../..` for
+    /// `{+path}`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExpandError::Prefix`] if a variable with a prefix modifier is not a text.
     pub fn expand(&self, values: &Values<'_>) -> Result<String, ExpandError> {
         let mut out = String::with_capacity(self.text.len());
         expand::expand(&self.parts, values, &mut out)?;
         Ok(out)
     }
 
-    /// Finds the values of the variables in a URI of at most [`MAX_URI`] bytes
-    pub fn matches(&self, uri: &str, screen: Screen) -> Result<Values<'_>, Mismatch> {
-        self.matches_normalized(&normalize(uri, MAX_URI)?, screen)
+    /// Matches a URI of at most [`MAX_URI`] bytes and returns the values of the variables.
+    ///
+    /// # Errors
+    ///
+    /// - [`TemplateMismatch::Uri`]: `uri` is not a valid URI, or too long.
+    /// - [`TemplateMismatch::Different`]: the URI does not match.
+    /// - [`TemplateMismatch::Unsafe`]: the URI matches, but a value violates `policy`.
+    pub fn match_uri(&self, uri: &str, policy: VariablePolicy) -> Result<Values<'_>, TemplateMismatch> {
+        self.match_normalized(&normalize(uri, MAX_URI)?, policy)
     }
 
-    /// How many steps a match takes; none for what is no URI
+    /// Returns the number of steps that a match takes, or `None` if `uri` is not a URI.
     #[cfg(any(fuzzing, test))]
-    pub(crate) fn steps(&self, uri: &str) -> Option<usize> {
-        struct Steps(usize);
-        impl matching::Count for Steps {
+    pub(crate) fn count_steps(&self, uri: &str) -> Option<usize> {
+        struct MatchSteps(usize);
+        impl matching::MatchCounter for MatchSteps {
             fn add(&mut self, steps: usize) {
                 self.0 += steps;
             }
         }
         let uri = normalize(uri, MAX_URI).ok()?;
-        let mut steps = Steps(0);
-        let _ = matching::matches(&self.parts, &uri, &mut steps);
+        let mut steps = MatchSteps(0);
+        let _ = matching::match_parts(&self.parts, &uri, &mut steps);
         Some(steps.0)
     }
 
-    pub(super) fn matches_normalized(&self, uri: &str, screen: Screen) -> Result<Values<'_>, Mismatch> {
-        let found = if self.direct {
-            direct::matches(&self.parts, uri)
+    pub(super) fn match_normalized(
+        &self,
+        uri: &str,
+        policy: VariablePolicy,
+    ) -> Result<Values<'_>, TemplateMismatch> {
+        let found = if self.is_direct {
+            match_direct::match_direct(&self.parts, uri)
         } else {
-            matching::matches(&self.parts, uri, &mut ())
+            matching::match_parts(&self.parts, uri, &mut ())
         };
-        let found = found.ok_or(Mismatch::Different)?;
-        screen.check(uri, &found.values, found.slashed)?;
+        let found = found.ok_or(TemplateMismatch::Different)?;
+        policy.check(uri, &found.values, found.encoded_slash)?;
         Ok(found.values)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a template (RFC 6570, 2).
+//! Parser for templates (RFC 6570, section 2).
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,28 +7,28 @@ use alloc::vec::Vec;
 
 use super::uri;
 
-/// The longest template that is taken, in bytes
+/// Maximum length of a template, in bytes.
 pub const MAX_TEMPLATE: usize = 2048;
-/// The most variables that one template may name
+/// Maximum number of variables in a template.
 pub const MAX_VARIABLES: usize = 64;
 
-/// A text is no template
+/// Syntax error in a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why} (at byte {at} of the template)")]
+#[error("{reason} (at byte {at} of the template)")]
 #[non_exhaustive]
 pub struct TemplateError {
-    /// Where
+    /// Position of the error, in bytes.
     pub at: usize,
-    /// What is wrong there
-    pub why: &'static str,
+    /// Rule that is broken there.
+    pub reason: &'static str,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     Literal {
-        /// As it is written by expansion
+        /// The text that expansion writes.
         text: Box<str>,
-        /// As it stands in a normalised URI, where that is something else
+        /// The text in a normalized URI, if it differs from `text`.
         key: Option<Box<str>>,
     },
     Expression(Expression),
@@ -38,7 +38,7 @@ pub(super) enum Part {
 pub(super) struct Expression {
     pub(super) operator: &'static Operator,
     pub(super) variables: Vec<Variable>,
-    /// Signs that end what it matches, since something further on begins with them
+    /// Signs that end the match, because a later expression begins with them.
     pub(super) stops: Vec<u8>,
 }
 
@@ -51,78 +51,88 @@ pub(super) struct Variable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Modifier {
     None,
-    /// At most so many characters
+    /// Maximum number of characters.
     Prefix(u16),
     Explode,
 }
 
-/// A row of the table in appendix A, and what matching needs to know besides
+/// Operator of an expression: a row of the table in RFC 6570, appendix A, and the properties that matching needs.
 #[derive(Debug)]
 pub(super) struct Operator {
     sign: u8,
-    /// What an expansion begins with that is not empty
+    /// First character of an expansion that is not empty.
     pub(super) first: Option<u8>,
     pub(super) separator: u8,
-    /// Values come with their names
-    pub(super) named: bool,
-    /// A name without value has an equals sign nevertheless
-    pub(super) equals: bool,
-    /// Reserved characters stand as they are
-    pub(super) reserved: bool,
-    /// What a value may hold in a URI that somebody wrote: more than expansion writes
+    /// Whether values are written with their names.
+    pub(super) is_named: bool,
+    /// Whether an empty value is written with an equals sign.
+    pub(super) writes_empty_equals: bool,
+    /// Whether reserved characters are written without encoding.
+    pub(super) allows_reserved: bool,
+    /// Characters that a value may contain in a received URI: a superset of those that expansion writes.
     pub(super) class: u8,
 }
 
 const OPERATORS: [Operator; 8] = [
     operator(0, None, b',', uri::SEGMENT),
-    Operator { reserved: true, ..operator(b'+', None, b',', uri::ANY) },
-    Operator { reserved: true, ..operator(b'#', Some(b'#'), b',', uri::ANY) },
+    Operator { allows_reserved: true, ..operator(b'+', None, b',', uri::ANY) },
+    Operator { allows_reserved: true, ..operator(b'#', Some(b'#'), b',', uri::ANY) },
     operator(b'.', Some(b'.'), b'.', uri::SEGMENT),
     operator(b'/', Some(b'/'), b'/', uri::SEGMENT),
-    Operator { named: true, ..operator(b';', Some(b';'), b';', uri::SEGMENT) },
-    Operator { named: true, equals: true, ..operator(b'?', Some(b'?'), b'&', uri::QUERY) },
-    Operator { named: true, equals: true, ..operator(b'&', Some(b'&'), b'&', uri::QUERY) },
+    Operator { is_named: true, ..operator(b';', Some(b';'), b';', uri::SEGMENT) },
+    Operator { is_named: true, writes_empty_equals: true, ..operator(b'?', Some(b'?'), b'&', uri::QUERY) },
+    Operator { is_named: true, writes_empty_equals: true, ..operator(b'&', Some(b'&'), b'&', uri::QUERY) },
 ];
 
 const fn operator(sign: u8, first: Option<u8>, separator: u8, class: u8) -> Operator {
-    Operator { sign, first, separator, named: false, equals: false, reserved: false, class }
+    Operator {
+        sign,
+        first,
+        separator,
+        is_named: false,
+        writes_empty_equals: false,
+        allows_reserved: false,
+        class,
+    }
 }
 
-/// Reads a template from left to right; nothing is looked at twice
-pub(super) fn parse(text: &str) -> Result<Vec<Part>, TemplateError> {
+/// Parses a template from left to right in one pass.
+pub(super) fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
     if text.len() > MAX_TEMPLATE {
-        return Err(TemplateError { at: MAX_TEMPLATE, why: "the template is too long" });
+        return Err(TemplateError { at: MAX_TEMPLATE, reason: "the template is too long" });
     }
     let mut parts = Vec::new();
     let mut variables = 0;
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         if let Some(inner) = rest.strip_prefix('{') {
-            let end = inner.find('}').ok_or(TemplateError { at, why: "`{` without `}`" })?;
-            let expression = expression(inner.get(..end).unwrap_or_default(), at + 1)?;
+            let end = inner.find('}').ok_or(TemplateError { at, reason: "`{` has no closing `}`" })?;
+            let expression = parse_expression(inner.get(..end).unwrap_or_default(), at + 1)?;
             variables += expression.variables.len();
             if variables > MAX_VARIABLES {
-                return Err(TemplateError { at, why: "too many variables" });
+                return Err(TemplateError { at, reason: "too many variables" });
             }
-            parts.push(Part::Expression(expression));
+            parts.push(TemplatePart::Expression(expression));
             at += end + 2;
         } else {
             let end = rest.find('{').unwrap_or(rest.len());
-            parts.push(literal(rest.get(..end).unwrap_or_default(), at)?);
+            parts.push(parse_literal(rest.get(..end).unwrap_or_default(), at)?);
             at += end;
         }
     }
-    stop(&mut parts);
+    mark_stops(&mut parts);
     Ok(parts)
 }
 
-/// Notes where expressions without names end: at the sign of the one that follows, and at the query and the fragment
+/// Sets `stops` of all expressions: the sign of the expression that follows, and the signs of later queries and
+/// fragments.
 ///
-/// Without this, what may be absent would always be: `{+path}{?page}` would take the question mark for the path's.
-fn stop(parts: &mut [Part]) {
+/// Without stops, an optional expression would never match: in `{+path}{?page}` the path would include the question
+/// mark.
+fn mark_stops(parts: &mut [TemplatePart]) {
     let (mut ahead, mut next) = (Vec::new(), None);
     for part in parts.iter_mut().rev() {
-        let Part::Expression(e) = part else {
+        let TemplatePart::Expression(e) = part else {
             next = None;
             continue;
         };
@@ -135,24 +145,26 @@ fn stop(parts: &mut [Part]) {
     }
 }
 
-fn literal(text: &str, at: usize) -> Result<Part, TemplateError> {
+fn parse_literal(text: &str, at: usize) -> Result<TemplatePart, TemplateError> {
     let key = uri::normalize_part(text, at == 0, at).map_err(|e| match e {
-        uri::UriError::Character { at } => TemplateError { at, why: "no URI may hold this character" },
-        _ => TemplateError { at, why: "no part of a URI" },
+        uri::UriError::Character { at } => {
+            TemplateError { at, reason: "this character is not allowed in a URI" }
+        }
+        _ => TemplateError { at, reason: "not a valid part of a URI" },
     })?;
     let mut written = String::with_capacity(text.len());
     for b in text.bytes() {
-        if b < 128 { written.push(char::from(b)) } else { uri::encode(&mut written, b) }
+        if b < 128 { written.push(char::from(b)) } else { uri::push_encoded(&mut written, b) }
     }
     let key = match key {
         Cow::Owned(key) if key != written => Some(key.into()),
         _ => None,
     };
-    Ok(Part::Literal { text: written.into(), key })
+    Ok(TemplatePart::Literal { text: written.into(), key })
 }
 
-fn expression(inner: &str, mut at: usize) -> Result<Expression, TemplateError> {
-    let sign = inner.bytes().next().ok_or(TemplateError { at, why: "an expression without a variable" })?;
+fn parse_expression(inner: &str, mut at: usize) -> Result<Expression, TemplateError> {
+    let sign = inner.bytes().next().ok_or(TemplateError { at, reason: "an expression needs a variable" })?;
     let [simple, signed @ ..] = &OPERATORS;
     let operator = signed.iter().find(|o| o.sign == sign);
     let names = match operator {
@@ -161,19 +173,19 @@ fn expression(inner: &str, mut at: usize) -> Result<Expression, TemplateError> {
             inner.get(1..).unwrap_or_default()
         }
         None if matches!(sign, b'=' | b',' | b'!' | b'@' | b'|') => {
-            return Err(TemplateError { at, why: "an operator that is reserved for extensions" });
+            return Err(TemplateError { at, reason: "this operator is reserved for extensions" });
         }
         None => inner,
     };
     let mut variables = Vec::new();
     for spec in names.split(',') {
-        variables.push(variable(spec, at)?);
+        variables.push(parse_variable(spec, at)?);
         at += spec.len() + 1;
     }
     Ok(Expression { operator: operator.unwrap_or(simple), variables, stops: Vec::new() })
 }
 
-fn variable(spec: &str, at: usize) -> Result<Variable, TemplateError> {
+fn parse_variable(spec: &str, at: usize) -> Result<Variable, TemplateError> {
     let (name, modifier) = match (spec.strip_suffix('*'), spec.split_once(':')) {
         (Some(name), _) => (name, Modifier::Explode),
         (None, Some((name, digits))) => {
@@ -181,13 +193,13 @@ fn variable(spec: &str, at: usize) -> Result<Variable, TemplateError> {
             let first = digits.bytes().next().unwrap_or(b'0');
             let fits = first != b'0' && digits.len() <= 4 && digits.bytes().all(|b| b.is_ascii_digit());
             let length = digits.parse().ok().filter(|_| fits);
-            let why = "a prefix length is a number from 1 to 9999";
-            (name, Modifier::Prefix(length.ok_or(TemplateError { at, why })?))
+            let reason = "a prefix length must be a number from 1 to 9999";
+            (name, Modifier::Prefix(length.ok_or(TemplateError { at, reason })?))
         }
         (None, None) => (spec, Modifier::None),
     };
     if name.is_empty() {
-        return Err(TemplateError { at, why: "a variable without a name" });
+        return Err(TemplateError { at, reason: "a variable needs a name" });
     }
     let bytes = name.as_bytes();
     let mut i = 0;
@@ -197,10 +209,10 @@ fn variable(spec: &str, at: usize) -> Result<Variable, TemplateError> {
             b'_' => 1,
             b if b.is_ascii_alphanumeric() => 1,
             b'.' if dotted() => 1,
-            b'%' if uri::triplet(bytes.get(i..).unwrap_or_default()).is_some() => 3,
+            b'%' if uri::decode_triplet(bytes.get(i..).unwrap_or_default()).is_some() => 3,
             _ => {
-                let why = "a name has letters, digits, `_`, triplets, and single dots between them";
-                return Err(TemplateError { at: at + i, why });
+                let reason = "a name may contain only letters, digits, `_`, percent-encoded bytes, and single dots in between";
+                return Err(TemplateError { at: at + i, reason });
             }
         };
     }
@@ -217,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn parse_error_reports_position() {
         for (text, at) in [
             ("{", 0),
             ("a{}", 2),
@@ -241,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_have_bounds() {
+    fn template_beyond_limits_is_refused() {
         assert!(parse(&"a".repeat(MAX_TEMPLATE)).is_ok());
         assert_eq!(fault(&"a".repeat(MAX_TEMPLATE + 1)), MAX_TEMPLATE);
         let many = |n| (0..n).map(|i| format!("{{v{i}}}")).collect::<String>();

@@ -1,4 +1,4 @@
-//! The vectors of RFC 6570 and of github.com/uri-templates/uritemplate-test (Apache-2.0), and what matching promises.
+//! Test vectors of RFC 6570 and of github.com/uri-templates/uritemplate-test (Apache-2.0), and tests of matching.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -8,7 +8,7 @@ use alloc::vec;
 
 use serde_json::Value as Json;
 
-use super::matching::Count;
+use super::matching::MatchCounter;
 use super::*;
 
 fn template(text: &str) -> Template {
@@ -32,19 +32,19 @@ fn values(json: &Json) -> Values<'static> {
     values
 }
 
-/// Template, values, and the expansions that are right; none when it must be refused
+/// Returns template, values and the valid expansions of each test case; `None` if the template must be refused.
 fn vectors(file: &str) -> Vec<(String, Values<'static>, Option<Vec<String>>)> {
     let groups: BTreeMap<String, Json> = serde_json::from_str(file).expect("vectors");
     let mut all = Vec::new();
     for group in groups.values() {
         let variables = values(&group["variables"]);
         for case in group["testcases"].as_array().expect("cases") {
-            let right = match &case[1] {
+            let expected = match &case[1] {
                 Json::Bool(false) => None,
                 Json::Array(any) => Some(any.iter().map(text).collect()),
                 one => Some(vec![text(one)]),
             };
-            all.push((text(&case[0]), variables.clone(), right));
+            all.push((text(&case[0]), variables.clone(), expected));
         }
     }
     all
@@ -52,47 +52,49 @@ fn vectors(file: &str) -> Vec<(String, Values<'static>, Option<Vec<String>>)> {
 
 // covers: RES-009
 #[test]
-fn the_vectors_of_the_rfc_expand() {
+fn rfc6570_vectors_expand() {
     let files = [
         include_str!("vectors/spec-examples-by-section.json"),
         include_str!("vectors/extended-tests.json"),
         include_str!("vectors/negative-tests.json"),
     ];
     let mut counts = [0, 0];
-    for (text, values, right) in files.into_iter().flat_map(vectors) {
+    for (text, values, expected) in files.into_iter().flat_map(vectors) {
         let got = Template::new(&text).ok().and_then(|t| t.expand(&values).ok());
-        counts[usize::from(right.is_none())] += 1;
-        match (got, right) {
-            (Some(got), Some(right)) => assert!(right.contains(&got), "{text}: {got}, not {right:?}"),
+        counts[usize::from(expected.is_none())] += 1;
+        match (got, expected) {
+            (Some(got), Some(expected)) => {
+                assert!(expected.contains(&got), "{text}: {got}, not {expected:?}")
+            }
             (None, None) => {}
-            (got, right) => panic!("{text}: {got:?}, not {right:?}"),
+            (got, expected) => panic!("{text}: {got:?}, not {expected:?}"),
         }
     }
     assert!(counts[0] > 150 && counts[1] > 30, "{counts:?}");
 }
 
 fn found(template: &Template, uri: &str) -> Option<String> {
-    let found = template.matches(uri, Screen::dangerously_off()).ok()?;
+    let found = template.match_uri(uri, VariablePolicy::dangerously_off()).ok()?;
     let pairs = found.iter().map(|(name, value)| match value {
-        Value::Text(text) => format!("{name}={text}"),
-        Value::List(list) => format!("{name}=[{}]", list.join("|")),
-        Value::Pairs(_) => unreachable!("matching makes no pairs"),
+        VariableValue::Text(text) => format!("{name}={text}"),
+        VariableValue::List(list) => format!("{name}=[{}]", list.join("|")),
+        VariableValue::Pairs(_) => unreachable!("matching produces no pairs"),
     });
     Some(pairs.collect::<Vec<_>>().join(" "))
 }
 
 // covers: RES-009
 #[test]
-fn uris_match_as_documented() {
+fn uri_match_follows_documented_rules() {
     for (text, uri, expected) in [
-        // Literals, and what spells the same.
+        // Literals, and equivalent spellings.
         ("file:///a", "file:///a", Some("")),
         ("file:///a", "FILE:///%61", Some("")),
         ("FILE:///%c3%a9", "file:///é", Some("")),
         ("file:///a", "file:///a/", None),
         ("file:///a", "file:///A", None),
         ("x:5{a}", "x:%255b", None),
-        // One text.
+        // A single text.
         ("test://template/{id}/data", "test://template/123/data", Some("id=123")),
         ("test://template/{id}/data", "test://template//data", None),
         ("test://template/{id}/data", "test://template/1/2/data", None),
@@ -115,7 +117,7 @@ fn uris_match_as_documented() {
         ("map:{x,y}", "map:1,2,3", None),
         ("x:{list*}", "x:red,green,blue", Some("list=[red|green|blue]")),
         ("x:{list*,last}", "x:red,green,blue", Some("list=[red|green] last=blue")),
-        // Anything.
+        // Reserved characters.
         ("file:///{+path}", "file:///a/b?c#d", Some("path=a/b?c#d")),
         ("file:///{+path}", "file:///", None),
         ("file:///{+path}/{name}.txt", "file:///a/b/c.d.txt", Some("path=a/b name=c.d")),
@@ -123,7 +125,7 @@ fn uris_match_as_documented() {
         ("x:{+a}{#b}", "x:a?b#c#d", Some("a=a?b b=c#d")),
         ("x:{+a}{?b}", "x:a/b?b=1", Some("a=a/b b=1")),
         ("x:{+a}{?b}", "x:a/b?c=1", None),
-        // Signs of their own: what they mark may be absent.
+        // Operators with a sign of their own may be absent.
         ("x:{name}{.ext}", "x:a.tar.gz", Some("name=a ext=tar.gz")),
         ("x:{name}{.ext}", "x:a", Some("name=a")),
         ("x:{a}{.b*}", "x:1.2.3", Some("a=1 b=[2|3]")),
@@ -142,7 +144,7 @@ fn uris_match_as_documented() {
         ("x:{?x,y}", "x:?x=1&z=2", None),
         ("x:{?x,xy}", "x:?xy=1&x=2", Some("xy=1 x=2")),
         ("x:{?x,y}", "x:", Some("")),
-        // Nothing is cut inside of a character.
+        // No split lies inside a character.
         ("x:{a}{b}", "x:cd%CA%9D", Some("a=cd b=ʝ")),
         ("x:{?x}{b}", "x:?x=1%26%CA%9D", Some("x=1& b=ʝ")),
         ("x:{a}{b}", "x:%CA%9D", None),
@@ -159,7 +161,7 @@ fn uris_match_as_documented() {
 
 // covers: RES-026
 #[test]
-fn hosts_match_in_all_letters_and_variables_keep_theirs() {
+fn host_literal_ignores_case_and_variable_keeps_it() {
     for (text, uri, expected) in [
         ("https://EXAMPLE.com/{x}", "HTTPS://example.COM/Doc", Some("x=Doc")),
         ("https://example.com/Doc{?x}", "https://Example.com/Doc?x=A", Some("x=A")),
@@ -176,8 +178,8 @@ fn hosts_match_in_all_letters_and_variables_keep_theirs() {
 
 // covers: RES-019, RES-022
 #[test]
-fn variables_that_lead_elsewhere_are_refused() {
-    use Unsafe::*;
+fn variable_with_path_traversal_is_refused() {
+    use UnsafeUri::*;
     let files = template("file:///{+path}");
     let simple = template("note://{id}");
     let two = template("file:///{a}{b}");
@@ -202,8 +204,12 @@ fn variables_that_lead_elsewhere_are_refused() {
         (&query, "x://s?path=..%2Fetc", Traversal),
         (&query, "x://s?path=/etc", Absolute),
     ] {
-        assert_eq!(template.matches(uri, Screen::default()), Err(Mismatch::Unsafe(why)), "{uri}");
-        assert!(template.matches(uri, Screen::dangerously_off()).is_ok(), "{uri}");
+        assert_eq!(
+            template.match_uri(uri, VariablePolicy::default()),
+            Err(TemplateMismatch::Unsafe(why)),
+            "{uri}"
+        );
+        assert!(template.match_uri(uri, VariablePolicy::dangerously_off()).is_ok(), "{uri}");
     }
     for (template, uri) in [
         (&files, "file:///a/b..c/...d"),
@@ -211,18 +217,18 @@ fn variables_that_lead_elsewhere_are_refused() {
         (&query, "x://s?path=a%2Fb"),
         (&simple, "note://ab:c@d"),
     ] {
-        assert!(template.matches(uri, Screen::default()).is_ok(), "{uri}");
+        assert!(template.match_uri(uri, VariablePolicy::default()).is_ok(), "{uri}");
     }
-    let lax = Screen::default().allow_absolute().allow_encoded_slashes();
-    assert!(files.matches("file:////etc/a%2Fb", lax).is_ok());
-    assert_eq!(files.matches("file:////etc/../b", lax), Err(Mismatch::Unsafe(Traversal)));
+    let lax = VariablePolicy::default().allow_absolute().allow_encoded_slashes();
+    assert!(files.match_uri("file:////etc/a%2Fb", lax).is_ok());
+    assert_eq!(files.match_uri("file:////etc/../b", lax), Err(TemplateMismatch::Unsafe(Traversal)));
 }
 
-/// What is expanded is matched, and means the same
+/// Matching an expanded template yields values that expand to the same URI.
 #[test]
-fn what_expansion_writes_matching_reads() {
+fn expanded_uri_matches_its_template() {
     let mut seed = 7u64;
-    let mut dice = move |n: usize| {
+    let mut random = move |n: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % n
     };
@@ -230,17 +236,18 @@ fn what_expansion_writes_matching_reads() {
     for _ in 0..20_000 {
         let mut text = "x:".to_owned();
         let mut values = Values::new();
-        for i in 0..=dice(4) {
-            let sign = ["", "", "+", "#", ".", "/", ";", "?", "&"][dice(9)];
-            let explode = dice(4) == 0;
-            let names: Vec<_> = (0..=dice(2)).map(|j| format!("v{i}{j}")).collect();
+        for i in 0..=random(4) {
+            let sign = ["", "", "+", "#", ".", "/", ";", "?", "&"][random(9)];
+            let explode = random(4) == 0;
+            let names: Vec<_> = (0..=random(2)).map(|j| format!("v{i}{j}")).collect();
             let stars = if explode { "*" } else { "" };
             text.push_str(&format!("{{{sign}{}}}", names.join(&format!("{stars},")) + stars));
-            text.push_str(["/", "~lit"][dice(2)]);
+            text.push_str(["/", "~lit"][random(2)]);
             for name in names {
-                // A reserved value may hold what stands behind it, or what looks encoded: its own business.
+                // A reserved value may contain text that the next part matches, or that looks encoded, so its alphabet
+                // is smaller.
                 let letters = if matches!(sign, "+" | "#") { 4 } else { alphabet.len() };
-                let word: String = (0..=dice(3)).map(|_| alphabet[dice(letters)]).collect();
+                let word: String = (0..=random(3)).map(|_| alphabet[random(letters)]).collect();
                 values = if explode {
                     values.list(name, vec![word.clone(), word])
                 } else {
@@ -250,31 +257,33 @@ fn what_expansion_writes_matching_reads() {
         }
         let template = template(&text);
         let uri = template.expand(&values).expect("values of the right kind");
-        let found = template.matches(&uri, Screen::dangerously_off());
+        let found = template.match_uri(&uri, VariablePolicy::dangerously_off());
         let found = found.unwrap_or_else(|e| panic!("{text}: {uri}: {e}"));
         assert_eq!(template.expand(&found).as_ref(), Ok(&uri), "{text}: {found:?}");
     }
 }
 
-/// The short way and the long way find the same
+/// Direct matching and general matching yield the same values.
 #[test]
-fn direct_templates_match_as_all_others_do() {
+fn direct_match_agrees_with_general_match() {
     let texts =
         ["x:{a}", "x:{a}/{b}", "x:{a}/y/{+b}", "x:{a}?{b}", "x:{a}/{b}/{a}", "x:{+a}", "x:%2F{a}/%41", "x:"];
     let units = ["a", "/", "?", "y", "%2F", "%41", ".", "//", "x:", "://"];
     let mut hits = 0;
     for text in texts {
         let template = template(text);
-        assert!(template.direct, "{text}");
+        assert!(template.is_direct, "{text}");
         for n in 0..units.len().pow(4) {
             let uri: String = (0..4).map(|i| units[n / units.len().pow(i) % units.len()]).collect();
             let Ok(uri) = normalize(&format!("x:{uri}"), MAX_URI).map(String::from) else { continue };
-            let [short, long] =
-                [direct::matches(&template.parts, &uri), matching::matches(&template.parts, &uri, &mut ())];
+            let [short, long] = [
+                match_direct::match_direct(&template.parts, &uri),
+                matching::match_parts(&template.parts, &uri, &mut ()),
+            ];
             hits += usize::from(short.is_some());
             assert_eq!(
-                short.map(|m| (m.values, m.slashed)),
-                long.map(|m| (m.values, m.slashed)),
+                short.map(|m| (m.values, m.encoded_slash)),
+                long.map(|m| (m.values, m.encoded_slash)),
                 "{text}: {uri}"
             );
         }
@@ -283,13 +292,13 @@ fn direct_templates_match_as_all_others_do() {
     for text in
         ["x:{a}{b}", "x:{a}.b", "x:{+a}/b", "x:{a:3}", "x:{a*}", "x:{a,b}", "x:{/a}", "x:{a}{?b}", "x:{?a}"]
     {
-        assert!(!template(text).direct, "{text}");
+        assert!(!template(text).is_direct, "{text}");
     }
 }
 
-struct Steps(usize);
+struct ObservedSteps(usize);
 
-impl Count for Steps {
+impl MatchCounter for ObservedSteps {
     fn add(&mut self, steps: usize) {
         self.0 += steps;
     }
@@ -297,7 +306,7 @@ impl Count for Steps {
 
 // covers: RES-019
 #[test]
-fn no_template_and_no_uri_cost_more_than_their_lengths_multiplied() {
+fn match_steps_stay_below_product_of_lengths() {
     let hostile = [
         "{a*}{b*}{c*}{d*}{e*}{f*}{g*}{h*}!",
         "{+a}{+b}{+c}{+d}{+e}{+f}{+g}{+h}!",
@@ -317,16 +326,16 @@ fn no_template_and_no_uri_cost_more_than_their_lengths_multiplied() {
             for length in [100, 1_000, 8_000] {
                 for end in ["", "!", "?a=1"] {
                     let uri = format!("x:{}{end}", unit.repeat(length / unit.len()));
-                    let mut steps = Steps(0);
-                    let _ = matching::matches(&template.parts, &uri, &mut steps);
-                    let most = 4 * (uri.len() + 2) * (text.len() + 2);
-                    assert!(steps.0 <= most, "{text} with {length} of {unit}: {} steps of {most}", steps.0);
+                    let mut steps = ObservedSteps(0);
+                    let _ = matching::match_parts(&template.parts, &uri, &mut steps);
+                    let limit = 4 * (uri.len() + 2) * (text.len() + 2);
+                    assert!(steps.0 <= limit, "{text} with {length} of {unit}: {} steps of {limit}", steps.0);
                 }
             }
         }
     }
     let long = format!("x:{}", "a".repeat(1 << 20));
     let simple = template("x:{a}");
-    let mismatch = simple.matches(&long, Screen::default());
-    assert_eq!(mismatch, Err(Mismatch::Uri(UriError::TooLong { limit: MAX_URI })));
+    let mismatch = simple.match_uri(&long, VariablePolicy::default());
+    assert_eq!(mismatch, Err(TemplateMismatch::Uri(UriError::TooLong { limit: MAX_URI })));
 }

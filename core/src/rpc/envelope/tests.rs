@@ -2,23 +2,23 @@ use super::*;
 use alloc::format;
 use alloc::string::String;
 
-type Read = (Kind, String, Option<String>);
-type Refused = (Malformed, Option<String>);
+type ParsedEnvelope = (Kind, String, Option<String>);
+type RefusedEnvelope = (MalformedMessage, Option<String>);
 
-fn read(text: &str) -> Result<Read, Refused> {
+fn read(text: &str) -> Result<ParsedEnvelope, RefusedEnvelope> {
     match parse(text.as_bytes(), &Limits::default(), None) {
         Ok(e) => Ok((e.kind, e.method.into(), e.id.map(|i| format!("{i}")))),
-        Err(r) => Err((r.why, r.id.map(|i| format!("{i}")))),
+        Err(r) => Err((r.reason, r.id.map(|i| format!("{i}")))),
     }
 }
 
-fn refused(text: &str) -> Refused {
+fn refused(text: &str) -> RefusedEnvelope {
     read(text).expect_err(text)
 }
 
 // covers: BASE-003, BASE-007, BASE-009, BASE-010, BASE-015, BASE-017
 #[test]
-fn kinds_are_told_by_their_members() {
+fn message_kind_follows_from_members() {
     let s = |t: &str| Some(String::from(t));
     let cases = [
         (r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#, (Kind::Request, "a", s("1"))),
@@ -39,37 +39,37 @@ fn kinds_are_told_by_their_members() {
 
 // covers: BASE-001, BASE-002, BASE-004, BASE-007, BASE-009, BASE-011, BASE-013, ERR-001
 #[test]
-fn each_fault_has_its_name_and_keeps_the_id() {
+fn malformed_message_reports_reason_and_id() {
     let s = |t: &str| Some(String::from(t));
     let cases = [
-        (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, Malformed::Version, s("1")),
-        (r#"{"method":"a","id":2}"#, Malformed::Version, s("2")),
-        (r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, Malformed::Id, None),
-        (r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#, Malformed::Id, None),
-        (r#"{"jsonrpc":"2.0","id":true,"method":"a"}"#, Malformed::Id, None),
-        (r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#, Malformed::Id, None),
-        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, Malformed::Method, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}"#, Malformed::Params, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":null}"#, Malformed::Params, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1}"#, Malformed::Contradictory, s("1")),
-        (r#"{"jsonrpc":"2.0"}"#, Malformed::Contradictory, None),
-        (r#"{"jsonrpc":"2.0","result":{}}"#, Malformed::Contradictory, None),
-        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Malformed::Id, None),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, Malformed::Contradictory, s("1")),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, MalformedMessage::Version, s("1")),
+        (r#"{"method":"a","id":2}"#, MalformedMessage::Version, s("2")),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, MalformedMessage::Id, None),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#, MalformedMessage::Id, None),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"a"}"#, MalformedMessage::Id, None),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#, MalformedMessage::Id, None),
+        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, MalformedMessage::Method, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}"#, MalformedMessage::Params, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":null}"#, MalformedMessage::Params, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1}"#, MalformedMessage::Contradictory, s("1")),
+        (r#"{"jsonrpc":"2.0"}"#, MalformedMessage::Contradictory, None),
+        (r#"{"jsonrpc":"2.0","result":{}}"#, MalformedMessage::Contradictory, None),
+        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, MalformedMessage::Id, None),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, MalformedMessage::Contradictory, s("1")),
         (
             r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}"#,
-            Malformed::Contradictory,
+            MalformedMessage::Contradictory,
             s("1"),
         ),
-        (r#"{"jsonrpc":"2.0","id":1,"result":[]}"#, Malformed::Result, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":"x","message":"m"}}"#, Malformed::Error, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, Malformed::Error, s("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"Method":"a","method":"b"}"#, Malformed::MisCased, s("1")),
-        (r#""text""#, Malformed::NotAnObject, None),
-        ("[]", Malformed::NotAnObject, None),
+        (r#"{"jsonrpc":"2.0","id":1,"result":[]}"#, MalformedMessage::Result, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":"x","message":"m"}}"#, MalformedMessage::Error, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, MalformedMessage::Error, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"Method":"a","method":"b"}"#, MalformedMessage::WrongCase, s("1")),
+        (r#""text""#, MalformedMessage::NotAnObject, None),
+        ("[]", MalformedMessage::NotAnObject, None),
     ];
-    for (text, why, id) in cases {
-        assert_eq!(refused(text), (why, id), "{text}");
+    for (text, reason, id) in cases {
+        assert_eq!(refused(text), (reason, id), "{text}");
     }
     for text in [
         r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#,
@@ -78,49 +78,49 @@ fn each_fault_has_its_name_and_keeps_the_id() {
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"x":1,"x":2}}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"x":1,"x":2}}}"#,
     ] {
-        let (why, id) = refused(text);
-        assert!(matches!(why, Malformed::DuplicateMember { .. }), "{text}");
+        let (reason, id) = refused(text);
+        assert!(matches!(reason, MalformedMessage::DuplicateMember { .. }), "{text}");
         assert_eq!(id.as_deref(), Some("1"), "{text}");
     }
-    let (why, id) = refused(r#"{"jsonrpc":"2.0","id":1,"method":"a","id":2}"#);
-    assert!(matches!(why, Malformed::DuplicateMember { .. }) && id.is_none());
+    let (reason, id) = refused(r#"{"jsonrpc":"2.0","id":1,"method":"a","id":2}"#);
+    assert!(matches!(reason, MalformedMessage::DuplicateMember { .. }) && id.is_none());
 }
 
 // covers: BASE-002, ERR-023
 #[test]
-fn unreadable_text_still_yields_the_id_where_it_is_sure() {
+fn unreadable_message_yields_unambiguous_id() {
     assert_eq!(
         refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping""#),
-        (Malformed::Json { at: 39 }, Some("1".into()))
+        (MalformedMessage::Json { at: 39 }, Some("1".into()))
     );
-    assert_eq!(refused("garbage"), (Malformed::Json { at: 0 }, None));
+    assert_eq!(refused("garbage"), (MalformedMessage::Json { at: 0 }, None));
     let deep = format!(r#"{{"jsonrpc":"2.0","params":{}"#, "[".repeat(1_000_000));
-    assert!(matches!(refused(&deep), (Malformed::Depth { at: 153 }, None)), "{:?}", refused(&deep));
+    assert!(matches!(refused(&deep), (MalformedMessage::Depth { at: 153 }, None)), "{:?}", refused(&deep));
     let bad = b"{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"\xff\"}";
     let r = parse(bad, &Limits::default(), None).expect_err("UTF-8");
-    assert_eq!((r.why, r.id), (Malformed::Utf8 { at: 34 }, Some(RequestId::int(9))));
+    assert_eq!((r.reason, r.id), (MalformedMessage::Utf8 { at: 34 }, Some(RequestId::int(9))));
 }
 
 #[test]
-fn parts_of_params_are_where_they_stand() {
+fn params_spans_point_at_members() {
     let text = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"n","arguments":{"a":1},"_meta":{"progressToken":5,"io.modelcontextprotocol/protocolVersion":"v","x":{}}}}"#;
     let e = parse(text, &Limits::default(), None).expect("well-formed");
-    let get = |s: Span| s.of(text).map(|b| core::str::from_utf8(b).expect("UTF-8"));
+    let get = |s: Span| s.slice(text).map(|b| core::str::from_utf8(b).expect("UTF-8"));
     assert_eq!(get(e.params.name), Some("\"n\""));
     assert_eq!(get(e.params.arguments), Some("{\"a\":1}"));
     assert_eq!(get(e.params.meta.token), Some("5"));
     assert_eq!(get(e.params.meta.version), Some("\"v\""));
     assert_eq!(get(e.params.meta.capabilities), None);
-    // The same `_meta` at another place is recognised, and its parts are where they now stand.
+    // The same `_meta` at another position is recognized, and its positions are shifted.
     let at = e.params.meta.whole.start;
     let relative = e.params.meta.shifted(0u32.wrapping_sub(at));
-    let known = e.params.meta.whole.of(text).expect("_meta");
+    let known = e.params.meta.whole.slice(text).expect("_meta");
     let text2: alloc::vec::Vec<u8> = format!(
         r#" {{"jsonrpc":"2.0","id":2,"method":"t","params":{{"_meta":{}}}}}"#,
         core::str::from_utf8(known).expect("UTF-8")
     )
     .into_bytes();
     let e2 = parse(&text2, &Limits::default(), Some((known, &relative))).expect("well-formed");
-    assert!(e2.meta_known);
-    assert_eq!(e2.params.meta.version.of(&text2), Some(&b"\"v\""[..]));
+    assert!(e2.has_known_meta);
+    assert_eq!(e2.params.meta.version.slice(&text2), Some(&b"\"v\""[..]));
 }

@@ -1,4 +1,4 @@
-//! The client: performs the steps of the file, answers as they say, and reports what it saw
+//! The client: performs the steps of `talk.json`, answers input requests as they say, and reports what it saw.
 
 use std::process;
 use std::sync::{Arc, Mutex};
@@ -14,16 +14,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::Given;
+use crate::PeerArgs;
 
-/// Longer than anything takes on a busy machine
-const PATIENCE: Duration = Duration::from_secs(20);
-const NEWS: Duration = Duration::from_secs(5);
+/// Limit above the duration of any step on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was seen in the current step, which is there too
+/// The handler, with the current step and its notes.
 #[derive(Clone)]
-struct Seen {
-    poor: bool,
+struct ScriptedClient {
+    has_no_capabilities: bool,
     revision: Option<String>,
     step: Arc<Mutex<Value>>,
     notes: Arc<Mutex<Value>>,
@@ -37,7 +37,7 @@ fn parse<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"))
 }
 
-impl Seen {
+impl ScriptedClient {
     fn begin(&self, step: &Value) {
         *self.step.lock().expect("no panic") = step.clone();
         *self.notes.lock().expect("no panic") =
@@ -49,7 +49,7 @@ impl Seen {
         notes[what].as_array_mut().expect("a list").push(value);
     }
 
-    fn told(&self, notification: &ServerNotification) {
+    fn record_notification(&self, notification: &ServerNotification) {
         match notification {
             ServerNotification::ToolListChangedNotification(_) => self.push("news", json!("tools")),
             ServerNotification::ResourceListChangedNotification(_) => self.push("news", json!("resources")),
@@ -94,9 +94,9 @@ impl Seen {
     }
 }
 
-impl ClientHandler for Seen {
+impl ClientHandler for ScriptedClient {
     fn get_info(&self) -> ClientConfig {
-        let capabilities = match self.poor {
+        let capabilities = match self.has_no_capabilities {
             true => json!({}),
             false => json!({
                 "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {"listChanged": true},
@@ -175,19 +175,19 @@ impl ClientHandler for Seen {
     }
 }
 
-struct Session {
-    client: RunningService<RoleClient, Seen>,
-    modern: bool,
-    seen: Seen,
-    /// Follows a subscription until it ends
+struct ScriptRun {
+    client: RunningService<RoleClient, ScriptedClient>,
+    is_modern: bool,
+    handler: ScriptedClient,
+    /// Task that follows a subscription until it ends.
     follower: Option<JoinHandle<()>>,
 }
 
-pub(crate) async fn talk(given: Given) {
+pub(crate) async fn run(given: PeerArgs) {
     let modern = given.option("--era") == Some("modern");
     let url = given.option("--").expect("URL").to_owned();
-    let seen = Seen {
-        poor: given.option("--part") == Some("poor"),
+    let seen = ScriptedClient {
+        has_no_capabilities: given.option("--part") == Some("poor"),
         revision: given.option("--revision").map(str::to_owned),
         step: Arc::default(),
         notes: Arc::default(),
@@ -205,7 +205,7 @@ pub(crate) async fn talk(given: Given) {
     report(
         &json!({"step": "negotiate", "era": if modern { "modern" } else { "legacy" }, "version": version}),
     );
-    let mut session = Session { client, modern, seen, follower: None };
+    let mut session = ScriptRun { client, is_modern: modern, handler: seen, follower: None };
     for step in given.steps() {
         let mut came = session.perform(&step).await;
         came["step"] = step["step"].clone();
@@ -215,9 +215,9 @@ pub(crate) async fn talk(given: Given) {
     report(&json!({"step": "end"}));
 }
 
-impl Session {
+impl ScriptRun {
     async fn perform(&mut self, step: &Value) -> Value {
-        self.seen.begin(step);
+        self.handler.begin(step);
         if let Some(wanted) = step.get("subscribe") {
             return self.subscribe(wanted).await;
         }
@@ -232,21 +232,21 @@ impl Session {
             return json!({});
         }
         if step.get("roots-changed").is_some() {
-            if self.modern {
+            if self.is_modern {
                 return json!({"cannot": true});
             }
             self.client.notify_roots_list_changed().await.expect("sent");
             return json!({});
         }
         let mut came = self.outcome(step).await;
-        let era = if self.modern { "modern" } else { "legacy" };
+        let era = if self.is_modern { "modern" } else { "legacy" };
         let wanted = |name: &str| match step[name].get(era).unwrap_or(&step[name]) {
             Value::Array(all) => all.len() as u64,
             count => count.as_u64().unwrap_or(0),
         };
-        let completed = if self.modern { 0 } else { wanted("completed") };
+        let completed = if self.is_modern { 0 } else { wanted("completed") };
         let missing = || {
-            let notes = self.seen.notes.lock().expect("no panic");
+            let notes = self.handler.notes.lock().expect("no panic");
             let few = |name: &str, count: u64| (notes[name].as_array().map_or(0, Vec::len) as u64) < count;
             few("logs", wanted("logs"))
                 || few("news", wanted("news"))
@@ -255,16 +255,16 @@ impl Session {
                 || (step.get("ended").is_some() && notes.get("ended").is_none())
         };
         let begun = tokio::time::Instant::now();
-        while missing() && begun.elapsed() < NEWS {
+        while missing() && begun.elapsed() < CHANGE_TIMEOUT {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let notes = self.seen.notes.lock().expect("no panic").clone();
+        let notes = self.handler.notes.lock().expect("no panic").clone();
         came.as_object_mut().expect("an object").extend(notes.as_object().expect("an object").clone());
         came
     }
 
     async fn subscribe(&mut self, wanted: &Value) -> Value {
-        if !self.modern {
+        if !self.is_modern {
             for uri in wanted["resourceSubscriptions"].as_array().expect("resources") {
                 let uri = SubscribeRequestParams::new(uri.as_str().expect("a URI"));
                 self.client.subscribe(uri).await.expect("subscribed");
@@ -273,10 +273,10 @@ impl Session {
         }
         let mut subscription = self.client.listen(parse(wanted)).await.expect("a subscription");
         let honoured = json!(subscription.acknowledged());
-        let seen = self.seen.clone();
+        let seen = self.handler.clone();
         self.follower = Some(tokio::spawn(async move {
             while let Ok(Some(news)) = subscription.next().await {
-                seen.told(&news);
+                seen.record_notification(&news);
             }
             let graceful = matches!(subscription.end(), Some(SubscriptionEnd::Graceful(_)));
             seen.notes.lock().expect("no panic")["ended"] =
@@ -288,7 +288,7 @@ impl Session {
     async fn outcome(&mut self, step: &Value) -> Value {
         let mut meta = None;
         if let Some(level) = step.get("level") {
-            match self.modern {
+            match self.is_modern {
                 true => meta = Some(parse(&json!({"io.modelcontextprotocol/logLevel": level}))),
                 false => {
                     let level = SetLevelRequestParams::new(parse(level));
@@ -296,7 +296,7 @@ impl Session {
                 }
             }
         }
-        let patience = step["timeout"].as_u64().map_or(PATIENCE, Duration::from_millis);
+        let patience = step["timeout"].as_u64().map_or(TIMEOUT, Duration::from_millis);
         let Ok(result) = tokio::time::timeout(patience, self.ask(step, meta)).await else {
             return json!({"gave-up": "time is up"});
         };

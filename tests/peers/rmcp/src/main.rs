@@ -1,13 +1,13 @@
-//! The official Rust SDK, which holds the conversations of ../talk.json, as a server and (over HTTP) as a client, and
-//! performs the steps of ../table.json
+//! The official Rust SDK as a peer: the conversations of `../talk.json` as a server and (over HTTP) as a client, and
+//! the steps of `../table.json` as a client.
 //!
 //!     mcp-interop-rmcp server TALK [--http PORT] [--log FILE] [--time-out MS]
 //!     mcp-interop-rmcp client TALK --era modern|legacy [--revision R] --part NAME[,NAME…] -- URL
 //!     mcp-interop-rmcp table TABLE --profile NAME --era modern|legacy --revision R -- SERVER [ARGS...] | URL
 //!
-//! All of them speak and report as the peers of ../node do.
+//! The reports have the format of the peers in `../node`.
 
-// Half of what is used here is deprecated by the newest revision, and says so.
+// The newest revision deprecates half of the methods used here.
 #![allow(deprecated)]
 
 mod client;
@@ -20,28 +20,28 @@ use std::io::Write;
 
 use serde_json::Value;
 
-/// What was said on the command line
-struct Given {
-    talk: Value,
-    words: Vec<String>,
+/// Command-line arguments.
+struct PeerArgs {
+    script: Value,
+    args: Vec<String>,
 }
 
-impl Given {
+impl PeerArgs {
     fn option(&self, name: &str) -> Option<&str> {
-        let at = self.words.iter().position(|word| word == name)?;
-        self.words.get(at + 1).map(String::as_str)
+        let at = self.args.iter().position(|word| word == name)?;
+        self.args.get(at + 1).map(String::as_str)
     }
 
-    /// The steps of the parts that are asked for
+    /// Returns the steps of the requested parts.
     fn steps(&self) -> Vec<Value> {
         let parts = self.option("--part").expect("--part");
-        let steps = parts.split(',').flat_map(|part| self.talk["steps"][part].as_array().expect("a part"));
+        let steps = parts.split(',').flat_map(|part| self.script["steps"][part].as_array().expect("a part"));
         steps.cloned().collect()
     }
 }
 
-/// Appends a line to the file that the test reads; at once, as a buffered one would be lost with the process
-fn note(log: Option<&str>, event: &Value) {
+/// Appends a line to the log that the test reads. It is not buffered, so that it survives the process.
+fn record_event(log: Option<&str>, event: &Value) {
     if let Some(path) = log {
         let mut file = OpenOptions::new().create(true).append(true).open(path).expect("a log");
         file.write_all(format!("{event}\n").as_bytes()).expect("room for a line");
@@ -52,10 +52,10 @@ fn note(log: Option<&str>, event: &Value) {
 async fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
     let talk = fs::read(&words[1]).expect("TALK");
-    let given = Given { talk: serde_json::from_slice(&talk).expect("JSON"), words };
-    match &*given.words[0] {
+    let given = PeerArgs { script: serde_json::from_slice(&talk).expect("JSON"), args: words };
+    match &*given.args[0] {
         "server" => server::serve(given).await,
-        "client" => client::talk(given).await,
+        "client" => client::run(given).await,
         "table" => table::perform(given).await,
         other => panic!("what is {other}?"),
     }

@@ -1,4 +1,4 @@
-//! The server: each tool asks what the file says, and gives back what it was told
+//! The server: each tool sends the input requests that `talk.json` lists and returns the answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,51 +14,51 @@ use rmcp::{ErrorData, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::{Given, note};
+use crate::{PeerArgs, record_event};
 
-/// What all sessions share
-struct Shared {
-    given: Given,
-    /// Whether the page of 2025-11-25 was visited, on which the tool `gate` insists
-    visited: Mutex<bool>,
-    /// Counts the subscriptions that are acknowledged, which is said a moment before their sinks are here
-    acknowledged: AtomicUsize,
+/// State shared by all sessions.
+struct SharedState {
+    args: PeerArgs,
+    /// Whether the user visited the page of 2025-11-25, which the tool `gate` requires.
+    was_visited: Mutex<bool>,
+    /// Number of acknowledged subscriptions. It grows a moment before their sinks are registered.
+    acknowledged_count: AtomicUsize,
     sinks: Mutex<Vec<SubscriptionSink>>,
-    /// Counts how often all subscriptions were ended
-    ends: watch::Sender<u32>,
+    /// Number of times that all subscriptions were ended.
+    end_signals: watch::Sender<u32>,
 }
 
-/// One session, or one request of the modern era
-struct Talker {
-    shared: Arc<Shared>,
+/// One session, or one modern request.
+struct ScriptedServer {
+    shared: Arc<SharedState>,
     level: Mutex<LoggingLevel>,
     subscribed: Mutex<Vec<String>>,
 }
 
-pub(crate) async fn serve(given: Given) {
+pub(crate) async fn serve(given: PeerArgs) {
     let port = given.option("--http").map(str::to_owned);
-    let shared = Shared {
-        given,
-        visited: false.into(),
-        acknowledged: 0.into(),
+    let shared = SharedState {
+        args: given,
+        was_visited: false.into(),
+        acknowledged_count: 0.into(),
         sinks: Mutex::default(),
-        ends: watch::Sender::new(0),
+        end_signals: watch::Sender::new(0),
     };
     let shared = Arc::new(shared);
     match port {
         Some(port) => serve_http(&shared, &port).await,
         None => {
-            let served = Talker::new(&shared).serve(stdio()).await.expect("a client");
+            let served = ScriptedServer::new(&shared).serve(stdio()).await.expect("a client");
             served.waiting().await.expect("no panic");
         }
     }
-    note(shared.given.option("--log"), &json!({"event": "end", "ok": true}));
+    record_event(shared.args.option("--log"), &json!({"event": "end", "ok": true}));
 }
 
-async fn serve_http(shared: &Arc<Shared>, port: &str) {
+async fn serve_http(shared: &Arc<SharedState>, port: &str) {
     let make = Arc::clone(shared);
     let service = StreamableHttpService::new(
-        move || Ok(Talker::new(&make)),
+        move || Ok(ScriptedServer::new(&make)),
         Arc::new(LocalSessionManager::default()),
         StreamableHttpServerConfig::default(),
     );
@@ -77,94 +77,99 @@ fn parse<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"))
 }
 
-fn failed(error: impl std::fmt::Display) -> ErrorData {
+fn internal_error(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-/// What was said, or what is needed first
-enum Said {
-    Done(Value),
-    Needs(InputRequiredResult),
+/// The answers, or the next input requests.
+enum InputProgress {
+    Complete(Value),
+    InputRequired(InputRequiredResult),
 }
 
-impl Talker {
-    fn new(shared: &Arc<Shared>) -> Self {
+impl ScriptedServer {
+    fn new(shared: &Arc<SharedState>) -> Self {
         Self { shared: Arc::clone(shared), level: LoggingLevel::Debug.into(), subscribed: Mutex::default() }
     }
 
-    fn note(&self, event: Value) {
-        note(self.shared.given.option("--log"), &event);
+    fn record(&self, event: Value) {
+        record_event(self.shared.args.option("--log"), &event);
     }
 
-    fn question(&self, key: &str) -> Value {
-        // With the id of a page in the modern era too, which has none: the types of this SDK insist on it.
-        self.shared.given.talk["questions"][key].clone()
+    fn input_request(&self, key: &str) -> Value {
+        // With an elicitation id in the modern era too, which has none: the types of this SDK require it.
+        self.shared.args.script["questions"][key].clone()
     }
 
-    async fn ask(
+    async fn collect_inputs(
         &self,
         rounds: &Value,
         responses: Option<InputResponses>,
         state: Option<String>,
         cx: &RequestContext<RoleServer>,
-    ) -> Result<Said, ErrorData> {
+    ) -> Result<InputProgress, ErrorData> {
         let rounds: Vec<Vec<String>> = parse(rounds.clone());
         if is_modern(cx) {
-            return Ok(self.ask_modern(&rounds, responses, state));
+            return Ok(self.collect_inputs_modern(&rounds, responses, state));
         }
         let said = tokio::select! {
-            said = self.ask_legacy(&rounds, cx) => said?,
+            said = self.collect_inputs_legacy(&rounds, cx) => said?,
             () = cx.ct.cancelled() => {
-                self.note(json!({"event": "aborted"}));
-                return Err(failed("given up"));
+                self.record(json!({"event": "aborted"}));
+                return Err(internal_error("given up"));
             }
         };
         if said["said"]["page"]["action"] == "accept" {
-            tell_of_visit(cx).await?;
+            announce_visit(cx).await?;
         }
-        Ok(Said::Done(said))
+        Ok(InputProgress::Complete(said))
     }
 
-    /// By requests of our own, those of a round at once
-    async fn ask_legacy(
+    /// Collects the answers by server requests, all requests of a round at once.
+    async fn collect_inputs_legacy(
         &self,
         rounds: &[Vec<String>],
         cx: &RequestContext<RoleServer>,
     ) -> Result<Value, ErrorData> {
-        let patience = self.shared.given.option("--time-out").map_or(60_000, |ms| ms.parse().expect("ms"));
+        let patience = self.shared.args.option("--time-out").map_or(60_000, |ms| ms.parse().expect("ms"));
         let mut said = Map::new();
         for round in rounds {
             let mut open = Vec::new();
             for key in round {
                 let options = PeerRequestOptions::with_timeout(Duration::from_millis(patience));
-                let question = parse(self.question(key));
-                open.push((key, cx.peer.send_request_with_option(question, options).await.map_err(failed)?));
+                let question = parse(self.input_request(key));
+                open.push((
+                    key,
+                    cx.peer.send_request_with_option(question, options).await.map_err(internal_error)?,
+                ));
             }
             for (key, question) in open {
                 match question.await_response().await {
-                    Ok(answer) => _ = said.insert(key.clone(), serde_json::to_value(answer).map_err(failed)?),
+                    Ok(answer) => {
+                        _ = said.insert(key.clone(), serde_json::to_value(answer).map_err(internal_error)?)
+                    }
                     Err(ServiceError::Timeout { .. }) => {
-                        self.note(json!({"event": "gave-up"}));
+                        self.record(json!({"event": "gave-up"}));
                         return Ok(json!({"timed-out": true}));
                     }
                     Err(ServiceError::McpError(error)) => {
-                        self.note(json!({"event": "refused", "code": error.code}));
+                        self.record(json!({"event": "refused", "code": error.code}));
                         return Ok(json!({"refused": error}));
                     }
-                    Err(other) => return Err(failed(other)),
+                    Err(other) => return Err(internal_error(other)),
                 }
             }
         }
         Ok(json!({"said": said, "rounds": rounds.len()}))
     }
 
-    /// What is not there yet is what is needed
-    fn ask_modern(
+    /// Collects the answers by retries: the missing ones are requested.
+    fn collect_inputs_modern(
         &self,
         rounds: &[Vec<String>],
         responses: Option<InputResponses>,
         state: Option<String>,
-    ) -> Said {
+    ) -> InputProgress {
         let kept = state.as_deref().unwrap_or(r#"{"said":{},"rounds":0}"#);
         let mut kept: Value = serde_json::from_str(kept).expect("our own state");
         for (key, answer) in responses.into_iter().flatten() {
@@ -175,26 +180,29 @@ impl Talker {
                 continue;
             }
             kept["rounds"] = json!(kept["rounds"].as_u64().unwrap_or(0) + 1);
-            let needed = round.iter().map(|key| (key.clone(), parse(self.question(key)))).collect();
-            return Said::Needs(InputRequiredResult::new(Some(needed), Some(kept.to_string())));
+            let needed = round.iter().map(|key| (key.clone(), parse(self.input_request(key)))).collect();
+            return InputProgress::InputRequired(InputRequiredResult::new(
+                Some(needed),
+                Some(kept.to_string()),
+            ));
         }
-        Said::Done(kept)
+        InputProgress::Complete(kept)
     }
 
     async fn change(&self, what: &str, cx: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
         match what {
-            "end" => self.shared.ends.send_modify(|ends| *ends += 1),
+            "end" => self.shared.end_signals.send_modify(|ends| *ends += 1),
             "visited" => {
-                *self.shared.visited.lock().expect("no panic") = true;
-                tell_of_visit(cx).await?;
+                *self.shared.was_visited.lock().expect("no panic") = true;
+                announce_visit(cx).await?;
             }
             _ if is_modern(cx) => {
                 let sinks = || self.shared.sinks.lock().expect("no panic").clone();
-                while sinks().len() < self.shared.acknowledged.load(Ordering::Relaxed) {
+                while sinks().len() < self.shared.acknowledged_count.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 for sink in sinks() {
-                    // Those who did not ask for it, or are gone, are refused.
+                    // Sinks of clients that did not subscribe to it, or that are gone, return an error.
                     let _ = match what {
                         "tools" => sink.notify_tool_list_changed().await,
                         "resources" => sink.notify_resource_list_changed().await,
@@ -203,20 +211,20 @@ impl Talker {
                     };
                 }
             }
-            "tools" => cx.peer.notify_tool_list_changed().await.map_err(failed)?,
-            "resources" => cx.peer.notify_resource_list_changed().await.map_err(failed)?,
-            "prompts" => cx.peer.notify_prompt_list_changed().await.map_err(failed)?,
+            "tools" => cx.peer.notify_tool_list_changed().await.map_err(internal_error)?,
+            "resources" => cx.peer.notify_resource_list_changed().await.map_err(internal_error)?,
+            "prompts" => cx.peer.notify_prompt_list_changed().await.map_err(internal_error)?,
             uri => {
                 if self.subscribed.lock().expect("no panic").iter().any(|other| other == uri) {
                     let param = ResourceUpdatedNotificationParam::new(uri);
-                    cx.peer.notify_resource_updated(param).await.map_err(failed)?;
+                    cx.peer.notify_resource_updated(param).await.map_err(internal_error)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Slowly, with progress
+    /// Counts slowly, with progress.
     async fn count(
         &self,
         arguments: &Value,
@@ -227,25 +235,26 @@ impl Talker {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(delay)) => {}
                 () = cx.ct.cancelled() => {
-                    self.note(json!({"event": "aborted", "tool": "count"}));
-                    return Err(failed("given up"));
+                    self.record(json!({"event": "aborted", "tool": "count"}));
+                    return Err(internal_error("given up"));
                 }
             }
             if let Some(token) = cx.meta.get_progress_token() {
                 let param = ProgressNotificationParam::new(token, step as f64).with_total(to as f64);
-                cx.peer.notify_progress(param).await.map_err(failed)?;
+                cx.peer.notify_progress(param).await.map_err(internal_error)?;
             }
         }
         Ok(text(&json!(to)))
     }
 
-    /// Whose level is too low is left to the server in the legacy era, and to what a call says in the modern one
+    /// Sends the log lines at or above the level: that of the session (legacy), or that of the call (modern). The SDK does
+    /// not filter them.
     async fn log(
         &self,
         meta: Option<&RequestMetaObject>,
         cx: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let meta = serde_json::to_value(meta).map_err(failed)?;
+        let meta = serde_json::to_value(meta).map_err(internal_error)?;
         let rank = |level: &Value| {
             let levels = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
             levels.iter().position(|name| level == name)
@@ -254,9 +263,9 @@ impl Talker {
             false => json!(*self.level.lock().expect("no panic")),
             true => meta["io.modelcontextprotocol/logLevel"].clone(),
         };
-        for line in self.shared.given.talk["logs"].as_array().expect("logs") {
+        for line in self.shared.args.script["logs"].as_array().expect("logs") {
             if rank(&least).is_some_and(|least| rank(&line["level"]) >= Some(least)) {
-                cx.peer.notify_logging_message(parse(line.clone())).await.map_err(failed)?;
+                cx.peer.notify_logging_message(parse(line.clone())).await.map_err(internal_error)?;
             }
         }
         Ok(())
@@ -267,18 +276,21 @@ fn is_modern(cx: &RequestContext<RoleServer>) -> bool {
     cx.protocol_version() == Some(ProtocolVersion::V_2026_07_28)
 }
 
-/// This SDK has no word of its own for it
-async fn tell_of_visit(cx: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+/// Sends the notification, for which this SDK has no type.
+async fn announce_visit(cx: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     let visited =
         json!({"method": "notifications/elicitation/complete", "params": {"elicitationId": "page-1"}});
-    cx.peer.send_notification(ServerNotification::CustomNotification(parse(visited))).await.map_err(failed)
+    cx.peer
+        .send_notification(ServerNotification::CustomNotification(parse(visited)))
+        .await
+        .map_err(internal_error)
 }
 
 fn text(value: &Value) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(value.to_string())])
 }
 
-impl ServerHandler for Talker {
+impl ServerHandler for ScriptedServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = json!({
             "tools": {"listChanged": true}, "prompts": {"listChanged": true}, "logging": {}, "completions": {},
@@ -292,7 +304,7 @@ impl ServerHandler for Talker {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let asking = self.shared.given.talk["tools"].as_object().expect("tools").keys().map(String::as_str);
+        let asking = self.shared.args.script["tools"].as_object().expect("tools").keys().map(String::as_str);
         let mut tools: Vec<_> = asking
             .chain(["gate", "log", "change", "count", "fail"])
             .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
@@ -307,13 +319,13 @@ impl ServerHandler for Talker {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let talk = &self.shared.given.talk;
+        let talk = &self.shared.args.script;
         let notes = talk["notes"].as_array().expect("notes").iter().filter_map(Value::as_str);
         let all: Vec<_> = notes
             .chain(talk["resources"].as_object().expect("resources").keys().map(String::as_str))
             .map(|uri| json!({"uri": uri, "name": uri}))
             .collect();
-        // A page, of which there are two at least.
+        // A page of two entries, so that there are several pages.
         let from = request.and_then(|params| params.cursor).map_or(0, |cursor| cursor.parse().expect("ours"));
         let page: Vec<_> = all.iter().skip(from).take(2).collect();
         let mut list =
@@ -339,8 +351,8 @@ impl ServerHandler for Talker {
         request: CallToolRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.note(json!({"event": "call", "tool": request.name}));
-        let talk = &self.shared.given.talk;
+        self.record(json!({"event": "call", "tool": request.name}));
+        let talk = &self.shared.args.script;
         match &*request.name {
             "add" => {
                 let arguments = Value::Object(request.arguments.unwrap_or_default());
@@ -360,17 +372,21 @@ impl ServerHandler for Talker {
                 self.change(arguments["what"].as_str().unwrap_or_default(), &cx).await?;
             }
             "gate" => {
-                if !*self.shared.visited.lock().expect("no panic") {
+                if !*self.shared.was_visited.lock().expect("no panic") {
                     let pages = json!({"elicitations": [talk["questions"]["page"]["params"]]});
                     return Err(ErrorData::new(ErrorCode(-32042), "URL elicitation required", Some(pages)));
                 }
             }
             name => {
-                let asked =
-                    self.ask(&talk["tools"][name], request.input_responses, request.request_state, &cx);
+                let asked = self.collect_inputs(
+                    &talk["tools"][name],
+                    request.input_responses,
+                    request.request_state,
+                    &cx,
+                );
                 return Ok(match asked.await? {
-                    Said::Done(said) => text(&said).into(),
-                    Said::Needs(needed) => needed.into(),
+                    InputProgress::Complete(said) => text(&said).into(),
+                    InputProgress::InputRequired(needed) => needed.into(),
                 });
             }
         }
@@ -382,16 +398,16 @@ impl ServerHandler for Talker {
         request: GetPromptRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let rounds = &self.shared.given.talk["prompts"][&request.name];
-        Ok(match self.ask(rounds, request.input_responses, request.request_state, &cx).await? {
-            Said::Done(said) => {
+        let rounds = &self.shared.args.script["prompts"][&request.name];
+        Ok(match self.collect_inputs(rounds, request.input_responses, request.request_state, &cx).await? {
+            InputProgress::Complete(said) => {
                 let content = json!({"type": "text", "text": said.to_string()});
                 parse::<GetPromptResult>(
                     json!({"resultType": "complete", "messages": [{"role": "user", "content": content}]}),
                 )
                 .into()
             }
-            Said::Needs(needed) => needed.into(),
+            InputProgress::InputRequired(needed) => needed.into(),
         })
     }
 
@@ -400,14 +416,14 @@ impl ServerHandler for Talker {
         request: ReadResourceRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let rounds = &self.shared.given.talk["resources"][&request.uri];
-        Ok(match self.ask(rounds, request.input_responses, request.request_state, &cx).await? {
-            Said::Done(said) => {
+        let rounds = &self.shared.args.script["resources"][&request.uri];
+        Ok(match self.collect_inputs(rounds, request.input_responses, request.request_state, &cx).await? {
+            InputProgress::Complete(said) => {
                 let content = json!({"uri": request.uri, "text": said.to_string()});
                 let result = json!({"contents": [content], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
                 parse::<ReadResourceResult>(result).into()
             }
-            Said::Needs(needed) => needed.into(),
+            InputProgress::InputRequired(needed) => needed.into(),
         })
     }
 
@@ -439,12 +455,12 @@ impl ServerHandler for Talker {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        self.shared.acknowledged.fetch_add(1, Ordering::Relaxed);
+        self.shared.acknowledged_count.fetch_add(1, Ordering::Relaxed);
         Some(requested.clone())
     }
 
     async fn listen(&self, cx: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut ends = self.shared.ends.subscribe();
+        let mut ends = self.shared.end_signals.subscribe();
         self.shared.sinks.lock().expect("no panic").push(cx.sink().clone());
         tokio::select! {
             () = cx.cancelled() => {}
@@ -454,6 +470,6 @@ impl ServerHandler for Talker {
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        self.note(json!({"event": "notification", "method": "notifications/roots/list_changed"}));
+        self.record(json!({"event": "notification", "method": "notifications/roots/list_changed"}));
     }
 }

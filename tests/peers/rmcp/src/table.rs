@@ -1,4 +1,4 @@
-//! The steps of the interop table, as ../table.json has them, by a client
+//! The steps of the interop table (`../table.json`), performed by a client.
 
 use std::process;
 use std::sync::{Arc, Mutex};
@@ -11,18 +11,18 @@ use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::Given;
+use crate::PeerArgs;
 
-/// Longer than anything takes on a busy machine
-const PATIENCE: Duration = Duration::from_secs(20);
-const NEWS: Duration = Duration::from_secs(10);
-/// In which a call that goes on would have shown
-const QUIET: Duration = Duration::from_millis(150);
-/// In which a server has to end by itself: this SDK kills it after three seconds
-const END: Duration = Duration::from_millis(2_900);
+/// Limit above the duration of any step on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a call that continues would report progress.
+const QUIET_PERIOD: Duration = Duration::from_millis(150);
+/// Time in which a server has to exit by itself: this SDK kills it after three seconds.
+const STOP_TIMEOUT: Duration = Duration::from_millis(2_900);
 
-/// What a step came to: done, or why it cannot be
-type Outcome = Result<Option<String>, String>;
+/// Outcome of a step: success, or the reason why it is unsupported.
+type StepResult = Result<Option<String>, String>;
 
 fn parse<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"))
@@ -32,13 +32,13 @@ fn require(condition: bool, why: impl FnOnce() -> String) -> Result<(), String> 
     if condition { Ok(()) } else { Err(why()) }
 }
 
-fn said(error: impl std::fmt::Display) -> String {
+fn error_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// What was seen, and what to answer
+/// The handler, with its notes and the answer to give.
 #[derive(Clone)]
-struct Seen {
+struct TableClient {
     revision: String,
     root: Value,
     answer: Arc<Mutex<Value>>,
@@ -47,7 +47,7 @@ struct Seen {
     progress: Arc<Mutex<Vec<f64>>>,
 }
 
-impl ClientHandler for Seen {
+impl ClientHandler for TableClient {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}});
         let mut config =
@@ -98,18 +98,18 @@ impl ClientHandler for Seen {
     }
 }
 
-struct Session {
-    client: RunningService<RoleClient, Seen>,
-    seen: Seen,
+struct TableSession {
+    client: RunningService<RoleClient, TableClient>,
+    handler: TableClient,
     profile: Value,
-    modern: bool,
+    is_modern: bool,
 }
 
-pub(crate) async fn perform(given: Given) {
-    let profile = given.talk["profiles"][given.option("--profile").expect("--profile")].clone();
+pub(crate) async fn perform(given: PeerArgs) {
+    let profile = given.script["profiles"][given.option("--profile").expect("--profile")].clone();
     let revision = given.option("--revision").expect("--revision").to_owned();
     let modern = given.option("--era") == Some("modern");
-    let seen = Seen {
+    let seen = TableClient {
         revision: revision.clone(),
         root: profile["root"].clone(),
         answer: Arc::default(),
@@ -121,16 +121,16 @@ pub(crate) async fn perform(given: Given) {
         true => ClientLifecycleMode::Discover { preferred_versions: vec![parse(&json!(revision))] },
         false => ClientLifecycleMode::Initialize,
     };
-    let at = given.words.iter().position(|word| word == "--").expect("-- SERVER") + 1;
-    let server = &given.words[at..];
+    let at = given.args.iter().position(|word| word == "--").expect("-- SERVER") + 1;
+    let server = &given.args[at..];
     let connected = if server[0].starts_with("http://") {
         let transport = StreamableHttpClientTransport::from_uri(server[0].clone());
-        seen.clone().serve_with_lifecycle(transport, mode).await.map_err(said)
+        seen.clone().serve_with_lifecycle(transport, mode).await.map_err(error_text)
     } else {
         let mut command = tokio::process::Command::new(&server[0]);
         command.args(&server[1..]);
         let transport = TokioChildProcess::new(command).expect("it starts");
-        seen.clone().serve_with_lifecycle(transport, mode).await.map_err(said)
+        seen.clone().serve_with_lifecycle(transport, mode).await.map_err(error_text)
     };
     let client = match connected {
         Ok(client) => client,
@@ -139,11 +139,11 @@ pub(crate) async fn perform(given: Given) {
             process::exit(1);
         }
     };
-    let session = Session { client, seen, profile, modern };
+    let session = TableSession { client, handler: seen, profile, is_modern: modern };
     process::exit(if session.perform().await { 0 } else { 1 });
 }
 
-fn report(step: &str, outcome: Outcome) -> bool {
+fn report(step: &str, outcome: StepResult) -> bool {
     let succeeded = outcome.is_ok();
     println!(
         "{}",
@@ -156,34 +156,34 @@ fn report(step: &str, outcome: Outcome) -> bool {
     succeeded
 }
 
-impl Session {
+impl TableSession {
     async fn perform(mut self) -> bool {
-        let mut good = report("negotiate", self.negotiated());
-        good &= report("list", self.list().await);
-        good &= report("progress", self.progress().await);
-        good &= report("structured", self.structured().await);
-        good &= report("error", self.error().await);
-        good &= report("cancel", self.cancel().await);
+        let mut good = report("negotiate", self.check_negotiated());
+        good &= report("list", self.check_list().await);
+        good &= report("progress", self.check_progress().await);
+        good &= report("structured", self.check_structured().await);
+        good &= report("error", self.check_error().await);
+        good &= report("cancel", self.check_cancel().await);
         for (step, action) in [("accept", "accept"), ("decline", "decline"), ("dismiss", "cancel")] {
-            good &= report(step, self.elicited(step, action).await);
+            good &= report(step, self.check_elicitation(step, action).await);
         }
-        good &= report("sampling", self.called("sampling").await.map(|_| None));
-        good &= report("roots", self.called("roots").await.map(|_| None));
-        good &= report("log", self.logged().await);
-        good &= report("change", self.changed().await);
-        good &= report("complete", self.completed().await);
-        good &= report("ping", self.pinged().await);
+        good &= report("sampling", self.call_tool("sampling").await.map(|_| None));
+        good &= report("roots", self.call_tool("roots").await.map(|_| None));
+        good &= report("log", self.check_logging().await);
+        good &= report("change", self.check_change().await);
+        good &= report("complete", self.check_completion().await);
+        good &= report("ping", self.check_ping().await);
         let begun = Instant::now();
         let ended = self.client.cancel().await;
-        let in_time = require(begun.elapsed() < END, || "it had to be killed".to_owned());
-        good & report("end", ended.map_err(said).and(in_time).map(|()| None))
+        let in_time = require(begun.elapsed() < STOP_TIMEOUT, || "it had to be killed".to_owned());
+        good & report("end", ended.map_err(error_text).and(in_time).map(|()| None))
     }
 
-    fn negotiated(&self) -> Outcome {
-        // Discovery offers one revision, and fails with another.
-        if !self.modern {
+    fn check_negotiated(&self) -> StepResult {
+        // Discovery offers one revision and fails with another.
+        if !self.is_modern {
             let version = json!(self.client.peer_info().map(|peer| peer.protocol_version.clone()));
-            require(version == *self.seen.revision, || version.to_string())?;
+            require(version == *self.handler.revision, || version.to_string())?;
         }
         Ok(None)
     }
@@ -196,12 +196,12 @@ impl Session {
     }
 
     async fn result(&self, step: &str) -> Result<Value, String> {
-        let called = tokio::time::timeout(PATIENCE, self.client.call_tool(self.params(step)));
-        Ok(json!(called.await.map_err(said)?.map_err(said)?))
+        let called = tokio::time::timeout(TIMEOUT, self.client.call_tool(self.params(step)));
+        Ok(json!(called.await.map_err(error_text)?.map_err(error_text)?))
     }
 
-    /// Calls what a step says, which has to succeed and to say what it says
-    async fn called(&self, step: &str) -> Result<Value, String> {
+    /// Calls the tool of a step and checks the text of its result.
+    async fn call_tool(&self, step: &str) -> Result<Value, String> {
         let result = self.result(step).await?;
         let wanted = self.profile[step]["text"].as_str().unwrap_or_default();
         let says = result["content"][0]["text"].as_str().is_some_and(|text| text.contains(wanted));
@@ -209,22 +209,22 @@ impl Session {
         Ok(result)
     }
 
-    async fn until(&self, done: impl Fn() -> bool, why: &str) -> Result<(), String> {
+    async fn wait_until(&self, done: impl Fn() -> bool, why: &str) -> Result<(), String> {
         let begun = Instant::now();
         while !done() {
-            require(begun.elapsed() < NEWS, || why.to_owned())?;
+            require(begun.elapsed() < CHANGE_TIMEOUT, || why.to_owned())?;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
     }
 
-    async fn list(&self) -> Outcome {
+    async fn check_list(&self) -> StepResult {
         let mut uris: Vec<String> = Vec::new();
         let mut cursor = None;
         let mut pages = 0;
         while pages == 0 || cursor.is_some() && pages < 100 {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.client.list_resources(Some(params)).await.map_err(said)?;
+            let page = self.client.list_resources(Some(params)).await.map_err(error_text)?;
             uris.extend(page.resources.iter().map(|resource| resource.uri.clone()));
             cursor = page.next_cursor.clone();
             pages += 1;
@@ -239,19 +239,19 @@ impl Session {
         Ok(None)
     }
 
-    async fn progress(&self) -> Outcome {
-        let seen = || self.seen.progress.lock().expect("no panic").clone();
-        self.called("progress").await?;
-        self.until(|| !seen().is_empty(), "no progress").await?;
+    async fn check_progress(&self) -> StepResult {
+        let seen = || self.handler.progress.lock().expect("no panic").clone();
+        self.call_tool("progress").await?;
+        self.wait_until(|| !seen().is_empty(), "no progress").await?;
         let seen = seen();
         require(seen.is_sorted_by(|a, b| a < b), || format!("progress does not increase: {seen:?}"))?;
         Ok(None)
     }
 
-    async fn structured(&self) -> Outcome {
-        let result = self.called("structured").await?;
-        if *self.seen.revision < *"2025-06-18" {
-            return Ok(Some(format!("{} has no structured results", self.seen.revision)));
+    async fn check_structured(&self) -> StepResult {
+        let result = self.call_tool("structured").await?;
+        if *self.handler.revision < *"2025-06-18" {
+            return Ok(Some(format!("{} has no structured results", self.handler.revision)));
         }
         let wanted = self.profile["structured"]["has"].as_object().expect("an object");
         let fits = wanted.iter().all(|(name, value)| result["structuredContent"][name] == *value);
@@ -259,7 +259,7 @@ impl Session {
         Ok(None)
     }
 
-    async fn error(&self) -> Outcome {
+    async fn check_error(&self) -> StepResult {
         let result = self.result("error").await?;
         let wanted = self.profile["error"]["text"].as_str().expect("a text");
         let says = result["content"][0]["text"].as_str().is_some_and(|text| text.contains(wanted));
@@ -267,89 +267,89 @@ impl Session {
         Ok(None)
     }
 
-    async fn cancel(&self) -> Outcome {
-        let count = || self.seen.progress.lock().expect("no panic").len();
+    async fn check_cancel(&self) -> StepResult {
+        let count = || self.handler.progress.lock().expect("no panic").len();
         let before = count();
         let request = ClientRequest::CallToolRequest(Request::new(self.params("cancel")));
         let options = PeerRequestOptions::no_options();
-        let call = self.client.send_cancellable_request(request, options).await.map_err(said)?;
-        self.until(|| count() > before, "no progress").await?;
-        call.cancel(Some("no longer needed".to_owned())).await.map_err(said)?;
-        self.called("echo").await?;
-        tokio::time::sleep(QUIET).await;
+        let call = self.client.send_cancellable_request(request, options).await.map_err(error_text)?;
+        self.wait_until(|| count() > before, "no progress").await?;
+        call.cancel(Some("no longer needed".to_owned())).await.map_err(error_text)?;
+        self.call_tool("echo").await?;
+        tokio::time::sleep(QUIET_PERIOD).await;
         let then = count();
-        tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(QUIET_PERIOD).await;
         require(count() == then, || "it goes on".to_owned())?;
         Ok(None)
     }
 
-    async fn elicited(&self, step: &str, action: &str) -> Outcome {
-        if *self.seen.revision < *"2025-06-18" {
-            return Ok(Some(format!("{} has no elicitation", self.seen.revision)));
+    async fn check_elicitation(&self, step: &str, action: &str) -> StepResult {
+        if *self.handler.revision < *"2025-06-18" {
+            return Ok(Some(format!("{} has no elicitation", self.handler.revision)));
         }
         let mut answer = json!({"action": action});
         if let Some(content) = self.profile[step].get("content") {
             answer["content"] = content.clone();
         }
-        *self.seen.answer.lock().expect("no panic") = answer;
-        self.called(step).await.map(|_| None)
+        *self.handler.answer.lock().expect("no panic") = answer;
+        self.call_tool(step).await.map(|_| None)
     }
 
-    async fn logged(&self) -> Outcome {
+    async fn check_logging(&self) -> StepResult {
         let level = &self.profile["log"]["level"];
         let mut params = self.params("log");
-        match self.modern {
+        match self.is_modern {
             true => params.meta = Some(parse(&json!({"io.modelcontextprotocol/logLevel": level}))),
             false => {
-                self.client.set_level(SetLevelRequestParams::new(parse(level))).await.map_err(said)?;
+                self.client.set_level(SetLevelRequestParams::new(parse(level))).await.map_err(error_text)?;
             }
         }
-        let count = || *self.seen.logs.lock().expect("no panic") as u64;
-        *self.seen.logs.lock().expect("no panic") = 0;
-        self.client.call_tool(params).await.map_err(said)?;
+        let count = || *self.handler.logs.lock().expect("no panic") as u64;
+        *self.handler.logs.lock().expect("no panic") = 0;
+        self.client.call_tool(params).await.map_err(error_text)?;
         let wanted = self.profile["log"]["count"].as_u64().expect("a number");
-        self.until(|| count() >= wanted, "no logs").await?;
+        self.wait_until(|| count() >= wanted, "no logs").await?;
         require(count() == wanted, || format!("{} logs", count()))?;
         Ok(None)
     }
 
-    async fn changed(&self) -> Outcome {
+    async fn check_change(&self) -> StepResult {
         let uri = self.profile["change"]["uri"].as_str().expect("a URI");
-        if self.modern {
+        if self.is_modern {
             let filter = parse(&json!({"resourceSubscriptions": [uri]}));
-            let mut subscription = self.client.listen(filter).await.map_err(said)?;
-            self.called("change").await?;
-            let news = tokio::time::timeout(NEWS, subscription.next()).await.map_err(said)?;
-            let news = json!(news.map_err(said)?);
+            let mut subscription = self.client.listen(filter).await.map_err(error_text)?;
+            self.call_tool("change").await?;
+            let news = tokio::time::timeout(CHANGE_TIMEOUT, subscription.next()).await.map_err(error_text)?;
+            let news = json!(news.map_err(error_text)?);
             require(news["params"]["uri"] == uri, || news.to_string())?;
-            subscription.cancel().await.map_err(said)?;
+            subscription.cancel().await.map_err(error_text)?;
         } else {
-            self.client.subscribe(SubscribeRequestParams::new(uri)).await.map_err(said)?;
-            self.called("change").await?;
-            let told = || self.seen.updated.lock().expect("no panic").iter().any(|told| told == uri);
-            self.until(told, "not told of the change").await?;
-            self.client.unsubscribe(UnsubscribeRequestParams::new(uri)).await.map_err(said)?;
+            self.client.subscribe(SubscribeRequestParams::new(uri)).await.map_err(error_text)?;
+            self.call_tool("change").await?;
+            let told = || self.handler.updated.lock().expect("no panic").iter().any(|told| told == uri);
+            self.wait_until(told, "not told of the change").await?;
+            self.client.unsubscribe(UnsubscribeRequestParams::new(uri)).await.map_err(error_text)?;
         }
         Ok(None)
     }
 
-    async fn completed(&self) -> Outcome {
+    async fn check_completion(&self) -> StepResult {
         let given = &self.profile["complete"];
         let [prompt, argument, value] =
             ["prompt", "argument", "value"].map(|name| given[name].as_str().expect("a text"));
-        let values = self.client.complete_prompt_simple(prompt, argument, value).await.map_err(said)?;
+        let values = self.client.complete_prompt_simple(prompt, argument, value).await.map_err(error_text)?;
         require(json!(values) == given["values"], || format!("{values:?}"))?;
         Ok(None)
     }
 
-    async fn pinged(&mut self) -> Outcome {
-        if self.modern {
-            // Not by `discover`, which has the answer at hand.
+    async fn check_ping(&mut self) -> StepResult {
+        if self.is_modern {
+            // Not by `discover`, which returns a stored result.
             let discover = ClientRequest::DiscoverRequest(DiscoverRequest::new(DiscoverRequestParams {}));
-            self.client.send_request(discover).await.map_err(said)?;
+            self.client.send_request(discover).await.map_err(error_text)?;
         } else {
             let ping = ClientRequest::PingRequest(PingRequest::default());
-            self.client.send_request(ping).await.map_err(said)?;
+            self.client.send_request(ping).await.map_err(error_text)?;
         }
         Ok(None)
     }

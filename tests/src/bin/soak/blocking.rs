@@ -1,4 +1,4 @@
-//! Both ends on `mcp-blocking`
+//! Both ends on `mcp-blocking`.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -12,34 +12,36 @@ use mcp_proto::model::ListToolsResult;
 use mcp_proto::{CallKey, CallOptions, Diagnostic, RpcError, http};
 use mcp_tests::harness::Rng;
 
-use crate::ledger::{Ledger, Outcome};
-use crate::memory::Memory;
-use crate::plan::Plan;
-use crate::tally::{self, Empty, Report, Tally, Work};
-use crate::{AT_ONCE, CONNECTIONS, Failed, Given, Target, answered, end_of_stdin};
+use crate::ledger::{CallLedger, SoakOutcome};
+use crate::memory::MemoryTrend;
+use crate::plan::CallPlan;
+use crate::tally::{self, NoArguments, ServerReport, ServerTally, WorkArguments};
+use crate::{
+    BoxError, MAX_CONCURRENT, MAX_CONNECTIONS, SoakArgs, SoakTarget, check_answer, wait_for_stdin_eof,
+};
 
-struct Server {
-    tally: Tally,
+struct SoakServer {
+    tally: ServerTally,
     tools: ListToolsResult,
 }
 
-impl Handler for Server {
+impl Handler for SoakServer {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         match call.method() {
             "tools/call" => {}
             "tools/list" => return cx.complete(&self.tools),
             other => return Err(RpcError::method_not_found(other)),
         }
-        let tool = call.tool()?;
+        let tool = call.tool_call()?;
         if tool.name == "tally" {
-            return cx.complete(&self.tally.report()?);
+            return cx.complete(&self.tally.report_result()?);
         }
-        let work: Work = tool.parse()?;
+        let work: WorkArguments = tool.parse()?;
         let _running = self.tally.begin(work)?;
         if work.micros > 0 {
             cx.sleep(Duration::from_micros(work.micros))?;
         }
-        cx.complete(&tally::done(work)?)
+        cx.complete(&tally::work_result(work)?)
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
@@ -47,24 +49,24 @@ impl Handler for Server {
     }
 }
 
-fn server(calls: usize) -> Server {
-    Server { tally: Tally::new(calls), tools: tally::tools() }
+fn server(calls: usize) -> SoakServer {
+    SoakServer { tally: ServerTally::new(calls), tools: tally::tools() }
 }
 
-pub(crate) fn serve_stdio(calls: usize) -> Result<(), Failed> {
+pub(crate) fn serve_stdio(calls: usize) -> Result<(), BoxError> {
     Ok(mcp_blocking::serve_stdio(tally::config(), server(calls))?)
 }
 
-pub(crate) fn serve_http(calls: usize) -> Result<(), Failed> {
+pub(crate) fn serve_http(calls: usize) -> Result<(), BoxError> {
     let http = http::server::Config::new();
-    let path = http.get_path().to_owned();
-    let mut server =
-        HttpServer::bind("127.0.0.1:0", tally::config(), http, server(calls))?.max_connections(CONNECTIONS);
+    let path = http.endpoint_path().to_owned();
+    let mut server = HttpServer::bind("127.0.0.1:0", tally::config(), http, server(calls))?
+        .max_connections(MAX_CONNECTIONS);
     writeln!(io::stdout(), "http://{}{path}", server.address()?)?;
     let ended = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&ended);
     thread::spawn(move || {
-        end_of_stdin();
+        wait_for_stdin_eof();
         tell.store(true, Ordering::Relaxed);
     });
     while !ended.load(Ordering::Relaxed) {
@@ -75,64 +77,65 @@ pub(crate) fn serve_http(calls: usize) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Makes all calls
+/// Makes all calls.
 pub(crate) fn run(
-    given: &Given,
-    target: Target,
-    plan: &Plan,
-    ledger: &Ledger,
-    memory: &mut Memory,
-) -> Result<(), Failed> {
-    let options = Client::options(given.config()).handler(ledger.watch());
+    args: &SoakArgs,
+    target: SoakTarget,
+    plan: &CallPlan,
+    ledger: &CallLedger,
+    memory: &mut MemoryTrend,
+) -> Result<(), BoxError> {
+    let options = Client::options(args.config()).handler(ledger.tap());
     let mut client = match target {
-        Target::Program(program) => options.spawn(program)?,
-        Target::Url(url) => options.connect_url(&url)?,
+        SoakTarget::Program(program) => options.spawn(program)?,
+        SoakTarget::Url(url) => options.connect_url(&url)?,
     };
-    let mut rng = Rng::new(given.seed);
+    let mut rng = Rng::new(args.seed);
     let mut open: VecDeque<(usize, CallKey)> = VecDeque::new();
     let mut next = 0;
     let mut ended = 0;
-    while ended < given.calls {
-        while open.len() < AT_ONCE && next < given.calls {
-            let work = Work { number: next, micros: plan.step(next).length.as_micros() as u64 };
+    while ended < args.calls {
+        while open.len() < MAX_CONCURRENT && next < args.calls {
+            let work =
+                WorkArguments { number: next, micros: plan.planned_call(next).length.as_micros() as u64 };
             open.push_back((next, client.start_tool("work", &work, &CallOptions::new())?));
             next += 1;
         }
-        // Whichever it is, the others go on meanwhile.
+        // A random call is awaited; the others go on meanwhile.
         let Some((number, key)) = open.swap_remove_back(rng.below(open.len())) else { break };
-        let outcome = match plan.step(number).cancel {
+        let outcome = match plan.planned_call(number).cancel {
             Some(Duration::ZERO) => {
                 client.cancel(key, None)?;
-                Outcome::Cancelled
+                SoakOutcome::Cancelled
             }
             Some(after) => match client.wait_timeout(key, after)? {
-                Some(result) => answered(number, &result)?,
+                Some(result) => check_answer(number, &result)?,
                 None => {
-                    client.cancel(key, Some("not wanted any more"))?;
-                    Outcome::Cancelled
+                    client.cancel(key, Some("no longer needed"))?;
+                    SoakOutcome::Cancelled
                 }
             },
-            None => answered(number, &client.wait(key)?)?,
+            None => check_answer(number, &client.wait(key)?)?,
         };
-        ended = ledger.end(number, outcome);
+        ended = ledger.record_end(number, outcome);
         if memory.is_due(ended) {
-            memory.note(tally(&mut client)?.resident);
+            memory.note(fetch_report(&mut client)?.resident);
         }
     }
-    // Handlers may be told a little later that nobody wants them any more.
-    let mut report = tally(&mut client)?;
+    // Cancellations may reach their handlers a little later.
+    let mut report = fetch_report(&mut client)?;
     for _ in 0..100 {
         if report.running == 0 {
             break;
         }
         client.poll(Duration::from_millis(20))?;
-        report = tally(&mut client)?;
+        report = fetch_report(&mut client)?;
     }
     memory.note(report.resident);
-    ledger.server(report);
+    ledger.record_server_report(report);
     Ok(client.close().map(drop)?)
 }
 
-fn tally(client: &mut Client) -> Result<Report, Failed> {
-    Ok(client.call_tool("tally", &Empty {})?.parse_structured()?)
+fn fetch_report(client: &mut Client) -> Result<ServerReport, BoxError> {
+    Ok(client.call_tool("tally", &NoArguments {})?.parse_structured()?)
 }

@@ -1,4 +1,4 @@
-//! What the client knows of its calls: one outcome for each, one answer on the wire for each at most
+//! Records of the client: one outcome per call, at most one response per request.
 
 use alloc::sync::Arc;
 use std::collections::HashMap;
@@ -9,51 +9,51 @@ use mcp_proto::tap::{Direction, TapRecord};
 use mcp_proto::{Diagnostic, Limits};
 use serde::Deserialize;
 
-use crate::Failed;
-use crate::tally::Report;
+use crate::BoxError;
+use crate::tally::ServerReport;
 
-/// How a call ended at the client
+/// Outcome of a call at the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum SoakOutcome {
     Answered,
     Cancelled,
 }
 
-/// All calls; shared by those who make them and by what watches the wire
+/// Record of all calls, shared by the callers and the tap.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger(Arc<Mutex<Book>>);
+pub(crate) struct CallLedger(Arc<Mutex<LedgerState>>);
 
 #[derive(Debug)]
-struct Book {
-    /// By number
+struct LedgerState {
+    /// Whether each call is open, by number.
     open: Vec<bool>,
     answered: usize,
     cancelled: usize,
-    /// Requests on the wire, by id
-    requests: HashMap<u64, Request>,
+    /// Sent requests, by id.
+    requests: HashMap<u64, ObservedRequest>,
     late: usize,
-    server: Option<Report>,
-    /// What is wrong; the first few
-    wrong: Vec<String>,
+    server: Option<ServerReport>,
+    /// The first problems.
+    problems: Vec<String>,
 }
 
-/// A request on the wire
+/// A sent request.
 #[derive(Clone, Copy, Default, Debug)]
-struct Request {
+struct ObservedRequest {
     answered: bool,
     cancelled: bool,
 }
 
-/// What a ledger comes to
+/// Totals of a ledger.
 #[derive(Debug)]
-pub(crate) struct Counts {
+pub(crate) struct CallCounts {
     answered: usize,
     cancelled: usize,
     late: usize,
     begun: usize,
 }
 
-impl core::fmt::Display for Counts {
+impl core::fmt::Display for CallCounts {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { answered, cancelled, late, begun } = self;
         write!(
@@ -63,74 +63,77 @@ impl core::fmt::Display for Counts {
     }
 }
 
-impl Ledger {
+impl CallLedger {
     pub(crate) fn new(calls: usize) -> Self {
-        // Room for all of them from the beginning: growing would look like a leak.
+        // Full capacity from the beginning: growth would look like a leak.
         let requests = HashMap::with_capacity(calls + 1_000);
         let open = vec![true; calls];
-        let wrong = Vec::new();
-        let book = Book { open, answered: 0, cancelled: 0, requests, late: 0, server: None, wrong };
-        Self(Arc::new(Mutex::new(book)))
+        let problems = Vec::new();
+        let state =
+            LedgerState { open, answered: 0, cancelled: 0, requests, late: 0, server: None, problems };
+        Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Call `number` has ended; how many have
-    pub(crate) fn end(&self, number: usize, outcome: Outcome) -> usize {
-        let mut book = self.book();
-        if !book.open.get_mut(number).is_some_and(core::mem::take) {
-            book.wrong(format!("call {number} ended twice"));
+    /// Records the end of call `number`; returns the number of ended calls.
+    pub(crate) fn record_end(&self, number: usize, outcome: SoakOutcome) -> usize {
+        let mut state = self.lock();
+        if !state.open.get_mut(number).is_some_and(core::mem::take) {
+            state.add_problem(format!("call {number} ended twice"));
         }
         match outcome {
-            Outcome::Answered => book.answered += 1,
-            Outcome::Cancelled => book.cancelled += 1,
+            SoakOutcome::Answered => state.answered += 1,
+            SoakOutcome::Cancelled => state.cancelled += 1,
         }
-        book.answered + book.cancelled
+        state.answered + state.cancelled
     }
 
-    /// What the server says in the end
-    pub(crate) fn server(&self, report: Report) {
-        self.book().server = Some(report);
+    /// Records the final report of the server.
+    pub(crate) fn record_server_report(&self, report: ServerReport) {
+        self.lock().server = Some(report);
     }
 
-    /// What watches the wire, under [`watched`]
-    pub(crate) fn watch(&self) -> Watch {
-        Watch(self.clone())
+    /// Returns the handler that observes all messages, under [`tap_limits`].
+    pub(crate) fn tap(&self) -> LedgerTap {
+        LedgerTap(self.clone())
     }
 
-    pub(crate) fn check(&self) -> Result<Counts, Failed> {
-        let mut book = self.book();
-        let open = book.open.iter().filter(|open| **open).count();
-        let unanswered = book.requests.values().filter(|r| !r.answered && !r.cancelled).count();
-        let server = book.server.take().ok_or("the server was not asked")?;
-        let (answered, cancelled, late, begun) = (book.answered, book.cancelled, book.late, server.begun);
+    pub(crate) fn check(&self) -> Result<CallCounts, BoxError> {
+        let mut state = self.lock();
+        let open = state.open.iter().filter(|open| **open).count();
+        let unanswered = state.requests.values().filter(|r| !r.answered && !r.cancelled).count();
+        let server = state.server.take().ok_or("the server sent no report")?;
+        let (answered, cancelled, late, begun) = (state.answered, state.cancelled, state.late, server.begun);
         if open > 0 {
-            book.wrong(format!("{open} calls have no outcome"));
+            state.add_problem(format!("{open} calls have no outcome"));
         }
         if unanswered > 0 {
-            book.wrong(format!("{unanswered} requests have no answer and were not cancelled"));
+            state.add_problem(format!("{unanswered} requests have no answer and were not cancelled"));
         }
         if server.running > 0 {
-            book.wrong(format!("{} handlers run still", server.running));
+            state.add_problem(format!("{} handlers are still running", server.running));
         }
-        // Those that were cancelled may have been so before they began.
+        // A cancelled call may have been cancelled before its handler began.
         if begun < answered || begun > answered + cancelled {
-            book.wrong(format!("{begun} handlers ran, {answered} were answered, {cancelled} cancelled"));
+            state.add_problem(format!(
+                "{begun} handlers ran, {answered} were answered, {cancelled} cancelled"
+            ));
         }
-        server.odd.iter().for_each(|odd| book.wrong(format!("the server says: {odd}")));
-        if !book.wrong.is_empty() {
-            return Err(book.wrong.join("\n").into());
+        server.problems.iter().for_each(|problem| state.add_problem(format!("server: {problem}")));
+        if !state.problems.is_empty() {
+            return Err(state.problems.join("\n").into());
         }
-        Ok(Counts { answered, cancelled, late, begun })
+        Ok(CallCounts { answered, cancelled, late, begun })
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
-    fn wrong(&mut self, what: String) {
-        if self.wrong.len() < 10 {
-            self.wrong.push(what);
+impl LedgerState {
+    fn add_problem(&mut self, problem: String) {
+        if self.problems.len() < 10 {
+            self.problems.push(problem);
         }
     }
 
@@ -139,71 +142,71 @@ impl Book {
         request.is_some_and(|request| request.cancelled)
     }
 
-    fn sent(&mut self, message: &Message) {
+    fn record_sent(&mut self, message: &TappedMessage) {
         if let (Some(id), true) = (message.id, message.method) {
-            if self.requests.insert(id, Request::default()).is_some() {
-                self.wrong(format!("the id {id} was used twice"));
+            if self.requests.insert(id, ObservedRequest::default()).is_some() {
+                self.add_problem(format!("the id {id} was used twice"));
             }
-        } else if let Some(Params { request: Some(id) }) = message.params {
+        } else if let Some(TappedParams { request: Some(id) }) = message.params {
             self.requests.entry(id).or_default().cancelled = true;
         }
     }
 
-    fn received(&mut self, message: &Message) {
+    fn record_received(&mut self, message: &TappedMessage) {
         let (Some(id), false) = (message.id, message.method) else { return };
         let Some(request) = self.requests.get_mut(&id) else {
-            return self.wrong(format!("an answer to {id}, which was not asked"));
+            return self.add_problem(format!("a response to {id}, which is not open"));
         };
         if core::mem::replace(&mut request.answered, true) {
-            self.wrong(format!("{id} was answered twice"));
+            self.add_problem(format!("{id} was answered twice"));
         }
     }
 }
 
-/// Limits under which everything that passes is shown
-pub(crate) fn watched() -> Limits {
+/// Returns limits under which the tap shows every message.
+pub(crate) fn tap_limits() -> Limits {
     let mut limits = Limits::default();
     limits.tap_records = 10_000;
     limits.tap_bytes = 16 << 20;
     limits
 }
 
-/// Sees what passes
+/// Handler that observes all messages.
 #[derive(Debug)]
-pub(crate) struct Watch(Ledger);
+pub(crate) struct LedgerTap(CallLedger);
 
-impl ClientHandler for Watch {
+impl ClientHandler for LedgerTap {
     fn tap(&mut self, record: &TapRecord) {
-        let mut book = self.0.book();
+        let mut state = self.0.lock();
         match serde_json::from_slice(&record.bytes) {
-            Ok(message) if record.direction == Direction::Out => book.sent(&message),
-            Ok(message) => book.received(&message),
-            Err(error) => book.wrong(format!("{error}: {}", String::from_utf8_lossy(&record.bytes))),
+            Ok(message) if record.direction == Direction::Out => state.record_sent(&message),
+            Ok(message) => state.record_received(&message),
+            Err(error) => state.add_problem(format!("{error}: {}", String::from_utf8_lossy(&record.bytes))),
         }
     }
 
-    /// An answer may cross the cancellation; everything else is wrong
+    /// Records a diagnostic. A response that crosses its cancellation is expected; all others are problems.
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
-        let mut book = self.0.book();
+        let mut state = self.0.lock();
         match diagnostic {
-            Diagnostic::LateResponse(id) if book.is_cancelled(&id.to_string()) => book.late += 1,
-            other => book.wrong(format!("the client says: {other}")),
+            Diagnostic::LateResponse(id) if state.is_cancelled(&id.to_string()) => state.late += 1,
+            other => state.add_problem(format!("client: {other}")),
         }
     }
 }
 
-/// What is looked at of a message
+/// The observed members of a message.
 #[derive(Deserialize)]
-struct Message {
-    /// Ours are numbers
+struct TappedMessage {
+    /// Request id; our ids are numbers.
     id: Option<u64>,
     #[serde(default, deserialize_with = "present")]
     method: bool,
-    params: Option<Params>,
+    params: Option<TappedParams>,
 }
 
 #[derive(Deserialize)]
-struct Params {
+struct TappedParams {
     #[serde(rename = "requestId")]
     request: Option<u64>,
 }
@@ -216,91 +219,91 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D:
 mod tests {
     use super::*;
 
-    fn report(begun: usize) -> Report {
-        Report { begun, running: 0, odd: Vec::new(), resident: 0 }
+    fn report(begun: usize) -> ServerReport {
+        ServerReport { begun, running: 0, problems: Vec::new(), resident: 0 }
     }
 
-    /// Two calls: the first is answered, the second is cancelled and answered too late
-    fn good() -> Ledger {
-        let ledger = Ledger::new(2);
-        ledger.server(report(2));
-        ledger.end(0, Outcome::Answered);
-        ledger.end(1, Outcome::Cancelled);
-        let mut book = ledger.book();
+    /// Returns a ledger of two calls: the first is answered, the second is cancelled and answered too late.
+    fn sample_ledger() -> CallLedger {
+        let ledger = CallLedger::new(2);
+        ledger.record_server_report(report(2));
+        ledger.record_end(0, SoakOutcome::Answered);
+        ledger.record_end(1, SoakOutcome::Cancelled);
+        let mut state = ledger.lock();
         for line in [
             r#"{"id":1,"method":"m"}"#,
             r#"{"id":2,"method":"m"}"#,
             r#"{"method":"c","params":{"requestId":2}}"#,
         ] {
-            book.sent(&serde_json::from_str(line).expect("a message"));
+            state.record_sent(&serde_json::from_str(line).expect("a message"));
         }
         for line in [r#"{"id":1,"result":{}}"#, r#"{"id":2,"result":{}}"#] {
-            book.received(&serde_json::from_str(line).expect("a message"));
+            state.record_received(&serde_json::from_str(line).expect("a message"));
         }
-        drop(book);
+        drop(state);
         ledger
     }
 
     #[track_caller]
-    fn fails(ledger: &Ledger, why: &str) {
-        let said = ledger.check().expect_err("something is wrong").to_string();
-        assert!(said.contains(why), "{said}");
+    fn assert_fails(ledger: &CallLedger, expected: &str) {
+        let error = ledger.check().expect_err("a problem").to_string();
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]
-    fn each_call_ends_once() {
-        assert!(good().check().is_ok());
-        let twice = good();
-        twice.end(0, Outcome::Answered);
-        fails(&twice, "call 0 ended");
-        let open = Ledger::new(3);
-        open.server(report(0));
-        fails(&open, "3 calls have no outcome");
+    fn check_requires_one_end_per_call() {
+        assert!(sample_ledger().check().is_ok());
+        let twice = sample_ledger();
+        twice.record_end(0, SoakOutcome::Answered);
+        assert_fails(&twice, "call 0 ended");
+        let open = CallLedger::new(3);
+        open.record_server_report(report(0));
+        assert_fails(&open, "3 calls have no outcome");
     }
 
     #[test]
-    fn each_request_is_answered_once() {
-        for (line, why) in
-            [(r#"{"id":1,"result":{}}"#, "answered twice"), (r#"{"id":3,"error":{}}"#, "not asked")]
+    fn check_requires_one_response_per_request() {
+        for (line, expected) in
+            [(r#"{"id":1,"result":{}}"#, "answered twice"), (r#"{"id":3,"error":{}}"#, "not open")]
         {
-            let ledger = good();
-            ledger.book().received(&serde_json::from_str(line).expect("a message"));
-            fails(&ledger, why);
+            let ledger = sample_ledger();
+            ledger.lock().record_received(&serde_json::from_str(line).expect("a message"));
+            assert_fails(&ledger, expected);
         }
-        for (line, why) in
+        for (line, expected) in
             [(r#"{"id":1,"method":"m"}"#, "used twice"), (r#"{"id":4,"method":"m"}"#, "no answer")]
         {
-            let ledger = good();
-            ledger.book().sent(&serde_json::from_str(line).expect("a message"));
-            fails(&ledger, why);
+            let ledger = sample_ledger();
+            ledger.lock().record_sent(&serde_json::from_str(line).expect("a message"));
+            assert_fails(&ledger, expected);
         }
     }
 
     #[test]
-    fn the_server_is_believed() {
-        let with = |change: fn(&mut Report)| {
-            let ledger = good();
+    fn check_includes_problems_of_the_server() {
+        let with = |change: fn(&mut ServerReport)| {
+            let ledger = sample_ledger();
             let mut report = report(2);
             change(&mut report);
-            ledger.server(report);
+            ledger.record_server_report(report);
             ledger
         };
-        fails(&with(|report| report.begun = 3), "3 handlers ran");
-        fails(&with(|report| report.begun = 0), "0 handlers ran");
-        fails(&with(|report| report.running = 1), "1 handlers run still");
-        fails(&with(|report| report.odd.push("call 1 ran twice".into())), "ran twice");
-        let unasked = Ledger::new(0);
-        fails(&unasked, "was not asked");
+        assert_fails(&with(|report| report.begun = 3), "3 handlers ran");
+        assert_fails(&with(|report| report.begun = 0), "0 handlers ran");
+        assert_fails(&with(|report| report.running = 1), "1 handlers are still running");
+        assert_fails(&with(|report| report.problems.push("call 1 ran twice".into())), "ran twice");
+        let unasked = CallLedger::new(0);
+        assert_fails(&unasked, "no report");
     }
 
     #[test]
-    fn only_what_was_cancelled_may_be_late() {
-        let ledger = good();
-        let mut watch = ledger.watch();
-        watch.diagnostic(&Diagnostic::LateResponse(2.into()));
-        assert_eq!(ledger.check().expect("all is well").late, 1);
-        ledger.server(report(2));
-        watch.diagnostic(&Diagnostic::LateResponse(1.into()));
-        fails(&ledger, "too late");
+    fn only_cancelled_calls_may_be_answered_late() {
+        let ledger = sample_ledger();
+        let mut tap = ledger.tap();
+        tap.diagnostic(&Diagnostic::LateResponse(2.into()));
+        assert_eq!(ledger.check().expect("no problem").late, 1);
+        ledger.record_server_report(report(2));
+        tap.diagnostic(&Diagnostic::LateResponse(1.into()));
+        assert_fails(&ledger, "too late");
     }
 }

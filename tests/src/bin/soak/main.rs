@@ -1,6 +1,7 @@
-//! Many calls, 64 in flight, of random length, some of them cancelled: each ends exactly once, and memory is flat
+//! Soak test: many calls, 64 in flight, of random length, some of them cancelled. Each ends exactly once, and memory
+//! stays flat.
 //!
-//! One process is the client, the other one, the same program, the server, both on the runtime that is asked for.
+//! The client is one process, the server another process of the same program. Both use the chosen adapter.
 
 extern crate alloc;
 
@@ -18,148 +19,148 @@ use std::time::Instant;
 
 use mcp_blocking::Program;
 use mcp_proto::RawJson;
-use mcp_proto::client::{Config, Verdict};
+use mcp_proto::client::{Config, KnownEra};
 use mcp_proto::model::CallToolResult;
 
-use ledger::{Ledger, Outcome};
-use memory::Memory;
-use plan::Plan;
-use tally::Work;
+use ledger::{CallLedger, SoakOutcome};
+use memory::MemoryTrend;
+use plan::CallPlan;
+use tally::WorkArguments;
 
 const USAGE: &str = "\
 usage: soak --runtime blocking|threads|smol --transport stdio|http [--era modern|legacy] [--calls N] [--seed S]
 
-Makes N calls (200,000), as the seed (1) says, and prints one line. Fails when a call has no outcome or more than one, when
-the server runs one twice or goes on with one for ever, when either side finds something odd in what the other one says,
-or when one of the processes is larger at the end than it was after a quarter of the calls, by more than 3 MiB.
+Makes N calls (200,000) from a seed (1) and prints one line. Fails if a call has no outcome or more than one, if the server
+runs a call twice or never ends it, if either side reports a diagnostic, or if one of the processes grows by more than
+3 MiB between a quarter of the calls and the end.
 ";
 
-/// Calls in flight
-const AT_ONCE: usize = 64;
+/// Number of calls in flight.
+const MAX_CONCURRENT: usize = 64;
 
-/// Connections that the server takes: one for each call in flight, and those of calls that were just cancelled
-const CONNECTIONS: usize = 1_024;
+/// Connection limit of the server: one for each call in flight, and those of calls cancelled a moment ago.
+const MAX_CONNECTIONS: usize = 1_024;
 
-type Failed = Box<dyn core::error::Error + Send + Sync>;
+type BoxError = Box<dyn core::error::Error + Send + Sync>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Runtime {
+enum SoakAdapter {
     Blocking,
     Threads,
     Smol,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Transport {
+enum SoakTransport {
     Stdio,
     Http,
 }
 
-/// What was said on the command line
+/// Command-line arguments.
 #[derive(Clone, Copy, Debug)]
-struct Given {
-    runtime: Runtime,
-    transport: Transport,
-    legacy: bool,
+struct SoakArgs {
+    runtime: SoakAdapter,
+    transport: SoakTransport,
+    is_legacy: bool,
     calls: usize,
     seed: u64,
 }
 
-impl Given {
-    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failed> {
+impl SoakArgs {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, BoxError> {
         let (mut runtime, mut transport) = (None, None);
         let (mut legacy, mut calls, mut seed) = (false, 200_000, 1);
         while let Some(word) = words.next() {
             let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
             match (&*word, &*value) {
-                ("--runtime", "blocking") => runtime = Some(Runtime::Blocking),
-                ("--runtime", "threads") => runtime = Some(Runtime::Threads),
-                ("--runtime", "smol") => runtime = Some(Runtime::Smol),
-                ("--transport", "stdio") => transport = Some(Transport::Stdio),
-                ("--transport", "http") => transport = Some(Transport::Http),
+                ("--runtime", "blocking") => runtime = Some(SoakAdapter::Blocking),
+                ("--runtime", "threads") => runtime = Some(SoakAdapter::Threads),
+                ("--runtime", "smol") => runtime = Some(SoakAdapter::Smol),
+                ("--transport", "stdio") => transport = Some(SoakTransport::Stdio),
+                ("--transport", "http") => transport = Some(SoakTransport::Http),
                 ("--era", "modern" | "legacy") => legacy = value == "legacy",
                 ("--calls", _) => calls = value.parse()?,
                 ("--seed", _) => seed = value.parse()?,
-                _ => return Err(format!("what is {word} {value}?\n{USAGE}").into()),
+                _ => return Err(format!("unknown argument: {word} {value}\n{USAGE}").into()),
             }
         }
         let (runtime, transport) = (runtime.ok_or(USAGE)?, transport.ok_or(USAGE)?);
-        Ok(Self { runtime, transport, legacy, calls, seed })
+        Ok(Self { runtime, transport, is_legacy: legacy, calls, seed })
     }
 
-    /// What the client says of itself; everything that passes is shown
+    /// Returns the configuration of the client, under which the tap shows every message.
     fn config(&self) -> Config {
-        let verdict = if self.legacy { Verdict::Legacy } else { Verdict::Modern };
-        Config::new("soak", "1.0").verdict(verdict).limits(ledger::watched())
+        let known_era = if self.is_legacy { KnownEra::Legacy } else { KnownEra::Modern };
+        Config::new("soak", "1.0").known_era(known_era).limits(ledger::tap_limits())
     }
 
-    /// The same words, for the server
-    fn words(&self) -> Vec<String> {
+    /// Returns the arguments for the server.
+    fn to_args(self) -> Vec<String> {
         let runtime = match self.runtime {
-            Runtime::Blocking => "blocking",
-            Runtime::Threads => "threads",
-            Runtime::Smol => "smol",
+            SoakAdapter::Blocking => "blocking",
+            SoakAdapter::Threads => "threads",
+            SoakAdapter::Smol => "smol",
         };
         let transport = match self.transport {
-            Transport::Stdio => "stdio",
-            Transport::Http => "http",
+            SoakTransport::Stdio => "stdio",
+            SoakTransport::Http => "http",
         };
         let words = ["serve", "--runtime", runtime, "--transport", transport, "--calls"];
         words.into_iter().map(String::from).chain([self.calls.to_string()]).collect()
     }
 }
 
-/// Where the server is
-enum Target {
-    /// To be started on pipes
+/// Location of the server.
+enum SoakTarget {
+    /// A program to start on pipes.
     Program(Program),
-    /// There already
+    /// A running server.
     Url(String),
 }
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
     let serves = words.next_if(|word| word == "serve").is_some();
-    let outcome = Given::read(words).and_then(|given| if serves { serve(&given) } else { soak(&given) });
+    let outcome = SoakArgs::parse(words).and_then(|args| if serves { serve(&args) } else { soak(&args) });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            // Nobody is left to be told when this fails.
-            let _ = writeln!(io::stderr(), "soak: {why}");
+        Err(error) => {
+            // The exit status reports the failure even if stderr is closed.
+            let _ = writeln!(io::stderr(), "soak: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn serve(given: &Given) -> Result<(), Failed> {
-    match (given.runtime, given.transport) {
-        (Runtime::Blocking, Transport::Stdio) => blocking::serve_stdio(given.calls),
-        (Runtime::Blocking, Transport::Http) => blocking::serve_http(given.calls),
-        (Runtime::Threads, Transport::Stdio) => threads::serve_stdio(given.calls),
-        (Runtime::Threads, Transport::Http) => threads::serve_http(given.calls),
-        (Runtime::Smol, Transport::Stdio) => smol::serve_stdio(given.calls),
-        (Runtime::Smol, Transport::Http) => smol::serve_http(given.calls),
+fn serve(args: &SoakArgs) -> Result<(), BoxError> {
+    match (args.runtime, args.transport) {
+        (SoakAdapter::Blocking, SoakTransport::Stdio) => blocking::serve_stdio(args.calls),
+        (SoakAdapter::Blocking, SoakTransport::Http) => blocking::serve_http(args.calls),
+        (SoakAdapter::Threads, SoakTransport::Stdio) => threads::serve_stdio(args.calls),
+        (SoakAdapter::Threads, SoakTransport::Http) => threads::serve_http(args.calls),
+        (SoakAdapter::Smol, SoakTransport::Stdio) => smol::serve_stdio(args.calls),
+        (SoakAdapter::Smol, SoakTransport::Http) => smol::serve_http(args.calls),
     }
 }
 
-fn soak(given: &Given) -> Result<(), Failed> {
+fn soak(args: &SoakArgs) -> Result<(), BoxError> {
     let program = std::env::current_exe()?;
     let mut hosted = None;
-    let target = match given.transport {
-        Transport::Stdio => Target::Program(Program::new(program).args(given.words())),
-        Transport::Http => {
-            let (server, url) = Hosted::start(Command::new(program).args(given.words()))?;
+    let target = match args.transport {
+        SoakTransport::Stdio => SoakTarget::Program(Program::new(program).args(args.to_args())),
+        SoakTransport::Http => {
+            let (server, url) = HostedServer::start(Command::new(program).args(args.to_args()))?;
             hosted = Some(server);
-            Target::Url(url)
+            SoakTarget::Url(url)
         }
     };
     let (plan, ledger, mut memory) =
-        (Plan::new(given.seed), Ledger::new(given.calls), Memory::new(given.calls));
+        (CallPlan::new(args.seed), CallLedger::new(args.calls), MemoryTrend::new(args.calls));
     let begun = Instant::now();
-    match given.runtime {
-        Runtime::Blocking => blocking::run(given, target, &plan, &ledger, &mut memory)?,
-        Runtime::Threads => threads::run(given, target, &plan, &ledger, &mut memory)?,
-        Runtime::Smol => smol::run(given, target, &plan, &ledger, &mut memory)?,
+    match args.runtime {
+        SoakAdapter::Blocking => blocking::run(args, target, &plan, &ledger, &mut memory)?,
+        SoakAdapter::Threads => threads::run(args, target, &plan, &ledger, &mut memory)?,
+        SoakAdapter::Smol => smol::run(args, target, &plan, &ledger, &mut memory)?,
     }
     let took = begun.elapsed();
     if let Some(server) = hosted {
@@ -167,24 +168,24 @@ fn soak(given: &Given) -> Result<(), Failed> {
     }
     let counts = ledger.check()?;
     memory.check()?;
-    let Given { runtime, transport, calls, seed, .. } = given;
+    let SoakArgs { runtime, transport, calls, seed, .. } = args;
     println!(
         "{runtime:?} {transport:?} {}: {calls} calls with seed {seed} in {:.1} s: {counts}; {memory}",
-        if given.legacy { "legacy" } else { "modern" },
+        if args.is_legacy { "legacy" } else { "modern" },
         took.as_secs_f64(),
     );
     Ok(())
 }
 
-/// A server over HTTP, which ends with its stdin
-struct Hosted {
+/// An HTTP server in a child process, which stops at the end of its stdin.
+struct HostedServer {
     child: Child,
     input: ChildStdin,
 }
 
-impl Hosted {
-    /// Starts it; where it is
-    fn start(command: &mut Command) -> Result<(Self, String), Failed> {
+impl HostedServer {
+    /// Starts the server; returns it and its URL.
+    fn start(command: &mut Command) -> Result<(Self, String), BoxError> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("no pipes".into());
@@ -192,29 +193,29 @@ impl Hosted {
         let mut url = String::new();
         BufReader::new(output).read_line(&mut url)?;
         if url.is_empty() {
-            return Err(format!("the server ended with {}", child.wait()?).into());
+            return Err(format!("the server exited with {}", child.wait()?).into());
         }
         Ok((Self { child, input }, url.trim_end().to_owned()))
     }
 
-    fn end(mut self) -> Result<(), Failed> {
+    fn end(mut self) -> Result<(), BoxError> {
         drop(self.input);
         let status = self.child.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
+        if status.success() { Ok(()) } else { Err(format!("the server exited with {status}").into()) }
     }
 }
 
-/// A server over HTTP waits for this
-fn end_of_stdin() {
+/// Waits for the end of stdin, which stops an HTTP server.
+fn wait_for_stdin_eof() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
 }
 
-/// The result of call `number`, if that is what it is
-fn answered(number: usize, result: &RawJson) -> Result<Outcome, Failed> {
+/// Checks that `result` is the result of call `number`.
+fn check_answer(number: usize, result: &RawJson) -> Result<SoakOutcome, BoxError> {
     let result: CallToolResult<'_> = result.parse()?;
-    let work: Work = result.parse_structured()?;
+    let work: WorkArguments = result.parse_structured()?;
     if work.number == number {
-        Ok(Outcome::Answered)
+        Ok(SoakOutcome::Answered)
     } else {
         Err(format!("call {number} was answered {work:?}").into())
     }

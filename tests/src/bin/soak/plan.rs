@@ -1,32 +1,32 @@
-//! What each call does: the same for equal seeds, whoever makes it
+//! Plan of each call, which is the same for equal seeds.
 
 use core::time::Duration;
 
 use mcp_tests::harness::Rng;
 
-/// All calls of a run
+/// The calls of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct CallPlan {
     seed: u64,
 }
 
-/// One call
+/// One call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    /// How long its handler takes
+pub(crate) struct PlannedCall {
+    /// Duration of its handler.
     pub(crate) length: Duration,
-    /// After how long it is cancelled, if its answer has not come by then
+    /// Time after which it is cancelled, unless it has been answered.
     pub(crate) cancel: Option<Duration>,
 }
 
-impl Plan {
+impl CallPlan {
     pub(crate) const fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// Most handlers return at once, some wait for up to 0.3 ms, a few for up to 3 ms; one call in twelve is cancelled,
-    /// half of them at once
-    pub(crate) fn step(&self, number: usize) -> Step {
+    /// Returns the plan of a call. Most handlers return at once, some wait for up to 0.3 ms, a few for up to 3 ms. One
+    /// call in twelve is cancelled, half of these at once.
+    pub(crate) fn planned_call(&self, number: usize) -> PlannedCall {
         let mut rng = Rng::new(self.seed.rotate_left(32) ^ number as u64);
         let mut up_to = |micros| Duration::from_micros(rng.below(micros) as u64);
         let length = match up_to(100).as_micros() {
@@ -39,6 +39,6 @@ impl Plan {
             1 => Some(up_to(2_000)),
             _ => None,
         };
-        Step { length, cancel }
+        PlannedCall { length, cancel }
     }
 }

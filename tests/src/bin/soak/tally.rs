@@ -1,4 +1,4 @@
-//! What the server knows of its calls
+//! Records of the server about its calls.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -11,99 +11,105 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory;
 
-/// Arguments of the tool `work`
+/// Arguments of the tool `work`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct WorkArguments {
     pub(crate) number: usize,
     pub(crate) micros: u64,
 }
 
-/// Arguments of the tool `tally`
+/// Arguments of the tool `tally`.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Empty {}
+pub(crate) struct NoArguments {}
 
-/// Result of the tool `tally`
+/// Result of the tool `tally`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Report {
-    /// Handlers that began
+pub(crate) struct ServerReport {
+    /// Number of handlers that began.
     pub(crate) begun: usize,
-    /// Of them those that are not over
+    /// Number of handlers that still run.
     pub(crate) running: usize,
-    /// What is wrong
-    pub(crate) odd: Vec<String>,
-    /// Resident memory in KiB
+    /// The first problems.
+    pub(crate) problems: Vec<String>,
+    /// Resident memory in KiB.
     pub(crate) resident: i64,
 }
 
-/// Which calls were begun; one for all handlers
+/// Record of the begun calls, shared by all handlers.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally(Arc<Inner>);
+pub(crate) struct ServerTally(Arc<TallyState>);
 
 #[derive(Debug)]
-struct Inner {
-    /// By number
-    unseen: Mutex<Vec<bool>>,
+struct TallyState {
+    /// Whether each call has not begun, by number.
+    not_begun: Mutex<Vec<bool>>,
     begun: AtomicUsize,
     running: AtomicUsize,
-    odd: Mutex<Vec<String>>,
+    problems: Mutex<Vec<String>>,
 }
 
-/// A handler at work; over when it is dropped, however that comes
+/// Guard of a running handler, which ends when it is dropped for any reason.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Inner>);
+pub(crate) struct RunningGuard(Arc<TallyState>);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Tally {
+impl ServerTally {
     pub(crate) fn new(calls: usize) -> Self {
-        let (unseen, odd) = (Mutex::new(vec![true; calls]), Mutex::new(Vec::new()));
-        Self(Arc::new(Inner { unseen, begun: AtomicUsize::new(0), running: AtomicUsize::new(0), odd }))
+        let (not_begun, problems) = (Mutex::new(vec![true; calls]), Mutex::new(Vec::new()));
+        Self(Arc::new(TallyState {
+            not_begun,
+            begun: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            problems,
+        }))
     }
 
-    /// A handler begins
-    pub(crate) fn begin(&self, work: Work) -> Result<Running, RpcError> {
-        let mut unseen = self.0.unseen.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = unseen.get_mut(work.number).ok_or_else(|| RpcError::invalid_params("no such number"))?;
+    /// Records the begin of a handler.
+    pub(crate) fn begin(&self, work: WorkArguments) -> Result<RunningGuard, RpcError> {
+        let mut not_begun = self.0.not_begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot =
+            not_begun.get_mut(work.number).ok_or_else(|| RpcError::invalid_params("unknown number"))?;
         if !core::mem::take(slot) {
-            self.odd(format!("call {} ran twice", work.number));
+            self.add_problem(format!("call {} ran twice", work.number));
         }
         self.0.begun.fetch_add(1, Ordering::Relaxed);
         self.0.running.fetch_add(1, Ordering::Relaxed);
-        Ok(Running(Arc::clone(&self.0)))
+        Ok(RunningGuard(Arc::clone(&self.0)))
     }
 
-    /// A cancellation and the answer may cross; everything else is wrong
+    /// Records a diagnostic. A cancellation that crosses the response is expected; all others are problems.
     pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
-        if !matches!(diagnostic, Diagnostic::UnknownCancel(_) | Diagnostic::CancelledEarly(_)) {
-            self.odd(diagnostic.to_string());
+        if !matches!(diagnostic, Diagnostic::UnknownCancellation(_) | Diagnostic::EarlyCancellation(_)) {
+            self.add_problem(diagnostic.to_string());
         }
     }
 
-    fn odd(&self, what: String) {
-        let mut odd = self.0.odd.lock().unwrap_or_else(PoisonError::into_inner);
-        if odd.len() < 10 {
-            odd.push(what);
+    fn add_problem(&self, problem: String) {
+        let mut problems = self.0.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < 10 {
+            problems.push(problem);
         }
     }
 
-    pub(crate) fn report(&self) -> Result<CallToolResult<'static>, RpcError> {
-        let odd = self.0.odd.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub(crate) fn report_result(&self) -> Result<CallToolResult<'static>, RpcError> {
+        let problems = self.0.problems.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let (begun, running) = (load(&self.0.begun), load(&self.0.running));
-        structured(&Report { begun, running, odd, resident: memory::resident() })
+        structured_result(&ServerReport { begun, running, problems, resident: memory::resident() })
     }
 }
 
-/// What the tool `work` answers with: the number that it was given
-pub(crate) fn done(work: Work) -> Result<CallToolResult<'static>, RpcError> {
-    structured(&work)
+/// Returns the result of the tool `work`: its own arguments.
+pub(crate) fn work_result(work: WorkArguments) -> Result<CallToolResult<'static>, RpcError> {
+    structured_result(&work)
 }
 
-fn structured<T: Serialize>(value: &T) -> Result<CallToolResult<'static>, RpcError> {
+fn structured_result<T: Serialize>(value: &T) -> Result<CallToolResult<'static>, RpcError> {
     let value = RawJson::encode(value).map_err(|error| RpcError::internal(error.to_string()))?;
     Ok(CallToolResult::structured(value))
 }

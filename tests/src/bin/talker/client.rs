@@ -1,4 +1,4 @@
-//! The client: performs the steps of `talk.json`, answers as they say, and reports what it saw
+//! The client: performs the steps of `talk.json`, answers input requests as they say, and reports what it saw.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use std::{fs, process};
 
 use mcp_blocking::{Client, ClientHandler, Error, Options, Program};
-use mcp_proto::client::{Config, Log, Notification, SubscriptionKey};
+use mcp_proto::client::{Config, LogMessage, Notification, SubscriptionKey};
 use mcp_proto::model::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, ListRootsResult,
     SubscriptionFilter,
@@ -21,13 +21,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::{Given, Lines, watched};
+use crate::{LineLog, TalkerArgs, tap_limits};
 
-/// Longer than anything takes on a busy machine
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit above the duration of any step on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) fn talk(given: &Given) -> Result<(), String> {
-    let Some((program, args)) = given.server.split_first() else { return Err("no SERVER".into()) };
+pub(crate) fn run(args: &TalkerArgs) -> Result<(), String> {
+    let Some((program, server_args)) = args.server.split_first() else { return Err("no SERVER".into()) };
     let mut capabilities = Capabilities::new();
     for capability in [
         Capability::ElicitationForm,
@@ -37,32 +37,35 @@ pub(crate) fn talk(given: &Given) -> Result<(), String> {
         Capability::Roots,
         Capability::RootsListChanged,
     ] {
-        if given.part != "poor" {
+        if args.part != "poor" {
             capabilities = capabilities.with(capability);
         }
     }
-    let mut limits = watched();
-    limits.init_timeout = PATIENCE * 2;
-    limits.probe_timeout = PATIENCE;
-    let config = Config::new("talker", "1.0").versions(given.versions).capabilities(capabilities);
-    let wire = Arc::new(Lines::wire(given.log.as_deref(), "client")?);
-    let seen = Seen { notes: Arc::default(), log: given.log.clone(), wire };
+    let mut limits = tap_limits();
+    limits.init_timeout = TIMEOUT * 2;
+    limits.probe_timeout = TIMEOUT;
+    let config = Config::new("talker", "1.0").versions(args.versions).capabilities(capabilities);
+    let wire_log = Arc::new(LineLog::open_wire_log(args.log.as_deref(), "client")?);
+    let seen = ScriptedClient { notes: Arc::default(), log: args.log.clone(), wire_log };
     let options = Options::new(config.limits(limits)).handler(seen.clone());
     let is_url = program.starts_with("http://");
-    let client =
-        if is_url { options.connect_url(program) } else { options.spawn(Program::new(program).args(args)) };
+    let client = if is_url {
+        options.connect_url(program)
+    } else {
+        options.spawn(Program::new(program).args(server_args))
+    };
     let client = client.map_err(|error| error.to_string())?;
     let peer = client.peer();
     report(&json!({"step": "negotiate", "era": peer.era().to_string(), "version": peer.version.as_str()}));
-    let mut session = Session { client, seen, subscription: None };
-    for part in given.part.split(',') {
-        for step in given.talk["steps"][part].as_array().ok_or("no such part")? {
+    let mut session = ScriptRun { client, handler: seen, subscription: None };
+    for part in args.part.split(',') {
+        for step in args.script["steps"][part].as_array().ok_or("no such part")? {
             let mut seen = session.perform(step)?;
             seen["step"] = step["step"].clone();
             report(&seen);
         }
     }
-    let Session { client, .. } = session;
+    let ScriptRun { client, .. } = session;
     let ended = client.close().map_err(|error| error.to_string())?;
     let by_itself = ended.and_then(|ended| ended.status).is_some_and(|status| status.success());
     // A server that was not started here does not end with this client.
@@ -74,15 +77,15 @@ fn report(line: &Value) {
     io::stdout().write_all(format!("{line}\n").as_bytes()).expect("a reader");
 }
 
-struct Session {
+struct ScriptRun {
     client: Client,
-    seen: Seen,
+    handler: ScriptedClient,
     subscription: Option<SubscriptionKey>,
 }
 
-impl Session {
+impl ScriptRun {
     fn perform(&mut self, step: &Value) -> Result<Value, String> {
-        *self.seen.lock() = Notes { answers: step["answers"].clone(), ..Notes::default() };
+        *self.handler.lock() = StepNotes { answers: step["answers"].clone(), ..StepNotes::default() };
         if let Some(filter) = step.get("subscribe") {
             return self.subscribe(filter);
         }
@@ -93,7 +96,7 @@ impl Session {
         }
         if step.get("roots-changed").is_some() {
             let now = self.client.now();
-            self.client.engine().roots_changed(now).map_err(|error| error.to_string())?;
+            self.client.engine().notify_roots_changed(now).map_err(|error| error.to_string())?;
             return Ok(json!({}));
         }
         if let Some(level) = step.get("level") {
@@ -101,11 +104,11 @@ impl Session {
             self.client.set_log_level(Some(level)).map_err(|error| error.to_string())?;
         }
         if step.get("timeout").is_some() {
-            // A handler of this client's answers before anything else happens, and no time passes meanwhile (TIME-008).
+            // Handlers of `mcp-blocking` run on the event loop, so no cancellation arrives while they run (TIME-008).
             return Ok(json!({"cannot": true}));
         }
         let mut outcome = self.call(step)?;
-        // What belongs to the call may come after its result.
+        // Messages of the call may arrive after its result.
         let era = self.client.peer().era();
         let wanted = |name: &str| match step[name].get(era.to_string()).unwrap_or_else(|| &step[name]) {
             Value::Array(all) => all.len() as u64,
@@ -114,23 +117,23 @@ impl Session {
         let [logs, news] = ["logs", "news"].map(wanted);
         let completed = if era == Era::Modern { 0 } else { wanted("completed") };
         let ends = step.get("ended").is_some();
-        self.wait(|notes| {
-            let [l, n, c] = [&notes.logs, &notes.news, &notes.completed].map(|all| all.len() as u64);
+        self.wait_until(|notes| {
+            let [l, n, c] = [&notes.logs, &notes.changes, &notes.completed].map(|all| all.len() as u64);
             l >= logs && n >= news && c >= completed && (notes.ended.is_some() || !ends)
         });
-        let notes = core::mem::take(&mut *self.seen.lock());
-        outcome["asked"] = notes.asked.into();
+        let notes = core::mem::take(&mut *self.handler.lock());
+        outcome["asked"] = notes.input_requests.into();
         outcome["logs"] = notes.logs.into();
-        outcome["news"] = notes.news.into();
+        outcome["news"] = notes.changes.into();
         outcome["completed"] = notes.completed.into();
         outcome["ended"] = notes.ended.into();
-        outcome["odd"] = notes.odd.into();
+        outcome["odd"] = notes.diagnostics.into();
         Ok(outcome)
     }
 
     fn call(&mut self, step: &Value) -> Result<Value, String> {
         let arguments = step.get("arguments").cloned().unwrap_or_else(|| json!({}));
-        let options = CallOptions::new().timeout(PATIENCE);
+        let options = CallOptions::new().timeout(TIMEOUT);
         let (method, params, text) = if let Some(name) = step.get("prompt") {
             ("prompts/get", json!({"name": name}), "/messages/0/content/text")
         } else if let Some(uri) = step.get("read") {
@@ -171,45 +174,45 @@ impl Session {
         Ok(json!({"honoured": serde_json::to_value(&honoured).expect("JSON")}))
     }
 
-    fn wait(&mut self, done: impl Fn(&Notes) -> bool) {
-        let until = Instant::now() + PATIENCE / 4;
-        while !done(&self.seen.lock()) && Instant::now() < until {
+    fn wait_until(&mut self, done: impl Fn(&StepNotes) -> bool) {
+        let until = Instant::now() + TIMEOUT / 4;
+        while !done(&self.handler.lock()) && Instant::now() < until {
             if self.client.poll(Duration::from_millis(100)).is_err() {
-                // What was seen until then counts; the next step finds it out.
+                // The notes so far are reported; the next step reports the error.
                 return;
             }
         }
     }
 }
 
-/// What was seen in a step, and how to answer in it
+/// Notes of a step, and the answers to give in it.
 #[derive(Default)]
-struct Notes {
+struct StepNotes {
     answers: Value,
-    asked: Vec<Value>,
+    input_requests: Vec<Value>,
     logs: Vec<Value>,
-    news: Vec<Value>,
+    changes: Vec<Value>,
     completed: Vec<Value>,
     ended: Option<&'static str>,
-    odd: Vec<Value>,
+    diagnostics: Vec<Value>,
 }
 
-/// The handler; it reads the log of the server, if there is one
+/// The handler. It reads the log of the server, if there is one.
 #[derive(Clone)]
-struct Seen {
-    notes: Arc<Mutex<Notes>>,
+struct ScriptedClient {
+    notes: Arc<Mutex<StepNotes>>,
     log: Option<PathBuf>,
-    wire: Arc<Lines>,
+    wire_log: Arc<LineLog>,
 }
 
-impl Seen {
-    fn lock(&self) -> MutexGuard<'_, Notes> {
+impl ScriptedClient {
+    fn lock(&self) -> MutexGuard<'_, StepNotes> {
         self.notes.lock().expect("no panic under this lock")
     }
 
-    /// Until the server has said that it waits no longer
-    fn outlast_the_server(&self) {
-        let until = Instant::now() + PATIENCE;
+    /// Waits until the server has logged that its input request timed out.
+    fn wait_for_server_exit(&self) {
+        let until = Instant::now() + TIMEOUT;
         let is_over = || {
             let log = self.log.as_ref().and_then(|path| fs::read_to_string(path).ok());
             log.is_some_and(|log| log.lines().last().is_some_and(|line| line.contains("gave-up")))
@@ -220,27 +223,27 @@ impl Seen {
     }
 }
 
-impl Seen {
-    /// What the step answers to a question of this name
-    fn answer<T: DeserializeOwned>(&self, name: &str, asked: &impl Serialize) -> Result<T, RpcError> {
-        let mut asked = serde_json::to_value(asked).expect("JSON");
-        asked["name"] = name.into();
+impl ScriptedClient {
+    /// Returns the answer of the step to the input request `name`.
+    fn answer<T: DeserializeOwned>(&self, name: &str, request: &impl Serialize) -> Result<T, RpcError> {
+        let mut request = serde_json::to_value(request).expect("JSON");
+        request["name"] = name.into();
         let answer = {
             let mut notes = self.lock();
-            notes.asked.push(asked);
+            notes.input_requests.push(request);
             match &notes.answers[name] {
-                Value::Array(answers) => answers[notes.asked.len() - 1].clone(),
+                Value::Array(answers) => answers[notes.input_requests.len() - 1].clone(),
                 answer => answer.clone(),
             }
         };
         match answer.as_str() {
             Some("error") => Err(RpcError::new(-1, "not today")),
             Some("never") => {
-                self.outlast_the_server();
+                self.wait_for_server_exit();
                 Err(RpcError::new(-1, "too late"))
             }
             Some("vanish") => process::abort(),
-            // From the text: in a `Value` there is no raw JSON to be had.
+            // Parsed from text, because a `Value` holds no raw JSON.
             _ if answer.is_object() => {
                 Ok(serde_json::from_str(&answer.to_string()).expect("an answer of talk.json"))
             }
@@ -249,7 +252,7 @@ impl Seen {
     }
 }
 
-impl ClientHandler for Seen {
+impl ClientHandler for ScriptedClient {
     fn elicit(&mut self, params: &ElicitParams) -> Result<ElicitResult, RpcError> {
         let name = match params {
             ElicitParams::Form(form) => &form.message,
@@ -288,10 +291,10 @@ impl ClientHandler for Seen {
             Change::Resource(uri) => uri,
             _ => "?",
         };
-        self.lock().news.push(what.into());
+        self.lock().changes.push(what.into());
     }
 
-    fn log(&mut self, log: &Log) {
+    fn log(&mut self, log: &LogMessage) {
         let data: Value = serde_json::from_str(log.data.as_str()).expect("JSON");
         let mut line = json!({"level": log.level.as_str(), "data": data});
         if let Some(logger) = &log.logger {
@@ -301,14 +304,14 @@ impl ClientHandler for Seen {
     }
 
     fn notification(&mut self, notification: &Notification) {
-        self.lock().odd.push(json!({"notification": notification.method}));
+        self.lock().diagnostics.push(json!({"notification": notification.method}));
     }
 
     fn tap(&mut self, record: &TapRecord) {
-        self.wire.passed(record);
+        self.wire_log.record(record);
     }
 
     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
-        self.lock().odd.push(format!("{diagnostic:?}").into());
+        self.lock().diagnostics.push(format!("{diagnostic:?}").into());
     }
 }

@@ -1,36 +1,36 @@
-//! Dialogues with somebody whose lines are known beforehand
+//! Dialogues with scripted input.
 
 use alloc::collections::VecDeque;
 
 use super::*;
 
-/// Types these lines, and keeps what is shown
+/// A terminal that types given lines and records the output.
 #[derive(Default)]
-struct Script {
+struct ScriptedTerminal {
     lines: VecDeque<String>,
     shown: String,
 }
 
-impl Terminal for Script {
+impl Terminal for ScriptedTerminal {
     fn show(&mut self, text: &str) {
         self.shown.push_str(text);
     }
 
-    fn line(&mut self) -> Option<String> {
+    fn read_line(&mut self) -> Option<String> {
         let line = self.lines.pop_front();
         self.shown.push_str(&line.as_ref().map_or_else(|| "^D\n".into(), |line| format!("{line}\n")));
         line
     }
 }
 
-/// What comes of a question when these lines are typed: the answer as JSON or `refused`, and what was shown
-fn asked(question: &str, typed: &[&str]) -> (String, String) {
+/// Asks a question with scripted input. Returns the answer as JSON or `refused`, and the output.
+fn ask_scripted(question: &str, typed: &[&str]) -> (String, String) {
     let request = serde_json::from_str::<InputRequest<'_>>(question).expect("a question").into_owned();
     let lines = typed.iter().copied().map(str::to_owned).collect();
-    let mut dialogue = Dialogue::new(Script { lines, shown: String::new() }, "my-server");
+    let mut dialogue = Dialogue::new(ScriptedTerminal { lines, shown: String::new() }, "my-server");
     let answer = dialogue.ask(Some("who\u{1b}"), &request).expect("something for a person");
     if let Some(answer) = &answer {
-        request.check(answer).expect("an answer that fits");
+        request.check_response(answer).expect("an answer that fits");
     }
     assert!(dialogue.terminal.lines.is_empty(), "not all was read: {}", dialogue.terminal.shown);
     let answer =
@@ -48,17 +48,17 @@ const FORM: &str = r#"{"method":"elicitation/create","params":{"message":"Who ar
 
 // covers: ELIC-017, ELIC-018, ELIC-020, ELIC-024
 #[test]
-fn a_form_is_filled_in_field_by_field() {
-    let (answer, shown) = asked(FORM, &["", "A", "Alice", "minus one", "-1", "", "2", "n", "y"]);
+fn form_is_filled_in_field_by_field() {
+    let (answer, shown) = ask_scripted(FORM, &["", "A", "Alice", "minus one", "-1", "", "2", "n", "y"]);
     assert_eq!(answer, r#"{"action":"accept","content":{"age":30,"news":false,"name":"Alice","pier":"s"}}"#);
     let want = "
 ? my-server asks you (`who\\u001b`)
     | Who are\\u001b[2J you?
     | Tell us.
-  An empty line takes what stands in [ ], or leaves out what need not be there; :none leaves it out in any case, \
-:back goes back, :decline and :cancel end it.
+  An empty line takes the value in [ ], or leaves an optional field out; :none always leaves it out, :back goes back, \
+:decline and :cancel end the form.
 
-  1/4  name (text, 2 characters or more; needed)
+  1/4  name (text, 2 characters or more; required)
        Your name
        As on the door
   > 
@@ -67,19 +67,19 @@ fn a_form_is_filled_in_field_by_field() {
   ✗ must have 2 characters or more
   > Alice
 
-  2/4  age (a whole number, 0 or more; may be left out)
+  2/4  age (a whole number, 0 or more; optional)
   [30] > minus one
   ✗ must be a number
   [30] > -1
   ✗ must be 0 or more
   [30] > 
 
-  3/4  pier (one of these; may be left out)
+  3/4  pier (one of these; optional)
         1  n  North
         2  s  South
   > 2
 
-  4/4  news (y or n; may be left out)
+  4/4  news (y or n; optional)
   [y] > n
 
   To be sent:
@@ -93,17 +93,19 @@ fn a_form_is_filled_in_field_by_field() {
 }
 
 #[test]
-fn a_form_can_be_changed_before_it_is_sent() {
-    // Back in the middle, and once more from the beginning; what was typed stands there.
-    let (answer, shown) =
-        asked(FORM, &["Alice", ":back", "Bob", ":none", "", "", "what", "e", "", "7", "", ":none", "y"]);
+fn form_can_be_changed_before_it_is_sent() {
+    // Goes back once in the middle and once from the end; earlier input is kept as the default.
+    let (answer, shown) = ask_scripted(
+        FORM,
+        &["Alice", ":back", "Bob", ":none", "", "", "what", "e", "", "7", "", ":none", "y"],
+    );
     assert_eq!(answer, r#"{"action":"accept","content":{"name":"Bob","age":7}}"#);
     assert!(shown.contains("    age: (left out)\n") && shown.contains("  [Bob] > "), "{shown}");
 }
 
 // covers: ELIC-018, ELIC-024
 #[test]
-fn a_form_can_be_left_at_any_time() {
+fn form_can_be_declined_or_cancelled_at_any_time() {
     let (decline, cancel) = (r#"{"action":"decline"}"#, r#"{"action":"cancel"}"#);
     for (typed, want) in [
         (&[":decline"][..], decline),
@@ -113,25 +115,25 @@ fn a_form_can_be_left_at_any_time() {
         (&["Alice", "", "", "", "c"], cancel),
         (&["Alice", "", "", "", ":decline"], decline),
     ] {
-        assert_eq!(asked(FORM, typed).0, want, "{typed:?}");
+        assert_eq!(ask_scripted(FORM, typed).0, want, "{typed:?}");
     }
 }
 
 #[test]
-fn a_form_without_fields_is_a_question_of_yes_or_no() {
+fn form_without_fields_asks_only_for_confirmation() {
     let form = r#"{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}"#;
-    assert_eq!(asked(form, &["y"]).0, r#"{"action":"accept","content":{}}"#);
+    assert_eq!(ask_scripted(form, &["y"]).0, r#"{"action":"accept","content":{}}"#);
 }
 
 // covers: ELIC-024, ELIC-034, ELIC-039, ELIC-040, ELIC-041
 #[test]
-fn a_page_is_shown_and_not_opened() {
+fn url_is_shown_and_not_opened() {
     let page = |url: &str| {
         format!(
             r#"{{"method":"elicitation/create","params":{{"mode":"url","message":"Sign in","url":"{url}"}}}}"#
         )
     };
-    let (answer, shown) = asked(&page("https://bank.example@evil.example/x?y=1#z"), &["perhaps", "y"]);
+    let (answer, shown) = ask_scripted(&page("https://bank.example@evil.example/x?y=1#z"), &["perhaps", "y"]);
     assert_eq!(answer, r#"{"action":"accept"}"#);
     let want = "
 ? my-server wants you to visit a web page (`who\\u001b`)
@@ -139,35 +141,35 @@ fn a_page_is_shown_and_not_opened() {
 
   host: evil.example
   page: https://bank.example@evil.example/x?y=1#z
-  beware: what stands before the @ is no part of the host
-  Nothing is opened by itself. If you agree, open it yourself.
+  warning: the text before the @ is not part of the host
+  Nothing is opened automatically. If you agree, open it yourself.
   Agree? [y]es, [d]ecline, [c]ancel: perhaps
   Agree? [y]es, [d]ecline, [c]ancel: y
 ";
     assert_eq!(shown, want);
     for (typed, want) in [("d", "decline"), (":decline", "decline"), ("c", "cancel"), (":cancel", "cancel")] {
-        assert_eq!(asked(&page("https://a.example"), &[typed]).0, format!(r#"{{"action":"{want}"}}"#));
+        assert_eq!(ask_scripted(&page("https://a.example"), &[typed]).0, format!(r#"{{"action":"{want}"}}"#));
     }
-    assert_eq!(asked(&page("https://a.example"), &[]).0, r#"{"action":"cancel"}"#);
+    assert_eq!(ask_scripted(&page("https://a.example"), &[]).0, r#"{"action":"cancel"}"#);
 }
 
 // covers: SAMP-005, SAMP-015, SAMP-021
 #[test]
-fn a_person_takes_the_place_of_the_model() {
+fn sampling_request_is_answered_by_the_user() {
     let question = r#"{"method":"sampling/createMessage","params":{"systemPrompt":"Be brief.","maxTokens":100,"messages":[
         {"role":"user","content":{"type":"text","text":"What is the capital of France?\u202e"}},
         {"role":"user","content":{"type":"image","mimeType":"image/png","data":"AAAA"}}]}}"#;
-    let (answer, shown) = asked(question, &["Pari", ".", "e", "Paris,", "of course", ".", "y"]);
+    let (answer, shown) = ask_scripted(question, &["Pari", ".", "e", "Paris,", "of course", ".", "y"]);
     let message = r#"{"role":"assistant","content":{"type":"text","text":"Paris,\nof course"},"model":"mcp-probe","stopReason":"endTurn"}"#;
     assert_eq!(answer, message);
     let want = "
-? my-server asks your model, which you are now (`who\\u001b`)
+? my-server asks your model, whose place you take (`who\\u001b`)
     | Be brief.
   user:
     | What is the capital of France?\\u202e
   user:
     | {\"type\":\"image\",\"data\":\"AAAA\",\"mimeType\":\"image/png\"}
-  At most 100 tokens. The answer ends with a line that is a dot; :decline refuses.
+  At most 100 tokens. End the answer with a line that is a single dot; :decline refuses.
   > Pari
   > .
 
@@ -177,6 +179,6 @@ fn a_person_takes_the_place_of_the_model() {
 ";
     assert!(shown.starts_with(want), "{shown}");
     for typed in [&[":decline"][..], &["x", ":cancel"], &["x", ".", "d"], &["x"]] {
-        assert_eq!(asked(question, typed).0, "refused", "{typed:?}");
+        assert_eq!(ask_scripted(question, typed).0, "refused", "{typed:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Calls, what is reported on them, and how they end
+//! Calls, notifications about them, and their ends.
 
 use core::time::Duration;
 
@@ -8,17 +8,17 @@ use mcp_proto::rpc::code;
 use mcp_proto::{CallError, CallOptions, RawJson, RpcError, Version};
 use serde_json::{Value, json};
 
-use super::ends::{Chain, PAIRS};
+use super::harness::{BridgeHarness, REVISION_PAIRS};
 
-fn hello() -> Value {
+fn hello_result() -> Value {
     json!({"content": [{"type": "text", "text": "hello"}]})
 }
 
 #[test]
-fn the_client_sees_the_server() {
-    for (down, up) in PAIRS {
-        let chain = Chain::new(down, up);
-        let [Event::Ready(peer)] = &chain.told[..] else { panic!("{:?}", chain.told) };
+fn client_sees_identity_and_capabilities_of_server() {
+    for (down, up) in REVISION_PAIRS {
+        let chain = BridgeHarness::new(down, up);
+        let [Event::Ready(peer)] = &chain.client_events[..] else { panic!("{:?}", chain.client_events) };
         assert_eq!(peer.version, down);
         assert_eq!(peer.instructions.as_deref(), Some("Ask at high water."));
         let info = peer.info.as_ref().expect("an identity");
@@ -32,15 +32,15 @@ fn the_client_sees_the_server() {
 }
 
 #[test]
-fn calls_pass_with_their_parameters_metadata_and_results() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn calls_pass_with_parameters_metadata_and_results() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         let meta = RawJson::new(r#"{"traceparent":"00-1-2-3","com.example/x":1}"#).expect("JSON");
         let params = json!({"name": "book", "arguments": {"berth": "C14", "deep": {"a": [1.50, null]}}});
         let key = chain.call_with("tools/call", &params, &CallOptions::new().with_meta(meta));
-        let call = chain.taken();
-        assert_eq!(call.tool().expect("a tool").name, "book");
-        let sent: Value = serde_json::from_slice(call.tool().expect("a tool").arguments).expect("JSON");
+        let call = chain.take_server_call();
+        assert_eq!(call.tool_call().expect("a tool").name, "book");
+        let sent: Value = serde_json::from_slice(call.tool_call().expect("a tool").arguments).expect("JSON");
         assert_eq!(sent, params["arguments"]);
         let meta = call.meta().expect("metadata");
         assert_eq!(meta.member("traceparent").and_then(|m| m.string()).as_deref(), Some("00-1-2-3"));
@@ -52,16 +52,16 @@ fn calls_pass_with_their_parameters_metadata_and_results() {
             json!({"content": [], "isError": true, "_meta": {"com.example/y": 2}}),
             "{down} {up}"
         );
-        assert_eq!(chain.relay.pending(), 0);
+        assert_eq!(chain.relay.pending_calls(), 0);
     }
 }
 
 #[test]
-fn lists_pass_with_their_cursors_and_each_revision_gets_what_it_knows() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn lists_pass_with_cursors_and_fields_of_the_client_revision() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         let key = chain.call("tools/list", &json!({"cursor": "pa ge\u{7}2"}));
-        let call = chain.taken();
+        let call = chain.take_server_call();
         let params: Value = call.parse().expect("parameters");
         assert_eq!(params["cursor"], "pa ge\u{7}2");
         let tool = json!({
@@ -81,14 +81,14 @@ fn lists_pass_with_their_cursors_and_each_revision_gets_what_it_knows() {
 }
 
 #[test]
-fn tools_whose_arguments_stand_in_header_fields_are_made_known() {
-    let mut chain = Chain::new(Version::V2026_07_28, Version::V2026_07_28);
+fn tools_with_header_arguments_are_reported_once_per_change() {
+    let mut chain = BridgeHarness::new(Version::V2026_07_28, Version::V2026_07_28);
     let mut listed = |schema: Value| {
         chain.call("tools/list", &json!({}));
-        let call = chain.taken();
+        let call = chain.take_server_call();
         chain.complete(&call, &json!({"tools": [{"name": "book", "inputSchema": schema}]}));
-        let known = chain.relay.poll_tool().map(|(name, schema)| (name, schema.to_string()));
-        assert!(chain.relay.poll_tool().is_none());
+        let known = chain.relay.poll_header_tool().map(|(name, schema)| (name, schema.to_string()));
+        assert!(chain.relay.poll_header_tool().is_none());
         known
     };
     let plain = json!({"type": "object"});
@@ -101,137 +101,137 @@ fn tools_whose_arguments_stand_in_header_fields_are_made_known() {
 }
 
 #[test]
-fn errors_pass_under_the_code_that_the_revision_has() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn errors_pass_with_the_code_of_the_client_revision() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         for error in [
             RpcError::new(7, "no luck").with_data(RawJson::new(r#"{"why":[1]}"#).expect("JSON")),
             RpcError::resource_not_found("x:1"),
         ] {
             let key = chain.call("resources/read", &json!({"uri": "x:1"}));
-            let call = chain.taken();
+            let call = chain.take_server_call();
             let now = chain.now;
             chain.server.engine().fail(now, call.id(), &error).expect("open");
             chain.settle();
-            let told = chain.error(key);
-            assert_eq!((&told.message, &told.data), (&error.message, &error.data));
+            let received = chain.error(key);
+            assert_eq!((&received.message, &received.data), (&error.message, &error.data));
             let modern = [down, up].contains(&Version::V2026_07_28);
             let code = if error.code != 7 && modern { code::INVALID_PARAMS } else { error.code };
-            assert_eq!(told.code, code, "{down} {up}");
+            assert_eq!(received.code, code, "{down} {up}");
         }
     }
 }
 
 #[test]
-fn what_cannot_be_passed_on_is_an_error() {
-    let mut chain = Chain::new(Version::V2025_11_25, Version::V2026_07_28);
-    let key = chain.book();
-    let call = chain.taken();
+fn unreadable_result_becomes_an_error() {
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
+    let key = chain.call_unknown_tool();
+    let call = chain.take_server_call();
     chain.complete(&call, &json!({"content": "no list"}));
     let error = chain.error(key);
     assert!(error.message.contains("cannot be passed on") && error.message.contains("content"), "{error}");
-    assert_eq!(chain.relay.pending(), 0);
+    assert_eq!(chain.relay.pending_calls(), 0);
 }
 
 #[test]
-fn progress_is_asked_for_when_the_client_asks() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn progress_is_requested_when_the_client_requests_it() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         let params = json!({"name": "book"});
         let key = chain.call_with("tools/call", &params, &CallOptions::new().with_progress());
-        let call = chain.taken();
+        let call = chain.take_server_call();
         assert!(call.wants_progress());
-        chain.news();
+        chain.take_client_events();
         for n in 1..=3 {
             chain.progress(&call, f64::from(n));
         }
-        let told: Vec<f64> = chain
-            .news()
+        let received: Vec<f64> = chain
+            .take_client_events()
             .iter()
             .filter_map(|event| match event {
                 Event::Progress { call, progress } if *call == key => Some(progress.progress),
                 _ => None,
             })
             .collect();
-        assert_eq!(told, [1.0, 2.0, 3.0], "{down} {up}");
-        chain.complete(&call, &hello());
-        assert_eq!(chain.result(key), hello());
+        assert_eq!(received, [1.0, 2.0, 3.0], "{down} {up}");
+        chain.complete(&call, &hello_result());
+        assert_eq!(chain.result(key), hello_result());
     }
 }
 
 #[test]
-fn a_cancelled_call_is_cancelled_at_the_server() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
-        let key = chain.book();
-        let call = chain.taken();
+fn cancelled_call_is_cancelled_at_server() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
+        let key = chain.call_unknown_tool();
+        let call = chain.take_server_call();
         let now = chain.now;
         chain.client.engine().cancel(now, key, Some("tired")).expect("open");
         chain.settle();
-        assert!(chain.was_cancelled(&call), "{down} {up}: {:?}", chain.heard);
-        assert!(matches!(&chain.heard[..], [.., mcp_proto::server::Event::Cancelled {
+        assert!(chain.was_cancelled(&call), "{down} {up}: {:?}", chain.server_events);
+        assert!(matches!(&chain.server_events[..], [.., mcp_proto::server::Event::Cancelled {
             reason: mcp_proto::server::CancelReason::Client(Some(why)), ..
         }] if why == "tired"));
-        assert_eq!(chain.relay.pending(), 0);
-        // The next one is another one.
-        let key = chain.book();
-        let call = chain.taken();
-        chain.complete(&call, &hello());
-        assert_eq!(chain.result(key), hello());
+        assert_eq!(chain.relay.pending_calls(), 0);
+        // The next call is independent of the cancelled one.
+        let key = chain.call_unknown_tool();
+        let call = chain.take_server_call();
+        chain.complete(&call, &hello_result());
+        assert_eq!(chain.result(key), hello_result());
     }
 }
 
 #[test]
-fn a_call_that_takes_too_long_ends_on_both_sides() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn call_beyond_total_timeout_ends_on_both_sides() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         let options =
-            CallOptions::new().timeout(Duration::from_secs(3_600)).total(Duration::from_secs(3_600));
+            CallOptions::new().timeout(Duration::from_secs(3_600)).total_timeout(Duration::from_secs(3_600));
         let key = chain.call_with("tools/call", &json!({"name": "book"}), &options);
-        let call = chain.taken();
-        // What the bridge itself waits for.
+        let call = chain.take_server_call();
+        // Longer than the total timeout of the bridge itself.
         chain.wait(Duration::from_secs(601));
         let error = chain.error(key);
         assert!(error.message.contains("no answer in time"), "{error}");
         assert!(chain.was_cancelled(&call));
-        assert_eq!(chain.relay.pending(), 0);
+        assert_eq!(chain.relay.pending_calls(), 0);
     }
 }
 
 #[test]
-fn calls_in_work_end_with_the_server_and_further_ones_are_refused() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
-        let key = chain.book();
+fn calls_fail_after_the_server_has_ended() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
+        let key = chain.call_unknown_tool();
         chain.kill_server();
         let error = chain.error(key);
         assert!(error.message.contains("the server behind the bridge is gone"), "{error}");
         assert!(chain.relay.fault().is_some());
-        let key = chain.book();
+        let key = chain.call_unknown_tool();
         assert!(chain.error(key).message.contains("gone"));
-        assert_eq!(chain.relay.pending(), 0);
+        assert_eq!(chain.relay.pending_calls(), 0);
     }
 }
 
 #[test]
-fn calls_of_a_client_that_goes_are_given_up() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
-        chain.book();
-        let call = chain.taken();
-        chain.hang_up();
-        // It has a while to be answered, as at any server.
+fn calls_are_cancelled_after_the_client_has_left() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
+        chain.call_unknown_tool();
+        let call = chain.take_server_call();
+        chain.close_client();
+        // The client has left, but its call still has the usual grace period.
         assert!(!chain.was_cancelled(&call));
         chain.wait(Duration::from_secs(6));
         assert!(chain.was_cancelled(&call), "{down} {up}");
-        assert_eq!(chain.relay.pending(), 0);
+        assert_eq!(chain.relay.pending_calls(), 0);
     }
 }
 
 #[test]
-fn what_a_revision_lacks_is_refused_with_a_reason() {
-    // Completion is no capability of the oldest revision, so the bridge cannot know of it.
-    let mut chain = Chain::new(Version::V2025_11_25, Version::V2024_11_05);
+fn completion_is_refused_where_the_server_revision_lacks_its_capability() {
+    // The oldest revision has no capability for completion, so the bridge cannot detect it.
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2024_11_05);
     let refused = chain.client.engine().call(
         chain.now,
         "completion/complete",
@@ -239,15 +239,15 @@ fn what_a_revision_lacks_is_refused_with_a_reason() {
         &CallOptions::new(),
     );
     assert!(refused.is_err());
-    let key = chain.book();
-    let call = chain.taken();
+    let key = chain.call_unknown_tool();
+    let call = chain.take_server_call();
     chain.complete(&call, &json!({"content": [{"type": "text", "text": "old"}]}));
     assert_eq!(chain.result(key), json!({"content": [{"type": "text", "text": "old"}]}));
 }
 
-/// What the client was told to log
-fn logged(chain: &mut Chain) -> Vec<(LoggingLevel, Value)> {
-    let logs = chain.news().into_iter().filter_map(|event| match event {
+/// Takes the log messages that the client received.
+fn logged_messages(chain: &mut BridgeHarness) -> Vec<(LoggingLevel, Value)> {
+    let logs = chain.take_client_events().into_iter().filter_map(|event| match event {
         Event::Log(log) => Some((log.level, serde_json::from_str(log.data.as_str()).expect("JSON"))),
         _ => None,
     });
@@ -255,80 +255,83 @@ fn logged(chain: &mut Chain) -> Vec<(LoggingLevel, Value)> {
 }
 
 #[test]
-fn logs_pass_from_the_level_that_the_client_has_set() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn logs_pass_from_the_level_set_by_the_client() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         let now = chain.now;
         chain.client.engine().set_log_level(now, Some(LoggingLevel::Warning)).expect("it logs");
         chain.settle();
-        let key = chain.book();
-        let call = chain.taken();
+        let key = chain.call_unknown_tool();
+        let call = chain.take_server_call();
         for (level, n) in [(LoggingLevel::Debug, 1), (LoggingLevel::Warning, 2), (LoggingLevel::Error, 3)] {
             chain.server.engine().log(now, call.id(), &level, Some("dock"), &n).expect("open");
         }
         chain.settle();
         let wanted = [(LoggingLevel::Warning, json!(2)), (LoggingLevel::Error, json!(3))];
-        assert_eq!(logged(&mut chain), wanted, "{down} {up}");
-        chain.complete(&call, &hello());
-        assert_eq!(chain.result(key), hello());
+        assert_eq!(logged_messages(&mut chain), wanted, "{down} {up}");
+        chain.complete(&call, &hello_result());
+        assert_eq!(chain.result(key), hello_result());
     }
 }
 
 #[test]
-fn a_session_that_set_no_level_is_told_all() {
-    let mut chain = Chain::new(Version::V2025_11_25, Version::V2026_07_28);
-    chain.book();
-    let (now, call) = (chain.now, chain.taken());
+fn session_without_log_level_receives_all_logs() {
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
+    chain.call_unknown_tool();
+    let (now, call) = (chain.now, chain.take_server_call());
     for (level, n) in [(LoggingLevel::Debug, 1), (LoggingLevel::Info, 2)] {
         chain.server.engine().log(now, call.id(), &level, None, &n).expect("open");
     }
     chain.settle();
-    assert_eq!(logged(&mut chain), [(LoggingLevel::Debug, json!(1)), (LoggingLevel::Info, json!(2))]);
+    assert_eq!(
+        logged_messages(&mut chain),
+        [(LoggingLevel::Debug, json!(1)), (LoggingLevel::Info, json!(2))]
+    );
 }
 
 #[test]
-fn a_cancelled_call_is_no_longer_told_of() {
-    let mut chain = Chain::new(Version::V2026_07_28, Version::V2025_11_25);
-    let key = chain.book();
-    let call = chain.taken();
+fn late_result_of_cancelled_call_is_dropped() {
+    let mut chain = BridgeHarness::new(Version::V2026_07_28, Version::V2025_11_25);
+    let key = chain.call_unknown_tool();
+    let call = chain.take_server_call();
     let now = chain.now;
     chain.client.engine().cancel(now, key, None).expect("open");
-    let late = chain.server.engine().complete(now, call.id(), &hello());
+    let late = chain.server.engine().complete(now, call.id(), &hello_result());
     assert!(late.is_ok(), "they cross");
     chain.settle();
     assert!(matches!(chain.outcome(key), Err(CallError::Cancelled)));
-    assert_eq!(chain.relay.pending(), 0);
+    assert_eq!(chain.relay.pending_calls(), 0);
 }
 
 #[test]
-fn requests_of_their_own_pass_to_the_server() {
-    for (down, up) in PAIRS {
-        let mut chain = Chain::new(down, up);
+fn custom_requests_of_client_reach_server() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
         let params = json!({"at": "quay", "task": 3});
         let mut options = CallOptions::new();
         options.meta = Some(RawJson::encode(&json!({"com.example/tag": 1})).expect("an object"));
         let key = chain.call_with("harbour/depth", &params, &options);
-        let call = chain.taken();
+        let call = chain.take_server_call();
         assert_eq!(call.method(), "harbour/depth");
         let seen: Value = call.parse().expect("an object");
         assert_eq!((&seen["at"], &seen["task"]), (&"quay".into(), &3.into()), "{down} {up}: {seen}");
         assert_eq!(seen["_meta"]["com.example/tag"], 1, "{down} {up}: {seen}");
         chain.complete(&call, &json!({"metres": 7}));
         assert_eq!(chain.result(key)["metres"], 7, "{down} {up}");
-        // Who knows a method is the server.
+        // Only the server knows its methods.
         let key = chain.call("harbour/unknown", &json!({}));
         assert_eq!(chain.error(key).code, -32601, "{down} {up}");
-        // One that is given up is given up there.
+        // A cancellation by the client reaches the server.
         let key = chain.call("harbour/depth", &json!({}));
-        let call = chain.taken();
+        let call = chain.take_server_call();
         let now = chain.now;
         chain.client.engine().cancel(now, key, None).expect("open");
         chain.settle();
         assert!(chain.was_cancelled(&call), "{down} {up}");
-        // Tasks are of one connection.
+        // Tasks belong to one connection.
         let key = chain.call("tasks/list", &json!({}));
         let error = chain.error(key);
         assert!(error.code == -32601 && error.message.contains("tasks do not pass"), "{error}");
-        assert_eq!(chain.relay.pending(), 0);
+        assert_eq!(chain.relay.pending_calls(), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! The bridge between a client and a server of ours, in memory, on virtual time: every pair of revisions
+//! The bridge between a client and a server in memory, on virtual time, for pairs of revisions.
 
 mod calls;
-mod ends;
-mod news;
-mod questions;
+mod harness;
+mod input;
+mod subscriptions;

@@ -1,10 +1,10 @@
-//! A list of resources that fills several pages
+//! A list of resources with several pages.
 
 use mcp_proto::model::Resource;
 
 use super::Router;
 
-/// The spelling alphabet of radio
+/// The radio spelling alphabet.
 const WORDS: [&str; 26] = [
     "Alfa", "Bravo", "Charlie", "Delta", "Echo", "Foxtrot", "Golf", "Hotel", "India", "Juliett", "Kilo",
     "Lima", "Mike", "November", "Oscar", "Papa", "Quebec", "Romeo", "Sierra", "Tango", "Uniform", "Victor",

@@ -1,4 +1,4 @@
-//! Cities by country: nested arguments, structured results, a template whose variables complete by each other
+//! Cities by country: nested arguments, structured results, and a template with dependent completions.
 
 use mcp_proto::RpcError;
 use mcp_proto::model::{
@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Router;
-use crate::serve::harmless;
+use crate::serve::read_only;
 
 #[derive(Clone, Serialize, JsonSchema)]
 struct City {
     name: &'static str,
     country: &'static str,
-    /// Inhabitants, roughly
+    /// Approximate number of inhabitants.
     population: u32,
 }
 
@@ -46,12 +46,12 @@ impl City {
     }
 
     fn uri(&self) -> String {
-        format!("{}{}/{}", ATLAS, self.country, self.name)
+        format!("{}{}/{}", ATLAS_URI, self.country, self.name)
     }
 }
 
-const ATLAS: &str = "atlas://";
-/// A dot on the map
+const ATLAS_URI: &str = "atlas://";
+/// A dot, as an SVG image.
 const ICON: &str = "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%208%208'%3E%3Ccircle%20\
                     cx='4'%20cy='4'%20r='3.5'%20fill='%23c81e1e'/%3E%3C/svg%3E";
 const TEMPLATE: &str = "atlas://{country}/{city}";
@@ -59,13 +59,13 @@ const TEMPLATE: &str = "atlas://{country}/{city}";
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FindCities {
-    /// Which ones; all if left out
+    /// Cities to include; all of them by default.
     #[serde(default)]
-    filter: Filter,
-    /// How to sort them
+    filter: CityFilter,
+    /// Order of the result.
     #[serde(default)]
-    sort: Sort,
-    /// How many at most
+    sort: CitySort,
+    /// Maximum number of cities.
     #[serde(default = "FindCities::default_limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: u8,
@@ -79,57 +79,57 @@ impl FindCities {
 
 #[derive(Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-struct Filter {
-    /// In these countries only
+struct CityFilter {
+    /// Only cities in these countries; any country if empty.
     countries: Vec<String>,
-    /// With so many inhabitants or more
+    /// Only cities with at least this number of inhabitants.
     min_population: u32,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Sort {
+enum CitySort {
     #[default]
     Name,
     Population,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Found {
+struct FoundCities {
     cities: Vec<City>,
-    /// How many there are beyond the limit
+    /// Number of matching cities beyond the limit.
     more: usize,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Place {
-    /// In lower case: norway
+struct CityVariables {
+    /// Country in lower case: norway.
     country: String,
-    /// In lower case: oslo
+    /// City in lower case: oslo.
     city: String,
 }
 
 #[derive(Deserialize)]
-struct Trip {
+struct JourneyArguments {
     country: String,
     city: Option<String>,
     days: Option<u8>,
 }
 
 pub(super) fn register(router: &mut Router) {
-    let tool = harmless(schema::tool::<FindCities>("find_cities"));
+    let tool = read_only(schema::tool::<FindCities>("find_cities"));
     let tool = tool
         .title("Find cities")
         .description("Cities of the atlas, as a structured result")
         .icons([Icon::new(ICON).mime_type("image/svg+xml").sizes(["any".into()])]);
     router.tool_with(tool, handler!(|_, asked: FindCities| Typed(asked.answer())));
 
-    let tool = harmless(schema::tool::<Place>("city_link"));
-    let tool = tool.title("Link to a city").description("Where to read about a city: a link to its resource");
+    let tool = read_only(schema::tool::<CityVariables>("city_link"));
+    let tool = tool.title("Link to a city").description("Returns a link to the resource of a city");
     router.tool_with(
         tool,
-        handler!(|_, Place { country, city }: Place| {
+        handler!(|_, CityVariables { country, city }: CityVariables| {
             let found = City::find(&country, &city).ok_or("there is no such city in the atlas")?;
             let link = ResourceLink::new(found.uri(), found.name)
                 .description(format!("{} in {}", found.name, found.country))
@@ -141,12 +141,12 @@ pub(super) fn register(router: &mut Router) {
 
     let family = ResourceTemplate::new(TEMPLATE, "city")
         .title("Cities")
-        .description("What the atlas says of a city; both variables complete")
+        .description("Facts about a city; both variables can be completed")
         .mime_type("text/plain");
     router.resource_template(
         family,
         handler!(|_, read| {
-            let Place { country, city } = read.parse()?;
+            let CityVariables { country, city } = read.parse()?;
             let found = City::find(&country, &city).ok_or_else(|| RpcError::resource_not_found(&read.uri))?;
             Ok::<_, RpcError>(format!(
                 "{} in {} has {} inhabitants.",
@@ -155,8 +155,8 @@ pub(super) fn register(router: &mut Router) {
         }),
     );
     let template = || ResourceTemplateReference::new(TEMPLATE);
-    router.completion(template(), "country", handler!(|_, asked| countries(asked)));
-    router.completion(template(), "city", handler!(|_, asked| cities(asked)));
+    router.completion(template(), "country", handler!(|_, asked| complete_country(asked)));
+    router.completion(template(), "city", handler!(|_, asked| complete_city(asked)));
 
     let prompt = Prompt::new("travel_plan")
         .title("Plan a journey")
@@ -168,7 +168,7 @@ pub(super) fn register(router: &mut Router) {
         ]);
     router.prompt(
         prompt,
-        handler!(|_, Trip { country, city, days }: Trip| {
+        handler!(|_, JourneyArguments { country, city, days }: JourneyArguments| {
             let days = days.unwrap_or(3);
             let place = city.map_or_else(|| country.clone(), |city| format!("{city}, {country}"));
             vec![
@@ -181,37 +181,37 @@ pub(super) fn register(router: &mut Router) {
         }),
     );
     let prompt = || PromptReference::new("travel_plan");
-    router.completion(prompt(), "country", handler!(|_, asked| countries(asked)));
-    router.completion(prompt(), "city", handler!(|_, asked| cities(asked)));
+    router.completion(prompt(), "country", handler!(|_, asked| complete_country(asked)));
+    router.completion(prompt(), "city", handler!(|_, asked| complete_city(asked)));
 }
 
 impl FindCities {
-    fn answer(&self) -> Found {
-        let Filter { countries, min_population } = &self.filter;
+    fn answer(&self) -> FoundCities {
+        let CityFilter { countries, min_population } = &self.filter;
         let fits = |city: &&City| {
             city.population >= *min_population
                 && (countries.is_empty() || countries.iter().any(|country| country == city.country))
         };
         let mut cities: Vec<City> = CITIES.iter().filter(fits).cloned().collect();
         match self.sort {
-            Sort::Name => cities.sort_by_key(|city| city.name),
-            Sort::Population => cities.sort_by_key(|city| core::cmp::Reverse(city.population)),
+            CitySort::Name => cities.sort_by_key(|city| city.name),
+            CitySort::Population => cities.sort_by_key(|city| core::cmp::Reverse(city.population)),
         }
         let more = cities.len().saturating_sub(self.limit.into());
         cities.truncate(self.limit.into());
-        Found { cities, more }
+        FoundCities { cities, more }
     }
 }
 
-fn countries(asked: &CompletionTarget<'_>) -> Vec<String> {
+fn complete_country(asked: &CompletionTarget<'_>) -> Vec<String> {
     let mut all: Vec<_> = CITIES.iter().map(|city| city.country).collect();
     all.dedup();
     suggest(all, asked.value())
 }
 
-/// Those of the country that is filled in already, if it is
-fn cities(asked: &CompletionTarget<'_>) -> Vec<String> {
-    let country = asked.known("country");
+/// Completes a city. If the country is already filled in, only its cities are suggested.
+fn complete_city(asked: &CompletionTarget<'_>) -> Vec<String> {
+    let country = asked.other_argument("country");
     let there = CITIES.iter().filter(|city| country.is_none_or(|country| country == city.country));
     suggest(there.map(|city| city.name), asked.value())
 }

@@ -1,6 +1,7 @@
-//! What the official conformance suite calls, with the names and kinds of content that it looks for
+//! Fixtures of the official conformance suite, with the names and content that it expects.
 //!
-//! Those that ask are in `asking` and `rounds`, logs and changes in `news`; those of tasks are not there.
+//! Fixtures that send input requests are in `input` and `rounds`; those of logs and changes in `changes`. There are
+//! none for tasks.
 
 use core::time::Duration;
 
@@ -21,14 +22,14 @@ const PICTURE: &[u8] = include_bytes!("dot.png");
 const SOUND: &[u8] = include_bytes!("beep.wav");
 
 pub(super) fn register(router: &mut Router) {
-    contents(router);
-    behaviour(router);
-    resources(router);
-    prompts(router);
+    register_content_tools(router);
+    register_behaviour_tools(router);
+    register_resources(router);
+    register_prompts(router);
 }
 
-/// Tools that answer with each kind of content; the first of all tools can be called without arguments
-fn contents(router: &mut Router) {
+/// Registers tools that answer with each kind of content. All of them can be called without arguments.
+fn register_content_tools(router: &mut Router) {
     router.tool(
         "test_simple_text",
         "Answers with a text",
@@ -48,7 +49,7 @@ fn contents(router: &mut Router) {
         "test_embedded_resource",
         "Answers with a resource",
         handler!(|_, _: NoArguments| {
-            embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+            embedded_text("test://embedded-resource", "text/plain", "This is an embedded resource content.")
         }),
     );
     router.tool(
@@ -58,7 +59,7 @@ fn contents(router: &mut Router) {
             vec![
                 Content::text("Multiple content types test:"),
                 Content::image_bytes(PICTURE, "image/png"),
-                embedded(
+                embedded_text(
                     "test://mixed-content-resource",
                     "application/json",
                     r#"{"test":"data","value":123}"#,
@@ -75,26 +76,30 @@ fn contents(router: &mut Router) {
     );
 }
 
-fn embedded(uri: &'static str, mime_type: &'static str, text: &'static str) -> Content<'static> {
+fn embedded_text(uri: &'static str, mime_type: &'static str, text: &'static str) -> Content<'static> {
     EmbeddedResource::new(TextResourceContents::new(uri, text).mime_type(mime_type)).into()
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct CustomHeader {
-    /// Sent in the header `Mcp-Param-Region` too, by clients on HTTP
+struct CustomHeaderArguments {
+    /// Repeated in the header field `Mcp-Param-Region` by clients over HTTP.
     #[schemars(extend("x-mcp-header" = "Region"))]
     region: String,
 }
 
-/// Tools that do something besides answering
-fn behaviour(router: &mut Router) {
+/// Registers tools that do more than answer.
+fn register_behaviour_tools(router: &mut Router) {
     router.tool(
         "test_tool_with_progress",
         "Reports progress before it answers",
         handler!(|cx, _: NoArguments| {
             for step in [0.0, 50.0, 100.0] {
-                cx.progress(Progress::new(step).of(100.0).saying(format!("Completed step {step} of 100")))?;
+                cx.progress(
+                    Progress::new(step)
+                        .with_total(100.0)
+                        .with_message(format!("Completed step {step} of 100")),
+                )?;
                 wait!(cx.sleep(Duration::from_millis(50)))?;
             }
             Ok::<_, RpcError>("Three steps were reported")
@@ -102,7 +107,7 @@ fn behaviour(router: &mut Router) {
     );
     router.tool(
         "test_reconnection",
-        "Has its client come back for the answer, where it can (HTTP, 2025-11-25)",
+        "Cuts its stream, so that the client resumes it (HTTP, 2025-11-25)",
         handler!(|cx, _: NoArguments| {
             cx.poll_later(Some(Duration::from_millis(500)));
             wait!(cx.sleep(Duration::from_millis(100)))?;
@@ -112,14 +117,14 @@ fn behaviour(router: &mut Router) {
     router.tool(
         "test_missing_capability",
         "Needs a client that declares sampling",
-        handler!(|cx, _: NoArguments| { needs_sampling(cx).map(|()| "The client declares sampling") }),
+        handler!(|cx, _: NoArguments| { require_sampling(cx).map(|()| "The client declares sampling") }),
     );
     router.tool(
         "test_custom_header",
         "Has an argument that clients repeat in a header of HTTP",
-        handler!(|_, CustomHeader { region }: CustomHeader| region),
+        handler!(|_, CustomHeaderArguments { region }: CustomHeaderArguments| region),
     );
-    let schema = RawJson::new(JSON_SCHEMA_2020_12).expect("a constant of ours, read by every test");
+    let schema = RawJson::new(JSON_SCHEMA_2020_12).expect("a valid constant");
     let tool = Tool::new("json_schema_2020_12_tool", schema)
         .description("Has a schema with much of JSON Schema 2020-12");
     router.tool_with(
@@ -128,7 +133,7 @@ fn behaviour(router: &mut Router) {
     );
 }
 
-fn needs_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
+fn require_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
     let declared: ClientCapabilities = cx.peer().capabilities.parse().unwrap_or_default();
     match declared.sampling {
         Some(_) => Ok(()),
@@ -139,7 +144,7 @@ fn needs_sampling(cx: &mut Cx<'_>) -> Result<(), RpcError> {
     }
 }
 
-fn resources(router: &mut Router) {
+fn register_resources(router: &mut Router) {
     let resource =
         Resource::new("test://static-text", "static-text").description("A text").mime_type("text/plain");
     router.resource(resource, handler!(|_, _| "This is the content of the static text resource."));
@@ -158,18 +163,18 @@ fn resources(router: &mut Router) {
 }
 
 #[derive(Deserialize)]
-struct TwoArguments {
+struct TwoTextArguments {
     arg1: String,
     arg2: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OneUri {
+struct ResourceUriArguments {
     resource_uri: String,
 }
 
-fn prompts(router: &mut Router) {
+fn register_prompts(router: &mut Router) {
     router.prompt(
         Prompt::new("test_simple_prompt").description("Says one thing"),
         handler!(|_, _: NoArguments| "This is a simple prompt for testing."),
@@ -183,7 +188,7 @@ fn prompts(router: &mut Router) {
         Prompt::new("test_prompt_with_arguments").description("Says its arguments").arguments(arguments);
     router.prompt(
         prompt,
-        handler!(|_, TwoArguments { arg1, arg2 }: TwoArguments| {
+        handler!(|_, TwoTextArguments { arg1, arg2 }: TwoTextArguments| {
             format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
         }),
     );
@@ -201,7 +206,7 @@ fn prompts(router: &mut Router) {
     let prompt = Prompt::new("test_prompt_with_embedded_resource").description("Has a resource in it");
     router.prompt(
         prompt.arguments([argument]),
-        handler!(|_, OneUri { resource_uri }: OneUri| {
+        handler!(|_, ResourceUriArguments { resource_uri }: ResourceUriArguments| {
             let text = "Embedded resource content for testing.";
             let resource = TextResourceContents::new(resource_uri, text).mime_type("text/plain");
             vec![
@@ -223,5 +228,5 @@ fn prompts(router: &mut Router) {
     );
 }
 
-/// Goes to clients as it stands here
+/// Sent to clients unchanged.
 const JSON_SCHEMA_2020_12: &str = r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},"contactMethod":{"type":"string","enum":["phone","email"]},"phone":{"type":"string"},"email":{"type":"string"}},"allOf":[{"anyOf":[{"required":["phone"]},{"required":["email"]}]}],"if":{"properties":{"contactMethod":{"const":"phone"}},"required":["contactMethod"]},"then":{"required":["phone"]},"else":{"required":["email"]},"additionalProperties":false}"##;

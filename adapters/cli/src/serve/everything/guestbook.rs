@@ -1,61 +1,64 @@
-//! A guest book: one tool that asks for a name, and a resource that changes by it
+//! A guest book: a tool that asks for a name, and a resource that it changes.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
-use mcp_proto::model::{Elicited, Resource, ToolAnnotations};
+use mcp_proto::model::{ElicitOutcome, Resource, ToolAnnotations};
 use mcp_proto::router::schema::{self, NoArguments, schemars};
 use mcp_proto::{Change, RpcError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Router, lock};
-use crate::demo::Step;
+use crate::demo::TourStep;
 
 const PAGE: &str = "guestbook://page";
-/// Names that fit on it
-const ROOM: usize = 20;
+/// Maximum number of names on the page.
+const MAX_NAMES: usize = 20;
 
-/// What the form asks for
+/// The form that the tool sends.
 #[derive(Deserialize, JsonSchema)]
-struct Guest {
+struct GuestForm {
     /// Your name
     #[schemars(length(min = 1, max = 40))]
     name: String,
 }
 
-/// Registers both; `broken` is what the tour wants to be done wrong
-pub(super) fn register(router: &mut Router, broken: Option<Step>) {
+/// Registers the tool and the resource; `broken` is the step of the tour to perform wrongly.
+pub(super) fn register(router: &mut Router, broken: Option<TourStep>) {
     let names = Arc::new(Mutex::new(VecDeque::<String>::new()));
     let written = Arc::clone(&names);
     let tool = schema::tool::<NoArguments>("sign").title("Sign the guest book").annotations(
         ToolAnnotations::new().read_only_hint(false).destructive_hint(false).open_world_hint(false),
     );
-    let tool = tool.description("Asks for a name by a form, and writes it into guestbook://page");
+    let tool = tool.description("Asks for a name with a form and writes it to guestbook://page");
     router.tool_with(
         tool,
         handler!(|cx, _: NoArguments| {
-            if broken == Some(Step::Ask) {
+            if broken == Some(TourStep::Ask) {
                 return Ok("Hello!".to_owned());
             }
-            let Elicited::Accepted(Guest { name }) = cx.elicit_as::<Guest>("guest", "Who are you?")? else {
+            let ElicitOutcome::Accepted(GuestForm { name }) =
+                cx.elicit_as::<GuestForm>("guest", "Who are you?")?
+            else {
                 return Ok("Never mind.".to_owned());
             };
             let greeting = format!("Hello, {name}!");
             let mut names = lock(&written);
-            if names.len() >= ROOM {
+            if names.len() >= MAX_NAMES {
                 names.pop_front();
             }
             names.push_back(name);
             drop(names);
-            if broken != Some(Step::Change) {
+            if broken != Some(TourStep::Change) {
                 cx.publish(&Change::Resource(PAGE.into()));
             }
             Ok::<_, RpcError>(greeting)
         }),
     );
-    let resource = Resource::new(PAGE, "guest book").description("Who has signed").mime_type("text/plain");
+    let resource =
+        Resource::new(PAGE, "guest book").description("Names of the guests").mime_type("text/plain");
     router.resource(
         resource,
         handler!(|_, _| { lock(&names).iter().map(|name| format!("{name}\n")).collect::<String>() }),

@@ -1,12 +1,12 @@
-//! `serve --everything`: something of every kind that a server can offer, to try clients on
+//! The content of `serve --everything`: something of every kind that a server can offer.
 
 mod alphabet;
-mod asking;
 mod atlas;
+mod changes;
 mod clock;
 mod fixtures;
 mod guestbook;
-mod news;
+mod input;
 mod notes;
 mod rounds;
 mod text;
@@ -18,22 +18,23 @@ use mcp_proto::model::Implementation;
 use mcp_proto::router::{CacheHint, Kind};
 
 use super::{Cx, Router};
-use crate::demo::Step;
-use crate::serve::clock::{Clock, lock};
+use crate::demo::TourStep;
+use crate::serve::clock::{ClockResource, lock};
 
-/// Registers all of it; the clock has to be looked at while the server runs, and `broken` is what the tour wants to be
-/// done wrong
-pub(super) fn register(router: &mut Router, info: Implementation, broken: Option<Step>) -> Clock {
+/// Registers everything; `broken` is the step of the tour to perform wrongly.
+///
+/// The caller must poll the returned clock while the server runs.
+pub(super) fn register(router: &mut Router, info: Implementation, broken: Option<TourStep>) -> ClockResource {
     let hint = CacheHint::public(Duration::from_secs(300));
     router.core().info(info).instructions(INSTRUCTIONS).page_size_of(Kind::Resource, 10);
-    // Not for resources: notes come and go.
+    // Resources are excluded: notes come and go.
     for list in [Kind::Tool, Kind::Prompt, Kind::ResourceTemplate] {
         router.core().cache_list(list, hint);
     }
     fixtures::register(router);
-    asking::register(router);
+    input::register(router);
     rounds::register(router);
-    news::register(router);
+    changes::register(router);
     atlas::register(router);
     notes::register(router);
     guestbook::register(router, broken);
@@ -44,12 +45,12 @@ pub(super) fn register(router: &mut Router, info: Implementation, broken: Option
 }
 
 const INSTRUCTIONS: &str = "\
-A server to try clients on. `test_…` are the fixtures of the conformance suite. Besides:
-- find_cities takes nested arguments and answers with a structured result; atlas://{country}/{city} is a template whose \
-variables complete, the second one by the first; the prompt travel_plan completes in the same way.
-- write_note and delete_note add and remove resources while the server runs, annex a tool, a prompt and a resource at once; \
-who listens is told of it. clock://running changes by itself while it is followed.
-- sign asks for a name by a form, and guestbook://page changes by it.
-- whoami says what the server knows of its client, and visits://calls what was called how often.
+A server to try clients on. `test_…` are the fixtures of the conformance suite. Further content:
+- find_cities takes nested arguments and answers with a structured result; atlas://{country}/{city} is a template \
+whose variables complete, the second one by the first; the prompt travel_plan completes in the same way.
+- write_note and delete_note add and remove resources while the server runs, annex a tool, a prompt and a resource at \
+once; subscribers are notified. clock://running changes by itself while it is followed.
+- sign asks for a name with a form and changes guestbook://page.
+- whoami returns what the server knows about its client, and visits://calls the number of calls.
 - The resources fill several pages, text.… come from a router mounted in another.
 - echo, add, count and fail are those of the plain `mcp-probe serve`.";

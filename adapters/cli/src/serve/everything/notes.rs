@@ -1,4 +1,4 @@
-//! Notes that come and go: tools that change something, resources that are registered while the server runs
+//! Notes: tools with effects, and resources that are registered while the server runs.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,30 +13,30 @@ use serde::Deserialize;
 
 use super::{Router, lock};
 
-/// As many as there is room for
-const ROOM: usize = 100;
+/// Maximum number of notes.
+const MAX_NOTES: usize = 100;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Note {
-    /// Lower-case letters, digits and hyphens
-    #[schemars(extend("pattern" = TITLE))]
+    /// Title: lower-case letters, digits and hyphens.
+    #[schemars(extend("pattern" = TITLE_PATTERN))]
     title: String,
-    /// What to note
+    /// Text of the note.
     #[schemars(length(max = 10_000))]
     text: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Title {
-    /// Lower-case letters, digits and hyphens
-    #[schemars(extend("pattern" = TITLE))]
+struct NoteTitle {
+    /// Title: lower-case letters, digits and hyphens.
+    #[schemars(extend("pattern" = TITLE_PATTERN))]
     title: String,
 }
 
-/// What can stand in a URI as it is
-const TITLE: &str = "^[a-z0-9-]{1,40}$";
+/// Titles that may stand in a URI without encoding.
+const TITLE_PATTERN: &str = "^[a-z0-9-]{1,40}$";
 
 pub(super) fn register(router: &mut Router) {
     let notes = Arc::new(Mutex::new(BTreeMap::<String, String>::new()));
@@ -45,18 +45,18 @@ pub(super) fn register(router: &mut Router) {
     let tool =
         schema::tool::<Note>("write_note").title("Write a note").annotations(hints().destructive_hint(false));
     let tool = tool.description("Writes a note, which can then be read as the resource note://TITLE");
-    let (later, kept) = (router.later(), Arc::clone(&notes));
+    let (later, kept) = (router.updates(), Arc::clone(&notes));
     router.tool_with(
         tool,
         handler!(|cx, Note { title, text }: Note| {
-            let uri = uri(&title);
+            let uri = note_uri(&title);
             let mut notes = lock(&kept);
             if !notes.contains_key(&title) {
-                if notes.len() >= ROOM {
-                    return Err(format!("there are {ROOM} notes already: delete one first"));
+                if notes.len() >= MAX_NOTES {
+                    return Err(format!("there are {MAX_NOTES} notes already: delete one first"));
                 }
                 let (uri, title, kept) = (uri.clone(), title.clone(), Arc::clone(&kept));
-                later.change(move |router| {
+                later.schedule(move |router| {
                     let resource =
                         Resource::new(uri, title.clone()).description("A note").mime_type("text/plain");
                     router.resource(resource, handler!(|_, _| lock(&kept).get(&title).cloned()));
@@ -69,21 +69,21 @@ pub(super) fn register(router: &mut Router) {
         }),
     );
 
-    let tool = schema::tool::<Title>("delete_note")
+    let tool = schema::tool::<NoteTitle>("delete_note")
         .title("Delete a note")
         .annotations(hints().destructive_hint(true));
-    let later = router.later();
+    let later = router.updates();
     router.tool_with(
         tool.description("Deletes a note"),
-        handler!(|_, Title { title }: Title| {
+        handler!(|_, NoteTitle { title }: NoteTitle| {
             lock(&notes).remove(&title).ok_or_else(|| format!("there is no note {title}"))?;
-            let uri = uri(&title);
-            later.change(move |router| _ = router.core().remove(Kind::Resource, &uri));
+            let uri = note_uri(&title);
+            later.schedule(move |router| _ = router.core().remove(Kind::Resource, &uri));
             Ok::<_, String>("deleted")
         }),
     );
 }
 
-fn uri(title: &str) -> String {
+fn note_uri(title: &str) -> String {
     format!("note://{title}")
 }

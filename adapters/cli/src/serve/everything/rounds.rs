@@ -1,4 +1,4 @@
-//! Fixtures of the conformance suite for results that need input first: one round and several, one question and several
+//! Fixtures of the conformance suite for `input_required`: one or several rounds, one or several input requests.
 
 use mcp_proto::RpcError;
 use mcp_proto::model::{
@@ -7,28 +7,36 @@ use mcp_proto::model::{
 };
 use mcp_proto::router::schema::NoArguments;
 
-use super::asking::{outcome, question, text};
+use super::input::{describe_elicitation, message_text, user_message};
 use super::{Cx, Router};
 
-type Told = Result<String, RpcError>;
-/// Name, description, and what it does
-type Fixture = (&'static str, &'static str, fn(&mut Cx<'_>) -> Told);
+type ToolText = Result<String, RpcError>;
+/// Name, description and handler of a fixture.
+type RoundFixture = (&'static str, &'static str, fn(&mut Cx<'_>) -> ToolText);
 
 pub(super) fn register(router: &mut Router) {
-    let tools: [Fixture; 9] = [
-        ("test_input_required_result_elicitation", "Asks for a name", elicitation),
-        ("test_input_required_result_sampling", "Asks the model for a capital", sampling),
-        ("test_input_required_result_list_roots", "Asks for the client's directories", list_roots),
+    let tools: [RoundFixture; 9] = [
+        ("test_input_required_result_elicitation", "Asks for a name", run_elicitation),
+        ("test_input_required_result_sampling", "Asks the model for a capital", run_sampling),
+        ("test_input_required_result_list_roots", "Asks for the client's directories", run_list_roots),
         (
             "test_input_required_result_request_state",
-            "Asks for a word, and remembers something meanwhile",
-            state,
+            "Asks for a confirmation and keeps state meanwhile",
+            run_request_state,
         ),
-        ("test_input_required_result_multiple_inputs", "Asks for three things at once", several),
-        ("test_input_required_result_multi_round", "Asks, and asks again", rounds),
-        ("test_input_required_result_tampered_state", "Asks, and notices when its notes were changed", state),
-        ("test_input_required_result_capabilities", "Asks for whatever the client can be asked for", able),
-        ("test_streaming_elicitation", "Asks for a confirmation", streaming),
+        ("test_input_required_result_multiple_inputs", "Asks for three things at once", run_multiple_inputs),
+        ("test_input_required_result_multi_round", "Asks, and asks again", run_multi_round),
+        (
+            "test_input_required_result_tampered_state",
+            "Asks, and detects a modified state",
+            run_request_state,
+        ),
+        (
+            "test_input_required_result_capabilities",
+            "Requests every kind of input that the client supports",
+            run_capabilities,
+        ),
+        ("test_streaming_elicitation", "Asks for a confirmation", run_streaming),
     ];
     for (name, about, run) in tools {
         router.tool(name, about, handler!(|cx, _: NoArguments| run(cx)));
@@ -36,11 +44,11 @@ pub(super) fn register(router: &mut Router) {
     let prompt = Prompt::new("test_input_required_result_prompt").description("Asks for context first");
     router.prompt(
         prompt,
-        handler!(|cx, _: NoArguments| -> Told {
+        handler!(|cx, _: NoArguments| -> ToolText {
             let form =
                 ElicitSchema::default().field("context", StringSchema::new().description("What it is about"));
             let answer = cx.elicit("user_context", "What context should the prompt use?", form)?;
-            Ok(match field(&answer, "context") {
+            Ok(match text_field(&answer, "context") {
                 Some(context) => format!("Use the following context: {context}"),
                 None => "Use no context".into(),
             })
@@ -52,8 +60,8 @@ fn name_form() -> ElicitSchema {
     ElicitSchema::default().field("name", StringSchema::new().description("Your name"))
 }
 
-/// What was filled into a field of text
-fn field<'a>(answer: &'a ElicitResult, name: &str) -> Option<&'a str> {
+/// Returns the value of a text field.
+fn text_field<'a>(answer: &'a ElicitResult, name: &str) -> Option<&'a str> {
     match answer.content.as_ref()?.get(name)? {
         ElicitValue::Text(text) => Some(text),
         _ => None,
@@ -61,79 +69,80 @@ fn field<'a>(answer: &'a ElicitResult, name: &str) -> Option<&'a str> {
 }
 
 fn greeting(answer: &ElicitResult) -> String {
-    field(answer, "name").map_or_else(|| outcome(answer), |name| format!("Hello, {name}!"))
+    text_field(answer, "name").map_or_else(|| describe_elicitation(answer), |name| format!("Hello, {name}!"))
 }
 
-fn listed(roots: &ListRootsResult) -> String {
+fn format_roots(roots: &ListRootsResult) -> String {
     let roots: Vec<_> = roots.roots.iter().map(|root| &*root.uri).collect();
     if roots.is_empty() { "no roots".into() } else { roots.join(", ") }
 }
 
-fn elicitation(cx: &mut Cx<'_>) -> Told {
+fn run_elicitation(cx: &mut Cx<'_>) -> ToolText {
     Ok(greeting(&cx.elicit("user_name", "What is your name?", name_form())?))
 }
 
-fn sampling(cx: &mut Cx<'_>) -> Told {
-    let said = cx.sample("capital_question", question("What is the capital of France?"))?;
-    Ok(format!("LLM response: {}", text(&said)))
+fn run_sampling(cx: &mut Cx<'_>) -> ToolText {
+    let reply = cx.sample("capital_question", user_message("What is the capital of France?"))?;
+    Ok(format!("LLM response: {}", message_text(&reply)))
 }
 
-fn list_roots(cx: &mut Cx<'_>) -> Told {
-    Ok(format!("Roots: {}", listed(&cx.roots("client_roots")?)))
+fn run_list_roots(cx: &mut Cx<'_>) -> ToolText {
+    Ok(format!("Roots: {}", format_roots(&cx.list_roots("client_roots")?)))
 }
 
-fn state(cx: &mut Cx<'_>) -> Told {
+fn run_request_state(cx: &mut Cx<'_>) -> ToolText {
     let begun = cx.call().state().map(<[u8]>::to_vec);
-    cx.keep(&b"asked for a confirmation"[..]);
+    cx.set_state(&b"asked for a confirmation"[..]);
     let form = ElicitSchema::default().field("ok", BooleanSchema::new().description("Whether to go on"));
     let answer = cx.elicit("confirm", "Please confirm", form)?;
-    // A client may bring answers on the first call, with no state; it says so then.
+    // A client may send answers with the first call, without state; the result then says so.
     let kept = begun.map_or_else(|| "nothing".into(), |state| String::from_utf8_lossy(&state).into_owned());
-    Ok(format!("state-ok: {kept}; {}", outcome(&answer)))
+    Ok(format!("state-ok: {kept}; {}", describe_elicitation(&answer)))
 }
 
-fn several(cx: &mut Cx<'_>) -> Told {
-    cx.keep(&b"asked for three things"[..]);
-    // All of them are asked before the first is waited for.
+fn run_multiple_inputs(cx: &mut Cx<'_>) -> ToolText {
+    cx.set_state(&b"asked for three things"[..]);
+    // All requests are collected before the first answer is awaited.
     let name = cx.elicit("user_name", "What is your name?", name_form());
-    let said = cx.sample("greeting", question("Generate a greeting"));
-    let roots = cx.roots("client_roots");
-    let (name, said, roots) = (name?, said?, roots?);
-    Ok(format!("{} {} Roots: {}", greeting(&name), text(&said), listed(&roots)))
+    let reply = cx.sample("greeting", user_message("Generate a greeting"));
+    let roots = cx.list_roots("client_roots");
+    let (name, reply, roots) = (name?, reply?, roots?);
+    Ok(format!("{} {} Roots: {}", greeting(&name), message_text(&reply), format_roots(&roots)))
 }
 
-fn rounds(cx: &mut Cx<'_>) -> Told {
+fn run_multi_round(cx: &mut Cx<'_>) -> ToolText {
     let name = cx.elicit("step1", "Step 1: What is your name?", name_form())?;
     let form =
         ElicitSchema::default().field("color", StringSchema::new().description("Your favourite colour"));
     let color = cx.elicit("step2", "Step 2: What is your favorite color?", form)?;
-    let color =
-        field(&color, "color").map_or_else(|| outcome(&color), |color| format!("Your colour is {color}."));
+    let color = text_field(&color, "color")
+        .map_or_else(|| describe_elicitation(&color), |color| format!("Your colour is {color}."));
     Ok(format!("{} {color}", greeting(&name)))
 }
 
-fn able(cx: &mut Cx<'_>) -> Told {
+fn run_capabilities(cx: &mut Cx<'_>) -> ToolText {
     let declared: ClientCapabilities = cx.peer().capabilities.parse().unwrap_or_default();
-    let mut said = Vec::new();
-    // As above: asked for at once, then waited for.
+    let mut reply = Vec::new();
+    // All requests are collected first, as above.
     let name = declared.elicitation.filter(|e| e.has_form());
     let name = name.map(|_| cx.elicit("user_name", "What is your name?", name_form()));
-    let capital =
-        declared.sampling.map(|_| cx.sample("capital_question", question("What is the capital of France?")));
-    let roots = declared.roots.map(|_| cx.roots("client_roots"));
+    let capital = declared
+        .sampling
+        .map(|_| cx.sample("capital_question", user_message("What is the capital of France?")));
+    let roots = declared.roots.map(|_| cx.list_roots("client_roots"));
     if let Some(name) = name {
-        said.push(greeting(&name?));
+        reply.push(greeting(&name?));
     }
     if let Some(capital) = capital {
-        said.push(format!("LLM response: {}", text(&capital?)));
+        reply.push(format!("LLM response: {}", message_text(&capital?)));
     }
     if let Some(roots) = roots {
-        said.push(format!("Roots: {}", listed(&roots?)));
+        reply.push(format!("Roots: {}", format_roots(&roots?)));
     }
-    Ok(if said.is_empty() { "The client declares nothing to ask for".into() } else { said.join(" ") })
+    Ok(if reply.is_empty() { "The client declares nothing to ask for".into() } else { reply.join(" ") })
 }
 
-fn streaming(cx: &mut Cx<'_>) -> Told {
+fn run_streaming(cx: &mut Cx<'_>) -> ToolText {
     let form = ElicitSchema::default().field("confirm", BooleanSchema::new().description("Whether to go on"));
-    Ok(outcome(&cx.elicit("confirmation", "Do you want to go on?", form)?))
+    Ok(describe_elicitation(&cx.elicit("confirmation", "Do you want to go on?", form)?))
 }

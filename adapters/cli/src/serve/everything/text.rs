@@ -1,4 +1,4 @@
-//! A router of its own, which knows nothing of the one that it is mounted in
+//! A separate router, independent of the one that it is mounted in.
 
 use mcp_proto::router::schema::{Typed, schemars};
 use schemars::JsonSchema;
@@ -8,13 +8,13 @@ use super::Router;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Text {
-    /// The text to look at
+struct TextToMeasure {
+    /// Text to examine.
     text: String,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Size {
+struct TextSize {
     characters: usize,
     words: usize,
     lines: usize,
@@ -25,14 +25,14 @@ pub(super) fn router() -> Router {
     router.tool(
         "reverse",
         "Turns a text around, character by character",
-        handler!(|_, Text { text }: Text| { text.chars().rev().collect::<String>() }),
+        handler!(|_, TextToMeasure { text }: TextToMeasure| { text.chars().rev().collect::<String>() }),
     );
     router.tool(
         "measure",
         "Counts characters, words and lines of a text",
-        handler!(|_, Text { text }: Text| {
+        handler!(|_, TextToMeasure { text }: TextToMeasure| {
             let (characters, words) = (text.chars().count(), text.split_whitespace().count());
-            Typed(Size { characters, words, lines: text.lines().count() })
+            Typed(TextSize { characters, words, lines: text.lines().count() })
         }),
     );
     router

@@ -1,4 +1,4 @@
-//! Who asks, and for what: a tool that knows its client, a hook that counts calls
+//! A tool that describes its client, and a hook that counts calls.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -7,29 +7,29 @@ use std::sync::Mutex;
 use mcp_proto::RawJson;
 use mcp_proto::model::{Annotations, Resource, Role};
 use mcp_proto::router::schema::{self, NoArguments, Typed, schemars};
-use mcp_proto::router::{Asked, Hook, Outcome, Subject};
+use mcp_proto::router::{Hook, HookContext, HookOutcome, Subject};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{Router, lock};
-use crate::serve::harmless;
+use crate::serve::read_only;
 
-/// What is known of a client, who says it of itself
+/// Identity of the client, as it declares itself.
 #[derive(Serialize, JsonSchema)]
-struct Who {
+struct CallerIdentity {
     revision: String,
     client: Value,
     capabilities: Value,
 }
 
-/// How often each thing that is registered was asked for
+/// Number of calls for each registered tool, resource and prompt.
 #[derive(Clone, Default)]
-struct Visits(Arc<Mutex<BTreeMap<String, u32>>>);
+struct VisitCounts(Arc<Mutex<BTreeMap<String, u32>>>);
 
-impl Hook for Visits {
-    fn after(&self, asked: &Asked<'_>, _: Outcome<'_>) {
-        // Names that are registered, so clients cannot make this grow.
+impl Hook for VisitCounts {
+    fn after_call(&self, asked: &HookContext<'_>, _: HookOutcome<'_>) {
+        // Only registered names are counted, so clients cannot make the map grow without bound.
         if let Subject::Tool(name) | Subject::Resource(name) | Subject::Prompt(name) = asked.subject() {
             *lock(&self.0).entry(name.to_owned()).or_default() += 1;
         }
@@ -37,13 +37,13 @@ impl Hook for Visits {
 }
 
 pub(super) fn register(router: &mut Router) {
-    let tool = harmless(schema::tool::<NoArguments>("whoami")).title("Who am I");
+    let tool = read_only(schema::tool::<NoArguments>("whoami")).title("Who am I");
     router.tool_with(
-        tool.description("What the server knows of its client"),
+        tool.description("Returns what the server knows about its client"),
         handler!(|cx, _: NoArguments| {
             let peer = cx.peer();
             let value = |raw: &RawJson| raw.parse().unwrap_or_default();
-            Typed(Who {
+            Typed(CallerIdentity {
                 revision: peer.version.to_string(),
                 client: peer.info.as_ref().map(value).unwrap_or_default(),
                 capabilities: value(&peer.capabilities),
@@ -51,11 +51,11 @@ pub(super) fn register(router: &mut Router) {
         }),
     );
 
-    let visits = Visits::default();
+    let visits = VisitCounts::default();
     router.hook(visits.clone());
     let resource = Resource::new("visits://calls", "calls")
         .title("Calls so far")
-        .description("What was called how often")
+        .description("Number of calls of each entry")
         .mime_type("application/json")
         .annotations(Annotations::new().audience([Role::User, Role::Assistant]).priority(0.2));
     router.resource(resource, handler!(|_, _| serde_json::to_string(&*lock(&visits.0))));

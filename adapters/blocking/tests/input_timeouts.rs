@@ -1,0 +1,62 @@
+//! A user who answers later than the call timeout: that time does not count.
+
+extern crate alloc;
+
+mod support;
+
+use core::time::Duration;
+use std::thread;
+
+use mcp_blocking::{Client, ClientHandler, Cx, Router};
+use mcp_proto::client::Config;
+use mcp_proto::model::{ElicitParams, ElicitResult, ElicitSchema, Map, Tool};
+use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError, VersionSet};
+use serde_json::{Value, json};
+use support::{ERAS, with_timeout};
+
+/// Call timeout of the client, for each response of the server.
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+/// Answers after twice the timeout.
+struct SlowElicitation;
+
+impl ClientHandler for SlowElicitation {
+    fn elicit(&mut self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        thread::sleep(TIMEOUT * 2);
+        Ok(ElicitResult::accept(Map::new()))
+    }
+}
+
+// covers: TIME-008
+#[test]
+fn time_of_user_does_not_count_towards_call_timeout() {
+    for era in ERAS {
+        with_timeout(move || {
+            let (near, far) = mcp_std::io::memory_pair(1 << 12);
+            let server = thread::spawn(move || {
+                let mut router = Router::new("harbour", "1.0");
+                let tool = Tool::new("book", RawJson::new(r#"{"type":"object"}"#).unwrap());
+                router.tool_with(tool, |cx: &mut Cx<'_>, _: Value| -> Result<&str, RpcError> {
+                    cx.elicit("sure", "Sure?", ElicitSchema::default())?;
+                    cx.elicit("certain", "Certain?", ElicitSchema::default())?;
+                    // The time of the server counts, and is shorter than the timeout.
+                    cx.sleep(TIMEOUT / 4)?;
+                    Ok("booked")
+                });
+                router.serve(near)
+            });
+            let mut limits = Limits::default();
+            limits.call_timeout = TIMEOUT;
+            let config = Config::new("sailor", "1.0")
+                .versions(VersionSet::ALL.era(era))
+                .capabilities(Capabilities::new().with(Capability::ElicitationForm))
+                .limits(limits);
+            let mut client = Client::options(config).handler(SlowElicitation).connect(far).unwrap();
+            let booked =
+                client.call_tool("book", &json!({})).unwrap_or_else(|error| panic!("{era:?}: {error}"));
+            assert_eq!(booked.content[0].as_text(), Some("booked"), "{era:?}");
+            client.close().unwrap();
+            server.join().unwrap().unwrap();
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! Conversion of parameters, results and errors between the revisions of both sides.
+
+use mcp_proto::meta::is_unreserved_key;
+use mcp_proto::model::{
+    CallToolResult, CompleteParams, CompleteResult, Extra, GetPromptResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, encode_for,
+};
+use mcp_proto::rpc::code;
+use mcp_proto::server::{Call, PreparedResult};
+use mcp_proto::{CallError, RawJson, RpcError, UseError, Version};
+
+/// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed.
+///
+/// # Errors
+///
+/// Returns the error to answer the call with.
+pub(super) fn convert_params(call: &Call, to: Version) -> Result<RawJson, RpcError> {
+    let wrong = |error: &dyn core::fmt::Display| RpcError::invalid_params(format!("`params`: {error}"));
+    if call.method() == "completion/complete" {
+        let mut params: CompleteParams<'_> = call.parse()?;
+        params.meta = None;
+        return encode_for(to, &params).map_err(|error| wrong(&error));
+    }
+    let mut params: Extra = call.parse()?;
+    params.remove("_meta");
+    // In other methods these names belong to the application.
+    if matches!(call.method(), "tools/call" | "prompts/get" | "resources/read") {
+        for engines in ["inputResponses", "requestState", "task"] {
+            params.remove(engines);
+        }
+    }
+    RawJson::encode(&params).map_err(|error| wrong(&error))
+}
+
+/// Returns the parameters of a request that the server sent, without members that its engine wrote.
+pub(super) fn request_params(params: Option<&RawJson>) -> Extra {
+    let mut params: Extra = params.and_then(|params| params.parse().ok()).unwrap_or_default();
+    if let Some(meta) = params.remove("_meta").as_ref().and_then(application_meta) {
+        params.insert("_meta", meta);
+    }
+    params
+}
+
+/// Returns whether a method belongs to tasks.
+///
+/// Tasks belong to one connection, so calls of the bridge never create one.
+pub(super) fn is_task(method: &str) -> bool {
+    method.starts_with("tasks/")
+}
+
+/// Returns the error that answers such a method.
+pub(super) fn tasks_unsupported_error() -> RpcError {
+    let mut error = RpcError::method_not_found("tasks/*");
+    error.message = "tasks do not pass the bridge: calls are made without them".into();
+    error
+}
+
+/// Returns the application's keys of a `_meta` object, or `None` if it has none.
+pub(super) fn application_meta(meta: &RawJson) -> Option<RawJson> {
+    let all: Extra = meta.parse().ok()?;
+    let free: Extra = all.into_iter().filter(|(key, _)| is_unreserved_key(key)).collect();
+    if free.is_empty() { None } else { RawJson::encode(&free).ok() }
+}
+
+/// A result that can be sent to the client.
+#[derive(Debug)]
+pub(super) enum ConvertedResult {
+    /// The result as the server wrote it.
+    Unchanged(RawJson),
+    Rewritten(PreparedResult),
+}
+
+/// Converts the result of a call from a server that speaks `from` for a client that speaks `to`.
+///
+/// # Errors
+///
+/// Returns an error if the result cannot be read or written in the other revision.
+pub(super) fn convert_result(
+    method: &str,
+    result: &RawJson,
+    from: Version,
+    to: Version,
+) -> Result<ConvertedResult, RpcError> {
+    macro_rules! rewritten {
+        ($type:ty) => {{
+            let mut value: $type = result.parse().map_err(|error| unreadable_result_error(&error))?;
+            value.result_type = None;
+            value.meta = value.meta.as_ref().and_then(application_meta);
+            PreparedResult::new(to, &value)
+                .map(ConvertedResult::Rewritten)
+                .map_err(|error| unreadable_result_error(&error))
+        }};
+    }
+    match method {
+        _ if from == to => {}
+        "tools/call" => return rewritten!(CallToolResult<'_>),
+        "tools/list" => return rewritten!(ListToolsResult),
+        "resources/read" => return rewritten!(ReadResourceResult<'_>),
+        "resources/list" => return rewritten!(ListResourcesResult),
+        "resources/templates/list" => return rewritten!(ListResourceTemplatesResult),
+        "prompts/get" => return rewritten!(GetPromptResult<'_>),
+        "prompts/list" => return rewritten!(ListPromptsResult),
+        "completion/complete" => return rewritten!(CompleteResult),
+        _ => {}
+    }
+    // The engine adds its own `resultType` and server identity.
+    let has_member = |name: &str| result.member(name).is_some();
+    if !has_member("_meta") && !has_member("resultType") {
+        return Ok(ConvertedResult::Unchanged(result.clone()));
+    }
+    let mut members: Extra = result.parse().map_err(|error| unreadable_result_error(&error))?;
+    members.remove("resultType");
+    if let Some(meta) = members.remove("_meta").as_ref().and_then(application_meta) {
+        members.insert("_meta", meta);
+    }
+    RawJson::encode(&members).map(ConvertedResult::Unchanged).map_err(|error| unreadable_result_error(&error))
+}
+
+/// Returns the error for a result that cannot be passed on.
+pub(super) fn unreadable_result_error(reason: &dyn core::fmt::Display) -> RpcError {
+    RpcError::internal(format!("the server's answer cannot be passed on: {reason}"))
+}
+
+/// Returns the error for a call that could not be sent to the server.
+pub(super) fn refused_call_error(reason: &UseError, method: &str) -> RpcError {
+    match reason {
+        UseError::MissingPeerCapability(_) | UseError::ReservedMethod(_) => {
+            RpcError::method_not_found(method)
+        }
+        UseError::NotInVersion { feature: what, version } => {
+            RpcError::invalid_request(format!("the server speaks {version}, which does not have `{what}`"))
+        }
+        UseError::Encode(_) => RpcError::invalid_params(format!("cannot be passed on: {reason}")),
+        other => RpcError::internal(format!("cannot be passed on: {other}")),
+    }
+}
+
+/// Returns the error for one side when the call at the other side failed.
+pub(super) fn failed_call_error(error: &CallError) -> RpcError {
+    match error {
+        // These errors concern the connection between the bridge and the server, not the client.
+        CallError::Rpc(error)
+            if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION) =>
+        {
+            RpcError::internal(format!("the server refused the bridge: {error}"))
+        }
+        CallError::Rpc(error) | CallError::InputRefused(error) => error.clone(),
+        CallError::Refused(why) => refused_call_error(why, "that method"),
+        CallError::Closed(fault) => super::relay::server_gone_error(fault),
+        other => RpcError::internal(format!("beyond the bridge: {other}")),
+    }
+}

@@ -1,0 +1,260 @@
+//! The downstream side, which faces the clients: a byte stream, or connections over HTTP.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::http::server as http;
+use mcp_proto::pipe::{self, Pipe};
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{Config, Engine, Event};
+use mcp_proto::{Entropy, Fault, Instant, RawJson};
+use mcp_std::adapter::driver::PipeDriver;
+use mcp_std::adapter::poll::WaitRequest;
+use mcp_std::adapter::server::Connections;
+use mcp_std::entropy;
+use mcp_std::io::{Duplex, Listener};
+
+use crate::failure::CommandFailure;
+
+/// Transport that faces the clients.
+pub(super) trait Downstream {
+    fn engine(&mut self) -> &mut Engine;
+
+    /// Returns the time of the last clock reading.
+    fn now(&self) -> Instant;
+
+    /// Returns the next event and decodes input that was read.
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// Writes as much as possible without blocking. Returns whether anything was written.
+    fn write(&mut self) -> bool;
+
+    /// Reads available input without waiting and handles deadlines.
+    fn poll_io(&mut self, reads: bool);
+
+    /// Returns what to wait for.
+    fn wait_request(&mut self, reads: bool) -> WaitRequest<'_>;
+
+    /// Returns whether clients leave so much unread that nothing more should be written.
+    fn is_congested(&mut self) -> bool;
+
+    /// Starts a shutdown, which ends when running calls are answered or after `grace`.
+    fn shutdown(&mut self, grace: Duration);
+
+    /// Returns whether the transport is closed and all output is written.
+    fn is_finished(&self) -> bool;
+
+    /// Takes the error that broke the transport. A client that leaves is not an error.
+    fn take_error(&mut self) -> Option<std::io::Error>;
+
+    /// Sets the input schema of a tool, which names the arguments that clients repeat in header fields.
+    fn set_tool_schema(&mut self, name: &str, schema: &RawJson);
+
+    /// Flushes bytes that were not written yet.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream cannot be written to.
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One client on a byte stream.
+pub(super) struct StreamDownstream<D> {
+    pipe: pipe::Server,
+    drive: PipeDriver,
+    stream: D,
+    shutdown_deadline: Option<Instant>,
+}
+
+impl<D: Duplex> StreamDownstream<D> {
+    /// Creates the transport; `bytes` is input that was read before.
+    pub(super) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
+        let mut drive = PipeDriver::new();
+        let now = drive.tick();
+        let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), drive.anchor())));
+        let mut pipe = pipe::Server::new(Arc::new(config), now);
+        pipe.handle_input(now, bytes);
+        Self { pipe, drive, stream, shutdown_deadline: None }
+    }
+}
+
+impl<D: Duplex> Downstream for StreamDownstream<D> {
+    fn engine(&mut self) -> &mut Engine {
+        self.pipe.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.drive.now()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.pipe.poll_event(self.drive.now())
+    }
+
+    fn write(&mut self) -> bool {
+        let moved = self.drive.write(&mut self.pipe, &mut self.stream);
+        if self.drive.is_write_closed() && !self.pipe.is_drained() {
+            // The client can no longer receive answers, so its calls are aborted.
+            self.pipe.abort(self.drive.now(), &Fault::Eof);
+        }
+        moved
+    }
+
+    fn poll_io(&mut self, reads: bool) {
+        let now = self.drive.tick();
+        self.drive.wait(&mut self.pipe, &mut self.stream, reads, Some(now));
+        // While reading is suspended, a client that leaves is detected only here.
+        let gone = self.stream.hung_up().is_ok_and(|hung_up| hung_up.write_closed);
+        let late = self.shutdown_deadline.is_some_and(|at| at <= self.drive.now());
+        if late {
+            // Errors for aborted calls are written as far as possible without blocking.
+            self.write();
+        }
+        if (gone || late) && !self.pipe.is_drained() {
+            self.pipe.abort(self.drive.now(), &Fault::Eof);
+        }
+    }
+
+    fn wait_request(&mut self, reads: bool) -> WaitRequest<'_> {
+        self.drive.wait_request(&mut self.pipe, &self.stream, reads)
+    }
+
+    fn is_congested(&mut self) -> bool {
+        let mark = self.pipe.engine().config().effective_limits().outbox_high_water;
+        let channel = self.pipe.channel();
+        self.pipe.engine().outbox(channel).is_some_and(|outbox| outbox.len() >= mark)
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        let now = self.drive.tick();
+        self.pipe.shutdown(now, grace);
+        self.shutdown_deadline = Some(now + grace);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.pipe.is_drained()
+    }
+
+    fn take_error(&mut self) -> Option<std::io::Error> {
+        self.drive.take_error()
+    }
+
+    fn set_tool_schema(&mut self, _: &str, _: &RawJson) {}
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush(self.pipe.engine().config().effective_limits().eof_grace_period)
+    }
+}
+
+/// Any number of clients over HTTP.
+pub(super) struct HttpDownstream {
+    server: http::Server,
+    connections: Connections,
+    events: VecDeque<Event>,
+    error: Option<std::io::Error>,
+    shutdown_deadline: Option<Instant>,
+}
+
+impl HttpDownstream {
+    pub(super) fn new(
+        config: Config,
+        http: http::Config,
+        listener: Listener,
+    ) -> Result<Self, CommandFailure> {
+        let failed =
+            |error: std::io::Error| CommandFailure::failed(format!("HTTP cannot be served: {error}"));
+        let peers = Connections::new(listener).map_err(failed)?;
+        let anchor = peers.anchor();
+        let keys = Keys::new(entropy::seed().map_err(failed)?);
+        let config = config.seal_by_default(|| Some((keys, anchor)));
+        let entropy = Entropy::new(entropy::seed().map_err(failed)?, entropy::nonce());
+        let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
+        Ok(Self { server, connections: peers, events: VecDeque::new(), error: None, shutdown_deadline: None })
+    }
+
+    /// Sets the TLS configuration for all clients.
+    #[cfg(feature = "tls")]
+    pub(super) fn set_tls(&mut self, tls: Option<mcp_std::tls::ServerTls>) {
+        self.connections.tls = tls;
+    }
+
+    fn collect_events(&mut self) {
+        let now = self.connections.now();
+        while let Some(event) = self.server.poll_event(now) {
+            if let http::Event::Server(event) = event {
+                self.events.push_back(event);
+            }
+        }
+    }
+}
+
+impl Downstream for HttpDownstream {
+    fn engine(&mut self) -> &mut Engine {
+        self.server.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.connections.now()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            self.collect_events();
+        }
+        self.events.pop_front()
+    }
+
+    fn write(&mut self) -> bool {
+        self.connections.write(&mut self.server)
+    }
+
+    fn poll_io(&mut self, reads: bool) {
+        let now = self.connections.tick();
+        if let Err(error) = self.connections.wait(&mut self.server, reads, Some(now)) {
+            self.error.get_or_insert(error);
+        }
+        while self.connections.process_next(&mut self.server, reads) {
+            self.collect_events();
+        }
+        if self.shutdown_deadline.is_some_and(|at| at <= self.connections.now()) {
+            self.connections.write(&mut self.server);
+            self.connections.abandon(&mut self.server);
+        }
+    }
+
+    fn wait_request(&mut self, reads: bool) -> WaitRequest<'_> {
+        let Self { connections: peers, server, error, .. } = self;
+        peers.wait_request(server, reads).unwrap_or_else(|why| {
+            error.get_or_insert(why);
+            WaitRequest::unpollable(Some(Duration::ZERO))
+        })
+    }
+
+    fn is_congested(&mut self) -> bool {
+        // Each client has its own outbox, so a slow reader blocks only itself.
+        false
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        let now = self.connections.tick();
+        self.server.shutdown(now, grace);
+        self.connections.close(&mut self.server);
+        self.shutdown_deadline = Some(now + grace);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.error.is_some() || self.connections.is_over()
+    }
+
+    fn take_error(&mut self) -> Option<std::io::Error> {
+        self.error.take()
+    }
+
+    fn set_tool_schema(&mut self, name: &str, schema: &RawJson) {
+        // An invalid schema is ignored here; the server itself checks the header fields.
+        let _ = self.server.set_tool_schema(name, schema);
+    }
+}

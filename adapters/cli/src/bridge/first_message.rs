@@ -1,0 +1,120 @@
+//! The identity of the client from its first message. The bridge presents this identity to the server.
+
+use std::io::{self, ErrorKind};
+
+use mcp_proto::model::Implementation;
+use mcp_proto::{Capabilities, Capability, RawJson};
+use mcp_std::io::{Duplex, Interest};
+
+/// Identity and capabilities from the first message, and the bytes read so far.
+#[derive(Debug)]
+pub(super) struct FirstMessage {
+    pub(super) info: Option<Implementation>,
+    pub(super) capabilities: Capabilities,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl FirstMessage {
+    /// Waits for the first message. Returns `None` if the input ends before one arrives.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream cannot be read.
+    pub(super) fn read(stream: &mut dyn Duplex, longest: usize) -> io::Result<Option<Self>> {
+        let (mut bytes, mut scratch) = (Vec::new(), vec![0; 64 << 10]);
+        while !has_line(&bytes) && bytes.len() <= longest {
+            if !stream.wait(Interest::READ, None)?.readable {
+                continue;
+            }
+            match stream.read(&mut scratch) {
+                Ok(0) => break,
+                Ok(n) => bytes.extend_from_slice(scratch.get(..n).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if bytes.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let (info, capabilities) = parse_client_identity(line);
+        Ok(Some(Self { info, capabilities: capabilities.unwrap_or_else(all_capabilities), bytes }))
+    }
+}
+
+/// Returns whether there is a complete line that is not blank.
+fn has_line(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().contains(&b'\n')
+}
+
+/// Parses the identity of a client from `initialize` or from the metadata of a modern request.
+fn parse_client_identity(line: &[u8]) -> (Option<Implementation>, Option<Capabilities>) {
+    let message = RawJson::new(line.to_vec()).ok();
+    let params = message.and_then(|message| message.member("params"));
+    let Some(params) = params else { return (None, None) };
+    let (info, capabilities) = match params.member("_meta") {
+        Some(meta) if meta.member("io.modelcontextprotocol/clientCapabilities").is_some() => (
+            meta.member("io.modelcontextprotocol/clientInfo"),
+            meta.member("io.modelcontextprotocol/clientCapabilities"),
+        ),
+        _ => (params.member("clientInfo"), params.member("capabilities")),
+    };
+    let info = info.and_then(|info| info.parse().ok());
+    (info, capabilities.map(|capabilities| Capabilities::from_json(&capabilities)))
+}
+
+/// Returns all client capabilities: for an unknown client, or for several clients.
+pub(super) fn all_capabilities() -> Capabilities {
+    let all = [
+        Capability::Elicitation,
+        Capability::ElicitationForm,
+        Capability::ElicitationUrl,
+        Capability::Roots,
+        Capability::RootsListChanged,
+        Capability::Sampling,
+        Capability::SamplingContext,
+        Capability::SamplingTools,
+    ];
+    all.into_iter().fold(Capabilities::new(), Capabilities::with)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_first_message(text: &[u8]) -> Option<FirstMessage> {
+        let (mut near, mut far) = mcp_std::io::memory_pair(1 << 10);
+        far.write(text).expect("room");
+        far.shutdown_write().expect("open");
+        FirstMessage::read(&mut near, 1 << 20).expect("memory")
+    }
+
+    #[test]
+    fn first_message_identifies_the_client() {
+        let legacy =
+            br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",
+            "capabilities":{"roots":{}},"clientInfo":{"name":"sailor","version":"1"}}}"#;
+        let modern = br#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{
+            "io.modelcontextprotocol/clientCapabilities":{"roots":{}},
+            "io.modelcontextprotocol/clientInfo":{"name":"sailor","version":"1"}}}}"#;
+        for text in [&legacy[..], modern] {
+            let line: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\n').collect();
+            let fed = [b" \n".as_slice(), &line, b"\n{\"more\":"].concat();
+            let read = read_first_message(&fed).expect("a message");
+            assert_eq!(read.info.expect("an identity").name, "sailor");
+            assert_eq!(read.capabilities, Capabilities::new().with(Capability::Roots));
+            assert_eq!(read.bytes, fed);
+        }
+    }
+
+    #[test]
+    fn unidentified_client_gets_all_capabilities() {
+        for text in
+            [&b"{\"method\":\"ping\",\"id\":1,\"jsonrpc\":\"2.0\"}\n"[..], b"hello\n", b"{\"params\":3}"]
+        {
+            let read = read_first_message(text).expect("bytes");
+            assert_eq!((read.info, read.capabilities), (None, all_capabilities()));
+        }
+        assert!(read_first_message(b"").is_none() && read_first_message(b" \n\n").is_none());
+    }
+}

@@ -1,0 +1,321 @@
+//! Relayed calls. Each joins a call of the client to the call that the bridge makes at the server because of it.
+//!
+//! *Downstream* is the side of the bridge that faces the client. *Upstream* is the side that faces the server. Each
+//! relayed call has a *number*, which is never reused.
+//!
+//! After every round of input requests, the downstream engine delivers the client's call again, with the input
+//! responses. This is the client's *retry*. Between the two deliveries the call is *suspended*.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use mcp_proto::client::InputId;
+use mcp_proto::model::InputRequest;
+use mcp_proto::server::Call;
+use mcp_proto::{CallId, CallKey, ChannelId, Era, Instant, RawJson, RpcError};
+
+/// Outcome of a call at the server, in the form for the client.
+pub(super) type RelayOutcome = Result<RawJson, RpcError>;
+
+/// A relayed call.
+#[derive(Debug)]
+pub(super) struct RelayedCall {
+    /// The call at the server; `None` once it has its outcome.
+    pub(super) upstream: Option<CallKey>,
+    /// The client's call.
+    pub(super) downstream: DownstreamCall,
+    /// Outcome that arrived while the client was being asked.
+    pub(super) outcome: Option<RelayOutcome>,
+    /// Input requests of the server that are not answered yet.
+    pub(super) inputs: Vec<RelayedInput>,
+    /// Number of rounds in which the client was asked.
+    pub(super) round: u32,
+    /// Number of generated names of input requests.
+    pub(super) generated_names: u32,
+}
+
+/// State of the client's call.
+#[derive(Debug)]
+pub(super) enum DownstreamCall {
+    /// The call was delivered and can be answered.
+    Delivered(Box<Call>),
+    /// The client is being asked. Its retry brings the answers, but may never arrive; the call expires at `until`.
+    Suspended { channel: ChannelId, era: Era, until: Instant },
+}
+
+/// An input request of the server.
+#[derive(Debug)]
+pub(super) struct RelayedInput {
+    pub(super) input: InputId,
+    /// Key under which the client is asked.
+    pub(super) name: String,
+    pub(super) request: InputRequest<'static>,
+    /// Whether the client is being asked for it.
+    pub(super) is_sent: bool,
+}
+
+impl RelayedCall {
+    /// Returns the client's call if it can be answered now.
+    pub(super) fn delivered_call(&self) -> Option<&Call> {
+        match &self.downstream {
+            DownstreamCall::Delivered(call) => Some(call),
+            DownstreamCall::Suspended { .. } => None,
+        }
+    }
+
+    fn era(&self) -> Era {
+        match &self.downstream {
+            DownstreamCall::Delivered(call) => call.version().era(),
+            DownstreamCall::Suspended { era, .. } => *era,
+        }
+    }
+}
+
+/// The sealed state that the client keeps between two deliveries: the relayed call and its round.
+///
+/// The engine seals it, so a client cannot forge it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RetryToken {
+    /// Number of the relayed call.
+    pub(super) number: u64,
+    /// Round in which the client was asked.
+    pub(super) round: u32,
+}
+
+impl RetryToken {
+    pub(super) fn encode(self) -> Vec<u8> {
+        [&self.number.to_be_bytes()[..], &self.round.to_be_bytes()].concat()
+    }
+
+    pub(super) fn decode(state: &[u8]) -> Option<Self> {
+        let (number, round) = state.split_first_chunk()?;
+        Some(Self { number: u64::from_be_bytes(*number), round: u32::from_be_bytes(round.try_into().ok()?) })
+    }
+}
+
+/// All relayed calls by number, and the numbers by the ids of each side.
+#[derive(Debug, Default)]
+pub(super) struct RelayedCalls {
+    calls: BTreeMap<u64, RelayedCall>,
+    by_downstream: BTreeMap<CallId, u64>,
+    by_upstream: BTreeMap<CallKey, u64>,
+    by_input: BTreeMap<InputId, u64>,
+    /// Numbers of the calls to check for input requests that can be sent to the client now.
+    due: Vec<u64>,
+    last_number: u64,
+    /// Total bytes of outcomes that wait for their clients. Bounded by [`MAX_HELD_BYTES`].
+    held_bytes: usize,
+}
+
+impl RelayedCalls {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Adds a call of the client that was sent to the server as `upstream`.
+    pub(super) fn add(&mut self, upstream: CallKey, call: Call) {
+        self.last_number += 1;
+        self.by_downstream.insert(call.id(), self.last_number);
+        self.by_upstream.insert(upstream, self.last_number);
+        let relayed = RelayedCall {
+            upstream: Some(upstream),
+            downstream: DownstreamCall::Delivered(Box::new(call)),
+            outcome: None,
+            inputs: Vec::new(),
+            round: 0,
+            generated_names: 0,
+        };
+        self.calls.insert(self.last_number, relayed);
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&RelayedCall> {
+        self.calls.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut RelayedCall> {
+        self.calls.get_mut(&number)
+    }
+
+    pub(super) fn by_upstream(&self, upstream: CallKey) -> Option<&RelayedCall> {
+        self.calls.get(self.by_upstream.get(&upstream)?)
+    }
+
+    /// Iterates over the calls, newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &RelayedCall)> {
+        self.calls.iter().rev().map(|(number, relayed)| (*number, relayed))
+    }
+
+    /// Returns the number of the relayed call that has this call at the server.
+    pub(super) fn number_of(&self, upstream: CallKey) -> Option<u64> {
+        self.by_upstream.get(&upstream).copied()
+    }
+
+    pub(super) fn has_modern(&self) -> bool {
+        self.calls.values().any(|relayed| relayed.era() == Era::Modern)
+    }
+
+    // ---- end of a call ---------------------------------------------------------------------------------------
+
+    /// Removes and returns a call.
+    pub(super) fn take(&mut self, number: u64) -> Option<RelayedCall> {
+        let relayed = self.calls.remove(&number)?;
+        if let Some(upstream) = relayed.upstream {
+            self.by_upstream.remove(&upstream);
+        }
+        if let DownstreamCall::Delivered(call) = &relayed.downstream {
+            self.by_downstream.remove(&call.id());
+        }
+        for pending in &relayed.inputs {
+            self.by_input.remove(&pending.input);
+        }
+        self.held_bytes = self.held_bytes.saturating_sub(outcome_size(relayed.outcome.as_ref()));
+        Some(relayed)
+    }
+
+    /// Removes and returns the relayed call of a delivered call of the client, with its number.
+    pub(super) fn take_downstream(&mut self, call: CallId) -> Option<(u64, RelayedCall)> {
+        let number = *self.by_downstream.get(&call)?;
+        Some((number, self.take(number)?))
+    }
+
+    /// Removes and returns the suspended calls of a downstream channel that has closed.
+    pub(super) fn take_channel(&mut self, closed: ChannelId) -> Vec<RelayedCall> {
+        self.take_all(|call| matches!(call, DownstreamCall::Suspended { channel, .. } if *channel == closed))
+    }
+
+    /// Removes and returns the suspended calls whose clients did not retry in time.
+    pub(super) fn take_expired(&mut self, now: Instant) -> Vec<RelayedCall> {
+        self.take_all(|call| matches!(call, DownstreamCall::Suspended { until, .. } if *until <= now))
+    }
+
+    fn take_all(&mut self, mut which: impl FnMut(&DownstreamCall) -> bool) -> Vec<RelayedCall> {
+        let found =
+            self.calls.iter().filter(|(_, relayed)| which(&relayed.downstream)).map(|(number, _)| *number);
+        let found: Vec<u64> = found.collect();
+        found.into_iter().filter_map(|number| self.take(number)).collect()
+    }
+
+    /// Returns the earliest expiry of a suspended call.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        let until = |relayed: &RelayedCall| match relayed.downstream {
+            DownstreamCall::Delivered(_) => None,
+            DownstreamCall::Suspended { until, .. } => Some(until),
+        };
+        self.calls.values().filter_map(until).min()
+    }
+
+    /// Marks the call at the server as ended. Returns the number of the relayed call.
+    pub(super) fn end_upstream(&mut self, upstream: CallKey) -> Option<u64> {
+        let number = self.by_upstream.remove(&upstream)?;
+        self.calls.get_mut(&number)?.upstream = None;
+        Some(number)
+    }
+
+    /// Holds an outcome until the client retries its call. Beyond [`MAX_HELD_BYTES`] an error replaces it.
+    pub(super) fn hold_outcome(&mut self, number: u64, outcome: RelayOutcome) {
+        let Some(relayed) = self.calls.get_mut(&number) else { return };
+        let outcome = outcome.map(|result| result.compact());
+        let outcome = match self.held_bytes.saturating_add(outcome_size(Some(&outcome))) > MAX_HELD_BYTES {
+            true => Err(RpcError::internal(
+                "the server answered before the client's retry, and the bridge has no room to keep the answer",
+            )),
+            false => outcome,
+        };
+        self.held_bytes += outcome_size(Some(&outcome));
+        relayed.outcome = Some(outcome);
+    }
+
+    /// Takes the outcome that arrived while the client was being asked.
+    pub(super) fn take_outcome(&mut self, number: u64) -> Option<RelayOutcome> {
+        let outcome = self.calls.get_mut(&number)?.outcome.take()?;
+        self.held_bytes = self.held_bytes.saturating_sub(outcome_size(Some(&outcome)));
+        Some(outcome)
+    }
+
+    // ---- input requests --------------------------------------------------------------------------------------
+
+    /// Adds an input request to a call. The client is asked once all requests of the round are gathered.
+    pub(super) fn add_input(&mut self, number: u64, pending: RelayedInput) {
+        let Some(relayed) = self.calls.get_mut(&number) else { return };
+        self.by_input.insert(pending.input, number);
+        relayed.inputs.push(pending);
+        self.mark_due(number);
+    }
+
+    /// Marks a call as due: [`take_due`](Self::take_due) returns it once, to be checked for input requests to send.
+    pub(super) fn mark_due(&mut self, number: u64) {
+        if !self.due.contains(&number) {
+            self.due.push(number);
+        }
+    }
+
+    /// Takes the numbers of all calls that are due.
+    pub(super) fn take_due(&mut self) -> Vec<u64> {
+        core::mem::take(&mut self.due)
+    }
+
+    /// Removes an input request that was answered or withdrawn. Returns the number of its call.
+    pub(super) fn remove_input(&mut self, input: InputId) -> Option<u64> {
+        let number = self.by_input.remove(&input)?;
+        self.calls.get_mut(&number)?.inputs.retain(|pending| pending.input != input);
+        Some(number)
+    }
+
+    /// Returns the token of a suspended call, or `None` if the call is not suspended.
+    pub(super) fn suspended_token(&self, number: u64) -> Option<RetryToken> {
+        let relayed = self.calls.get(&number).filter(|relayed| relayed.delivered_call().is_none())?;
+        Some(RetryToken { number, round: relayed.round })
+    }
+
+    /// Returns the token of a suspended call that needs no input any more, so that its token is obsolete.
+    pub(super) fn obsolete_token(&self, number: u64) -> Option<RetryToken> {
+        self.calls.get(&number).filter(|relayed| relayed.inputs.is_empty())?;
+        self.suspended_token(number)
+    }
+
+    /// Suspends a delivered call until `until`; its client is being asked.
+    pub(super) fn suspend(&mut self, number: u64, until: Instant) {
+        let Some(relayed) = self.calls.get_mut(&number) else { return };
+        let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
+        self.by_downstream.remove(&call.id());
+        relayed.downstream =
+            DownstreamCall::Suspended { channel: call.channel(), era: call.version().era(), until };
+        for pending in &mut relayed.inputs {
+            pending.is_sent = true;
+        }
+    }
+
+    /// Returns the number of suspended calls.
+    pub(super) fn suspended_count(&self) -> usize {
+        self.calls.values().filter(|relayed| relayed.delivered_call().is_none()).count()
+    }
+
+    /// Continues a suspended call with the client's retry. Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// Returns the call unchanged if no suspended call matches its token.
+    pub(super) fn resume(&mut self, call: Call) -> Result<u64, Box<Call>> {
+        let call = Box::new(call);
+        let Some(token) = call.state().and_then(RetryToken::decode) else { return Err(call) };
+        let found = self.calls.get_mut(&token.number).filter(|relayed| relayed.round == token.round);
+        let Some(relayed) = found.filter(|relayed| relayed.delivered_call().is_none()) else {
+            return Err(call);
+        };
+        self.by_downstream.insert(call.id(), token.number);
+        relayed.downstream = DownstreamCall::Delivered(call);
+        Ok(token.number)
+    }
+}
+
+fn outcome_size(outcome: Option<&RelayOutcome>) -> usize {
+    outcome.and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
+}
+
+/// Maximum number of suspended calls.
+pub(super) const MAX_SUSPENDED: usize = 1_024;
+/// Maximum number of bytes of held outcomes.
+const MAX_HELD_BYTES: usize = 16 << 20;
+/// Extra time for the client's retry, beyond the timeout that the engine allows for its answer.
+pub(super) const RETRY_GRACE_PERIOD: Duration = Duration::from_secs(1);

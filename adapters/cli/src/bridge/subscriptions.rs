@@ -1,0 +1,201 @@
+//! Subscriptions at the server, kept as long as a client needs them, and the forwarding of changes.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
+
+use mcp_proto::client::{self, SubscriptionKey};
+use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::{Capability, Change, Era, Instant, UseError};
+
+use super::relay::Engines;
+
+/// Resources that clients follow, and the resulting subscriptions at the server.
+#[derive(Debug)]
+pub(super) struct UpstreamSubscriptions {
+    /// List changes that the server reports only to subscribers (modern era).
+    listen_lists: Vec<Change>,
+    /// Resources that clients follow.
+    followed: BTreeSet<String>,
+    /// Subscriptions at the server, oldest first.
+    subscriptions: BTreeMap<SubscriptionKey, UpstreamSubscription>,
+    /// Whether a subscription may have to be added or removed.
+    needs_update: bool,
+    /// Time of the next attempt after a failure; `retry_delay` is the delay after that.
+    retry_at: Option<Instant>,
+    retry_delay: Duration,
+}
+
+#[derive(Debug)]
+struct UpstreamSubscription {
+    lists: bool,
+    uris: BTreeSet<String>,
+    acknowledged: bool,
+}
+
+impl UpstreamSubscriptions {
+    pub(super) fn new(peer: &client::Peer) -> Self {
+        let lists = [
+            (Capability::ToolsListChanged, Change::Tools),
+            (Capability::PromptsListChanged, Change::Prompts),
+            (Capability::ResourcesListChanged, Change::Resources),
+        ];
+        // A legacy server notifies every client.
+        let asks = peer.era() == Era::Modern;
+        let lists = lists.into_iter().filter(|(capability, _)| asks && peer.has(*capability));
+        let lists: Vec<Change> = lists.map(|(_, change)| change).collect();
+        Self {
+            needs_update: !lists.is_empty(),
+            listen_lists: lists,
+            followed: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
+            retry_at: None,
+            retry_delay: MIN_RETRY_DELAY,
+        }
+    }
+
+    /// Sets whether any client follows a resource.
+    pub(super) fn set_followed(&mut self, uri: String, wanted: bool) {
+        if wanted {
+            self.followed.insert(uri)
+        } else {
+            self.followed.remove(&uri)
+        };
+        self.needs_update = true;
+    }
+
+    /// Forwards a change to the clients.
+    pub(super) fn handle_change(&self, ends: &mut Engines<'_>, change: &Change) {
+        let Change::Resource(uri) = change else {
+            ends.downstream.publish(ends.now, change);
+            return;
+        };
+        if self.followed.contains(uri) {
+            ends.downstream.publish(ends.now, change);
+            return;
+        }
+        // A change below a followed resource is announced under the URI that the client used.
+        for around in self.followed.iter().filter(|around| is_within(around, uri)) {
+            ends.downstream.publish(ends.now, &Change::Resource(around.clone()));
+        }
+    }
+
+    /// Handles the confirmation of a subscription.
+    pub(super) fn handle_subscribed(&mut self, ends: &mut Engines<'_>, key: SubscriptionKey) {
+        let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
+        self.retry_delay = MIN_RETRY_DELAY;
+        if core::mem::replace(&mut subscription.acknowledged, true) {
+            // The subscription was lost for a while, and changes may have been missed: announce all of them.
+            let uris = subscription.uris.iter().map(|uri| Change::Resource(uri.clone()));
+            let lists = if subscription.lists { &*self.listen_lists } else { &[] };
+            for change in uris.chain(lists.iter().cloned()) {
+                ends.downstream.publish(ends.now, &change);
+            }
+        }
+        // Other subscriptions may have become redundant.
+        self.needs_update = true;
+    }
+
+    /// Handles the end of a subscription.
+    pub(super) fn handle_ended(&mut self, ends: &mut Engines<'_>, key: SubscriptionKey) {
+        if self.subscriptions.remove(&key).is_none() {
+            return;
+        }
+        // Subscribed clients are notified and may subscribe again. Legacy sessions cannot be notified.
+        ends.downstream.end_all_subscriptions(ends.now);
+        self.schedule_retry(ends.now);
+    }
+
+    fn schedule_retry(&mut self, now: Instant) {
+        self.retry_at = Some(now + self.retry_delay);
+        self.retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
+    }
+
+    /// Returns when [`handle_timeout()`](Self::handle_timeout) must be called next.
+    pub(super) const fn next_retry(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            self.needs_update = true;
+        }
+    }
+
+    /// Subscribes to followed resources that are not covered yet, and ends subscriptions that no client needs.
+    pub(super) fn update(&mut self, ends: &mut Engines<'_>) {
+        if self.retry_at.is_some() || !core::mem::take(&mut self.needs_update) {
+            return;
+        }
+        if let Err(UseError::Full(_)) = self.subscribe(ends).and_then(|()| self.unsubscribe(ends)) {
+            self.schedule_retry(ends.now);
+        }
+    }
+
+    fn subscribe(&mut self, ends: &mut Engines<'_>) -> Result<(), UseError> {
+        let covered = |uri: &&String| self.subscriptions.values().any(|sub| sub.uris.contains(*uri));
+        let new: BTreeSet<String> = self.followed.iter().filter(|uri| !covered(uri)).cloned().collect();
+        let lists = !self.listen_lists.is_empty() && !self.subscriptions.values().any(|sub| sub.lists);
+        if new.is_empty() && !lists {
+            return Ok(());
+        }
+        // Lists have a subscription of their own, which is never ended. The number of resource subscriptions is
+        // bounded, because one for all resources replaces several.
+        if lists {
+            let mut filter = SubscriptionFilter::new();
+            for change in &self.listen_lists {
+                match change {
+                    Change::Tools => filter.tools_list_changed = Some(true),
+                    Change::Prompts => filter.prompts_list_changed = Some(true),
+                    _ => filter.resources_list_changed = Some(true),
+                }
+            }
+            let key = ends.upstream.subscribe(ends.upstream_now, &filter)?;
+            let uris = BTreeSet::new();
+            self.subscriptions.insert(key, UpstreamSubscription { lists: true, uris, acknowledged: false });
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let many = self.subscriptions.values().filter(|sub| !sub.lists).count() >= MAX_RESOURCE_SUBSCRIPTIONS;
+        let uris = if many { self.followed.clone() } else { new };
+        let mut filter = SubscriptionFilter::new();
+        filter.resource_subscriptions = Some(uris.iter().cloned().collect());
+        let key = ends.upstream.subscribe(ends.upstream_now, &filter)?;
+        self.subscriptions.insert(key, UpstreamSubscription { lists: false, uris, acknowledged: false });
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, ends: &mut Engines<'_>) -> Result<(), UseError> {
+        let superfluous = |key: &SubscriptionKey, sub: &UpstreamSubscription| {
+            let newer = || {
+                self.subscriptions.iter().filter(|(other, other_sub)| *other > key && other_sub.acknowledged)
+            };
+            let wanted = |uri: &&String| self.followed.contains(*uri);
+            !sub.lists
+                && sub
+                    .uris
+                    .iter()
+                    .filter(wanted)
+                    .all(|uri| newer().any(|(_, other)| other.uris.contains(uri)))
+        };
+        let found = self.subscriptions.iter().filter(|(key, sub)| superfluous(key, sub));
+        let found: Vec<SubscriptionKey> = found.map(|(key, _)| *key).collect();
+        for key in found {
+            ends.upstream.unsubscribe(ends.upstream_now, key)?;
+            self.subscriptions.remove(&key);
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether `uri` lies below the resource `around`. Servers may report changes of such resources.
+fn is_within(around: &str, uri: &str) -> bool {
+    let rest = uri.strip_prefix(around);
+    rest.is_some_and(|rest| around.ends_with('/') || rest.starts_with(['/', '?', '#']))
+}
+
+/// Number of resource subscriptions from which on the next one covers all resources.
+const MAX_RESOURCE_SUBSCRIPTIONS: usize = 4;
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);

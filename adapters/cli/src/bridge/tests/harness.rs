@@ -1,0 +1,339 @@
+//! A client, a bridge and a server in memory.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::client::{self, Input};
+use mcp_proto::pipe::{Client, Pipe, Server};
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{self, Call};
+use mcp_proto::{
+    Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Change, Fault, Instant, Limits,
+    Progress, RawJson, Version, VersionSet,
+};
+use serde_json::{Value, json};
+
+use crate::bridge::relay::{ClientCount, Engines, Relay, client_limits, server_config, server_limits};
+
+/// All client capabilities.
+pub(super) const ALL_CAPABILITIES: [Capability; 6] = [
+    Capability::Elicitation,
+    Capability::ElicitationUrl,
+    Capability::Sampling,
+    Capability::SamplingTools,
+    Capability::Roots,
+    Capability::RootsListChanged,
+];
+
+/// Pairs of legacy and modern revisions: client, server.
+pub(super) const REVISION_PAIRS: [(Version, Version); 6] = [
+    (Version::V2025_11_25, Version::V2026_07_28),
+    (Version::V2026_07_28, Version::V2025_11_25),
+    (Version::V2026_07_28, Version::V2026_07_28),
+    (Version::V2025_11_25, Version::V2025_11_25),
+    (Version::V2025_06_18, Version::V2026_07_28),
+    (Version::V2026_07_28, Version::V2025_06_18),
+];
+
+/// A client, both sides of a bridge, and a server.
+pub(super) struct BridgeHarness {
+    pub(super) now: Instant,
+    pub(super) client: Client,
+    downstream: Server,
+    pub(super) relay: Relay,
+    upstream: Client,
+    pub(super) server: Server,
+    /// Events of the client, except outcomes.
+    pub(super) client_events: Vec<client::Event>,
+    outcomes: Vec<(CallKey, Result<RawJson, CallError>)>,
+    /// Calls that reached the server and were not taken yet.
+    server_calls: Vec<Call>,
+    /// Other events of the server.
+    pub(super) server_events: Vec<server::Event>,
+}
+
+pub(super) fn versions(version: Version) -> VersionSet {
+    VersionSet::only(version)
+}
+
+pub(super) fn capabilities_of(capabilities: &[Capability]) -> Capabilities {
+    capabilities.iter().copied().fold(Capabilities::new(), Capabilities::with)
+}
+
+fn with_seal_key(config: server::Config, key: u8) -> server::Config {
+    config.seal(Keys::new([key; 32]), Anchor::default())
+}
+
+impl BridgeHarness {
+    /// Creates a chain in which both ends have all capabilities.
+    pub(super) fn new(down: Version, up: Version) -> Self {
+        Self::with_capabilities(down, up, &ALL_CAPABILITIES, &ALL_CAPABILITIES, ClientCount::One)
+    }
+
+    /// Creates a chain whose client declares `able`, while the bridge declares `promised` to the server.
+    pub(super) fn with_capabilities(
+        down: Version,
+        up: Version,
+        able: &[Capability],
+        promised: &[Capability],
+        clients: ClientCount,
+    ) -> Self {
+        let all = [
+            Capability::Completions,
+            Capability::Logging,
+            Capability::PromptsListChanged,
+            Capability::ResourceSubscriptions,
+            Capability::ResourcesListChanged,
+            Capability::ToolsListChanged,
+        ];
+        let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
+        let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");
+        let config = config.custom_method("harbour/depth");
+        let config = with_seal_key(config.versions(versions(up)).capabilities(capabilities_of(&all)), 1);
+        let (zero, mut limits) = (Instant::ZERO, Limits::default());
+        // The virtual clock does not advance between reports, so the rate must not limit them.
+        (limits.progress_burst, limits.progress_rate) = (1_000, 1_000);
+        let mut server = Server::new(Arc::new(config.limits(limits)), zero);
+        let config =
+            client::Config::new("bridge", "0").versions(versions(up)).capabilities(capabilities_of(promised));
+        let config = config.any_custom_method();
+        let mut up = Client::new(Arc::new(config.limits(client_limits(Limits::default()))), zero);
+        let peer = loop {
+            assert!(transfer(zero, &mut up, &mut server), "the server answers");
+            while server.poll_event(zero).is_some() {}
+            if let Some(client::Event::Ready(peer)) = up.poll_event(zero) {
+                break peer;
+            }
+        };
+        let relay = Relay::new(clients, &peer);
+        let config = server_config(&peer, versions(down), server_limits(Limits::default()));
+        let down_side = Server::new(Arc::new(with_seal_key(config, 2)), zero);
+        let config =
+            client::Config::new("sailor", "7").versions(versions(down)).capabilities(capabilities_of(able));
+        let config = config.custom_method("harbour/draught");
+        let client = Client::new(Arc::new(config), zero);
+        let (client_events, outcomes, calls, server_events) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut chain = Self {
+            now: zero,
+            client,
+            downstream: down_side,
+            relay,
+            upstream: up,
+            server,
+            client_events,
+            outcomes,
+            server_calls: calls,
+            server_events,
+        };
+        chain.settle();
+        assert!(matches!(chain.client_events[..], [client::Event::Ready(_)]), "{:?}", chain.client_events);
+        chain
+    }
+
+    /// Gives a test access to the relay and both engines of the bridge.
+    pub(super) fn with_relay(&mut self, act: impl FnOnce(&mut Relay, &mut Engines<'_>)) {
+        let (now, down, up) = (self.now, self.downstream.engine(), self.upstream.engine());
+        let mut ends = Engines { now, downstream: down, upstream_now: now, upstream: up };
+        act(&mut self.relay, &mut ends);
+    }
+
+    /// Does everything that is possible without advancing the clock.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let mut moved = transfer(self.now, &mut self.client, &mut self.downstream);
+            while let Some(event) = self.downstream.poll_event(self.now) {
+                self.with_relay(|relay, ends| relay.handle_server_event(ends, event));
+                moved = true;
+            }
+            while let Some(event) = self.upstream.poll_event(self.now) {
+                self.with_relay(|relay, ends| relay.handle_client_event(ends, event));
+                moved = true;
+            }
+            self.with_relay(Relay::process_pending);
+            moved |= transfer(self.now, &mut self.upstream, &mut self.server);
+            while let Some(event) = self.server.poll_event(self.now) {
+                match event {
+                    server::Event::Call(call) => self.server_calls.push(call),
+                    event => self.server_events.push(event),
+                }
+                moved = true;
+            }
+            while let Some(event) = self.client.poll_event(self.now) {
+                match event {
+                    client::Event::Done { call, outcome, .. } => self.outcomes.push((call, outcome)),
+                    event => self.client_events.push(event),
+                }
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("without end");
+    }
+
+    /// Advances the clock of all five parts.
+    pub(super) fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            let timers = [
+                self.client.poll_timeout(),
+                self.downstream.poll_timeout(),
+                self.upstream.poll_timeout(),
+                self.server.poll_timeout(),
+                self.relay.poll_timeout(),
+            ];
+            let next = timers.into_iter().flatten().min().filter(|at| *at <= until);
+            self.now = next.unwrap_or(until).max(self.now);
+            self.client.handle_timeout(self.now);
+            self.downstream.handle_timeout(self.now);
+            self.upstream.handle_timeout(self.now);
+            self.server.handle_timeout(self.now);
+            self.with_relay(|relay, ends| relay.handle_timeout(ends));
+            self.settle();
+            if next.is_none() {
+                return;
+            }
+        }
+    }
+
+    // ---- client ----------------------------------------------------------------------------------------------
+
+    pub(super) fn call(&mut self, method: &str, params: &Value) -> CallKey {
+        self.call_with(method, params, &CallOptions::new())
+    }
+
+    pub(super) fn call_with(&mut self, method: &str, params: &Value, options: &CallOptions) -> CallKey {
+        let now = self.now;
+        let key = self.client.engine().call(now, method, params, options).expect("it may be called");
+        self.settle();
+        key
+    }
+
+    /// Calls a tool that the client has not listed.
+    pub(super) fn call_unknown_tool(&mut self) -> CallKey {
+        self.call("tools/call", &json!({"name": "book", "arguments": {"berth": "C14"}}))
+    }
+
+    /// Takes the outcome of a call.
+    pub(super) fn outcome(&mut self, call: CallKey) -> Result<RawJson, CallError> {
+        let at = self.outcomes.iter().position(|(other, _)| *other == call);
+        self.outcomes.remove(at.expect("it has ended")).1
+    }
+
+    pub(super) fn result(&mut self, call: CallKey) -> Value {
+        let result = self.outcome(call).expect("a result");
+        let mut result: Value = serde_json::from_str(result.as_str()).expect("JSON");
+        // Members that a modern engine adds.
+        if let Some(meta) = result.get_mut("_meta").and_then(Value::as_object_mut) {
+            meta.remove("io.modelcontextprotocol/serverInfo");
+            if meta.is_empty() {
+                result.as_object_mut().expect("an object").remove("_meta");
+            }
+        }
+        for stamp in ["resultType", "ttlMs", "cacheScope"] {
+            result.as_object_mut().expect("an object").remove(stamp);
+        }
+        result
+    }
+
+    pub(super) fn error(&mut self, call: CallKey) -> mcp_proto::RpcError {
+        match self.outcome(call).expect_err("an error") {
+            CallError::Rpc(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn has_ended(&self, call: CallKey) -> bool {
+        self.outcomes.iter().any(|(other, _)| *other == call)
+    }
+
+    /// Takes the events of the client.
+    pub(super) fn take_client_events(&mut self) -> Vec<client::Event> {
+        core::mem::take(&mut self.client_events)
+    }
+
+    /// Takes the input requests among the client's events and drops all others.
+    pub(super) fn take_inputs(&mut self) -> Vec<Input> {
+        let inputs = self.take_client_events().into_iter().filter_map(|event| match event {
+            client::Event::Input(input) => Some(input),
+            _ => None,
+        });
+        inputs.collect()
+    }
+
+    pub(super) fn answer_input(&mut self, input: &Input, answer: &Value) {
+        let now = self.now;
+        self.client.engine().answer(now, input.id, answer).expect("it is asked for");
+        self.settle();
+    }
+
+    // ---- server ----------------------------------------------------------------------------------------------
+
+    /// Takes the oldest call that reached the server.
+    pub(super) fn take_server_call(&mut self) -> Call {
+        assert!(!self.server_calls.is_empty(), "a call reaches the server");
+        self.server_calls.remove(0)
+    }
+
+    pub(super) fn has_server_call(&self) -> bool {
+        !self.server_calls.is_empty()
+    }
+
+    pub(super) fn complete(&mut self, call: &Call, result: &Value) {
+        let now = self.now;
+        self.server.engine().complete(now, call.id(), result).expect("it is open");
+        self.settle();
+    }
+
+    pub(super) fn progress(&mut self, call: &Call, progress: f64) {
+        let now = self.now;
+        self.server.engine().progress(now, call.id(), Progress::new(progress)).expect("it is open");
+        self.settle();
+    }
+
+    pub(super) fn publish(&mut self, change: &Change) {
+        let now = self.now;
+        self.server.engine().publish(now, change);
+        self.settle();
+    }
+
+    /// Returns whether the server was notified of a cancellation.
+    pub(super) fn was_cancelled(&self, call: &Call) -> bool {
+        let is = |event: &server::Event| matches!(event, server::Event::Cancelled { call: id, .. } if *id == call.id());
+        self.server_events.iter().any(is)
+    }
+
+    /// Ends the server.
+    pub(super) fn kill_server(&mut self) {
+        self.upstream.handle_eof(self.now);
+        let now = self.now;
+        self.server.abort(now, &Fault::Closed);
+        self.settle();
+    }
+
+    /// Ends the client.
+    pub(super) fn close_client(&mut self) {
+        self.downstream.handle_eof(self.now);
+        self.settle();
+    }
+}
+
+/// Moves written bytes in both directions. Returns whether there were any.
+fn transfer(now: Instant, client: &mut Client, server: &mut Server) -> bool {
+    let mut moved = false;
+    while !client.transmit().is_empty() {
+        let bytes = client.transmit().to_vec();
+        server.handle_input(now, &bytes);
+        client.consume(bytes.len());
+        moved = true;
+    }
+    while !server.transmit().is_empty() {
+        let bytes = server.transmit().to_vec();
+        client.handle_input(now, &bytes);
+        server.consume(bytes.len());
+        moved = true;
+    }
+    moved
+}

@@ -1,0 +1,245 @@
+//! The upstream side, which faces the server.
+
+use alloc::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mcp_proto::client::{Event, Input, LogMessage, Peer};
+use mcp_proto::http::HeadRecord;
+use mcp_proto::model::{Implementation, InputResponse};
+use mcp_proto::tap::TapRecord;
+use mcp_proto::{Capabilities, Change, Diagnostic, Fault, RpcError};
+use mcp_std::adapter::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
+
+use super::relay::client_limits;
+use crate::args::{self, StderrChoice};
+use crate::failure::{CommandFailure, Exit, FailureContext};
+use crate::paint::Paint;
+use crate::session::{self, LimitedNotes, SHUTDOWN_TIMEOUTS, ServerSpec};
+use crate::{escape, trace};
+
+/// A connection to a server.
+pub(super) struct Upstream {
+    connection: Connection,
+    pub(super) peer: Peer,
+    early_events: Arc<Mutex<EarlyEvents>>,
+}
+
+/// Events that arrived before the relay existed, and the output of notes and traces.
+struct EarlyEvents {
+    events: Vec<Event>,
+    noise_notes: LimitedNotes,
+    trace: bool,
+    hides_members: bool,
+    is_remote: bool,
+    paint: Paint,
+}
+
+impl Upstream {
+    /// Connects to the server with the given identity and capabilities.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command line is wrong, or if no connection is established.
+    pub(super) fn open(
+        args: &args::BridgeArgs,
+        info: Option<Implementation>,
+        capabilities: Capabilities,
+    ) -> Result<Self, CommandFailure> {
+        let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
+        let remote = args::url(&args.server).is_some();
+        let mut config = session::client_config(versions, args.timeout, args.connect_timeout, args.trace);
+        let mut limits = client_limits(config.effective_limits().clone());
+        if remote {
+            // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
+            (limits.probe_timeout, limits.init_timeout) = (args.connect_timeout, args.connect_timeout);
+        }
+        config = config.limits(limits).capabilities(capabilities).any_custom_method();
+        if let Some(info) = info {
+            config = config.info(info);
+        }
+        for member in &args.hide {
+            config = config.redact_in_tap(member);
+        }
+        let early = Arc::new(Mutex::new(EarlyEvents {
+            events: Vec::new(),
+            noise_notes: LimitedNotes(3),
+            trace: args.trace,
+            hides_members: !args.hide.is_empty(),
+            is_remote: remote,
+            paint: Paint::for_stderr(),
+        }));
+        let options = Options::<ReadyConnection>::new(config);
+        let options = options
+            .handler(EarlyEventHandler(Arc::clone(&early)))
+            .shutdown_timeouts(SHUTDOWN_TIMEOUTS)
+            .no_cache()
+            .no_validator();
+        let spec = ServerSpec {
+            server: &args.server,
+            bearer: args.bearer.as_deref(),
+            stderr: args.stderr,
+            env: &args.env,
+            tap_heads: args.trace,
+        };
+        let opened = spec.connect(options)?;
+        let ReadyConnection { connection, peer } =
+            opened.map_err(|error| CommandFailure::from_client_error(&error, &failure_context(args)))?;
+        Ok(Self { connection, peer, early_events: early })
+    }
+
+    pub(super) fn wire(&mut self) -> &mut dyn ClientTransport {
+        &mut *self.connection.transport
+    }
+
+    /// Takes the events that arrived while connecting.
+    pub(super) fn take_early_events(&self) -> Vec<Event> {
+        core::mem::take(&mut self.lock_early_events().events)
+    }
+
+    fn lock_early_events(&self) -> MutexGuard<'_, EarlyEvents> {
+        lock_events(&self.early_events)
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        let event = self.connection.transport.poll_event()?;
+        if let Event::Diagnostic(diagnostic) = &event {
+            self.lock_early_events().diagnostic(diagnostic);
+        }
+        Some(event)
+    }
+
+    /// Reads available input without waiting and handles deadlines.
+    pub(super) fn poll_io(&mut self) {
+        let now = self.connection.transport.tick();
+        self.connection.transport.wait(Some(now));
+    }
+
+    pub(super) fn show_tap(&mut self) {
+        while let Some(record) = self.connection.transport.poll_head() {
+            self.lock_early_events().head(&record);
+        }
+        while let Some(record) = self.connection.transport.engine().poll_tap() {
+            self.lock_early_events().tap(&record);
+        }
+    }
+
+    /// Closes the connection and ends the server.
+    pub(super) fn close(&mut self) {
+        match self.connection.finish() {
+            Ok(Some(ended)) => {
+                if let Some(complaint) = session::describe_abnormal_exit(&ended) {
+                    session::print_note(&complaint);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => session::print_note(&error.to_string()),
+        }
+    }
+
+    /// Creates the failure for a server that is gone.
+    pub(super) fn failure(&mut self, fault: &Fault) -> CommandFailure {
+        let known = self.connection.transport.exit_info(EXIT_STATUS_TIMEOUT);
+        let name = match (known.program, known.url) {
+            (Some(program), _) => format!("{program:?}"),
+            (None, Some(url)) => url,
+            (None, None) => "the server".to_owned(),
+        };
+        let how = known.exit_status.map(|status| format!(" ({status})")).unwrap_or_default();
+        let what = match fault {
+            Fault::Eof | Fault::Truncated { .. } => format!("{name} ended in the middle of the session{how}"),
+            fault => format!("the connection to {name} is lost{how}: {fault}"),
+        };
+        CommandFailure::new(Exit::Connection, what).with_stderr_tail(&known.stderr_tail)
+    }
+}
+
+fn failure_context(args: &args::BridgeArgs) -> FailureContext {
+    FailureContext {
+        timeout: args.timeout,
+        connect_timeout: args.connect_timeout,
+        total_timeout: None,
+        is_stderr_shown: matches!(args.stderr, StderrChoice::Show | StderrChoice::Inherit),
+    }
+}
+
+fn lock_events(early: &Mutex<EarlyEvents>) -> MutexGuard<'_, EarlyEvents> {
+    early.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl EarlyEvents {
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        match diagnostic {
+            Diagnostic::Noise { line, length } => {
+                let more = if line.len() < *length { " …" } else { "" };
+                let what =
+                    if self.is_remote { "what the server sent" } else { "a line on the server's stdout" };
+                self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
+            }
+            Diagnostic::LateResponse(_) | Diagnostic::UnknownCancellation(_) => {}
+            other if self.trace => {
+                session::print_note(&format!("the server deviated from the protocol: {other}"))
+            }
+            _ => {}
+        }
+    }
+
+    fn tap(&self, record: &TapRecord) {
+        session::print_stderr(&format!(
+            "{} {}",
+            self.paint.dim("server"),
+            trace::format_record(record, self.paint)
+        ));
+    }
+
+    fn head(&self, record: &HeadRecord) {
+        session::print_stderr(&format!(
+            "{} {}",
+            self.paint.dim("server"),
+            trace::format_head(record, self.hides_members, self.paint)
+        ));
+    }
+}
+
+/// Records events until the relay exists.
+struct EarlyEventHandler(Arc<Mutex<EarlyEvents>>);
+
+impl EarlyEventHandler {
+    fn record(&self, event: Event) {
+        let mut early = lock_events(&self.0);
+        if early.events.len() < MAX_EARLY_EVENTS {
+            early.events.push(event);
+        }
+    }
+}
+
+impl ClientHandler for EarlyEventHandler {
+    fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
+        self.record(Event::Input(input.clone()));
+        None
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.record(Event::Changed { key: None, change: change.clone() });
+    }
+
+    fn log(&mut self, log: &LogMessage) {
+        self.record(Event::Log(log.clone()));
+    }
+
+    fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+        lock_events(&self.0).diagnostic(diagnostic);
+    }
+
+    fn tap(&mut self, record: &TapRecord) {
+        lock_events(&self.0).tap(record);
+    }
+
+    fn head(&mut self, record: &HeadRecord) {
+        lock_events(&self.0).head(record);
+    }
+}
+
+/// Maximum number of recorded events.
+const MAX_EARLY_EVENTS: usize = 256;
+/// Time to wait for the exit status of a server that has closed its output.
+const EXIT_STATUS_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(1);

@@ -1,0 +1,34 @@
+//! Changes that the server has reported and that are not printed yet.
+
+use alloc::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+
+use mcp_proto::{CallError, Change};
+
+/// An event of a subscription.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ChangeEvent {
+    /// A list or resource has changed.
+    Changed(Change),
+    /// The subscription has ended, gracefully if there is no error.
+    Ended(Option<CallError>),
+}
+
+/// Queue of events, shared between the client, which fills it, and the command that prints them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReceivedChanges(Arc<Mutex<Vec<ChangeEvent>>>);
+
+impl ReceivedChanges {
+    /// Adds an event unless an equal one is queued, so a server cannot grow the queue by repetition.
+    pub(crate) fn add(&self, item: ChangeEvent) {
+        let mut items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+
+    /// Takes all events that arrived since the last call.
+    pub(crate) fn take(&self) -> Vec<ChangeEvent> {
+        core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

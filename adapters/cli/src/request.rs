@@ -1,0 +1,139 @@
+//! One request and its answer: the common part of `call`, `read`, `prompt` and `complete`.
+
+use mcp_blocking::Error;
+use mcp_proto::client::Kind;
+use mcp_proto::model::{ElicitUrlParams, RequestParams, UrlElicitationRequired};
+use mcp_proto::rpc::code;
+use mcp_proto::{CallError, CallOptions, Progress, RawJson, RpcError};
+
+use crate::answer;
+use crate::args::{AnswerArgs, RequestArgs};
+use crate::client::Client;
+use crate::failure::{CommandFailure, Exit};
+use crate::output::{print, print_json};
+use crate::paint::Paint;
+use crate::progress::ProgressDisplay;
+use crate::session::ClientSession;
+
+/// Properties of a command that sends one request.
+pub(crate) struct RequestCommand<'a, R: RequestParams> {
+    /// Noun for messages about an unreadable result, for example "a tool".
+    pub(crate) noun: &'a str,
+    /// Formats the result.
+    pub(crate) show: fn(&R::Result, Paint) -> String,
+    /// Returns a hint for a request that the server refused.
+    pub(crate) hint: &'a dyn Fn(&mut Client) -> Option<String>,
+}
+
+/// Sends the request and returns the result undecoded. Progress goes to the callback.
+pub(crate) type StartRequest<'a> =
+    &'a dyn Fn(&mut Client, &CallOptions, &mut (dyn FnMut(&Progress) + Send)) -> Result<RawJson, Error>;
+
+/// Connects to the server, sends the request and prints the result.
+///
+/// # Errors
+///
+/// Fails if the connection or the request fails, or if an input request got no answer.
+pub(crate) fn run<R: RequestParams>(
+    request_args: &RequestArgs,
+    answer_args: Option<&AnswerArgs>,
+    start: StartRequest<'_>,
+    command: &RequestCommand<'_, R>,
+) -> Result<R::Result, CommandFailure> {
+    let mut session = ClientSession::open(&request_args.target, answer_args)?;
+    session.failure_context.total_timeout = request_args.total;
+    let mut options = CallOptions::new().with_progress();
+    if let Some(total) = request_args.total {
+        options = options.total_timeout(total);
+    }
+    let mut progress_display =
+        ProgressDisplay::new(!request_args.target.trace && request_args.target.log.is_none());
+    let client = &mut session.client;
+    // Kept undecoded: `--json` prints exactly what the server sent.
+    let answered = start(client, &options, &mut |progress| progress_display.show(progress));
+    progress_display.end();
+    let outcome =
+        answered.map_err(|error| refusal_failure(&mut session, &error, command)).and_then(|result| {
+            let read = R::read(&result);
+            if request_args.json {
+                print_json(&result)?;
+            }
+            let read = read.map_err(|why| {
+                CommandFailure::failed(format!("the answer is not a result of {}: {why}", command.noun))
+            })?;
+            if !request_args.json {
+                print(&(command.show)(&read, Paint::for_stdout()))?;
+            }
+            Ok(read)
+        });
+    let unanswered = session.unanswered.failure();
+    // The result is printed before the server gets its time to end.
+    session.close();
+    match unanswered {
+        Some(failure) => Err(failure),
+        None => outcome,
+    }
+}
+
+/// Creates a failure, with a hint if the server refused the request.
+fn refusal_failure<R: RequestParams>(
+    session: &mut ClientSession,
+    error: &Error,
+    command: &RequestCommand<'_, R>,
+) -> CommandFailure {
+    let failure = session.failure(error);
+    let Error::Call(CallError::Rpc(answered)) = error else { return failure };
+    if let Some(pages) = url_hint(answered) {
+        return failure.with_exit(Exit::Unanswered).with_hint(pages);
+    }
+    if requires_input_capability(answered) {
+        return failure.with_exit(Exit::Unanswered).with_hint(answer::UNANSWERED_HINT);
+    }
+    match (command.hint)(&mut session.client) {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}
+
+/// Returns a hint with the web pages to visit first (ELIC-028, ELIC-029).
+fn url_hint(error: &RpcError) -> Option<String> {
+    let data = error.data.as_ref().filter(|_| error.code == code::URL_ELICITATION_REQUIRED)?;
+    let required: UrlElicitationRequired = data.parse().ok()?;
+    let page = |page: &ElicitUrlParams| format!("{} ({})", page.url, page.message);
+    let pages: Vec<_> = required.elicitations.iter().take(MAX_NAMES_SHOWN).map(page).collect();
+    Some(format!("visit this page first, if you trust it, then repeat the request: {}", pages.join(", ")))
+}
+
+/// Returns whether the server requires a capability that the client did not declare.
+fn requires_input_capability(error: &RpcError) -> bool {
+    error
+        .data
+        .as_ref()
+        .is_some_and(|data| data.member("requiredCapabilities").is_some_and(|of| of.is_object()))
+}
+
+/// Returns a hint that lists the existing entries of a kind, or `None` if `asked` is one of them.
+///
+/// `what` is the noun for an entry ("tool"). `member` is the member that holds its name.
+pub(crate) fn alternatives(
+    client: &mut Client,
+    kind: Kind,
+    what: &str,
+    member: &str,
+    asked: &str,
+) -> Option<String> {
+    let entries = client.list(kind).ok()?;
+    let mut names: Vec<_> = entries.iter().filter_map(|entry| entry.member(member)?.string()).collect();
+    if names.iter().any(|name| name == asked) {
+        return None;
+    }
+    if names.is_empty() {
+        return Some(format!("the server's list of {what}s is empty"));
+    }
+    let more = if names.len() > MAX_NAMES_SHOWN { ", …" } else { "" };
+    names.truncate(MAX_NAMES_SHOWN);
+    Some(format!("there is no {what} `{asked}` in the server's list; there are: {}{more}", names.join(", ")))
+}
+
+/// Maximum number of names in a hint.
+const MAX_NAMES_SHOWN: usize = 20;

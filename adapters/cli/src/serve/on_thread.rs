@@ -1,0 +1,81 @@
+//! The demonstration server with an event loop on this thread, for the adapter that includes this file.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::Change;
+use mcp_proto::server::Config;
+use mcp_std::io::Stdio;
+
+use super::{LoggedRouter, adapter, tools, with_shards};
+use crate::args;
+use crate::failure::CommandFailure;
+use crate::serve::clock::{ClockResource, POLL_INTERVAL};
+use crate::serve::http;
+use crate::serve::logged_router::ServerLog;
+use crate::stop;
+
+pub(in crate::serve) fn run(args: &args::ServeArgs) -> Result<(), CommandFailure> {
+    let (router, clock) = tools::router(args);
+    let config = crate::serve::config(args, router.config())?;
+    let handler = LoggedRouter { router, log: Arc::new(ServerLog::new(args)) };
+    match &args.http.address {
+        Some(address) => serve_http(args, address, config, handler, clock.as_ref()),
+        None => serve_stdio(config, handler, clock.as_ref())
+            .map_err(|error| CommandFailure::from_serve_error(&error)),
+    }
+}
+
+/// Serves stdio until the end and announces ticks of the clock.
+fn serve_stdio(
+    config: Config,
+    handler: LoggedRouter,
+    clock: Option<&ClockResource>,
+) -> Result<(), adapter::Error> {
+    let mut server = adapter::Server::new(config, Stdio::guarded()?, handler);
+    stop::shut_down_on_signal(server.handle()?);
+    while server.poll(clock.and_then(ClockResource::time_to_tick).unwrap_or(IDLE_TIMEOUT))? {
+        if clock.is_some_and(ClockResource::take_tick) {
+            let now = server.now();
+            server.engine().publish(now, &Change::Resource(ClockResource::URI.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Serves HTTP until a signal arrives.
+fn serve_http(
+    args: &args::ServeArgs,
+    address: &str,
+    config: Config,
+    handler: LoggedRouter,
+    clock: Option<&ClockResource>,
+) -> Result<(), CommandFailure> {
+    let bound = adapter::HttpServer::bind(address, config, http::config(&args.http), handler);
+    let mut server = bound.map_err(|error| http::bind_failure(address, &error))?;
+    #[cfg(feature = "tls")]
+    if let Some(tls) = http::tls(&args.http)? {
+        server = server.tls(tls);
+    }
+    if args.trace {
+        server = server.tap_heads();
+    }
+    let address = server.address();
+    server = with_shards(server, args.shards);
+    stop::shut_down_on_signal(server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?);
+    http::report_address(&args.http, address)?;
+    // Another thread may learn first that a client follows the clock.
+    let idle = if clock.is_some() && args.shards > 1 { POLL_INTERVAL } else { IDLE_TIMEOUT };
+    while server
+        .poll(clock.and_then(ClockResource::time_to_tick).unwrap_or(idle))
+        .map_err(|error| CommandFailure::from_serve_error(&error))?
+    {
+        if clock.is_some_and(ClockResource::take_tick) {
+            server.publish(&Change::Resource(ClockResource::URI.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Time to wait when no tick is scheduled.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);

@@ -1,0 +1,93 @@
+//! Pending calls and subscriptions, which are cancelled when dropped.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+use mcp_proto::client::SubscriptionKey;
+use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::{CallKey, RawJson, UseError};
+use mcp_std::Error;
+use mcp_std::adapter::client::{CallAnswer, ConnectionHandle, OutcomeReceiver, OutcomeUpdate};
+
+use super::Client;
+use super::leader::WaiterGuard;
+use super::wait::poll_until;
+
+/// A call that was started. Await it, or pass it to [`Client::wait`], to get its result.
+///
+/// Dropping it cancels the call and notifies the server.
+#[must_use = "dropping it cancels the call"]
+pub struct PendingCall {
+    pub(super) slot: OutcomeReceiver<CallAnswer>,
+    pub(super) client: Client,
+    pub(super) waiter: WaiterGuard,
+}
+
+impl PendingCall {
+    /// Returns the key under which the handler gets progress of the call; `None` until the call has been sent.
+    #[must_use]
+    pub fn key(&self) -> Option<CallKey> {
+        self.slot.call()
+    }
+}
+
+// Awaiting it is the same as `Client::wait`.
+impl Future for PendingCall {
+    type Output = Result<RawJson, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { slot, client, waiter } = &mut *self;
+        if slot.is_finished() {
+            return Poll::Ready(Err(Error::Use(UseError::Stale)));
+        }
+        let outcome = poll_until(&client.0.shared, waiter, cx, |cx| {
+            loop {
+                match slot.poll(cx.waker()) {
+                    Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
+                    Poll::Ready(OutcomeUpdate::Progress(_)) => {}
+                    Poll::Pending => return None,
+                }
+            }
+        });
+        outcome.map_ok(|(result, _)| result)
+    }
+}
+
+impl Drop for PendingCall {
+    fn drop(&mut self) {
+        self.client.0.shared.caller.cancel(&self.slot, None);
+    }
+}
+
+/// A call that is awaited for a limited time. Leaves the leader queue when dropped.
+pub(super) struct LeaveOnDrop<'a>(pub(super) &'a mut PendingCall);
+
+impl Drop for LeaveOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.waiter.leave();
+    }
+}
+
+impl fmt::Debug for PendingCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingCall").field("call", &self.slot.call()).finish_non_exhaustive()
+    }
+}
+
+/// A pending subscription. Unsubscribes if it is dropped before the caller has the key.
+pub(super) struct SubscribeGuard<'a> {
+    pub(super) slot: OutcomeReceiver<(SubscriptionKey, SubscriptionFilter)>,
+    pub(super) caller: &'a ConnectionHandle,
+}
+
+impl Drop for SubscribeGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(Ok((key, _))) = self.slot.close() {
+            self.caller.run_unbounded(move |connection| {
+                let _ = connection.command(|engine, now| engine.unsubscribe(now, key));
+            });
+        }
+    }
+}

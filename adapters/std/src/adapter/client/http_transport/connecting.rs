@@ -1,0 +1,234 @@
+//! Connecting: name lookup, attempts on several addresses, and the TLS handshake.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::ToSocketAddrs;
+use std::sync::mpsc;
+use std::thread;
+
+use mcp_proto::Instant;
+use mcp_proto::http::client::{ConnectionId, Origin};
+
+use super::{HttpSocket, HttpTransport};
+use crate::adapter::NetStream;
+use crate::adapter::client::transport::ClientTransport as _;
+use crate::adapter::poll::Interest;
+use crate::io::Socket;
+
+/// A pending name lookup.
+#[derive(Debug)]
+pub(super) struct AddressLookup {
+    pub(super) id: ConnectionId,
+    pub(super) origin: Origin,
+    pub(super) addresses: mpsc::Receiver<io::Result<VecDeque<SocketAddr>>>,
+    pub(super) deadline: Instant,
+}
+
+/// A pending attempt to connect to one of the addresses of an origin.
+#[derive(Debug)]
+pub(super) struct ConnectAttempt {
+    pub(super) origin: Origin,
+    /// Addresses that have not been tried.
+    pub(super) remaining: VecDeque<SocketAddr>,
+    /// Time for each address but the last.
+    pub(super) address_timeout: Duration,
+    /// When to try the next address.
+    pub(super) deadline: Option<Instant>,
+    /// The current address, with its error once it has failed.
+    pub(super) error: String,
+    /// Whether TCP is connected, so that only the TLS handshake is pending.
+    pub(super) is_tcp_connected: bool,
+}
+
+impl HttpSocket {
+    /// Returns whether the time for the current address is over.
+    pub(super) fn is_timed_out(&self, now: Instant) -> bool {
+        self.connecting.as_ref().and_then(|connecting| connecting.deadline).is_some_and(|at| at <= now)
+    }
+}
+
+impl HttpTransport {
+    /// Returns the addresses of an origin if its host is an IP address. Otherwise starts a lookup on a thread of its
+    /// own, because the system's resolver blocks.
+    pub(super) fn look_up(
+        &mut self,
+        id: ConnectionId,
+        origin: &Origin,
+    ) -> Result<Option<VecDeque<SocketAddr>>, String> {
+        if origin.secure && cfg!(not(feature = "tls")) {
+            return Err("`https` needs the feature `tls`, which is not enabled".into());
+        }
+        let (host, port) = (origin.host.clone(), origin.port);
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(Some(VecDeque::from([SocketAddr::new(address, port)])));
+        }
+        let deadline = self.tick() + self.connect_timeout;
+        let (sender, addresses) = mpsc::channel();
+        let begun = self.selector.waker().and_then(|waker| {
+            thread::Builder::new().name("mcp-lookup".into()).spawn(move || {
+                let _ = sender.send((&*host, port).to_socket_addrs().map(interleave_families));
+                waker.wake();
+            })
+        });
+        begun.map_err(|error| format!("no address of {}: {error}", origin.host))?;
+        self.lookups.push(AddressLookup { id, origin: origin.clone(), addresses, deadline });
+        Ok(None)
+    }
+
+    /// Starts to connect to one of the addresses of a name. Returns `false` if every attempt failed at once.
+    pub(super) fn connect_any(
+        &mut self,
+        id: ConnectionId,
+        origin: Origin,
+        addresses: VecDeque<SocketAddr>,
+    ) -> bool {
+        self.tick();
+        let attempts = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let address_timeout = ADDRESS_TIMEOUT.min(self.connect_timeout / attempts);
+        let error = format!("{} has no address", origin.host);
+        self.connect(
+            id,
+            ConnectAttempt {
+                origin,
+                remaining: addresses,
+                address_timeout,
+                deadline: None,
+                error,
+                is_tcp_connected: false,
+            },
+        )
+    }
+
+    /// Starts to connect to the first address that does not fail at once. Returns `false` if there is none.
+    fn connect(&mut self, id: ConnectionId, mut connecting: ConnectAttempt) -> bool {
+        while let Some(address) = connecting.remaining.pop_front() {
+            match Socket::connect(address).and_then(|socket| {
+                let transport = self.wrap(socket, &connecting.origin)?;
+                self.selector.add(transport.socket(), self.last_token + 1, Interest::WRITE)?;
+                Ok(transport)
+            }) {
+                Ok(transport) => {
+                    self.last_token += 1;
+                    let more = !connecting.remaining.is_empty();
+                    connecting.deadline = more.then(|| self.now + connecting.address_timeout);
+                    // The start of the error text, should the attempt fail.
+                    connecting.error = format!("{address}");
+                    let (token, interest) = (self.last_token, Interest::WRITE);
+                    self.sockets.push(HttpSocket {
+                        id,
+                        transport,
+                        token,
+                        interest,
+                        connecting: Some(connecting),
+                    });
+                    return true;
+                }
+                Err(error) => connecting.error = format!("{address}: {error}"),
+            }
+        }
+        self.connect_failed(id, &connecting.error);
+        false
+    }
+
+    /// Wraps a socket in TLS if the origin is secure.
+    fn wrap(&self, socket: Socket, origin: &Origin) -> io::Result<NetStream> {
+        #[cfg(feature = "tls")]
+        if origin.secure {
+            return NetStream::connect_tls(&self.tls, socket, &origin.host);
+        }
+        let _ = origin;
+        Ok(socket.into())
+    }
+
+    pub(super) fn connect_failed(&mut self, id: ConnectionId, why: &str) {
+        self.connections.handle_connect_failed(self.now, id, &mut self.client, why);
+    }
+
+    /// Checks the result of a connection attempt and goes on with the next step.
+    pub(super) fn advance_connect(&mut self, index: usize, writable: bool) {
+        let Some(socket) = self.sockets.get_mut(index) else { return };
+        let timed_out = socket.is_timed_out(self.now);
+        let Some(connecting) = &mut socket.connecting else { return };
+        if !connecting.is_tcp_connected {
+            let outcome = match writable {
+                true => socket.transport.socket().connect_result(),
+                false if timed_out => Err(ErrorKind::TimedOut.into()),
+                false => return,
+            };
+            if let Err(error) = outcome {
+                let HttpSocket { id, connecting, .. } = self.remove_socket(index);
+                let Some(mut connecting) = connecting else { return };
+                connecting.error = format!("{}: {error}", connecting.error);
+                let _ = self.connect(id, connecting);
+                return;
+            }
+            (connecting.is_tcp_connected, connecting.deadline) = (true, None);
+        }
+        match socket.transport.handshake() {
+            Ok(true) => {
+                socket.connecting = None;
+                self.connections.handle_connected(self.now, socket.id);
+            }
+            Ok(false) => {}
+            // Other addresses of the same name have the same certificate.
+            Err(error) => {
+                let socket = self.remove_socket(index);
+                self.connect_failed(socket.id, &error.to_string());
+            }
+        }
+    }
+}
+
+/// Orders addresses so that IPv6 and IPv4 alternate, beginning with the family that the system prefers. If one family
+/// is unreachable, the second attempt uses the other (RFC 8305, section 4).
+fn interleave_families(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut addresses = addresses.peekable();
+    let is_ipv6 = addresses.peek().is_some_and(SocketAddr::is_ipv6);
+    let (mut own, mut other): (VecDeque<_>, VecDeque<_>) = addresses.partition(|a| a.is_ipv6() == is_ipv6);
+    let mut all = VecDeque::new();
+    while all.len() < MAX_ADDRESSES && !(own.is_empty() && other.is_empty()) {
+        all.extend(own.pop_front());
+        all.extend(other.pop_front());
+    }
+    all
+}
+
+/// Maximum time for one of several addresses. With many addresses it is shorter.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_proto::client::Config;
+
+    use crate::adapter::client::{Options, ReadyConnection};
+
+    #[test]
+    fn addresses_of_both_families_are_interleaved_and_bounded() {
+        let of = |text: &[&str]| -> Vec<SocketAddr> { text.iter().map(|a| a.parse().unwrap()).collect() };
+        let sorted = |text: &[&str]| Vec::from(interleave_families(of(text).into_iter()));
+        let six = ["[::1]:1", "[::2]:1", "[::3]:1"];
+        assert_eq!(sorted(&six), of(&six));
+        assert_eq!(
+            sorted(&[&six[..], &["1.1.1.1:1", "1.1.1.2:1"]].concat()),
+            of(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"])
+        );
+        assert_eq!(sorted(&["1.1.1.1:1", "[::1]:1"]), of(&["1.1.1.1:1", "[::1]:1"]));
+        assert_eq!(sorted(&["1.1.1.1:1"; 100]).len(), MAX_ADDRESSES);
+        assert!(sorted(&[]).is_empty());
+    }
+
+    #[test]
+    fn error_names_host_without_address() {
+        // No resolver sends a query for this name.
+        let options = Options::<ReadyConnection>::new(Config::new("lost", "1.0"));
+        let error = options.connect_url("http://a..b/mcp").unwrap_err().to_string();
+        assert!(error.contains("no address of a..b: "), "{error}");
+    }
+}

@@ -1,0 +1,31 @@
+//! Parts of a client that all adapters share: connecting, dispatch of events, callbacks, and shutdown.
+//!
+//! An adapter adds how its callers wait and how they make calls. Everything between these and the engine is here.
+
+mod callback;
+mod command_queue;
+mod connection;
+mod handler;
+#[cfg(feature = "http")]
+mod http_transport;
+mod options;
+mod outcome;
+mod result_cache;
+mod server_io;
+mod testing;
+mod transport;
+mod typed;
+
+pub use callback::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
+pub use command_queue::{ClientCommand, ClientJob, CommandQueue, ConnectionHandle};
+pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STATUS_TIMEOUT, ProgressWatch};
+pub use handler::ClientHandler;
+#[cfg(feature = "http")]
+pub use http_transport::HttpTransport;
+pub use options::{ClientSetup, ConnectionTarget, Connector, Options, ReadyConnection, StreamConnector};
+pub use outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
+pub use result_cache::{CacheOptions, ResultCache};
+pub use server_io::ServerIo;
+pub use testing::{Inline, TestConnection, TestPeer, TestServer};
+pub use transport::{ClientTransport, CloseAction, ExitInfo, StreamTransport};
+pub use typed::{prompt_params, read};

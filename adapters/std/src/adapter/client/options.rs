@@ -1,0 +1,445 @@
+//! Options of a client, and how it connects to its server.
+
+use alloc::boxed::Box;
+#[cfg(all(feature = "http", not(feature = "tls")))]
+use alloc::format;
+use alloc::string::String;
+use core::borrow::Borrow;
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+use crate::SharedCache;
+use crate::io::Duplex;
+use crate::process::{Program, ShutdownTimeouts};
+#[cfg(doc)]
+use mcp_proto::client::CacheScope;
+use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
+
+use super::connection::Connection;
+use super::handler::ClientHandler;
+#[cfg(feature = "http")]
+use super::http_transport::HttpTransport;
+use super::result_cache::CacheOptions;
+use super::server_io::ServerIo;
+use super::transport::{ClientTransport, StreamTransport};
+use crate::error::Error;
+#[cfg(feature = "tls")]
+use crate::tls::ClientTls;
+
+/// Options of a client that is about to connect.
+///
+/// ```no_run
+/// use mcp_proto::{Diagnostic, client::Config};
+/// use mcp_std::process::{Program, Stderr};
+/// use mcp_std::adapter::client::{ClientHandler, Options, ReadyConnection};
+///
+/// struct Log;
+///
+/// impl ClientHandler for Log {
+///     fn diagnostic(&mut self, diagnostic: &Diagnostic) {
+///         eprintln!("diagnostic: {diagnostic:?}");
+///     }
+/// }
+///
+/// // An application uses the `Client` of its adapter instead of `ReadyConnection`.
+/// let program = Program::new("my-server").stderr(Stderr::Capture);
+/// let client = Options::<ReadyConnection>::new(Config::new("my-app", "1.0")).handler(Log).spawn(program)?;
+/// # Ok::<(), mcp_std::Error>(())
+/// ```
+pub struct Options<C> {
+    setup: ClientSetup,
+    client: PhantomData<fn() -> C>,
+}
+
+/// The values that [`Options`] collect.
+pub struct ClientSetup {
+    /// The configuration of the engine.
+    pub config: Config,
+    /// The handler of callbacks.
+    pub handler: Box<dyn ClientHandler + Send>,
+    /// Duration of each step of ending the server.
+    pub shutdown_timeouts: ShutdownTimeouts,
+    cache: Option<CacheOptions>,
+    schemas: Option<OutputSchemas>,
+    /// Whether heads of HTTP requests and responses are recorded.
+    #[cfg(feature = "http")]
+    pub taps_heads: bool,
+    #[cfg(feature = "tls")]
+    tls: ClientTls,
+}
+
+/// The address of a server that is not a byte stream.
+#[non_exhaustive]
+pub enum ConnectionTarget<'a> {
+    /// A program to start.
+    Program(Box<dyn Borrow<Program> + Send + 'a>),
+    /// A server over HTTP.
+    #[cfg(feature = "http")]
+    Http(mcp_proto::http::client::Config),
+}
+
+/// A client of an adapter, which [`Options`] create.
+pub trait Connector: Sized {
+    /// The result of connecting: a client, or a future of one.
+    type Opening<'a>;
+
+    /// Starts to connect.
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_>;
+
+    /// Returns a connection attempt that has failed with `error`.
+    fn refuse(error: Error) -> Self::Opening<'static>;
+}
+
+/// A client of an adapter that can use byte streams of type `S`.
+pub trait StreamConnector<S>: Connector {
+    /// Starts to connect over a byte stream.
+    fn open_stream(setup: ClientSetup, stream: S) -> Self::Opening<'static>;
+}
+
+/// A connection that is ready, and its server. Adapters build their client from it.
+#[derive(Debug)]
+pub struct ReadyConnection {
+    /// The connection.
+    pub connection: Connection,
+    /// The server.
+    pub peer: Peer,
+}
+
+impl<C: Connector> Options<C> {
+    /// Creates options without callbacks, with default shutdown timeouts and a cache of their own.
+    ///
+    /// With the feature `validate`, structured results are checked with `mcp_std::schema::JsonSchemaValidator`, as
+    /// described at [`validator`](Self::validator).
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let setup = ClientSetup {
+            config,
+            handler: Box::new(()),
+            shutdown_timeouts: ShutdownTimeouts::default(),
+            cache: Some(CacheOptions::default()),
+            #[cfg(feature = "validate")]
+            schemas: Some(OutputSchemas::new(crate::schema::JsonSchemaValidator::new())),
+            #[cfg(not(feature = "validate"))]
+            schemas: None,
+            #[cfg(feature = "http")]
+            taps_heads: false,
+            #[cfg(feature = "tls")]
+            tls: ClientTls::new(),
+        };
+        Self { setup, client: PhantomData }
+    }
+
+    /// Enables [`ClientHandler::head`] callbacks for heads of HTTP requests and responses.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub const fn tap_heads(mut self) -> Self {
+        self.setup.taps_heads = true;
+        self
+    }
+
+    /// Sets the trusted certificates for `https`; the default is those of the system.
+    ///
+    /// ```no_run
+    /// use mcp_std::adapter::client::{Options, ReadyConnection};
+    /// use mcp_std::tls::ClientTls;
+    ///
+    /// let tls = ClientTls::new().root_file("/etc/company/ca.pem").unwrap();
+    /// let options = Options::<ReadyConnection>::new(mcp_proto::client::Config::new("my-app", "1.0")).tls(tls);
+    /// let client = options.connect_url("https://tools.company.example/mcp")?;
+    /// # Ok::<(), mcp_std::Error>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<ClientTls>) -> Self {
+        self.setup.tls = tls.into();
+        self
+    }
+
+    /// Sets the handler of callbacks.
+    #[must_use]
+    pub fn handler(mut self, handler: impl ClientHandler + Send + 'static) -> Self {
+        self.setup.handler = Box::new(handler);
+        self
+    }
+
+    /// Sets the duration of each step of ending the server.
+    #[must_use]
+    pub const fn shutdown_timeouts(mut self, timeouts: ShutdownTimeouts) -> Self {
+        self.setup.shutdown_timeouts = timeouts;
+        self
+    }
+
+    /// Caches lists and contents of resources in `cache`, which other clients may share.
+    ///
+    /// `server` is the application's name for the server, for example its URL or command line. Results of one server
+    /// are never returned for another. `principal` is the application's name for the party on whose behalf the client
+    /// acts. A result for one principal is returned to another only if the server allowed it (CACHE-012).
+    #[must_use]
+    pub fn cache(
+        mut self,
+        cache: &SharedCache,
+        server: impl Into<String>,
+        principal: impl Into<String>,
+    ) -> Self {
+        let legacy_ttl = self.setup.cache.and_then(|options| options.legacy_ttl);
+        let (server, principal) = (server.into(), principal.into());
+        self.setup.cache = Some(CacheOptions { cache: cache.clone(), server, principal, legacy_ttl });
+        self
+    }
+
+    /// Disables caching: each request is sent to the server.
+    #[must_use]
+    pub fn no_cache(mut self) -> Self {
+        self.setup.cache = None;
+        self
+    }
+
+    /// Caches lists of legacy servers, too, for at most `time` or until the server announces a change.
+    ///
+    /// Legacy revisions have no cache hints; see [`CacheScope::with_legacy_ttl`].
+    #[must_use]
+    pub fn cache_legacy(mut self, time: Duration) -> Self {
+        self.setup.cache.get_or_insert_default().legacy_ttl = Some(time);
+        self
+    }
+
+    /// Sets the validator that checks structured results against output schemas of tools (TOOL-016).
+    ///
+    /// It replaces `mcp_std::schema::JsonSchemaValidator`, the default with the feature `validate`. The client learns
+    /// schemas from the lists of tools that it reads. A tool is not checked if its schema is unknown or unusable.
+    #[must_use]
+    pub fn validator(mut self, validator: impl SchemaValidator + 'static) -> Self {
+        self.setup.schemas = Some(OutputSchemas::new(validator));
+        self
+    }
+
+    /// Disables the check of structured results.
+    #[must_use]
+    pub fn no_validator(mut self) -> Self {
+        self.setup.schemas = None;
+        self
+    }
+
+    /// Starts a server process and waits until the connection is ready.
+    ///
+    /// Some old servers exit when they are asked for their revisions. Such a server is started again and gets the
+    /// legacy handshake. The hook of [`Program::before_spawn`] runs at each start.
+    ///
+    /// # Errors
+    ///
+    /// No process is left running after an error.
+    ///
+    /// - [`Error::Spawn`]: the process cannot be started.
+    /// - [`Error::Closed`]: the server ended, did not answer in time, or is not an MCP server.
+    /// - [`Error::Io`]: the stream failed.
+    pub fn spawn<'a>(self, program: impl Borrow<Program> + Send + 'a) -> C::Opening<'a> {
+        C::open(self.setup, ConnectionTarget::Program(Box::new(program)))
+    }
+
+    /// Connects over a byte stream and waits until the connection is ready.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Closed`]: the server closed the stream, did not answer in time, or is not an MCP server.
+    /// - [`Error::Io`]: the stream failed.
+    pub fn connect<S>(self, stream: S) -> C::Opening<'static>
+    where
+        C: StreamConnector<S>,
+    {
+        C::open_stream(self.setup, stream)
+    }
+
+    /// Connects to the HTTP server at `url` and waits until the connection is ready.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Url`]: the URL is invalid, or it is `https` and the feature `tls` is off.
+    /// - [`Error::Closed`]: there is no server, it is not an MCP server, or it did not answer in time.
+    #[cfg(feature = "http")]
+    pub fn connect_url(self, url: &str) -> C::Opening<'static> {
+        match mcp_proto::http::client::Config::new(url) {
+            Ok(http) => self.connect_http(http),
+            Err(why) => C::refuse(Error::url(url, &why)),
+        }
+    }
+
+    /// Connects to an HTTP server and waits until the connection is ready.
+    ///
+    /// Use it instead of [`connect_url`](Self::connect_url) for more settings than a URL, for example a token.
+    ///
+    /// ```no_run
+    /// use mcp_std::adapter::client::{Options, ReadyConnection};
+    /// use mcp_proto::http::client::{Config, Credential};
+    ///
+    /// let token = std::env::var("TOKEN").unwrap();
+    /// let http = Config::new("http://localhost:8080/mcp").unwrap().credential(Credential::bearer(&token).unwrap());
+    /// let options = Options::<ReadyConnection>::new(mcp_proto::client::Config::new("my-app", "1.0"));
+    /// let client = options.connect_http(http)?;
+    /// # Ok::<(), mcp_std::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_url`](Self::connect_url).
+    #[cfg(feature = "http")]
+    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> C::Opening<'static> {
+        #[cfg(not(feature = "tls"))]
+        if http.endpoint().origin().secure {
+            return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
+        }
+        C::open(self.setup, ConnectionTarget::Http(http))
+    }
+}
+
+impl ClientSetup {
+    /// Connects and waits until the connection is ready.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::spawn`] and [`Options::connect_http`].
+    pub fn open(self, target: ConnectionTarget<'_>) -> Result<ReadyConnection, Error> {
+        match target {
+            ConnectionTarget::Program(program) => self.spawn((*program).borrow()),
+            #[cfg(feature = "http")]
+            ConnectionTarget::Http(http) => {
+                let transport = self.http_transport(http)?;
+                self.open_transport(Box::new(transport))
+            }
+        }
+    }
+
+    /// Creates the transport to an HTTP server.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpTransport::new`].
+    #[cfg(feature = "http")]
+    pub fn http_transport(&self, http: mcp_proto::http::client::Config) -> Result<HttpTransport, Error> {
+        let transport = HttpTransport::new(self.config.clone(), http, self.taps_heads)?;
+        #[cfg(feature = "tls")]
+        let transport = transport.tls(self.tls.clone());
+        Ok(transport)
+    }
+
+    /// Connects over a byte stream and waits until the connection is ready.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::connect`].
+    pub fn open_stream<D: Duplex + Send + 'static>(self, stream: D) -> Result<ReadyConnection, Error> {
+        let transport = StreamTransport::new(self.config.clone(), ServerIo::Stream(Box::new(stream)));
+        self.open_transport(Box::new(transport))
+    }
+
+    fn spawn(mut self, program: &Program) -> Result<ReadyConnection, Error> {
+        let transport = StreamTransport::new(self.config.clone(), ServerIo::spawn(program)?);
+        let mut first = self.connection(Box::new(transport));
+        let error = match first.open() {
+            Ok(peer) => return Ok(self.into_ready(first, peer)),
+            Err(error) => error,
+        };
+        if !self.prepare_retry(&mut first, &error) {
+            return Err(error);
+        }
+        // End the first process before the second starts: both may need the same port or lock.
+        drop(first);
+        let transport = StreamTransport::new(self.config.clone(), ServerIo::spawn(program)?);
+        self.open_transport(Box::new(transport))
+    }
+
+    /// Connects over a transport and waits until the connection is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] or [`Error::Io`] if the connection ends before it is ready.
+    pub fn open_transport(
+        mut self,
+        transport: Box<dyn ClientTransport + Send>,
+    ) -> Result<ReadyConnection, Error> {
+        let mut connection = self.connection(transport);
+        let peer = connection.open()?;
+        Ok(self.into_ready(connection, peer))
+    }
+
+    fn into_ready(self, mut connection: Connection, peer: Peer) -> ReadyConnection {
+        self.configure_results(&mut connection, &peer);
+        ReadyConnection { connection, peer }
+    }
+
+    /// Creates a connection that has not sent anything yet. Moves the handler into it.
+    #[must_use]
+    pub fn connection(&mut self, transport: Box<dyn ClientTransport + Send>) -> Connection {
+        Connection::new(
+            transport,
+            core::mem::replace(&mut self.handler, Box::new(())),
+            self.shutdown_timeouts,
+        )
+    }
+
+    /// Returns whether the server should be started again with another handshake.
+    ///
+    /// If so, takes the handler back from `first` and sets the known era for the next connection.
+    #[must_use]
+    pub fn prepare_retry(&mut self, first: &mut Connection, error: &Error) -> bool {
+        let Error::Closed(closed) = error else { return false };
+        let Some(known_era) = closed.fault.retry_with() else { return false };
+        self.handler = first.take_handler();
+        self.config = self.config.clone().known_era(Some(known_era));
+        true
+    }
+
+    /// Configures caching and the check of results, once the server is known.
+    pub fn configure_results(self, connection: &mut Connection, peer: &Peer) {
+        connection.cache.open(self.cache, connection.transport.engine().config(), peer);
+        connection.cache.set_schemas(self.schemas);
+    }
+}
+
+impl Connector for ReadyConnection {
+    type Opening<'a> = Result<Self, Error>;
+
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+        setup.open(target)
+    }
+
+    fn refuse(error: Error) -> Self::Opening<'static> {
+        Err(error)
+    }
+}
+
+impl<D: Duplex + Send + 'static> StreamConnector<D> for ReadyConnection {
+    fn open_stream(setup: ClientSetup, stream: D) -> Self::Opening<'static> {
+        setup.open_stream(stream)
+    }
+}
+
+/// Reason for refusing `https`.
+#[cfg(all(feature = "http", not(feature = "tls")))]
+const NO_TLS: &str = "`https` needs the feature `tls`, which is not enabled; enable it, or let a TLS proxy on this \
+                      machine (stunnel, for example) forward a local port, and connect to that with `http`";
+
+impl fmt::Debug for ClientSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSetup").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ConnectionTarget<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(program) => program.as_ref().borrow().fmt(f),
+            #[cfg(feature = "http")]
+            Self::Http(http) => http.fmt(f),
+        }
+    }
+}
+
+impl<C> fmt::Debug for Options<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("config", &self.setup.config)
+            .field("shutdown_timeouts", &self.setup.shutdown_timeouts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,265 @@
+//! A one-shot channel from the event loop to a caller: the outcome of an operation, preceded by its progress.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::fmt;
+use core::task::{Poll, Waker};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mcp_proto::{CallKey, Fault, Progress};
+
+use crate::error::Error;
+
+/// The caller's end: receives one outcome, and is woken for it.
+///
+/// Dropping it abandons the operation.
+pub struct OutcomeReceiver<T>(Arc<OutcomeShared<T>>);
+
+/// The loop's end. Dropping it without an outcome sends [`Error::Closed`].
+pub struct OutcomeSender<T>(Arc<OutcomeShared<T>>);
+
+/// An update on an operation.
+#[derive(Debug)]
+pub enum OutcomeUpdate<T> {
+    /// A progress report.
+    Progress(Progress),
+    /// The outcome. It is the last update.
+    Outcome(Result<T, Error>),
+}
+
+struct OutcomeShared<T>(Mutex<State<T>>);
+
+struct State<T> {
+    outcome: Option<Result<T, Error>>,
+    waker: Option<Waker>,
+    /// The call, once it has begun.
+    call: Option<CallKey>,
+    /// The newest progress reports, at most [`MAX_PROGRESS`]. `None` while the caller does not want progress.
+    progress: Option<VecDeque<Progress>>,
+    /// Whether the outcome was sent.
+    completed: bool,
+    /// Whether the caller lost interest.
+    abandoned: bool,
+}
+
+impl<T> OutcomeShared<T> {
+    /// Locks the state. The lock is never held while other code runs.
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> OutcomeReceiver<T> {
+    /// Creates both ends. `progress` enables progress reports.
+    #[must_use]
+    pub fn new(progress: bool) -> (OutcomeSender<T>, Self) {
+        let state = State {
+            outcome: None,
+            waker: None,
+            call: None,
+            progress: progress.then(VecDeque::new),
+            completed: false,
+            abandoned: false,
+        };
+        let shared = Arc::new(OutcomeShared(Mutex::new(state)));
+        (OutcomeSender(shared.clone()), Self(shared))
+    }
+
+    /// Polls for the next update. While it is pending, `waker` is kept and woken for the next one.
+    ///
+    /// Stays pending forever once the outcome was taken.
+    pub fn poll(&self, waker: &Waker) -> Poll<OutcomeUpdate<T>> {
+        let mut state = self.0.lock();
+        if let Some(progress) = state.progress.as_mut().and_then(VecDeque::pop_front) {
+            return Poll::Ready(OutcomeUpdate::Progress(progress));
+        }
+        if let Some(outcome) = state.outcome.take() {
+            return Poll::Ready(OutcomeUpdate::Outcome(outcome));
+        }
+        match &mut state.waker {
+            Some(previous) => previous.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Enables progress reports. They are then returned by [`poll`](Self::poll).
+    pub fn enable_progress(&self) {
+        self.0.lock().progress.get_or_insert_default();
+    }
+
+    /// Returns whether the outcome was sent and taken.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let state = self.0.lock();
+        state.completed && state.outcome.is_none()
+    }
+
+    /// Returns the call, once it has begun.
+    #[must_use]
+    pub fn call(&self) -> Option<CallKey> {
+        self.0.lock().call
+    }
+
+    /// Abandons the operation and returns an outcome that was sent but not taken.
+    ///
+    /// A later outcome is [returned](OutcomeSender::send_or_return) to its sender.
+    pub fn close(&self) -> Option<Result<T, Error>> {
+        let mut state = self.0.lock();
+        state.abandoned = true;
+        state.waker = None;
+        state.outcome.take()
+    }
+
+    /// Abandons the operation. Returns the call to cancel, if it has begun and is not over.
+    pub fn abandon(&self) -> Option<CallKey> {
+        let mut state = self.0.lock();
+        let was_open = !core::mem::replace(&mut state.abandoned, true);
+        state.waker = None;
+        state.call.filter(|_| was_open && !state.completed)
+    }
+}
+
+impl<T> Drop for OutcomeReceiver<T> {
+    fn drop(&mut self) {
+        let _ = self.abandon();
+    }
+}
+
+impl<T> OutcomeSender<T> {
+    /// Sends the outcome.
+    pub fn send(self, outcome: Result<T, Error>) {
+        self.send_once(outcome);
+    }
+
+    /// Sends the outcome, or returns it if the caller lost interest. Use it for outcomes that must then be undone.
+    #[must_use]
+    pub fn send_or_return(self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
+        self.send_once(outcome)
+    }
+
+    fn send_once(&self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
+        let mut state = self.0.lock();
+        if core::mem::replace(&mut state.completed, true) || state.abandoned {
+            return Some(outcome);
+        }
+        state.outcome = Some(outcome);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        None
+    }
+
+    /// Sets the call. Returns `false` if the caller lost interest.
+    #[must_use]
+    pub fn set_call(&self, call: CallKey) -> bool {
+        let mut state = self.0.lock();
+        state.call = Some(call);
+        !state.abandoned
+    }
+
+    /// Returns whether the caller lost interest.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.0.lock().abandoned
+    }
+
+    /// Sends a progress report, or returns it if the caller does not want progress.
+    ///
+    /// If the caller does not take the reports, only the newest are queue.
+    pub fn send_progress(&self, progress: Progress) -> Option<Progress> {
+        let mut state = self.0.lock();
+        let Some(queue) = &mut state.progress else { return Some(progress) };
+        if queue.len() >= MAX_PROGRESS {
+            queue.pop_front();
+        }
+        queue.push_back(progress);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        None
+    }
+}
+
+impl<T> Drop for OutcomeSender<T> {
+    fn drop(&mut self) {
+        if !self.0.lock().completed {
+            let _ = self.send_once(Err(Error::closed(Fault::Closed)));
+        }
+    }
+}
+
+impl<T> fmt::Debug for OutcomeReceiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutcomeReceiver").field("call", &self.call()).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for OutcomeSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutcomeSender").finish_non_exhaustive()
+    }
+}
+
+/// Maximum number of progress reports that wait for a caller. The oldest are dropped.
+const MAX_PROGRESS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use alloc::task::Wake;
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct OutcomeWakeCount(AtomicUsize);
+
+    impl Wake for OutcomeWakeCount {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn receiver_is_woken_once_and_gets_newest_progress_then_outcome() {
+        let count = Arc::new(OutcomeWakeCount::default());
+        let waker = Waker::from(count.clone());
+        let (sender, receiver) = OutcomeReceiver::new(true);
+        assert!(receiver.poll(&waker).is_pending());
+        for n in 0..100_u32 {
+            assert!(sender.send_progress(Progress::new(f64::from(n))).is_none());
+        }
+        // The first report takes the waker; without another poll there is nothing to wake.
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        sender.send(Ok(7));
+        for n in 36..100_u32 {
+            let expected = Progress::new(f64::from(n));
+            assert!(
+                matches!(receiver.poll(&waker), Poll::Ready(OutcomeUpdate::Progress(p)) if p == expected)
+            );
+        }
+        assert!(matches!(receiver.poll(&waker), Poll::Ready(OutcomeUpdate::Outcome(Ok(7)))));
+        assert!(receiver.poll(&waker).is_pending());
+    }
+
+    #[test]
+    fn dropped_sender_sends_closed_error() {
+        let (sender, receiver) = OutcomeReceiver::<()>::new(false);
+        assert!(!sender.is_abandoned());
+        drop(sender);
+        let Poll::Ready(OutcomeUpdate::Outcome(Err(error))) = receiver.poll(Waker::noop()) else { panic!() };
+        assert!(error.is_closed());
+    }
+
+    #[test]
+    fn progress_is_returned_to_sender_when_not_enabled() {
+        let (sender, receiver) = OutcomeReceiver::<()>::new(false);
+        assert!(sender.send_progress(Progress::new(1.0)).is_some());
+        drop(receiver);
+        assert!(sender.is_abandoned());
+    }
+}

@@ -1,0 +1,120 @@
+//! Results of the server that a client remembers: cached results, and output schemas of tools.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::SharedCache;
+use mcp_proto::Change;
+use mcp_proto::RawJson;
+use mcp_proto::client::{
+    CacheKey, CacheScope, CacheTicket, Config, Kind, OutputMismatch, OutputSchemas, Peer,
+};
+
+/// Settings for the cache of results.
+#[derive(Clone, Debug, Default)]
+pub struct CacheOptions {
+    /// The cache.
+    pub cache: SharedCache,
+    /// Name of the server in the cache, chosen by the application.
+    pub server: String,
+    /// Name of the principal on whose behalf the client acts.
+    pub principal: String,
+    /// Lifetime of lists of legacy servers. `None` disables caching for these servers.
+    pub legacy_ttl: Option<Duration>,
+}
+
+/// Cached results and output schemas of one connection. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ResultCache(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    cache: Option<(SharedCache, CacheScope)>,
+    /// Output schemas that results of tools are checked against.
+    schemas: Option<OutputSchemas>,
+}
+
+impl ResultCache {
+    /// Locks the state. The lock is never held across a wait.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts to cache results of `peer`, or disables caching if `caching` is `None`.
+    pub fn open(&self, caching: Option<CacheOptions>, config: &Config, peer: &Peer) {
+        self.lock().cache = caching.map(|options| {
+            let CacheOptions { cache, server, principal, legacy_ttl } = options;
+            let scope = CacheScope::new(config, peer, &server, &principal);
+            (cache, legacy_ttl.into_iter().fold(scope, CacheScope::with_legacy_ttl))
+        });
+    }
+
+    /// Sets the output schemas that results of tools are checked against, or disables the check.
+    pub fn set_schemas(&self, schemas: Option<OutputSchemas>) {
+        self.lock().schemas = schemas;
+    }
+
+    /// Returns the cached result of a request.
+    ///
+    /// # Errors
+    ///
+    /// Without a cached result, returns the ticket for [`insert`](Self::insert). The ticket is `None` if caching is
+    /// disabled.
+    pub fn lookup(&self, key: CacheKey) -> Result<RawJson, Option<CacheTicket>> {
+        let state = self.lock();
+        let Some((cache, scope)) = &state.cache else { return Err(None) };
+        cache.get(scope, &key).ok_or_else(|| Some(cache.ticket(scope, key)))
+    }
+
+    /// Inserts a result under its ticket. Without a ticket it does nothing.
+    pub fn insert(&self, ticket: Option<CacheTicket>, result: &RawJson) {
+        let Some(ticket) = ticket else { return };
+        if let Some((cache, _)) = &self.lock().cache {
+            cache.insert(ticket, result);
+        }
+    }
+
+    /// Removes cached results and schemas that a change of the server makes outdated.
+    pub fn handle_change(&self, change: &Change) {
+        let mut state = self.lock();
+        if let Some((cache, scope)) = &state.cache {
+            cache.handle_change(scope, change);
+        }
+        if let Some(schemas) = &mut state.schemas {
+            schemas.handle_change(change);
+        }
+    }
+
+    /// Removes all pages of one list.
+    pub fn invalidate_list(&self, kind: Kind) {
+        if let Some((cache, scope)) = &self.lock().cache {
+            cache.invalidate_list(scope, kind);
+        }
+    }
+
+    /// Removes all results of this server.
+    pub fn invalidate_server(&self) {
+        if let Some((cache, scope)) = &self.lock().cache {
+            cache.invalidate_server(scope);
+        }
+    }
+
+    /// Remembers the output schemas of a complete list of tools. Lists of other kinds are ignored.
+    pub fn set_tools(&self, kind: Kind, entries: &[RawJson]) {
+        if let (Some(schemas), Kind::Tool) = (&mut self.lock().schemas, kind) {
+            schemas.set_tools(entries);
+        }
+    }
+
+    /// Checks the structured result of a tool against its output schema, if that schema is known.
+    ///
+    /// # Errors
+    ///
+    /// - [`OutputMismatch::Schema`]: the schema cannot be used.
+    /// - [`OutputMismatch::Result`]: the result violates the schema.
+    pub fn check_output(&self, tool: &str, result: &RawJson) -> Result<(), OutputMismatch> {
+        self.lock().schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
+    }
+}

@@ -1,0 +1,123 @@
+//! Changes that have not been published yet.
+
+use alloc::vec::Vec;
+
+use mcp_proto::Change;
+
+use super::server_loop::ServerLoop;
+
+/// A set of changes.
+///
+/// It is bounded: beyond 256 KiB of resource changes, it stands for all resources. Then every subscriber of a resource
+/// is notified that it may have changed.
+///
+/// Invariant: `includes_all_resources` ⇒ `changes` contains no resource and `bytes` is 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// Sorted changes without duplicates.
+    changes: Vec<Change>,
+    /// Memory of the resource changes, in bytes; at most [`MAX_URI_BYTES`].
+    bytes: usize,
+    /// Whether any resource may have changed.
+    includes_all_resources: bool,
+}
+
+impl ChangeSet {
+    /// Creates a set that stands for all subscribed resources.
+    #[cfg(feature = "http")]
+    pub(super) fn all_resources() -> Self {
+        Self { includes_all_resources: true, ..Self::default() }
+    }
+
+    /// Adds the changes of another set.
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.changes.iter().for_each(|change| self.insert(change.clone()));
+        if other.includes_all_resources {
+            self.collapse_resources();
+        }
+    }
+
+    fn insert(&mut self, change: Change) {
+        let Err(index) = self.changes.binary_search(&change) else { return };
+        if let Change::Resource(uri) = &change {
+            if self.includes_all_resources {
+                return;
+            }
+            self.bytes += size_of::<Change>() + uri.len();
+        }
+        self.changes.insert(index, change);
+        if self.bytes > MAX_URI_BYTES {
+            self.collapse_resources();
+        }
+    }
+
+    fn collapse_resources(&mut self) {
+        self.changes.retain(|change| !matches!(change, Change::Resource(_)));
+        (self.includes_all_resources, self.bytes) = (true, 0);
+    }
+
+    /// Publishes the changes to all subscribers.
+    pub(super) fn publish(&self, server_loop: &mut dyn ServerLoop) {
+        self.changes.iter().for_each(|change| server_loop.publish(change));
+        if self.includes_all_resources {
+            server_loop.publish_resources();
+        }
+    }
+
+    /// Returns the changes, without those that [`includes_all_resources`](Self::includes_all_resources) stands for.
+    #[cfg(feature = "http")]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter()
+    }
+
+    /// Returns whether any resource may have changed in addition.
+    #[cfg(feature = "http")]
+    pub(super) const fn includes_all_resources(&self) -> bool {
+        self.includes_all_resources
+    }
+}
+
+impl From<Change> for ChangeSet {
+    fn from(change: Change) -> Self {
+        let mut changes = Self::default();
+        changes.insert(change);
+        changes
+    }
+}
+
+/// Maximum memory of individual resource changes, in bytes.
+const MAX_URI_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_unique_and_too_many_resources_become_all() {
+        let mut changes = ChangeSet::from(Change::Tools);
+        for round in 0..3 {
+            for n in 0..100 {
+                changes.merge(&Change::Resource(alloc::format!("file:///{n}")).into());
+            }
+            changes.merge(&Change::Tools.into());
+            assert_eq!(
+                (changes.changes.len(), changes.includes_all_resources),
+                (101, false),
+                "round {round}"
+            );
+        }
+        let long = "x".repeat(1000);
+        for n in 0..300 {
+            changes.merge(&Change::Resource(alloc::format!("file:///{n}/{long}")).into());
+            assert!(changes.bytes <= MAX_URI_BYTES);
+        }
+        assert_eq!(
+            changes,
+            ChangeSet { changes: [Change::Tools].into(), bytes: 0, includes_all_resources: true }
+        );
+        // All resources include each single one, whichever set comes first.
+        let mut other = ChangeSet::from(Change::Resource("file:///1".into()));
+        other.merge(&changes);
+        assert_eq!(other, changes);
+    }
+}

@@ -1,0 +1,554 @@
+//! The listener and the open connections of one shard, driven by one selector.
+//!
+//! The cost of a wait grows with the connections that are ready, updated or due, not with all connections.
+
+mod accept;
+mod index;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::task::Waker;
+use std::io::{self, ErrorKind};
+
+use self::index::ConnectionIndex;
+use super::connection::{ConnectionReadiness, MigratedConnection, ServerConnection};
+use super::permits::ConnectionPermits;
+use crate::Clock;
+use crate::adapter::NetStream;
+use crate::adapter::poll::{Interest, Ready, Selector, WaitRequest};
+use crate::adapter::server::Cores;
+use crate::io::Listener;
+#[cfg(feature = "tls")]
+use crate::tls::ServerTls;
+use mcp_proto::Instant;
+use mcp_proto::h1::HttpLimits;
+use mcp_proto::http::HeadRecord;
+use mcp_proto::http::server::{ExchangeId, Server};
+use mcp_proto::slab::Slab;
+
+/// The listener and the open connections of one shard.
+#[derive(Debug)]
+pub struct Connections {
+    listener: Option<Listener>,
+    /// Whether the selector has the listener registered with read interest.
+    listening: bool,
+    /// Whether no more connections are accepted.
+    closed: bool,
+    /// Number of this shard, number of all shards, and the shard that gets the next connection.
+    shard: u8,
+    shards: u8,
+    next_shard: u8,
+    /// Connections on their way to other shards.
+    migrating: VecDeque<(u8, MigratedConnection)>,
+    /// The connection limit is reached and no idle connection can be evicted.
+    at_capacity: bool,
+    /// The number of open connections of all shards.
+    permits: Arc<ConnectionPermits>,
+    /// The core of each shard. New connections go to the shard of the core that receives their packets.
+    cores: Cores,
+    /// The open connections. The bits of a key are the token in the selector.
+    connections: Slab<Box<ServerConnection>>,
+    /// Token of the connection that was processed last.
+    current: u64,
+    /// Connections that are ready and not processed yet.
+    ready_queue: VecDeque<u64>,
+    /// Connections that changed since they were last written to.
+    write_queue: Vec<u64>,
+    index: ConnectionIndex,
+    /// Connections whose read interest is suspended for back-pressure.
+    read_suspended: Vec<u64>,
+    /// Connections with buffered input that the selector does not know of.
+    pending_reads: Vec<u64>,
+    /// Maximum number of open connections of all shards.
+    pub max_connections: usize,
+    /// Limits of each connection.
+    pub limits: HttpLimits,
+    /// Whether heads of requests and responses are recorded.
+    pub taps_heads: bool,
+    /// TLS configuration. If it is set, all clients must use TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<ServerTls>,
+    /// Time at which connections are accepted again. `None` while they are accepted.
+    accepts_at: Option<Instant>,
+    /// Whether a permit of another shard also ends the pause.
+    waits_for_permit: bool,
+    /// Time before which no connection can be evicted.
+    eviction_retry_at: Instant,
+    selector: Selector,
+    /// Buffer for the result of a wait, kept to reuse its memory.
+    readiness: Vec<(u64, Ready)>,
+    clock: Clock,
+    now: Instant,
+    scratch: Box<[u8]>,
+}
+
+impl Connections {
+    /// Creates the first shard, without connections.
+    ///
+    /// # Errors
+    ///
+    /// An error of the operating system if it cannot create a selector.
+    pub fn new(listener: Listener) -> io::Result<Self> {
+        let mut limits = HttpLimits::default();
+        // The server binding bounds bodies, because it answers an oversize message with its own error.
+        limits.max_body = u64::MAX;
+        let mut connections = Self::with_selector(
+            Clock::start(),
+            Selector::new()?,
+            limits,
+            ConnectionPermits::new(1, Waker::noop().clone()),
+        );
+        connections.selector.add(&listener, LISTENER, Interest::READ)?;
+        (connections.listener, connections.listening) = (Some(listener), true);
+        Ok(connections)
+    }
+
+    /// Creates another shard. It gets its connections from this one, the first of `all` shards.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn shard(&mut self, shard: u8, all: u8) -> io::Result<Self> {
+        if self.shards != all {
+            self.permits = ConnectionPermits::new(all, self.selector.waker()?);
+        }
+        let mut connections =
+            Self::with_selector(self.clock, Selector::new()?, self.limits.clone(), self.permits.clone());
+        (connections.max_connections, connections.taps_heads) = (self.max_connections, self.taps_heads);
+        (connections.shard, connections.shards, self.shards) = (shard, all, all);
+        connections.cores = self.cores.clone();
+        Ok(connections)
+    }
+
+    /// Pins each [shard](Self::shard) that is created from now on to a core.
+    pub fn pin_shards(&mut self) {
+        self.cores = Cores::available();
+    }
+
+    /// Returns the cores of the shards; empty unless shards are pinned.
+    pub const fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// Pins this thread to the core of this shard, if shards are pinned. The first shard is never pinned.
+    pub fn pin_thread(&self) {
+        if self.shard > 0 {
+            self.cores.pin_thread(usize::from(self.shard));
+        }
+    }
+
+    fn with_selector(
+        clock: Clock,
+        selector: Selector,
+        limits: HttpLimits,
+        permits: Arc<ConnectionPermits>,
+    ) -> Self {
+        Self {
+            listener: None,
+            listening: false,
+            closed: false,
+            shard: 0,
+            shards: 1,
+            next_shard: 0,
+            migrating: VecDeque::new(),
+            at_capacity: false,
+            permits,
+            cores: Cores::default(),
+            connections: Slab::new(),
+            current: LISTENER,
+            ready_queue: VecDeque::new(),
+            write_queue: Vec::new(),
+            index: ConnectionIndex::default(),
+            read_suspended: Vec::new(),
+            pending_reads: Vec::new(),
+            max_connections: 64,
+            limits,
+            taps_heads: false,
+            #[cfg(feature = "tls")]
+            tls: None,
+            accepts_at: None,
+            waits_for_permit: false,
+            eviction_retry_at: Instant::ZERO,
+            selector,
+            readiness: Vec::new(),
+            clock,
+            now: clock.now(),
+            scratch: vec![0; READ_BUFFER_SIZE].into(),
+        }
+    }
+
+    /// Returns the time of the last [`tick`](Self::tick), without a system call.
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Reads the clock.
+    pub fn tick(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.now
+    }
+
+    /// Returns the relation of the clock to Unix time.
+    pub fn anchor(&self) -> mcp_proto::Anchor {
+        self.clock.anchor()
+    }
+
+    /// Returns the address of the listener.
+    ///
+    /// # Errors
+    ///
+    /// An error of the operating system, or [`NotConnected`](ErrorKind::NotConnected) without a listener.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.as_ref().map_or_else(|| Err(ErrorKind::NotConnected.into()), Listener::address)
+    }
+
+    /// Returns the number of open connections of all shards.
+    pub fn count(&self) -> usize {
+        self.permits.total()
+    }
+
+    /// Returns whether the shard is closed and has no connections.
+    pub fn is_over(&self) -> bool {
+        self.closed && self.connections.is_empty()
+    }
+
+    /// Returns a waker that ends a [`wait`](Self::wait) from any thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Selector::waker`].
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        self.selector.waker()
+    }
+
+    /// Stops accepting connections, and closes each connection once its requests are answered.
+    pub fn close(&mut self, server: &mut Server) {
+        self.stop_listening();
+        for (key, connection) in self.connections.iter_mut() {
+            let token = key.into();
+            connection.connection.close(self.now);
+            connection.connection.drive(self.now, server);
+            self.index.queue_update(token, connection);
+            self.write_queue.push(token);
+        }
+    }
+
+    /// Ends all connections at once.
+    pub fn abandon(&mut self, server: &mut Server) {
+        self.stop_listening();
+        let tokens: Vec<u64> = self.connections.iter_mut().map(|(key, _)| u64::from(key)).collect();
+        for token in tokens {
+            if let Some(connection) = self.connections.get_mut(token.into()) {
+                connection.connection.abandon(self.now, server);
+            }
+            drop(self.remove(token));
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        self.closed = true;
+        if let Some(listener) = self.listener.take() {
+            // Closing the listener would be enough.
+            let _ = self.selector.remove(&listener, LISTENER);
+        }
+    }
+
+    /// Returns the next connection that belongs to another shard, which must [adopt](Self::adopt) it.
+    pub fn poll_migrating(&mut self) -> Option<(u8, MigratedConnection)> {
+        self.migrating.pop_front()
+    }
+
+    /// Adopts a connection of another shard. It is closed if the selector refuses it.
+    pub fn adopt(&mut self, server: &mut Server, migrated: MigratedConnection) {
+        let MigratedConnection(mut connection) = migrated;
+        connection.detach();
+        connection.permit.move_to(self.shard);
+        if self.closed {
+            connection.connection.close(self.now);
+        }
+        connection.connection.drive(self.now, server);
+        let _ = self.register(connection);
+    }
+
+    /// Registers a connection and marks it as ready.
+    fn register(&mut self, mut connection: Box<ServerConnection>) -> io::Result<()> {
+        // Most clients have sent their request by now.
+        connection.readiness.ready.readable = true;
+        connection.readiness.read_wanted = true;
+        let token = u64::from(self.connections.insert(connection));
+        let Some(connection) = self.connections.get_mut(token.into()) else { return Ok(()) };
+        if let Err(error) = self.selector.add(connection.transport.socket(), token, Interest::READ) {
+            self.connections.remove(token.into());
+            return Err(error);
+        }
+        self.index.queue_update(token, connection);
+        self.ready_queue.push_back(token);
+        self.write_queue.push(token);
+        Ok(())
+    }
+
+    /// Moves a connection to the shard that its next request is for, if that is another one.
+    fn migrate_if_needed(&mut self, token: u64) {
+        let shard = self
+            .connections
+            .get_mut(token.into())
+            .and_then(|connection| connection.connection.take_other_shard());
+        if let Some((shard, connection)) = shard.and_then(|shard| Some((shard, self.take(token)?))) {
+            self.migrating.push_back((shard, MigratedConnection(connection)));
+        }
+    }
+
+    /// Returns the next recorded head of a request or response.
+    pub fn poll_head(&mut self) -> Option<HeadRecord> {
+        if !self.taps_heads {
+            return None;
+        }
+        self.connections.iter_mut().find_map(|(_, connection)| connection.connection.poll_head())
+    }
+
+    /// Drives the connection of an exchange, after the server binding changed the exchange.
+    pub fn drive(&mut self, server: &mut Server, exchange: ExchangeId) {
+        // Most likely it is the current connection, whose exchange may be over before the index is updated.
+        let has_exchange =
+            |connection: &mut Box<ServerConnection>| connection.connection.exchange() == Some(exchange);
+        let mut token = self.current;
+        if !self.connections.get_mut(token.into()).is_some_and(has_exchange) {
+            self.index.update_exchanges(&mut self.connections);
+            let Some(found) = self.index.token_of(exchange) else { return };
+            token = found;
+        }
+        if let Some(connection) = self.connections.get_mut(token.into()) {
+            connection.connection.drive(self.now, server);
+            self.index.queue_update(token, connection);
+            self.write_queue.push(token);
+            self.migrate_if_needed(token);
+        }
+    }
+
+    /// Writes as much as possible without waiting. Returns whether anything was written.
+    pub fn write(&mut self, server: &mut Server) -> bool {
+        let mut wrote = false;
+        loop {
+            while let Some(exchange) = server.poll_ready(self.now) {
+                self.drive(server, exchange);
+            }
+            let Some(token) = self.write_queue.pop() else { return wrote };
+            let Some(connection) = self.connections.get_mut(token.into()) else { continue };
+            wrote |= connection.write(self.now, server);
+            if connection.is_over() {
+                drop(self.remove(token));
+            } else {
+                self.index.queue_update(token, connection);
+                self.migrate_if_needed(token);
+            }
+        }
+    }
+
+    /// Removes a connection and returns its transport, to be closed.
+    fn remove(&mut self, token: u64) -> Option<NetStream> {
+        self.take(token).map(|connection| connection.transport)
+    }
+
+    fn take(&mut self, token: u64) -> Option<Box<ServerConnection>> {
+        let connection = self.connections.remove(token.into())?;
+        self.index.remove(token, &connection);
+        if self.connections.is_empty() {
+            self.index.exchanges = Vec::new();
+        }
+        // Closing is not enough if it moves to another shard, or a child process holds it between fork and exec.
+        let _ = self.selector.remove(connection.transport.socket(), token);
+        Some(connection)
+    }
+
+    /// Waits until I/O is possible, until `until`, or until [woken](Self::waker). Reads are included if `reads` is set.
+    ///
+    /// Then [`process_next`](Self::process_next) processes the connections that are ready. Accepts new connections, and
+    /// handles the deadlines of the server.
+    ///
+    /// # Errors
+    ///
+    /// An error of the selector.
+    pub fn wait(&mut self, server: &mut Server, reads: bool, until: Option<Instant>) -> io::Result<()> {
+        let deadline = until.into_iter().chain(self.prepare_wait(server, reads)?).min();
+        let mut found = core::mem::take(&mut self.readiness);
+        let waited = self.selector.wait(deadline.map(|at| self.clock.until(at)), &mut found);
+        self.now = self.clock.now();
+        let has_newcomers = found.iter().any(|(token, _)| *token == LISTENER);
+        let recorded =
+            found.drain(..).try_for_each(|(token, ready)| self.record_readiness(token, ready, reads));
+        self.readiness = found;
+        waited.and(recorded)?;
+
+        self.record_pending_reads();
+        self.record_deadlines();
+        if server.poll_timeout().is_some_and(|at| at <= self.now) {
+            server.handle_timeout(self.now);
+        }
+        let has_permit = self.waits_for_permit && !self.permits.is_waiter_registered();
+        if has_permit || self.accepts_at.is_some_and(|at| at <= self.now) {
+            (self.accepts_at, self.waits_for_permit) = (None, false);
+        }
+        if has_newcomers && self.listening {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    /// Returns the conditions that [`wait`](Self::wait) waits for, for a loop that waits for other things, too.
+    ///
+    /// # Errors
+    ///
+    /// An error of the selector.
+    pub fn wait_request(&mut self, server: &mut Server, reads: bool) -> io::Result<WaitRequest<'_>> {
+        let timeout = self.prepare_wait(server, reads)?.map(|at| self.clock.until(at));
+        #[cfg(target_os = "linux")]
+        return Ok(WaitRequest::for_selector(std::os::fd::AsFd::as_fd(self), timeout));
+        #[cfg(not(target_os = "linux"))]
+        Ok(WaitRequest::unpollable(timeout))
+    }
+
+    /// Updates the interest in the selector. Returns the deadline for the next [`wait`](Self::wait).
+    ///
+    /// It is for loops that wait for the selector themselves; `wait` does it itself.
+    ///
+    /// # Errors
+    ///
+    /// An error of the selector.
+    pub fn prepare_wait(&mut self, server: &mut Server, reads: bool) -> io::Result<Option<Instant>> {
+        for token in self.ready_queue.drain(..) {
+            // The selector will report unhandled readiness again.
+            if let Some(connection) = self.connections.get_mut(token.into()) {
+                connection.readiness = ConnectionReadiness::default();
+                self.index.queue_update(token, connection);
+            }
+        }
+        if reads {
+            for token in self.read_suspended.drain(..) {
+                if let Some(connection) = self.connections.get_mut(token.into()) {
+                    connection.read_suspended = false;
+                    self.index.queue_update(token, connection);
+                }
+            }
+        }
+        self.index.update_exchanges(&mut self.connections);
+        while let Some(token) = self.index.update_queue.pop() {
+            let Some(connection) = self.connections.get_mut(token.into()) else { continue };
+            connection.is_update_queued = false;
+            self.index.update(token, connection);
+            // Keep read interest: most connections want to read again soon. It is removed when there is input.
+            let wants = connection.connection.wants_input();
+            let read = connection.interest.read || connection.wants_read(reads);
+            let pending = connection.transport.has_pending_read();
+            if wants
+                && (!read || (pending && !reads))
+                && !core::mem::replace(&mut connection.read_suspended, true)
+            {
+                self.read_suspended.push(token);
+            }
+            if pending && connection.wants_read(reads) && !self.pending_reads.contains(&token) {
+                self.pending_reads.push(token);
+            }
+            let write = !connection.connection.transmit().is_empty();
+            connection.update_interest(token, Interest { read, write }, &mut self.selector)?;
+        }
+
+        let eviction_at = self.next_eviction_at();
+        let accepts_at = self.listener.as_ref().and_then(|_| self.accepts_at.or(eviction_at));
+        if let Some(listener) = &self.listener {
+            let listens = accepts_at.is_none();
+            if listens != self.listening {
+                self.selector.modify(listener, LISTENER, Interest { read: listens, write: false })?;
+                self.listening = listens;
+            }
+        }
+        let own = self.index.deadlines.first().map(|(at, _)| *at);
+        let at_once = Some(self.now).filter(|_| !self.pending_reads.is_empty());
+        Ok([at_once, accepts_at, own, server.poll_timeout()].into_iter().flatten().min())
+    }
+
+    /// Records the readiness of a connection.
+    fn record_readiness(&mut self, token: u64, mut ready: Ready, reads: bool) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(token.into()) else { return Ok(()) };
+        let read_wanted = connection.interest.read;
+        if ready.readable && read_wanted && !connection.wants_read(reads) {
+            // If both directions are closed, the selector reports that again.
+            ready.readable = false;
+            connection.update_interest(
+                token,
+                Interest { read: false, ..connection.interest },
+                &mut self.selector,
+            )?;
+            // The update decides whether and when to read again.
+            self.index.queue_update(token, connection);
+        }
+        if !ready.is_empty() {
+            connection.readiness = ConnectionReadiness { ready, read_wanted, deadline_passed: false };
+            self.ready_queue.push_back(token);
+        }
+        Ok(())
+    }
+
+    /// Marks the connections with buffered input as ready.
+    fn record_pending_reads(&mut self) {
+        for token in self.pending_reads.drain(..) {
+            let Some(connection) = self.connections.get_mut(token.into()) else { continue };
+            if connection.readiness.ready.is_empty() {
+                self.ready_queue.push_back(token);
+            }
+            connection.readiness.ready.readable = true;
+            connection.readiness.read_wanted = true;
+        }
+    }
+
+    /// Marks the connections whose deadline has passed.
+    fn record_deadlines(&mut self) {
+        while let Some((at, token)) = self.index.deadlines.first().copied().filter(|(at, _)| *at <= self.now)
+        {
+            self.index.deadlines.remove(&(at, token));
+            let Some(connection) = self.connections.get_mut(token.into()) else { continue };
+            connection.indexed_deadline = None;
+            if connection.poll_timeout().is_some_and(|at| at <= self.now) {
+                if connection.readiness.ready.is_empty() {
+                    self.ready_queue.push_back(token);
+                }
+                connection.readiness.deadline_passed = true;
+            }
+            // The update enters the next deadline.
+            self.index.queue_update(token, connection);
+        }
+    }
+
+    /// Processes the next connection that is ready: reads (if `reads`) and handles its deadline. Returns `false` if
+    /// there is none.
+    pub fn process_next(&mut self, server: &mut Server, reads: bool) -> bool {
+        while let Some(token) = self.ready_queue.pop_front() {
+            let Some(connection) = self.connections.get_mut(token.into()) else { continue };
+            let found = core::mem::take(&mut connection.readiness);
+            self.current = token;
+            connection.process_readiness(self.now, server, found, reads, &mut self.scratch);
+            self.index.queue_update(token, connection);
+            self.write_queue.push(token);
+            self.migrate_if_needed(token);
+            return true;
+        }
+        false
+    }
+}
+
+/// Readable when [`wait`](Connections::wait) has something to do or was [woken](Connections::waker).
+#[cfg(target_os = "linux")]
+impl std::os::fd::AsFd for Connections {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.selector.as_fd()
+    }
+}
+
+/// Token of the listener in the selector.
+const LISTENER: u64 = 0;
+/// Size of the read buffer in bytes.
+const READ_BUFFER_SIZE: usize = 64 << 10;

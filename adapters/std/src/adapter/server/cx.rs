@@ -1,0 +1,629 @@
+//! The context of a handler while it answers a call.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::{self, Debug};
+use core::time::Duration;
+
+#[cfg(feature = "schemars")]
+use mcp_proto::model::ElicitOutcome;
+use mcp_proto::model::{
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitSchema, ElicitUrlParams,
+    InputRequest, InputResponse, ListRootsResult, LoggingLevel,
+};
+#[cfg(feature = "schemars")]
+use mcp_proto::router::schema::schemars::JsonSchema;
+use mcp_proto::server::{Call, CancelReason, Engine, Event, InputError, InputRequired, Peer, PreparedResult};
+use mcp_proto::{
+    CallId, Change, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError,
+};
+use serde::Serialize;
+
+use super::dispatcher::Dispatcher;
+use super::handler::HandlerFailure;
+use super::remote::{EncodedResult, HandlerOutcome, RemoteCall};
+use super::server_loop::{LocalBackend, ServerLoop};
+use crate::Panic;
+
+/// The context of one call.
+///
+/// In `mcp-blocking`, handlers run on the thread of the event loop, and nothing else moves until the handler returns.
+/// The exceptions are [`progress`](Self::progress), [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep): they
+/// read and write, handle timeouts, and notice a cancellation. A handler that takes long should call one of them now
+/// and then, and return its error with `?`. In other adapters these methods only check for a cancellation, and the same
+/// code works:
+///
+/// ```
+/// # use mcp_std::adapter::server::{Answered, Cx};
+/// # use mcp_proto::{Progress, RpcError, model::CallToolResult};
+/// fn count(cx: &mut Cx<'_>, to: u32) -> Result<Answered, RpcError> {
+///     for n in 1..=to {
+///         // … some work …
+///         cx.progress(Progress::new(n.into()).with_total(to.into()))?;
+///     }
+///     cx.complete(&CallToolResult::text("done"))
+/// }
+/// ```
+///
+/// Messages that arrive while a handler runs on the loop's thread wait until it returns, within
+/// [`Limits::max_waiting_requests`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). Beyond these
+/// limits reading pauses, so that a cancellation is not noticed.
+#[derive(Debug)]
+pub struct Cx<'a, L: CallBackend + ?Sized = dyn CallBackend + 'a> {
+    backend: &'a mut L,
+    call: &'a Call,
+    /// A result that was encoded away from the event loop.
+    result: Option<EncodedResult>,
+    end: Option<CallEnd>,
+    failure: Option<Arc<HandlerFailure>>,
+    input_required: InputRequired,
+    next_checkpoint: Instant,
+}
+
+/// The place where the operations of a handler take effect.
+pub enum Backend<'p> {
+    /// On the event loop's thread, with the dispatcher for commands of other threads.
+    Local(&'p mut dyn ServerLoop, &'p mut Dispatcher),
+    /// Away from the event loop.
+    Remote(&'p RemoteCall),
+}
+
+impl Debug for Backend<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(..) => f.write_str("Local"),
+            Self::Remote(remote) => f.debug_tuple("Remote").field(remote).finish(),
+        }
+    }
+}
+
+/// Gives access to a [`Backend`].
+pub trait CallBackend: Debug {
+    /// Returns the backend.
+    fn backend(&mut self) -> Backend<'_>;
+}
+
+impl CallBackend for LocalBackend<'_> {
+    fn backend(&mut self) -> Backend<'_> {
+        Backend::Local(self.0, self.1)
+    }
+}
+
+impl CallBackend for RemoteCall {
+    fn backend(&mut self) -> Backend<'_> {
+        Backend::Remote(self)
+    }
+}
+
+/// Proof that a call was answered. Only [`Cx`] creates it.
+#[derive(Debug)]
+#[must_use = "return it from the handler"]
+pub struct Answered(CallId);
+
+impl Answered {
+    /// Returns whether it belongs to `call`.
+    pub fn is_for(&self, call: &Call) -> bool {
+        self.0 == call.id()
+    }
+}
+
+/// The reason why nothing more can be sent for a call.
+#[derive(Debug)]
+enum CallEnd {
+    Answered,
+    Cancelled(Option<CancelReason>),
+}
+
+impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
+    /// Creates the context of a call.
+    pub const fn new(backend: &'a mut L, call: &'a Call) -> Self {
+        Self {
+            backend,
+            call,
+            result: None,
+            end: None,
+            failure: None,
+            input_required: InputRequired::new(),
+            next_checkpoint: Instant::ZERO,
+        }
+    }
+
+    /// Completes the call with a result, which must serialize to a JSON object.
+    ///
+    /// It is sent when the handler has returned. For a cancelled call nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// An internal error if `result` cannot be encoded or the call was answered before. Return it from the handler.
+    /// Details are reported to [`Handler::failed`](super::Handler::failed).
+    pub fn complete<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Answered, RpcError> {
+        self.check_no_pending_input()?;
+        let call = self.call;
+        let outcome = match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.now();
+                server_loop.engine().complete(now, call.id(), result)
+            }
+            Backend::Remote(_) => match PreparedResult::new(call.version(), result) {
+                Ok(result) => self.store_result(EncodedResult::Prepared(result)),
+                Err(error) => Err(error.into()),
+            },
+        };
+        self.record_answer(outcome)
+    }
+
+    /// Completes the call with a result that is a JSON object already. Large results are not copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    pub fn complete_raw(&mut self, result: &RawJson) -> Result<Answered, RpcError> {
+        self.check_no_pending_input()?;
+        let outcome = match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.now();
+                server_loop.engine().complete_raw(now, self.call.id(), result)
+            }
+            Backend::Remote(_) if !result.is_object() => Err(EncodeError::NotAnObject.into()),
+            Backend::Remote(_) => self.store_result(EncodedResult::Raw(result.clone())),
+        };
+        self.record_answer(outcome)
+    }
+
+    /// Completes the call with a result that was encoded before, for the revision of the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    pub fn complete_prepared(&mut self, result: &PreparedResult) -> Result<Answered, RpcError> {
+        self.check_no_pending_input()?;
+        let outcome = match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.now();
+                server_loop.engine().complete_prepared(now, self.call.id(), result)
+            }
+            Backend::Remote(_) => self.store_result(EncodedResult::Prepared(result.clone())),
+        };
+        self.record_answer(outcome)
+    }
+
+    /// Reports progress, then does the same as [`checkpoint`](Self::checkpoint).
+    ///
+    /// It may be called at any rate. A report is not sent if the client did not ask for progress, or if it exceeds
+    /// [`Limits::progress_rate`](mcp_proto::Limits). The latest report is sent as soon as the rate allows.
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn progress(&mut self, progress: Progress) -> Result<(), RpcError> {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.tick();
+                if let Ok(SendStatus::Queued) = server_loop.engine().progress(now, self.call.id(), progress) {
+                    self.next_checkpoint = now;
+                }
+                self.pump_if_due(now)
+            }
+            Backend::Remote(remote) => {
+                remote.progress(progress);
+                self.checkpoint()
+            }
+        }
+    }
+
+    /// Checks whether to go on, without waiting. On the loop's thread it also reads, writes and handles timeouts.
+    ///
+    /// It is cheap enough for an inner loop: the transport is polled at most once per millisecond.
+    ///
+    /// # Errors
+    ///
+    /// The call is over: it was cancelled or answered, the client has left, the call is too old, or the server shuts
+    /// down. Return the error with `?`; it is not sent.
+    pub fn checkpoint(&mut self) -> Result<(), RpcError> {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.tick();
+                self.pump_if_due(now)
+            }
+            Backend::Remote(remote) => {
+                if let Some(reason) = remote.cancel_reason() {
+                    self.end = Some(CallEnd::Cancelled(Some(reason)));
+                }
+                self.check_open()
+            }
+        }
+    }
+
+    /// Sleeps for `duration` while everything else goes on. Blocks the thread of the handler.
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint). Returns as soon as the call is over.
+    pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let until = server_loop.tick() + duration;
+                self.pump(until);
+                self.check_open()
+            }
+            Backend::Remote(remote) => {
+                remote.wait_for_cancellation(duration);
+                self.checkpoint()
+            }
+        }
+    }
+
+    /// Asks the user to fill in a form, and returns the response once it has arrived.
+    ///
+    /// Until then it returns an error: leave the handler with `?`. The handler runs again from its beginning when the
+    /// response has arrived. `key` distinguishes the input requests of this call. If the user declines, that is a
+    /// response, too ([`ElicitAction`](mcp_proto::model::ElicitAction)).
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// # use mcp_proto::model::{ElicitSchema, StringSchema};
+    /// fn greet(cx: &mut Cx<'_>) -> Result<String, RpcError> {
+    ///     let form = ElicitSchema::new([("name", StringSchema::new().into())]).required(["name".to_owned()]);
+    ///     let answer = cx.elicit("name", "What is your name?", form)?;
+    ///     Ok(format!("Hello, {:?}!", answer.content))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`InputError::Pending`]: the input was requested just now. `?` turns it into an error that is never sent.
+    /// - [`InputError::Refused`]: the client cannot answer. `?` turns it into an error for the client.
+    pub fn elicit(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        form: ElicitSchema,
+    ) -> Result<ElicitResult, InputError> {
+        self.input_required.elicit(self.call, key, message, form)
+    }
+
+    /// Asks the user for a value of `T`; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// The form is derived from the type ([`ElicitSchema::for_type`](mcp_proto::model::ElicitSchema)).
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::server::InputError;
+    /// use mcp_proto::model::ElicitOutcome;
+    /// # use mcp_proto::router::schema::schemars::{self, JsonSchema};
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Stay {
+    ///     /// How many nights?
+    ///     nights: u8,
+    /// }
+    /// fn book(cx: &mut Cx<'_>) -> Result<String, InputError> {
+    ///     Ok(match cx.elicit_as::<Stay>("stay", "For how long?")? {
+    ///         ElicitOutcome::Accepted(stay) => format!("{} nights", stay.nights),
+    ///         ElicitOutcome::Declined | ElicitOutcome::Cancelled => "not booked".to_owned(),
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit), and [`InputError::UnsupportedForm`] if `T` cannot be expressed as a form.
+    #[cfg(feature = "schemars")]
+    pub fn elicit_as<T>(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<ElicitOutcome<T>, InputError>
+    where
+        T: JsonSchema + serde::de::DeserializeOwned,
+    {
+        self.input_required.elicit_as(self.call, key, message)
+    }
+
+    /// Asks the user to visit a web page (since 2025-11-25); otherwise as [`elicit`](Self::elicit).
+    ///
+    /// Acceptance means that the page will be opened, and nothing about what the user does there; see
+    /// [`InputRequired::elicit_url`].
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn elicit_url(&mut self, key: &str, params: ElicitUrlParams) -> Result<ElicitAction, InputError> {
+        self.input_required.elicit_url(self.call, key, params)
+    }
+
+    /// Asks the client's language model for a message; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn sample(
+        &mut self,
+        key: &str,
+        params: CreateMessageParams<'static>,
+    ) -> Result<CreateMessageResult<'a>, InputError> {
+        self.input_required.sample(self.call, key, params)
+    }
+
+    /// Asks for the directories that the client lets the server see; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn list_roots(&mut self, key: &str) -> Result<ListRootsResult, InputError> {
+        self.input_required.list_roots(self.call, key)
+    }
+
+    /// Sends any input request; otherwise as [`elicit`](Self::elicit).
+    ///
+    /// To send several input requests at once, call this for each of them before leaving the handler.
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    pub fn request_input(
+        &mut self,
+        key: &str,
+        request: InputRequest<'static>,
+    ) -> Result<InputResponse<'a>, InputError> {
+        self.input_required.request_input(self.call, key, request)
+    }
+
+    /// Keeps `state` for the next run of the handler, if this run requests input. [`Call::state`] returns it then.
+    pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
+        self.input_required.set_state(state);
+    }
+
+    /// Sends a log message about the call, if the client wants messages of this level.
+    ///
+    /// Away from the event loop, [`SendStatus::Queued`] only says that the message was passed to the loop, which checks
+    /// the level later.
+    ///
+    /// # Errors
+    ///
+    /// - [`UseError::Stale`]: the call is over, as far as is known.
+    /// - [`UseError::Encode`]: `data` cannot be encoded as JSON.
+    /// - [`UseError::Full`]: too many commands wait for the event loop.
+    /// - [`UseError::NotDeclared`]: the server did not declare that it logs.
+    pub fn log<T: Serialize + ?Sized>(
+        &mut self,
+        level: &LoggingLevel,
+        logger: Option<&str>,
+        data: &T,
+    ) -> Result<SendStatus, UseError> {
+        let call = self.call.id();
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.tick();
+                server_loop.engine().log(now, call, level, logger, data)
+            }
+            Backend::Remote(remote) if remote.is_cancelled() => Err(UseError::Stale),
+            Backend::Remote(remote) => {
+                let (level, logger, data) = (level.clone(), logger.map(String::from), RawJson::encode(data)?);
+                let sent = remote.send_command(Box::new(move |server_loop| {
+                    let now = server_loop.now();
+                    // The handler has gone on and cannot receive the error.
+                    let _ = server_loop.engine().log(now, call, &level, logger.as_deref(), &data);
+                }));
+                if sent { Ok(SendStatus::Queued) } else { Err(UseError::Full(Limit::LoopCommands)) }
+            }
+        }
+    }
+
+    /// Publishes a change to all subscribers.
+    ///
+    /// A router publishes changes of its lists itself. The bound on commands that wait for the event loop does not
+    /// apply; several changes of one thing are published as one. If very many resources have changed, all subscribers
+    /// of resources are notified.
+    pub fn publish(&mut self, change: &Change) {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => server_loop.publish(change),
+            Backend::Remote(remote) => remote.publish(change),
+        }
+    }
+
+    /// Lets the client poll for the answer after `retry` or the configured time, and frees its connection meanwhile.
+    ///
+    /// It is for long calls. Returns `false` and changes nothing if this is not supported: on byte streams, and for
+    /// clients with a revision other than 2025-11-25. Away from the event loop, only byte streams are recognized.
+    pub fn poll_later(&mut self, retry: Option<Duration>) -> bool {
+        let call = self.call.id();
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => server_loop.poll_later(call, retry),
+            Backend::Remote(remote) => {
+                remote.supports_poll_later()
+                    && remote
+                        .send_command(Box::new(move |server_loop| _ = server_loop.poll_later(call, retry)))
+            }
+        }
+    }
+
+    /// Returns whether the call is known to be cancelled. Only [`progress`](Self::progress),
+    /// [`checkpoint`](Self::checkpoint) and [`sleep`](Self::sleep) update this.
+    #[must_use]
+    pub const fn is_cancelled(&self) -> bool {
+        matches!(self.end, Some(CallEnd::Cancelled(_)))
+    }
+
+    /// Returns why the call is cancelled, if it is and the reason is known.
+    #[must_use]
+    pub const fn cancel_reason(&self) -> Option<&CancelReason> {
+        match &self.end {
+            Some(CallEnd::Cancelled(Some(reason))) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns the call.
+    #[must_use]
+    pub const fn call(&self) -> &'a Call {
+        self.call
+    }
+
+    /// Returns the client, as far as it has introduced itself.
+    pub fn peer(&mut self) -> Peer {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => server_loop.engine().peer(self.call),
+            Backend::Remote(remote) => remote.peer(),
+        }
+    }
+
+    /// Returns the principal on whose behalf the call is made, if it is authenticated.
+    pub fn principal(&mut self) -> Option<String> {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                server_loop.engine().principal(self.call.channel()).map(String::from)
+            }
+            Backend::Remote(remote) => remote.principal().map(String::from),
+        }
+    }
+
+    /// Runs a command of the engine that has no method here, for example a notification of the application.
+    ///
+    /// On the loop's thread it runs at once, elsewhere it runs soon.
+    ///
+    /// # Errors
+    ///
+    /// An internal error if the command does not run, because too many commands wait or the event loop is over.
+    pub fn with_engine(
+        &mut self,
+        command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
+    ) -> Result<(), RpcError> {
+        match self.backend.backend() {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.tick();
+                command(server_loop.engine(), now);
+                Ok(())
+            }
+            Backend::Remote(remote) => {
+                let sent = remote.send_command(Box::new(move |server_loop| {
+                    let now = server_loop.now();
+                    command(server_loop.engine(), now);
+                }));
+                if sent { Ok(()) } else { Err(RpcError::internal("the server is behind")) }
+            }
+        }
+    }
+
+    /// Records a failure for the author of the handler. The client does not see it.
+    pub fn record_failure(&mut self, failure: HandlerFailure) {
+        self.failure = Some(Arc::new(failure));
+    }
+
+    /// Returns whether input requests will be sent instead of the outcome of the handler.
+    #[must_use]
+    pub fn is_awaiting_input(&self) -> bool {
+        !self.input_required.is_empty() && self.end.is_none()
+    }
+
+    /// Returns the outcome of the call after its handler has returned or panicked.
+    #[must_use]
+    pub fn into_outcome(mut self, outcome: Result<Result<Answered, RpcError>, Panic>) -> HandlerOutcome {
+        if self.is_awaiting_input() && outcome.is_ok() {
+            return HandlerOutcome::InputRequired(self.input_required);
+        }
+        if let Some(result) = self.result.take() {
+            // The result stands, even if the handler panics afterwards.
+            return HandlerOutcome::Complete(
+                result,
+                outcome.err().map(|panic| Arc::new(HandlerFailure::Panicked(panic))),
+            );
+        }
+        match (outcome, self.failure) {
+            (Ok(Ok(answered)), _) if answered.is_for(self.call) => HandlerOutcome::Answered,
+            // The handler returned the `Answered` of another call.
+            (Ok(Ok(_)), _) => HandlerOutcome::Fail(
+                RpcError::internal("no answer"),
+                Some(Arc::new(HandlerFailure::Unanswered)),
+            ),
+            (Ok(Err(error)), failure) => HandlerOutcome::Fail(error, failure),
+            (Err(panic), _) => HandlerOutcome::from_panic(panic),
+        }
+    }
+
+    fn store_result(&mut self, result: EncodedResult) -> Result<(), UseError> {
+        if self.result.is_some() {
+            return Err(UseError::Stale);
+        }
+        self.result = Some(result);
+        Ok(())
+    }
+
+    fn record_answer(&mut self, outcome: Result<(), UseError>) -> Result<Answered, RpcError> {
+        match outcome {
+            Ok(()) => self.end = Some(CallEnd::Answered),
+            Err(UseError::Encode(error)) => {
+                self.record_failure(HandlerFailure::Encode(error));
+                return Err(RpcError::internal("the result cannot be written as JSON"));
+            }
+            Err(refused) if refused != UseError::Stale => {
+                self.record_failure(refused.into());
+                return Err(RpcError::internal("the result cannot be sent"));
+            }
+            Err(_) if matches!(self.end, Some(CallEnd::Answered)) => {
+                return Err(RpcError::internal("answered already"));
+            }
+            // The call is cancelled, so the answer is not sent.
+            Err(_) => {
+                self.end.get_or_insert(CallEnd::Cancelled(None));
+            }
+        }
+        Ok(Answered(self.call.id()))
+    }
+
+    /// Checks that no input request is pending. Its error is never sent, because the input requests are sent instead.
+    fn check_no_pending_input(&self) -> Result<(), RpcError> {
+        if self.input_required.is_empty() {
+            Ok(())
+        } else {
+            Err(RpcError::internal("something has to be asked first"))
+        }
+    }
+
+    fn check_open(&self) -> Result<(), RpcError> {
+        match self.end {
+            None => Ok(()),
+            Some(CallEnd::Answered) => Err(RpcError::internal("answered already")),
+            Some(CallEnd::Cancelled(_)) => Err(RpcError::internal("cancelled")),
+        }
+    }
+
+    fn pump_if_due(&mut self, now: Instant) -> Result<(), RpcError> {
+        if now >= self.next_checkpoint {
+            self.pump(now);
+            self.next_checkpoint = now + CHECKPOINT_INTERVAL;
+        }
+        self.check_open()
+    }
+
+    /// Polls the transport until `until` or the end of the call, and at least once.
+    fn pump(&mut self, until: Instant) {
+        let Backend::Local(server_loop, dispatcher) = self.backend.backend() else { return };
+        let mut polled = false;
+        loop {
+            while let Some(event) = server_loop.poll_event_during_call() {
+                match event {
+                    Event::Cancelled { call, reason } if call == self.call.id() => {
+                        self.end = Some(CallEnd::Cancelled(Some(reason)));
+                    }
+                    event => server_loop.defer(event),
+                }
+            }
+            if server_loop.write() {
+                continue;
+            }
+            if self.end.is_some() || (polled && server_loop.now() >= until) {
+                return;
+            }
+            server_loop.wait(until);
+            // Commands may, for example, shut the server down. No remote handler runs, so there are no failures.
+            dispatcher.process_messages(server_loop, &mut |_, _| {});
+            polled = true;
+        }
+    }
+}
+
+/// Minimum interval between two polls of the transport in a handler.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(1);

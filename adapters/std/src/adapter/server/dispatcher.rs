@@ -1,0 +1,229 @@
+//! The dispatcher: assigns calls to handlers that run elsewhere.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::task::Waker;
+
+use mcp_proto::server::{Call, CancelReason, Event};
+use mcp_proto::{CallId, Change, Limits};
+
+use super::handler::HandlerFailure;
+use super::remote::{ActiveCall, LoopCommand, LoopMessage, RemoteCall};
+use super::server_loop::{Backlog, ServerLoop, apply_outcome};
+use crate::adapter::sync::{Inbox, SendError, Sender};
+use crate::catch;
+
+/// Assigns calls to remote handlers and applies their outcomes.
+///
+/// At most [`max_running`](Self::max_running) handlers run at a time. Further calls wait, within
+/// [`Limits::max_waiting_requests`](mcp_proto::Limits) and [`max_waiting_bytes`](mcp_proto::Limits). While
+/// [`is_congested`](Self::is_congested) returns `true`, the event loop must pause reading.
+///
+/// Invariant: `free_slots` contains exactly the indices of the `None` entries of `slots`.
+#[derive(Debug)]
+pub struct Dispatcher {
+    inbox: Inbox<LoopMessage>,
+    /// Messages taken from the inbox, kept to reuse the memory.
+    messages: VecDeque<LoopMessage>,
+    slots: Vec<Option<Arc<ActiveCall>>>,
+    /// Indices of slots without a call.
+    free_slots: Vec<usize>,
+    backlog: Backlog,
+    max_running: usize,
+}
+
+impl Dispatcher {
+    /// Creates a dispatcher for at most `max_running` handlers at a time (at least 1).
+    #[must_use]
+    pub fn new(max_running: usize) -> Self {
+        Self {
+            inbox: Inbox::new(MAX_COMMANDS),
+            messages: VecDeque::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            backlog: Backlog::default(),
+            max_running: max_running.max(1),
+        }
+    }
+
+    /// Sets the maximum number of handlers at a time (at least 1). Running handlers are not affected.
+    pub fn set_max_running(&mut self, max_running: usize) {
+        self.max_running = max_running.max(1);
+    }
+
+    /// Returns the maximum number of handlers at a time.
+    #[must_use]
+    pub const fn max_running(&self) -> usize {
+        self.max_running
+    }
+
+    /// Registers the waker for later messages. Then call [`process_messages`](Self::process_messages) before waiting.
+    pub fn register(&self, waker: &Waker) {
+        self.inbox.register(waker);
+    }
+
+    /// Returns whether no message can arrive: no handler runs and no [`CommandSender`] exists.
+    #[must_use]
+    pub fn has_no_senders(&self) -> bool {
+        self.inbox.has_no_senders()
+    }
+
+    /// Returns a handle that sends commands to the event loop from any thread.
+    #[must_use]
+    pub fn commands(&self) -> CommandSender {
+        CommandSender(self.inbox.sender())
+    }
+
+    /// Returns the number of running handlers, including those of cancelled calls.
+    #[must_use]
+    pub fn running_count(&self) -> usize {
+        self.slots.len() - self.free_slots.len()
+    }
+
+    /// Returns whether so many calls wait that reading must pause.
+    #[must_use]
+    pub fn is_congested(&self, limits: &Limits) -> bool {
+        self.backlog.is_full(limits)
+    }
+
+    /// Queues a call or cancels a running one. Returns events that are neither.
+    pub fn accept_event(&mut self, event: Event) -> Option<Event> {
+        match event {
+            Event::Call(_) => self.backlog.push(event),
+            Event::Cancelled { call, reason } => match self.find_running(call) {
+                Some(running) => running.cancel(reason),
+                None => self.backlog.push(Event::Cancelled { call, reason }),
+            },
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Returns the next call for a handler, or `None` if the maximum number runs or no call waits.
+    pub fn next_call(&mut self, server_loop: &mut dyn ServerLoop) -> Option<RemoteCall> {
+        if self.running_count() >= self.max_running {
+            return None;
+        }
+        let Some(Event::Call(call)) = self.backlog.pop() else { return None };
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let running = Arc::new(ActiveCall::new(call, index, server_loop));
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Some(running.clone());
+        }
+        Some(RemoteCall::new(running, self.inbox.sender()))
+    }
+
+    /// Applies all received messages: outcomes, progress, changes and commands. Returns whether there were any.
+    ///
+    /// `on_failure` receives failures that the authors of handlers should know.
+    pub fn process_messages(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
+    ) -> bool {
+        if !self.inbox.take(&mut self.messages) {
+            return false;
+        }
+        server_loop.tick();
+        let mut messages = core::mem::take(&mut self.messages);
+        for message in messages.drain(..) {
+            match message {
+                LoopMessage::Progress(running) => {
+                    if let Some(progress) = running.take_progress() {
+                        // The call is stale if it was cancelled in the meantime.
+                        let now = server_loop.now();
+                        let _ = server_loop.engine().progress(now, running.call().id(), progress);
+                    }
+                }
+                LoopMessage::Finished(running, outcome) => {
+                    if let Some(slot) = self.slots.get_mut(running.slot) {
+                        *slot = None;
+                        self.free_slots.push(running.slot);
+                    }
+                    apply_outcome(server_loop, running.call(), outcome, on_failure);
+                }
+                LoopMessage::Changed(changes) => changes.publish(server_loop),
+                // The panic hook has reported the panic.
+                LoopMessage::Run(command) => _ = catch(|| command(server_loop)),
+            }
+        }
+        self.messages = messages;
+        true
+    }
+
+    fn find_running(&self, call: CallId) -> Option<&ActiveCall> {
+        self.slots.iter().flatten().map(|running| &**running).find(|running| running.call().id() == call)
+    }
+}
+
+/// Cancels all running calls, because their outcomes can no longer be sent.
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        self.slots.iter().flatten().for_each(|running| running.cancel(CancelReason::Shutdown));
+    }
+}
+
+/// Sends commands to an event loop from any thread.
+#[derive(Clone, Debug)]
+pub struct CommandSender(Sender<LoopMessage>);
+
+impl CommandSender {
+    /// Sends a command, which runs soon.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the loop is over.
+    pub fn send(
+        &self,
+        command: impl FnOnce(&mut dyn ServerLoop) + Send + 'static,
+    ) -> Result<(), SendError<()>> {
+        self.0
+            .send(LoopMessage::Run(Box::new(command) as LoopCommand))
+            .map_err(|refused| discard_item(&refused))
+    }
+
+    /// Publishes a change to all subscribers. The bound on waiting commands does not apply.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Closed`] if the loop is over.
+    pub fn publish(&self, change: Change) -> Result<(), SendError<()>> {
+        let report = LoopMessage::Changed(change.into());
+        self.0.send_or_merge(report, LoopMessage::merge).map_err(|refused| discard_item(&refused))
+    }
+
+    /// Sends a command that must not be refused. The bound on waiting commands does not apply.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Closed`] if the loop is over.
+    pub fn send_unbounded(
+        &self,
+        command: impl FnOnce(&mut dyn ServerLoop) + Send + 'static,
+    ) -> Result<(), SendError<()>> {
+        self.0
+            .send_unbounded(LoopMessage::Run(Box::new(command) as LoopCommand))
+            .map_err(|refused| discard_item(&refused))
+    }
+
+    /// Returns whether the loop is over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+fn discard_item(refused: &SendError<LoopMessage>) -> SendError<()> {
+    match refused {
+        SendError::Full(_) => SendError::Full(()),
+        SendError::Closed(_) => SendError::Closed(()),
+    }
+}
+
+/// Maximum number of waiting commands. Outcomes of calls are not counted.
+const MAX_COMMANDS: usize = 1024;

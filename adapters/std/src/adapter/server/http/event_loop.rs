@@ -1,0 +1,245 @@
+//! The event loop of an HTTP server, independent of the type of its handler.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::task::Waker;
+
+use mcp_proto::http::server::{self as http, Denial};
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{Config, Event};
+use mcp_proto::{Entropy, Instant};
+
+use super::state::State;
+use crate::adapter::server::connections::Connections;
+use crate::adapter::server::dispatcher::Dispatcher;
+use crate::adapter::server::handler::Handler;
+use crate::adapter::server::server_loop::{ServerLoop as _, dispatch_event};
+use crate::adapter::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
+use crate::adapter::sync::ErasedBox;
+use crate::io::Listener;
+use crate::{Error, catch, entropy};
+
+/// The server without its handler.
+#[derive(Debug)]
+pub(super) struct HttpLoop {
+    pub(super) state: State,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) remote_runner: RemoteRunner,
+    /// Ends a wait of the loop.
+    waker: Option<Waker>,
+    /// Whether the last turn ended before all work was done.
+    has_more_work: bool,
+}
+
+/// Starts remote handlers. `None` if handlers run on this thread.
+pub(super) struct RemoteRunner(pub(super) Option<Box<SendCallRunner>>);
+
+/// A handler as the loop uses it.
+///
+/// Code that reads the schemas of tools becomes part of a program only if its handler lists tools.
+pub(super) trait LoopHandler {
+    fn as_handler(&mut self) -> &mut dyn Handler;
+    fn register_tools(&mut self, state: &mut State) -> Result<(), Error>;
+}
+
+impl<H: Handler> LoopHandler for H {
+    fn as_handler(&mut self) -> &mut dyn Handler {
+        self
+    }
+
+    fn register_tools(&mut self, state: &mut State) -> Result<(), Error> {
+        state.register_tools(self)
+    }
+}
+
+impl HttpLoop {
+    pub(super) fn new(state: State) -> ErasedBox<Self> {
+        ErasedBox::new(Self {
+            state,
+            dispatcher: Dispatcher::new(1),
+            remote_runner: RemoteRunner(None),
+            waker: None,
+            has_more_work: false,
+        })
+    }
+
+    pub(super) fn bind(
+        listener: Listener,
+        config: Config,
+        http: http::Config,
+    ) -> Result<ErasedBox<Self>, Error> {
+        let connections = Connections::new(listener)?;
+        let seed = entropy::seed()?;
+        let anchor = connections.anchor();
+        // A separate key, so that sealed state is independent of session ids.
+        let keys = entropy::seed()?;
+        let config = Arc::new(config.seal_by_default(|| Some((Keys::new(keys), anchor))));
+        let http = Arc::new(http);
+        Ok(Self::new(State::new(connections, config, http, Entropy::new(seed, entropy::nonce()))))
+    }
+
+    pub(super) fn waker(&mut self) -> Result<Waker, Error> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        Ok(self.waker.insert(self.state.connections.waker()?).clone())
+    }
+
+    /// Lets messages of handlers and commands wake the loop.
+    pub(super) fn enable_waker(&mut self) -> Result<(), Error> {
+        let waker = self.waker()?;
+        self.dispatcher.register(&waker);
+        Ok(())
+    }
+
+    pub(super) fn poll_io(&mut self) -> Result<(), Error> {
+        let now = self.state.connections.tick();
+        self.state.wait_until(Some(now));
+        self.state.error.take().map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> Result<Option<Instant>, Error> {
+        let reads = self.state.can_read();
+        let due = self.state.connections.prepare_wait(&mut self.state.server, reads)?;
+        Ok(due.into_iter().chain(self.state.shutdown_deadline).min())
+    }
+
+    /// Runs one turn of the event loop. Returns `false` when the server is over.
+    pub(super) fn turn(
+        &mut self,
+        handler: &mut dyn LoopHandler,
+        until: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.connections.now());
+        let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).min();
+        // Commands of the application may have produced output since the last turn.
+        self.state.write();
+        self.dispatch_tap(handler);
+        if !self.state.connections.is_over() {
+            self.state.wait_until(until);
+            if let Some(error) = self.state.error.take() {
+                return Err(Error::Io(error));
+            }
+        }
+        let mut runner = self.remote_runner.0.take();
+        self.process(handler, runner.as_mut().map(|runner| &mut **runner as &mut CallRunner<'_>));
+        self.remote_runner.0 = runner;
+        Ok(!self.state.connections.is_over())
+    }
+
+    /// Does all work that is ready. Returns whether there was any.
+    pub(super) fn process(
+        &mut self,
+        handler: &mut dyn LoopHandler,
+        mut runner: Option<&mut CallRunner<'_>>,
+    ) -> bool {
+        if self.state.shutdown_deadline.is_some_and(|at| at <= self.state.connections.now()) {
+            // Tell the clients about aborted calls, as far as that is possible without waiting.
+            self.state.write();
+            self.state.connections.abandon(&mut self.state.server);
+        }
+        // One connection at a time, so that no answer waits for the requests of other connections.
+        let mut progressed = self.process_events(handler, runner.as_deref_mut());
+        while self.state.process_next_connection() {
+            progressed = true;
+            self.process_events(handler, runner.as_deref_mut());
+        }
+        progressed
+    }
+
+    /// Handles all events and writes all output, until only waiting is left. Returns whether there was any.
+    ///
+    /// Stops after [`MAX_PASSES_PER_TURN`], so that other connections get their turn.
+    fn process_events(
+        &mut self,
+        handler: &mut dyn LoopHandler,
+        mut runner: Option<&mut CallRunner<'_>>,
+    ) -> bool {
+        let mut any = false;
+        for _ in 0..MAX_PASSES_PER_TURN {
+            let mut progressed = self.state.process_shard_messages();
+            progressed |= self.process_messages(handler);
+            while let Some(event) = self.state.next_event() {
+                self.dispatch_tap(handler);
+                self.handle_event(handler, event, runner.is_some());
+                progressed = true;
+            }
+            if let Some(runner) = &mut runner {
+                runner(&mut core::iter::from_fn(|| self.dispatcher.next_call(&mut self.state)));
+                // Handlers that ended at once do not need another pass.
+                progressed |= self.process_messages(handler);
+            }
+            let overloaded = self.dispatcher.is_congested(self.state.config.effective_limits());
+            self.state.server.set_overloaded(overloaded);
+            if core::mem::take(&mut self.state.tools_changed) {
+                // A schema that cannot be used is not checked. It was reported at the start.
+                let _ = handler.register_tools(&mut self.state);
+            }
+            progressed |= self.authenticate(handler);
+            progressed |= self.state.write();
+            self.dispatch_tap(handler);
+            if !progressed {
+                return any;
+            }
+            any = true;
+        }
+        self.has_more_work = true;
+        any
+    }
+
+    /// Applies messages of remote handlers and commands. Returns whether there were any.
+    fn process_messages(&mut self, handler: &mut dyn LoopHandler) -> bool {
+        let Self { state, dispatcher, .. } = self;
+        dispatcher.process_messages(state, &mut |call, failure| {
+            _ = catch(|| handler.as_handler().failed(call, failure))
+        })
+    }
+
+    fn handle_event(&mut self, handler: &mut dyn LoopHandler, event: Event, is_remote: bool) {
+        let event = if is_remote { self.dispatcher.accept_event(event) } else { Some(event) };
+        let Some(event) = event else { return };
+        if matches!(event, Event::Call(_)) {
+            // Answers to other calls must not wait for this handler.
+            self.state.write();
+        }
+        dispatch_event(&mut self.state, &mut self.dispatcher, handler.as_handler(), &event);
+        // The handler may have taken long: timeouts of the next output start now.
+        self.state.connections.tick();
+        if core::mem::take(&mut self.state.tools_changed) {
+            let _ = handler.register_tools(&mut self.state);
+        }
+    }
+
+    /// Passes received tokens to the handler for verification. Returns whether there were any.
+    fn authenticate(&mut self, handler: &mut dyn LoopHandler) -> bool {
+        let mut any = false;
+        while let Some((exchange, token)) = self.state.pending_tokens.pop_front() {
+            any = true;
+            let outcome = catch(|| handler.as_handler().verify_token(&token));
+            let (now, server) = (self.state.connections.tick(), &mut self.state.server);
+            match outcome {
+                Ok(Ok(principal)) => server.grant(now, exchange, &principal),
+                Ok(Err(denial)) => server.deny(now, exchange, &denial),
+                Err(_) => server.deny(now, exchange, &Denial::InvalidToken),
+            }
+            self.state.connections.drive(server, exchange);
+        }
+        any
+    }
+
+    fn dispatch_tap(&mut self, handler: &mut dyn LoopHandler) {
+        while let Some(record) = self.state.connections.poll_head() {
+            let _ = catch(|| handler.as_handler().head(&record));
+        }
+        while let Some(record) = self.state.server.engine().poll_tap() {
+            let _ = catch(|| handler.as_handler().tap(&record));
+        }
+    }
+}
+
+impl fmt::Debug for RemoteRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteRunner").field(&self.0.is_some()).finish()
+    }
+}

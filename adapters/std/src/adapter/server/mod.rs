@@ -1,0 +1,36 @@
+//! Parts of a server that all adapters share: handlers, their context, routers, the HTTP server and its connections.
+//!
+//! An adapter adds the loop that drives them. Everything between the loop and the engine is here.
+
+mod change_set;
+#[cfg(feature = "http")]
+mod connection;
+#[cfg(feature = "http")]
+mod connections;
+mod cores;
+mod cx;
+mod dispatcher;
+mod handler;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "http")]
+mod permits;
+mod remote;
+pub mod router;
+mod server_loop;
+mod stream;
+
+pub use change_set::ChangeSet;
+#[cfg(feature = "http")]
+pub use connection::MigratedConnection;
+#[cfg(feature = "http")]
+pub use connections::Connections;
+pub use cores::Cores;
+pub use cx::{Answered, Backend, CallBackend, Cx};
+pub use dispatcher::{CommandSender, Dispatcher};
+pub use handler::{Handler, HandlerFailure};
+#[cfg(feature = "http")]
+pub use http::{HttpServer, Shard};
+pub use remote::{ActiveCall, EncodedResult, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
+pub use server_loop::{Backlog, LocalBackend, ServerLoop, apply_outcome, dispatch_event};
+pub use stream::{CallRunner, Handle, Server};

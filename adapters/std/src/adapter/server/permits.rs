@@ -1,0 +1,133 @@
+//! Permits for connections: how many each shard holds, and which shard gets the next one.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::task::Waker;
+
+/// The number of open connections of each shard.
+#[derive(Debug)]
+pub(super) struct ConnectionPermits {
+    counts: Vec<AtomicUsize>,
+    /// Whether a shard waits for a permit.
+    is_waiter_registered: AtomicBool,
+    /// Wakes the shard that accepts connections.
+    waker: Waker,
+}
+
+impl ConnectionPermits {
+    /// Creates the counters. `waker` is woken when a permit is released while a [waiter](Self::register_waiter) waits.
+    pub(super) fn new(shards: u8, waker: Waker) -> Arc<Self> {
+        let counts = (0..shards).map(|_| AtomicUsize::new(0)).collect();
+        Arc::new(Self { counts, is_waiter_registered: AtomicBool::new(false), waker })
+    }
+
+    /// Requests a wake-up when the next permit is released. Check for capacity again afterwards.
+    pub(super) fn register_waiter(&self) {
+        self.is_waiter_registered.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether no permit has been released since [`register_waiter`](Self::register_waiter).
+    pub(super) fn is_waiter_registered(&self) -> bool {
+        self.is_waiter_registered.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of open connections of all shards.
+    pub(super) fn total(&self) -> usize {
+        self.counts.iter().map(|shard| shard.load(Ordering::SeqCst)).sum()
+    }
+
+    fn count(&self, shard: u8) -> usize {
+        self.counts.get(usize::from(shard)).map_or(usize::MAX, |shard| shard.load(Ordering::SeqCst))
+    }
+
+    fn increment(&self, shard: u8) {
+        self.counts.get(usize::from(shard)).map(|shard| shard.fetch_add(1, Ordering::SeqCst));
+    }
+
+    fn decrement(&self, shard: u8) {
+        self.counts.get(usize::from(shard)).map(|shard| shard.fetch_sub(1, Ordering::SeqCst));
+        if self.is_waiter_registered.swap(false, Ordering::SeqCst) {
+            self.waker.wake_by_ref();
+        }
+    }
+
+    /// Chooses the shard for a connection: `wanted`, unless it has many more connections than another shard.
+    pub(super) fn choose_shard(&self, wanted: u8) -> u8 {
+        let shards = u8::try_from(self.counts.len()).unwrap_or(u8::MAX);
+        let least = (0..shards).min_by_key(|shard| self.count(*shard)).unwrap_or(0);
+        let fewest = self.count(least);
+        if self.count(wanted) <= fewest + BALANCE_SLACK.max(fewest / 4) { wanted } else { least }
+    }
+}
+
+/// Surplus of connections that a shard may have over the smallest shard; or a quarter, if that is more.
+const BALANCE_SLACK: usize = 8;
+
+/// The right to hold one of the open connections.
+#[derive(Debug)]
+pub(super) struct ConnectionPermit {
+    permits: Arc<ConnectionPermits>,
+    shard: u8,
+}
+
+impl ConnectionPermit {
+    /// Counts one more connection in a shard, until the permit is dropped.
+    pub(super) fn new(permits: &Arc<ConnectionPermits>, shard: u8) -> Self {
+        permits.increment(shard);
+        Self { permits: permits.clone(), shard }
+    }
+
+    /// Counts the connection in another shard from now on.
+    pub(super) fn move_to(&mut self, shard: u8) {
+        if shard != self.shard {
+            // Increment first: for a moment, one too many is better than one too few.
+            self.permits.increment(shard);
+            self.permits.decrement(self.shard);
+            self.shard = shard;
+        }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.permits.decrement(self.shard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permit_is_counted_in_its_shard_until_dropped() {
+        let permits = ConnectionPermits::new(3, Waker::noop().clone());
+        let mut one = ConnectionPermit::new(&permits, 0);
+        let two = ConnectionPermit::new(&permits, 2);
+        assert_eq!([permits.count(0), permits.count(1), permits.count(2), permits.total()], [1, 0, 1, 2]);
+        one.move_to(2);
+        one.move_to(2);
+        assert_eq!([permits.count(0), permits.count(1), permits.count(2), permits.total()], [0, 0, 2, 2]);
+        drop(one);
+        assert_eq!([permits.count(2), permits.total()], [1, 1]);
+        drop(two);
+        assert_eq!(permits.total(), 0);
+    }
+
+    /// Whichever shard is wanted, no shard gets many more connections than another.
+    #[test]
+    fn wanted_shard_is_replaced_when_it_has_many_more_connections() {
+        let permits = ConnectionPermits::new(4, Waker::noop().clone());
+        let acquire = |wanted| ConnectionPermit::new(&permits, permits.choose_shard(wanted));
+        // Every connection gets the wanted shard while the shards are even.
+        let _even: Vec<ConnectionPermit> = (0..4).cycle().take(400).map(acquire).collect();
+        assert!((0..4).all(|shard| permits.count(shard) == 100));
+        let _all: Vec<ConnectionPermit> = (0..600).map(|_| acquire(1)).collect();
+        let counts: Vec<usize> = (0..4).map(|shard| permits.count(shard)).collect();
+        assert!(counts[1] > counts[0] && counts[1] <= counts[0] + 1 + counts[0] / 4, "{counts:?}");
+        assert_eq!(permits.total(), 1_000);
+        assert!(counts[0].abs_diff(counts[2]) <= 1 && counts[0].abs_diff(counts[3]) <= 1, "{counts:?}");
+        // A shard that does not exist is never chosen.
+        assert!(permits.choose_shard(9) < 4);
+    }
+}

@@ -1,0 +1,292 @@
+//! A call whose handler runs away from the event loop: on another thread, or in a future.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Waker;
+use core::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use mcp_proto::server::{Call, CancelReason, InputRequired, Peer, PreparedResult};
+use mcp_proto::{Change, Progress, RawJson, RpcError};
+
+use super::change_set::ChangeSet;
+use super::cx::{Answered, Cx};
+use super::handler::HandlerFailure;
+use super::server_loop::ServerLoop;
+use crate::adapter::sync::{SendError, Sender};
+use crate::{Panic, catch};
+
+/// A command that runs on the event loop.
+pub type LoopCommand = Box<dyn FnOnce(&mut dyn ServerLoop) + Send>;
+
+/// A message to the event loop.
+pub enum LoopMessage {
+    /// The call has progress to report. The report is stored in the call.
+    Progress(Arc<ActiveCall>),
+    /// The handler has ended.
+    Finished(Arc<ActiveCall>, HandlerOutcome),
+    /// Something has changed.
+    Changed(ChangeSet),
+    /// Runs a command.
+    Run(LoopCommand),
+}
+
+impl LoopMessage {
+    /// Merges the changes of another message into this one. Returns `false` unless both carry changes.
+    pub(super) fn merge(&mut self, other: &Self) -> bool {
+        let (Self::Changed(changes), Self::Changed(more)) = (self, other) else { return false };
+        changes.merge(more);
+        true
+    }
+}
+
+/// Outcome of a handler.
+#[derive(Debug)]
+pub enum HandlerOutcome {
+    /// The call is answered or no longer awaited.
+    Answered,
+    /// Completes the call with a result. A failure is reported to the author of the handler.
+    Complete(EncodedResult, Option<Arc<HandlerFailure>>),
+    /// Sends input requests first.
+    InputRequired(InputRequired),
+    /// Fails the call with an error. A failure is reported to the author of the handler.
+    Fail(RpcError, Option<Arc<HandlerFailure>>),
+}
+
+/// A result that was encoded away from the event loop.
+#[derive(Debug)]
+pub enum EncodedResult {
+    /// Encoded for the revision of the call.
+    Prepared(PreparedResult),
+    /// Raw JSON, sent unchanged.
+    Raw(RawJson),
+}
+
+/// A call that a remote handler works on.
+#[derive(Debug)]
+pub struct ActiveCall {
+    call: Call,
+    peer: Peer,
+    principal: Option<String>,
+    /// Whether the transport supports `poll_later`.
+    supports_poll_later: bool,
+    /// Index of its slot in the [`Dispatcher`](super::Dispatcher).
+    pub(super) slot: usize,
+    cancelled: AtomicBool,
+    state: Mutex<State>,
+    /// Notified when the call is cancelled.
+    cancellation: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reason: Option<CancelReason>,
+    progress: Option<Progress>,
+    waker: Option<Waker>,
+}
+
+impl ActiveCall {
+    pub(super) fn new(call: Call, slot: usize, server_loop: &mut dyn ServerLoop) -> Self {
+        let engine = server_loop.engine();
+        Self {
+            peer: engine.peer(&call),
+            principal: engine.principal(call.channel()).map(String::from),
+            supports_poll_later: server_loop.supports_poll_later(),
+            slot,
+            cancelled: AtomicBool::new(false),
+            state: Mutex::default(),
+            cancellation: Condvar::new(),
+            call,
+        }
+    }
+
+    /// Returns the call.
+    pub const fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// Returns whether the call is cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Registers a waker that is woken when the call is cancelled, or at once if it is.
+    pub fn register_cancel_waker(&self, waker: &Waker) {
+        let mut state = self.lock();
+        match &mut state.waker {
+            Some(previous) => previous.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        drop(state);
+        if self.is_cancelled() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels the call and wakes its handler. The first reason is kept.
+    pub(super) fn cancel(&self, reason: CancelReason) {
+        let waker = {
+            let mut state = self.lock();
+            state.reason.get_or_insert(reason);
+            self.cancelled.store(true, Ordering::Release);
+            state.waker.take()
+        };
+        self.cancellation.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn take_progress(&self) -> Option<Progress> {
+        self.lock().progress.take()
+    }
+}
+
+/// A call as its remote handler sees it.
+///
+/// Dropping it before [`finish`](Self::finish) fails the call.
+pub struct RemoteCall {
+    running: Arc<ActiveCall>,
+    sender: Sender<LoopMessage>,
+    finished: bool,
+}
+
+impl RemoteCall {
+    pub(super) const fn new(running: Arc<ActiveCall>, sender: Sender<LoopMessage>) -> Self {
+        Self { running, sender, finished: false }
+    }
+
+    /// Returns the call with everything known about it.
+    #[must_use]
+    pub const fn running(&self) -> &Arc<ActiveCall> {
+        &self.running
+    }
+
+    /// Returns whether the call is cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.running.is_cancelled()
+    }
+
+    /// Returns why the call is cancelled, or `None` if it is not.
+    #[must_use]
+    pub fn cancel_reason(&self) -> Option<CancelReason> {
+        if self.is_cancelled() { self.running.lock().reason.clone() } else { None }
+    }
+
+    /// Waits until the call is cancelled, for `timeout` at most. Returns whether it is cancelled.
+    pub fn wait_for_cancellation(&self, timeout: Duration) -> bool {
+        let state = self.running.lock();
+        let outcome = self.running.cancellation.wait_timeout_while(state, timeout, |_| !self.is_cancelled());
+        drop(outcome);
+        self.is_cancelled()
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.running.peer.clone()
+    }
+
+    pub(super) fn principal(&self) -> Option<&str> {
+        self.running.principal.as_deref()
+    }
+
+    pub(super) fn supports_poll_later(&self) -> bool {
+        self.running.supports_poll_later
+    }
+
+    /// Reports progress. Only the latest report waits for the loop.
+    pub(super) fn progress(&self, progress: Progress) {
+        if !self.running.call.wants_progress() {
+            return;
+        }
+        // If a report is present, the loop has not seen it yet and will take this one instead.
+        if self.running.lock().progress.replace(progress).is_none() {
+            let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
+        }
+    }
+
+    /// Publishes a change to all subscribers, unless the loop is over.
+    pub(super) fn publish(&self, change: &Change) {
+        let _ = self.sender.send_or_merge(LoopMessage::Changed(change.clone().into()), LoopMessage::merge);
+    }
+
+    /// Sends a command to the loop. Returns `false` if too many commands wait or the loop is over.
+    pub(super) fn send_command(&self, command: LoopCommand) -> bool {
+        match self.sender.send(LoopMessage::Run(command)) {
+            Ok(()) => true,
+            Err(SendError::Full(_) | SendError::Closed(_)) => false,
+        }
+    }
+
+    /// Runs a handler to its end on this thread and reports its outcome. A panic is caught.
+    pub fn run(mut self, handler: impl FnOnce(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>) {
+        let running = self.running.clone();
+        let mut cx: Cx<'_> = Cx::new(&mut self, running.call());
+        let outcome = catch(|| handler(&mut cx, running.call()));
+        let outcome = cx.into_outcome(outcome);
+        self.finish(outcome);
+    }
+
+    /// Reports the outcome of a handler; see [`Cx::into_outcome`].
+    pub fn finish(mut self, outcome: HandlerOutcome) {
+        self.finished = true;
+        let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));
+    }
+
+    /// Reports that the handler panicked.
+    pub fn fail_with_panic(self, panic: Panic) {
+        self.finish(HandlerOutcome::from_panic(panic));
+    }
+}
+
+impl Drop for RemoteCall {
+    fn drop(&mut self) {
+        if !self.finished {
+            let outcome = if self.is_cancelled() {
+                HandlerOutcome::Answered
+            } else {
+                HandlerOutcome::Fail(
+                    RpcError::internal("the handler gave up"),
+                    Some(Arc::new(HandlerFailure::Unanswered)),
+                )
+            };
+            let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));
+        }
+    }
+}
+
+impl HandlerOutcome {
+    pub(super) fn from_panic(panic: Panic) -> Self {
+        Self::Fail(
+            RpcError::internal("the handler panicked"),
+            Some(Arc::new(HandlerFailure::Panicked(panic))),
+        )
+    }
+}
+
+impl fmt::Debug for RemoteCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteCall").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LoopMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Progress(running) => f.debug_tuple("Progress").field(&running.call.id()).finish(),
+            Self::Finished(running, outcome) => {
+                f.debug_tuple("Finished").field(&running.call.id()).field(outcome).finish()
+            }
+            Self::Changed(changes) => changes.fmt(f),
+            Self::Run(_) => f.write_str("Run"),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The interface between handlers and the event loop of any transport.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use crate::catch;
+use mcp_proto::server::{Call, Engine, Event};
+use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
+
+use super::cx::Cx;
+use super::dispatcher::Dispatcher;
+use super::handler::{Handler, HandlerFailure};
+use super::remote::{EncodedResult, HandlerOutcome};
+
+/// The event loop without the handler, as a [`Cx`] needs it.
+///
+/// It does not require [`Debug`](fmt::Debug), because that would add the formatting code of all state to each program.
+pub trait ServerLoop {
+    /// Returns the engine.
+    fn engine(&mut self) -> &mut Engine;
+
+    /// Returns the time of the last [`tick`](Self::tick), without a system call.
+    fn now(&self) -> Instant;
+
+    /// Reads the clock.
+    fn tick(&mut self) -> Instant;
+
+    /// Returns the next event while a handler runs. Input is not decoded while too many events wait.
+    fn poll_event_during_call(&mut self) -> Option<Event>;
+
+    /// Keeps an event until the running handler has returned.
+    fn defer(&mut self, event: Event);
+
+    /// Writes as much as possible without waiting. Returns whether anything was written.
+    fn write(&mut self) -> bool;
+
+    /// Waits for input, room to write or a deadline, until `until` at most.
+    fn wait(&mut self, until: Instant);
+
+    /// Publishes a change to all subscribers.
+    fn publish(&mut self, change: &Change) {
+        let now = self.tick();
+        self.engine().publish(now, change);
+    }
+
+    /// Publishes a change of every subscribed resource.
+    fn publish_resources(&mut self) {
+        subscribed_resource_changes(self.engine()).iter().for_each(|change| self.publish(change));
+    }
+
+    /// Lets the client of a call poll for the answer, and returns whether this is supported for the call.
+    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
+        let _ = (call, retry);
+        false
+    }
+
+    /// Shuts down: accepts no more requests, and ends when all calls are answered and written or after `grace`.
+    ///
+    /// [`Handle::shutdown`](super::Handle::shutdown) calls it.
+    fn shutdown(&mut self, grace: Duration) {
+        let _ = grace;
+    }
+
+    /// Returns whether the transport supports [`poll_later`](Self::poll_later).
+    fn supports_poll_later(&self) -> bool {
+        false
+    }
+}
+
+/// Returns a change for every subscribed resource.
+pub(super) fn subscribed_resource_changes(engine: &Engine) -> Vec<Change> {
+    engine.subscribed_uris().map(|uri| Change::Resource(uri.into())).collect()
+}
+
+/// The backend of a handler on the event loop's thread: the loop, and the dispatcher for commands of other threads.
+pub struct LocalBackend<'a>(pub &'a mut dyn ServerLoop, pub &'a mut Dispatcher);
+
+impl fmt::Debug for LocalBackend<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalBackend")
+    }
+}
+
+/// Dispatches an event to a handler. A call is answered.
+pub fn dispatch_event(
+    server_loop: &mut dyn ServerLoop,
+    dispatcher: &mut Dispatcher,
+    handler: &mut dyn Handler,
+    event: &Event,
+) {
+    // The panic hook has reported the panic.
+    let _ = match event {
+        Event::Call(call) => return run_handler(server_loop, dispatcher, handler, call),
+        Event::Cancelled { .. } => Ok(()),
+        Event::Notification(notification) => catch(|| handler.notification(notification)),
+        Event::Diagnostic { diagnostic, .. } => catch(|| handler.diagnostic(diagnostic)),
+        other => catch(|| handler.event(other)),
+    };
+}
+
+/// Runs a handler for a call and applies its outcome.
+fn run_handler(
+    server_loop: &mut dyn ServerLoop,
+    dispatcher: &mut Dispatcher,
+    handler: &mut dyn Handler,
+    call: &Call,
+) {
+    let mut backend = LocalBackend(server_loop, dispatcher);
+    let mut cx: Cx<'_> = Cx::new(&mut backend, call);
+    let outcome = catch(|| handler.call(&mut cx, call));
+    let outcome = cx.into_outcome(outcome);
+    apply_outcome(server_loop, call, outcome, &mut |call, failure| {
+        _ = catch(|| handler.failed(call, failure))
+    });
+}
+
+/// Applies the outcome of a handler. `on_failure` receives failures that the author of the handler should know.
+pub fn apply_outcome(
+    server_loop: &mut dyn ServerLoop,
+    call: &Call,
+    outcome: HandlerOutcome,
+    on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
+) {
+    let now = server_loop.now();
+    let engine = server_loop.engine();
+    let (error, failure) = match outcome {
+        HandlerOutcome::Answered => return,
+        HandlerOutcome::Complete(result, failure) => {
+            let outcome = match &result {
+                EncodedResult::Prepared(result) => engine.complete_prepared(now, call.id(), result),
+                EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), result),
+            };
+            match outcome {
+                Ok(()) | Err(UseError::Stale) => {
+                    if let Some(failure) = failure {
+                        on_failure(call, &failure);
+                    }
+                    return;
+                }
+                Err(refused) => {
+                    (RpcError::internal("the result cannot be sent"), Some(Arc::new(refused.into())))
+                }
+            }
+        }
+        HandlerOutcome::InputRequired(input_required) => {
+            if let Err(refused) = engine.require_input(now, call, &input_required) {
+                on_failure(call, &HandlerFailure::InputRequest(refused));
+            }
+            return;
+        }
+        HandlerOutcome::Fail(error, failure) => (error, failure),
+    };
+    // Refused if the call is answered or cancelled already: then nothing is to be sent.
+    let _ = engine.fail(now, call.id(), &error);
+    if let Some(failure) = failure {
+        on_failure(call, &failure);
+    }
+}
+
+/// Events that arrived while a handler ran.
+///
+/// Invariant: `bytes` is the sum of the costs in `events`.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    /// Events with their cost in bytes.
+    events: VecDeque<(Event, usize)>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// Adds an event. A cancellation instead removes the waiting call.
+    pub fn push(&mut self, event: Event) {
+        if let Event::Cancelled { call, .. } = &event {
+            self.events.retain(|(other, _)| !matches!(other, Event::Call(waiting) if waiting.id() == *call));
+            self.bytes = self.events.iter().map(|(_, cost)| cost).sum();
+            return;
+        }
+        let cost = event_cost(&event);
+        self.bytes += cost;
+        self.events.push_back((event, cost));
+    }
+
+    /// Removes and returns the oldest event.
+    pub fn pop(&mut self) -> Option<Event> {
+        let (event, cost) = self.events.pop_front()?;
+        self.bytes -= cost;
+        Some(event)
+    }
+
+    /// Returns whether so many events wait that reading must pause.
+    pub fn is_full(&self, limits: &Limits) -> bool {
+        self.events.len() >= limits.max_waiting_requests || self.bytes >= limits.max_waiting_bytes
+    }
+}
+
+/// Returns the approximate size of an event in bytes.
+fn event_cost(event: &Event) -> usize {
+    let params = match event {
+        Event::Call(call) => call.params(),
+        Event::Notification(notification) => notification.params.clone(),
+        Event::Done { outcome, .. } => outcome.as_ref().ok().cloned(),
+        _ => None,
+    };
+    size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
+}

@@ -1,0 +1,11 @@
+//! Queues, wakers and containers that event loops share with other threads and tasks.
+
+mod erased_box;
+mod inbox;
+mod inline_map;
+mod wakers;
+
+pub use erased_box::ErasedBox;
+pub use inbox::{Inbox, SendError, Sender};
+pub use inline_map::InlineMap;
+pub use wakers::{CoalescingWaker, FlagWaker, IndexedWaker};

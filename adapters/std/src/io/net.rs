@@ -1,0 +1,184 @@
+//! TCP listeners, and connecting sockets.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+use crate::io::Socket;
+use crate::io::retry_on_interrupt;
+
+/// A TCP listener that never blocks.
+#[derive(Debug)]
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Listens on the first address that is available; with port 0 the system chooses a port.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system for the last address; the text names all addresses that were tried.
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let addresses: Vec<_> = address.to_socket_addrs()?.collect();
+        let listener = TcpListener::bind(addresses.as_slice()).map_err(|error| {
+            let tried: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            io::Error::new(error.kind(), format!("cannot listen at {}: {error}", tried.join(", ")))
+        })?;
+        listener.set_nonblocking(true)?;
+        // Raises std's backlog of 128: a client without a place would retry only after a second.
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(Self(listener))
+    }
+
+    /// Returns the address that the listener is bound to.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Accepts the next connection; `None` if none is waiting.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system. [`is_resource_exhausted`] detects errors that pass when connections are
+    /// closed.
+    pub fn accept(&self) -> io::Result<Option<Socket>> {
+        loop {
+            match retry_on_interrupt(|| self.0.accept()) {
+                // Setting the options fails only if the client has disconnected already.
+                Ok((stream, _)) => {
+                    if let Ok(socket) = Socket::tcp(stream) {
+                        return Ok(Some(socket));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if crate::io::is_peer_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Returns whether `error` means that this process or machine has no resources for another connection now.
+#[must_use]
+pub fn is_resource_exhausted(error: &io::Error) -> bool {
+    let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    exhausted.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+impl Socket {
+    /// Begins to connect without waiting.
+    ///
+    /// Once the socket is writable, [`connect_result`](Self::connect_result) returns the outcome.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system, as far as it is known at once.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = tcp_socket(family)?;
+        // `Socket::tcp` makes the socket non-blocking.
+        let connecting = Self::tcp(socket.into())?;
+        match rustix::net::connect(&connecting, &address) {
+            // An interrupted connect goes on in the background.
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(connecting),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the outcome of [`connect`](Self::connect).
+    ///
+    /// # Errors
+    ///
+    /// The reason why there is no connection.
+    pub fn connect_result(&self) -> io::Result<()> {
+        Ok(sockopt::socket_error(self)??)
+    }
+}
+
+impl Socket {
+    /// Resets the connection when it is dropped, so that the peer does not mistake its end for an orderly one.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system.
+    pub fn set_reset_on_drop(&self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
+    }
+}
+
+/// Creates a socket that child processes do not inherit.
+#[cfg(not(target_vendor = "apple"))]
+fn tcp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, rustix::net::SocketFlags::CLOEXEC, None)?)
+}
+
+/// Creates a socket that child processes do not inherit, unless one is started between the two calls.
+#[cfg(target_vendor = "apple")]
+fn tcp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
+}
+
+/// Connections that may wait to be accepted, if the system allows as many.
+const BACKLOG: i32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpStream;
+
+    #[test]
+    fn reset_on_drop_is_seen_as_an_error() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        for resets in [true, false] {
+            let mut client = TcpStream::connect(listener.address().unwrap()).unwrap();
+            let server = loop {
+                if let Some(socket) = listener.accept().unwrap() {
+                    break socket;
+                }
+            };
+            if resets {
+                server.set_reset_on_drop().unwrap();
+            }
+            drop(server);
+            let end = client.read(&mut [0; 8]);
+            assert_eq!(end.is_err(), resets, "{end:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn listener_queues_more_than_std_backlog() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listener.address().unwrap();
+        // None is accepted: a client beyond the backlog would retry again and again.
+        let waiting: Vec<_> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(core::iter::from_fn(|| listener.accept().unwrap()).count(), waiting.len());
+    }
+
+    #[test]
+    fn resource_exhaustion_is_distinguished_from_other_errors() {
+        let error = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        assert!(is_resource_exhausted(&error(Errno::MFILE)) && is_resource_exhausted(&error(Errno::NFILE)));
+        assert!(
+            !is_resource_exhausted(&error(Errno::CONNABORTED))
+                && !is_resource_exhausted(&ErrorKind::Other.into())
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! A process, on systems without process groups.
+//!
+//! Processes that it starts itself are not reached.
+
+use core::time::Duration;
+use std::io;
+use std::process::{Child, Command};
+
+use super::ProcessStatus;
+
+/// A started process; dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) child: Child,
+}
+
+/// Does nothing, as this system has no termination signals.
+pub(super) fn terminate_all(_: Duration) {}
+
+impl Process {
+    pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
+        #[cfg(windows)]
+        {
+            use std::os::windows::process::CommandExt;
+            // A server of a desktop program must not open a console window.
+            const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+            command.creation_flags(CREATE_NO_WINDOW);
+        }
+        Ok(Self { child: command.spawn()? })
+    }
+
+    /// Returns whether the process has exited.
+    pub(super) fn status(&mut self) -> ProcessStatus {
+        match self.child.try_wait() {
+            Ok(None) => ProcessStatus::Running,
+            Ok(status) => ProcessStatus::Exited(status),
+            Err(_) => ProcessStatus::Exited(None),
+        }
+    }
+
+    /// Returns whether the process has exited.
+    pub(super) fn is_gone(&mut self) -> bool {
+        !matches!(self.status(), ProcessStatus::Running)
+    }
+
+    /// Returns `false`: this system has no termination signals.
+    pub(super) fn terminate(&mut self) -> bool {
+        false
+    }
+
+    /// Kills the process.
+    pub(super) fn kill(&mut self) {
+        // Fails if the process has already exited, which is the goal.
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.is_gone() {
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Server processes: start, byte stream, and shutdown.
+//!
+//! A [`Program`] describes what to start. The resulting [`Child`] owns the process. On Unix it also owns the process
+//! group, with everything that the server starts in turn: a wrapper such as `npx` leaves the real server behind if
+//! only the wrapper is killed. A [`ChildIo`] is the byte stream. Shutdown has three steps, each with a timeout:
+//! closed stdin,
+//! `SIGTERM`, `SIGKILL`. They run in one call ([`Child::shutdown`]) or step by step in a loop
+//! ([`Child::begin_shutdown`]).
+//!
+//! ```no_run
+//! use mcp_std::io::{Duplex, Interest};
+//! use mcp_std::process::Program;
+//!
+//! let mut child = Program::new("my-server").arg("--stdio").spawn()?;
+//! let mut io = child.take_io()?;
+//! io.write(b"hello\n")?;
+//! io.wait(Interest::READ, None)?;
+//! # let _ = io.read(&mut [0; 100])?;
+//! let report = child.shutdown(Some(io), Default::default());
+//! println!("{report}");
+//! # std::io::Result::Ok(())
+//! ```
+
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::process::{ChildStdin, ChildStdout, ExitStatus};
+use std::thread;
+use std::time::Instant as StdInstant;
+
+use mcp_proto::Instant;
+
+mod environment;
+mod error;
+#[cfg(unix)]
+mod group;
+#[cfg(not(unix))]
+#[path = "group_other.rs"]
+mod group;
+#[cfg(unix)]
+mod pipes;
+#[cfg(not(unix))]
+#[path = "pipes_other.rs"]
+mod pipes;
+mod program;
+mod shutdown;
+#[cfg(all(unix, feature = "signals"))]
+mod signals;
+mod stderr;
+#[cfg(target_os = "linux")]
+mod zombies;
+
+pub use error::{SpawnError, SpawnErrorKind};
+pub use pipes::ChildIo;
+pub use program::{Launch, Program, Stderr, StderrLineHandler};
+pub use shutdown::{Shutdown, ShutdownReport, ShutdownStage, ShutdownStep, ShutdownTimeouts};
+#[cfg(all(unix, feature = "signals"))]
+pub use signals::{TerminationSignal, on_signal, on_terminate};
+pub use stderr::CapturedStderr;
+
+use group::Process;
+
+/// A running server process, and on Unix the process group that it leads.
+///
+/// Dropping it closes the pipes that were not taken and kills the group within a second. Processes that left the
+/// group (`setsid`) are not reached. A server that exited stays a zombie until this value is dropped or shut down, so
+/// that its process id is not given to another process.
+#[derive(Debug)]
+pub struct Child {
+    /// `None` once taken.
+    pipes: Option<(ChildStdin, ChildStdout)>,
+    stderr: Option<CapturedStderr>,
+    process: Process,
+}
+
+impl Child {
+    fn new(mut process: Process, lines: Option<StderrLineHandler>) -> io::Result<Self> {
+        let pipes = process.child.stdin.take().zip(process.child.stdout.take());
+        let stderr = process.child.stderr.take().map(|pipe| CapturedStderr::new(pipe, lines)).transpose()?;
+        Ok(Self { pipes, stderr, process })
+    }
+
+    /// Returns the process id of the server; on Unix also the id of its group.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// Takes the stdin and stdout of the server as one byte stream.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if they were already taken. Otherwise the error of the operating system about setting them up.
+    pub fn take_io(&mut self) -> io::Result<ChildIo> {
+        let (stdin, stdout) = self.take_pipes().ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidInput, "the pipes of this server process were already taken")
+        })?;
+        ChildIo::new(stdin, stdout, self.stderr.clone())
+    }
+
+    /// Takes the pipes as they are, in blocking mode, for adapters with a wait of their own.
+    ///
+    /// Returns `None` if they were already taken. Captured stderr is then read only through
+    /// [`captured_stderr`](Self::captured_stderr).
+    pub fn take_pipes(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        self.pipes.take()
+    }
+
+    /// Returns the stderr of the server, if it is captured.
+    #[must_use]
+    pub fn captured_stderr(&self) -> Option<&CapturedStderr> {
+        self.stderr.as_ref()
+    }
+
+    /// Returns the end of the server's stderr; empty unless it is captured.
+    ///
+    /// See [`CapturedStderr::stderr_tail`].
+    #[must_use]
+    pub fn stderr_tail(&self) -> String {
+        self.stderr.as_ref().map(CapturedStderr::stderr_tail).unwrap_or_default()
+    }
+
+    /// Returns whether the server process itself has exited, and with which status.
+    pub fn status(&mut self) -> ProcessStatus {
+        self.process.status()
+    }
+
+    /// Waits until the server process itself has exited, at most for `timeout`.
+    ///
+    /// Call it after the end of stdout, when the status is about to be known. Its pipes are not read meanwhile.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> ProcessStatus {
+        let (started, mut pause) = (StdInstant::now(), Duration::from_micros(100));
+        loop {
+            let status = self.process.status();
+            let left = timeout.saturating_sub(started.elapsed());
+            if status != ProcessStatus::Running || left.is_zero() {
+                return status;
+            }
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// Shuts the server down by steps, and returns when it is gone.
+    ///
+    /// `io` is the stream, if it was taken. Its stdin is closed first. Remaining stdout is read and discarded, so
+    /// that the server can finish writing. The call takes at most the sum of `timeouts`, and usually as long as the
+    /// server takes to notice the end of its input.
+    pub fn shutdown(self, io: Option<ChildIo>, timeouts: ShutdownTimeouts) -> ShutdownReport {
+        let clock = crate::Clock::start();
+        self.begin_shutdown(io, timeouts, clock.now()).run(clock)
+    }
+
+    /// Begins a shutdown by steps that the caller's loop drives.
+    ///
+    /// It works like [`shutdown`](Self::shutdown). `io` may be `None` if the caller has closed the server's stdin
+    /// and reads its stdout itself. Dropping the [`Shutdown`] before it is done kills the group.
+    pub fn begin_shutdown(
+        mut self,
+        io: Option<ChildIo>,
+        timeouts: ShutdownTimeouts,
+        now: Instant,
+    ) -> Shutdown {
+        let io = io.or_else(|| self.take_io().ok());
+        Shutdown::new(self, io, timeouts, now)
+    }
+}
+
+/// Ends all server processes that this process has started, with `SIGTERM` to their groups.
+///
+/// Groups that are left after `timeout` get `SIGKILL`. It is meant for a process that ends because of a signal
+/// (`on_signal`): its servers would go on if they ignore the end of their input. No server can be started from now on.
+/// Do not call it in a signal handler. It has no effect on systems other than Unix.
+pub fn terminate_all(timeout: Duration) {
+    group::terminate_all(timeout);
+}
+
+/// Whether a process is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessStatus {
+    /// The process is running.
+    Running,
+    /// The process has exited. The status is `None` if it was collected elsewhere, as when `SIGCHLD` is ignored.
+    Exited(Option<ExitStatus>),
+}

@@ -1,0 +1,286 @@
+//! Description and start of a server process.
+
+use alloc::sync::Arc;
+use core::fmt;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::environment::Environment;
+use super::group::Process;
+use super::{Child, SpawnError};
+
+/// A server to start: program, arguments, environment, working directory.
+///
+/// No shell is involved: the program gets exactly these arguments, and no character in them is special. A command
+/// from a configuration file runs on this machine, so show it to the user first:
+/// [`before_spawn`](Self::before_spawn).
+///
+/// ```no_run
+/// use mcp_std::process::{Program, Stderr};
+///
+/// let server = Program::new("npx")
+///     .args(["-y", "@modelcontextprotocol/server-everything"])
+///     .env("LOG_LEVEL", "debug")
+///     .stderr(Stderr::Capture);
+/// let mut child = server.spawn()?;
+/// # Ok::<(), mcp_std::process::SpawnError>(())
+/// ```
+pub struct Program {
+    program: OsString,
+    args: Vec<OsString>,
+    environment: Environment,
+    directory: Option<PathBuf>,
+    stderr: Stderr,
+    hook: Option<Box<SpawnHook>>,
+}
+
+type SpawnHook = dyn Fn(&Launch<'_>) -> io::Result<()> + Send + Sync;
+
+impl Program {
+    /// Creates a server without arguments, with the default environment, and with the working directory and stderr of
+    /// this process.
+    ///
+    /// A bare name is searched on the `PATH` that the server will get. Systems resolve a relative path together with
+    /// [`current_dir`](Self::current_dir) differently: use an absolute one.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            environment: Environment::default(),
+            directory: None,
+            stderr: Stderr::Inherit,
+            hook: None,
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item: Into<OsString>>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable of the server, whether or not it is inherited.
+    #[must_use]
+    pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.set(key.into(), value.into());
+        self
+    }
+
+    /// Adds names to the variables that the server inherits; their values are read at the start.
+    ///
+    /// The default allow-list on Unix is HOME, LANG, LC_ALL, LC_CTYPE, LC_MESSAGES, LOGNAME, PATH, SHELL, TERM,
+    /// TMPDIR, TZ, USER. On Windows it is APPDATA, COMSPEC, HOMEDRIVE, HOMEPATH, LOCALAPPDATA, PATH, PATHEXT,
+    /// PROCESSOR_ARCHITECTURE, PROGRAMDATA, PROGRAMFILES, SYSTEMDRIVE, SYSTEMROOT, TEMP, TMP, USERNAME, USERPROFILE,
+    /// WINDIR. Exported shell functions are never inherited.
+    #[must_use]
+    pub fn inherit_env(mut self, names: impl IntoIterator<Item: Into<OsString>>) -> Self {
+        for name in names {
+            self.environment.inherit(name.into());
+        }
+        self
+    }
+
+    /// Removes the allow-list and all variables set so far; only later additions remain.
+    #[must_use]
+    pub fn clear_env(mut self) -> Self {
+        self.environment = Environment::EMPTY;
+        self
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Sets where the server's stderr goes.
+    #[must_use]
+    pub fn stderr(mut self, stderr: Stderr) -> Self {
+        self.stderr = stderr;
+        self
+    }
+
+    /// Calls `hook` with the exact command before each start; an error of the hook prevents the start.
+    ///
+    /// Use it to ask for consent, or to write a log.
+    #[must_use]
+    pub fn before_spawn(
+        mut self,
+        hook: impl Fn(&Launch<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.hook = Some(Box::new(hook));
+        self
+    }
+
+    /// Returns the program as it was given.
+    #[must_use]
+    pub fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// Starts the server, on Unix as the leader of its own process group.
+    ///
+    /// It may be called again, for example after a server has exited. Stdin and stdout are pipes:
+    /// [`Child::take_io`]. Because of its own group, the server does not get the Ctrl-C of the terminal. If that ends
+    /// this process, the server only sees the end of its stdin, unless [`terminate_all`](super::terminate_all) runs
+    /// before.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError`]; no process is left running then.
+    pub fn spawn(&self) -> Result<Child, SpawnError> {
+        let environment: Vec<_> = self.environment.resolve().into_iter().collect();
+        let directory = self.directory.as_deref();
+        if let Some(hook) = &self.hook {
+            let launch =
+                Launch { program: &self.program, args: &self.args, environment: &environment, directory };
+            hook(&launch).map_err(|error| SpawnError::refused(&self.program, error))?;
+        }
+        let from_os = |error| SpawnError::from_os(&self.program, directory, error);
+
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).env_clear().envs(environment);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.stderr.to_stdio().map_err(from_os)?);
+        if let Some(directory) = directory {
+            command.current_dir(directory);
+        }
+        let process = Process::spawn(&mut command).map_err(from_os)?;
+        // From here on an error drops the process, which kills its whole group.
+        let lines = match &self.stderr {
+            Stderr::Lines(lines) => Some(lines.clone()),
+            _ => None,
+        };
+        Child::new(process, lines).map_err(from_os)
+    }
+}
+
+/// Omits values of the environment, and the hook.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("environment", &self.environment)
+            .field("directory", &self.directory)
+            .field("stderr", &self.stderr)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a server's stderr goes.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub enum Stderr {
+    /// The stderr of this process.
+    #[default]
+    Inherit,
+    /// A buffer in this process: the last 8 KiB are kept for [`Child::stderr_tail`], the rest is discarded.
+    ///
+    /// On Unix it is read during each wait for the server's [`ChildIo`](super::ChildIo), without a thread. A flood
+    /// of stderr therefore blocks neither the server nor this process. A server that floods stderr while no wait is
+    /// running stops until the next one. On other systems a thread reads it.
+    Capture,
+    /// The same as [`Capture`](Self::Capture), and each line is passed to the handler when it is read.
+    Lines(StderrLineHandler),
+    /// Discarded.
+    Null,
+    /// This file, pipe or terminal; any owned handle converts into a `File`.
+    File(File),
+}
+
+impl Stderr {
+    /// Captures stderr, and calls `show` with each line when it is read, without its line break.
+    ///
+    /// Invalid UTF-8 becomes U+FFFD. Control characters are kept: escape them before showing the line. Lines longer
+    /// than 4 KiB are delivered in pieces.
+    #[must_use]
+    pub fn lines(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self::Lines(StderrLineHandler(Arc::new(show)))
+    }
+
+    /// Sends stderr to any owned handle: a file, the writing end of a pipe, a terminal, a socket.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn handle(handle: impl Into<std::os::fd::OwnedFd>) -> Self {
+        Self::File(handle.into().into())
+    }
+
+    fn to_stdio(&self) -> io::Result<Stdio> {
+        Ok(match self {
+            Self::Inherit => Stdio::inherit(),
+            Self::Capture | Self::Lines(_) => Stdio::piped(),
+            Self::Null => Stdio::null(),
+            Self::File(file) => file.try_clone()?.into(),
+        })
+    }
+}
+
+/// Receiver of the lines of a server's stderr; created by [`Stderr::lines`].
+#[derive(Clone)]
+pub struct StderrLineHandler(pub(super) Arc<dyn Fn(&str) + Send + Sync>);
+
+impl fmt::Debug for StderrLineHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StderrLineHandler")
+    }
+}
+
+/// The command that is about to run, as a [`before_spawn`](Program::before_spawn) hook sees it.
+///
+/// `Display` prints the program and its arguments on one line, each quoted, with control characters escaped.
+#[derive(Clone, Copy)]
+pub struct Launch<'a> {
+    program: &'a OsStr,
+    args: &'a [OsString],
+    environment: &'a [(OsString, OsString)],
+    directory: Option<&'a Path>,
+}
+
+impl<'a> Launch<'a> {
+    /// Returns the program and then its arguments, exactly as the process gets them.
+    pub fn argv(&self) -> impl Iterator<Item = &'a OsStr> {
+        core::iter::once(self.program).chain(self.args.iter().map(OsString::as_os_str))
+    }
+
+    /// Returns all environment variables of the process; values may be secrets.
+    pub fn environment(&self) -> impl Iterator<Item = (&'a OsStr, &'a OsStr)> {
+        self.environment.iter().map(|(key, value)| (key.as_os_str(), value.as_os_str()))
+    }
+
+    /// Returns the working directory; `None` means that of this process.
+    #[must_use]
+    pub fn directory(&self) -> Option<&'a Path> {
+        self.directory
+    }
+}
+
+impl fmt::Display for Launch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.argv().enumerate() {
+            if index > 0 {
+                f.write_str(" ")?;
+            }
+            write!(f, "{word:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the same as `Display`, without the environment.
+impl fmt::Debug for Launch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Launch({self})")
+    }
+}

@@ -1,0 +1,475 @@
+//! The endpoint: the part of an engine that both roles share.
+//!
+//! It owns the channels with their outboxes, the calls in both directions, the deadlines and the tap. It knows JSON-RPC
+//! and the notifications that both roles use. It knows neither eras nor handshakes. It creates no events: it returns
+//! what it finds, and the engine turns that into events.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::batch::Batch;
+use super::inbound::{InboundCalls, InboundIndex};
+use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
+use super::role::Role;
+use crate::deadlines::Deadlines;
+use crate::diagnostic::Diagnostic;
+use crate::error::{CallError, Fault, UseError};
+use crate::frame::line::Oversize;
+use crate::json::{Serializer, ShapeTable};
+use crate::limits::{Limit, Limits};
+use crate::methods;
+use crate::outbox::Outbox;
+use crate::raw::RawJson;
+use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
+use crate::rpc::{RequestId, RpcError, encode};
+use crate::slab::{Key, Slab};
+use crate::tap::{ChannelId, Direction, Tap, TapRecord};
+use crate::time::Instant;
+
+/// The purpose of a deadline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum EndpointTimer {
+    /// An inbound call has reached its maximum age.
+    CallAge(Key),
+    /// Deferred notifications of an inbound call may be sent.
+    Deferred(Key),
+    /// An outbound call may have timed out.
+    Outbound(Key),
+    /// Deferred change notifications of a channel may be sent.
+    Changes(Key),
+    /// The grace period of a channel is over.
+    Grace(Key),
+    /// The handshake or the probe has timed out.
+    Negotiation(u32),
+    /// The engine has been idle, so its buffers are freed.
+    Trim,
+}
+
+/// A stream of messages to and from one peer, with the role's own state in `role`.
+#[derive(Debug)]
+pub(crate) struct Channel<R> {
+    pub(crate) outbox: Outbox,
+    /// Inbound calls in flight, ordered by id.
+    pub(crate) live_calls: InboundIndex,
+    /// Errors without an id may be sent (DEC-004).
+    pub(crate) allows_idless_errors: bool,
+    /// Number of faulty messages in a row.
+    pub(crate) consecutive_faults: u32,
+    /// The fault that ended the input.
+    pub(crate) input_end: Option<Box<Fault>>,
+    /// End of the grace period for what is still in flight.
+    grace_deadline: Option<Instant>,
+    pub(crate) closed: bool,
+    pub(crate) role: R,
+}
+
+/// An outbound call that has ended, and its outcome.
+pub(crate) type EndedCall = (Key, Result<RawJson, CallError>);
+
+#[derive(Debug)]
+pub(crate) struct Endpoint<R: Role> {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) channels: Slab<Channel<R>>,
+    pub(crate) inbound: InboundCalls,
+    pub(crate) outbound: OutboundCalls,
+    pub(super) batches: Slab<Batch>,
+    pub(crate) deadlines: Deadlines<EndpointTimer>,
+    tap: Option<Box<Tap>>,
+    pub(crate) now: Instant,
+    last_activity: Instant,
+    /// Deadline for freeing idle buffers; separate from `deadlines`, which have to be punctual.
+    trim_at: Option<Instant>,
+    /// The generation for which [`EndpointTimer::Negotiation`] is valid.
+    pub(crate) negotiation_generation: u32,
+    /// State of the role that all channels share.
+    pub(crate) shared: R::Shared,
+}
+
+impl<R: Role> Endpoint<R> {
+    pub(crate) fn new(limits: Arc<Limits>, redacted: &[String]) -> Self {
+        let tap = (limits.tap_records > 0).then(|| Box::new(Tap::new(&limits, redacted.to_vec())));
+        Self {
+            limits,
+            channels: Slab::new(),
+            inbound: InboundCalls::new(),
+            outbound: OutboundCalls::new(),
+            batches: Slab::new(),
+            deadlines: Deadlines::new(),
+            tap,
+            now: Instant::ZERO,
+            last_activity: Instant::ZERO,
+            trim_at: None,
+            negotiation_generation: 0,
+            shared: R::Shared::default(),
+        }
+    }
+
+    // ---- time -------------------------------------------------------------------------------------------------------
+
+    /// Advances the clock. An older `now` counts as the last one.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// Records that a message was received, which postpones the trimming of buffers.
+    pub(crate) fn record_activity(&mut self) {
+        self.last_activity = self.now;
+        if self.trim_at.is_none() {
+            self.trim_at = Some(self.now + self.limits.idle_trim_delay);
+        }
+    }
+
+    /// Returns whether the buffers of the idle engine have been freed.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.trim_at.is_none()
+    }
+
+    /// Returns the next deadline that has passed and is still valid.
+    pub(crate) fn pop_due(&mut self) -> Option<EndpointTimer> {
+        while let Some((at, timer)) = self.deadlines.pop_due(self.now) {
+            if self.is_current(at, timer) {
+                return Some(timer);
+            }
+            if let EndpointTimer::Outbound(key) = timer {
+                // Progress has moved the deadline of the call.
+                if let Some(at) = self.outbound.calls.get(key).map(OutboundCall::deadline) {
+                    if at < Instant::FAR_FUTURE {
+                        self.deadlines.arm(at, timer);
+                    }
+                }
+            }
+        }
+        self.trim_at.filter(|at| *at <= self.now).map(|_| EndpointTimer::Trim)
+    }
+
+    pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
+        let trim_at = self.trim_at;
+        self.poll_punctual().into_iter().chain(trim_at).min()
+    }
+
+    /// Returns the next deadline, without that for freeing buffers.
+    pub(crate) fn poll_punctual(&mut self) -> Option<Instant> {
+        let Self { deadlines, inbound, outbound, channels, negotiation_generation: generation, .. } = self;
+        deadlines.next(|at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation))
+    }
+
+    fn is_current(&self, at: Instant, timer: EndpointTimer) -> bool {
+        may_be_current(at, timer, &self.inbound, &self.outbound, &self.channels, self.negotiation_generation)
+            && match timer {
+                EndpointTimer::Outbound(key) => {
+                    self.outbound.calls.get(key).is_some_and(|c| c.deadline() <= at)
+                }
+                _ => true,
+            }
+    }
+
+    /// Removes deadlines of ended calls and channels when they have become many.
+    pub(crate) fn sweep(&mut self) {
+        let Self { deadlines, inbound, outbound, channels, negotiation_generation: generation, .. } = self;
+        let live = inbound.calls.len() + outbound.calls.len();
+        deadlines
+            .sweep(live, |at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation));
+    }
+
+    /// Removes all deadlines of ended calls and channels, and frees their memory.
+    fn sweep_all(&mut self) {
+        let Self { deadlines, inbound, outbound, channels, negotiation_generation: generation, .. } = self;
+        deadlines.trim(|at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation));
+    }
+
+    /// Frees buffers if the engine has been idle for long enough; returns false if it has not.
+    pub(crate) fn trim(&mut self) -> bool {
+        let quiet_until = self.last_activity + self.limits.idle_trim_delay;
+        if self.now < quiet_until {
+            self.trim_at = Some(quiet_until);
+            return false;
+        }
+        self.trim_at = None;
+        self.inbound.calls.trim();
+        self.outbound.calls.trim();
+        self.batches.trim();
+        self.sweep_all();
+        for key in self.open_channels() {
+            if let Some(c) = self.channels.get_mut(key) {
+                c.outbox.trim();
+                c.live_calls.shrink_to_fit();
+            }
+        }
+        true
+    }
+
+    // ---- channels ---------------------------------------------------------------------------------------------------
+
+    pub(crate) fn open_channel(&mut self, allows_idless_errors: bool, role: R) -> Key {
+        self.channels.insert(Channel {
+            outbox: Outbox::default(),
+            live_calls: InboundIndex::new(),
+            allows_idless_errors,
+            consecutive_faults: 0,
+            input_end: None,
+            grace_deadline: None,
+            closed: false,
+            role,
+        })
+    }
+
+    /// Returns the channel that owns request ids, session and peer: the parent of this one, or itself.
+    pub(crate) fn root_channel(&self, channel: Key) -> Key {
+        self.channels.get(channel).and_then(|c| c.role.parent()).unwrap_or(channel)
+    }
+
+    pub(crate) fn open_channels(&self) -> Vec<Key> {
+        self.channels.iter().map(|(key, _)| key).collect()
+    }
+
+    /// Records the end of the input and starts the grace period. Returns false if the input had ended before.
+    pub(crate) fn end_input(&mut self, channel: Key, fault: Fault, grace: Duration) -> bool {
+        let at = self.now + grace;
+        let Some(c) = self.channels.get_mut(channel) else { return false };
+        if c.input_end.is_some() {
+            return false;
+        }
+        c.input_end = Some(Box::new(fault));
+        c.grace_deadline = Some(at);
+        self.deadlines.arm(at, EndpointTimer::Grace(channel));
+        true
+    }
+
+    /// Returns the keys of the outbound calls of a channel.
+    pub(crate) fn outbound_keys(&self, channel: Key) -> Vec<Key> {
+        self.outbound.calls.iter().filter(|(_, c)| c.channel == channel).map(|(key, _)| key).collect()
+    }
+
+    pub(crate) fn release_channel(&mut self, channel: Key) {
+        if self.channels.get(channel).is_some_and(|c| c.closed) {
+            self.channels.remove(channel);
+        }
+    }
+
+    // ---- sending ----------------------------------------------------------------------------------------------------
+
+    /// Appends a message to the outbox of a channel.
+    pub(crate) fn send(&mut self, channel: Key, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(c) = self.channels.get_mut(channel).filter(|c| !c.closed) else { return };
+        let mark = c.outbox.mark();
+        write(c.outbox.tail());
+        self.commit_message(channel, mark);
+    }
+
+    /// Accounts for a message that was appended to the outbox of a channel, and copies it to the tap.
+    pub(crate) fn commit_message(&mut self, channel: Key, mark: usize) {
+        let Some(c) = self.channels.get_mut(channel) else { return };
+        c.outbox.commit(mark);
+        c.role.message_sent(&mut self.shared);
+        if let Some(tap) = &mut self.tap {
+            let message = c.outbox.tail().get(mark..).unwrap_or_default();
+            tap.record(self.now, Direction::Out, ChannelId(channel), message);
+        }
+    }
+
+    pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.record(self.now, Direction::In, ChannelId(channel), message);
+        }
+    }
+
+    pub(crate) const fn has_tap(&self) -> bool {
+        self.tap.is_some()
+    }
+
+    pub(crate) fn poll_tap(&mut self) -> Option<TapRecord> {
+        self.tap.as_mut()?.poll()
+    }
+
+    pub(crate) fn tap_dropped(&self) -> u64 {
+        self.tap.as_ref().map_or(0, |t| t.dropped())
+    }
+
+    /// Sends an error response, or adds it to the batch of its request.
+    pub(crate) fn send_error(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        id: Option<&RequestId>,
+        error: &RpcError,
+    ) {
+        if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
+            c.role.error_sent(error.code);
+        }
+        self.send_or_batch(channel, batch, id, |out| encode::error(out, id, error));
+    }
+
+    /// Sends a response, or adds it to the batch of its request.
+    pub(crate) fn send_or_batch(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        id: Option<&RequestId>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        match batch {
+            None => self.send(channel, write),
+            Some(batch) => {
+                let mut message = Vec::new();
+                write(&mut message);
+                self.add_to_batch(batch, id, &message);
+            }
+        }
+    }
+
+    /// Sends a custom notification of the application.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::ReservedMethod`], [`UseError::Stale`], [`UseError::Closed`], [`UseError::Full`] if the outbox is
+    /// full, or an encoding error.
+    pub(crate) fn notify<T: serde::Serialize + ?Sized>(
+        &mut self,
+        channel: Key,
+        method: &str,
+        params: Option<&T>,
+        table: Option<&'static ShapeTable>,
+    ) -> Result<(), UseError> {
+        if methods::is_spec_notification(method) || methods::request_rule(method).is_some() {
+            return Err(UseError::ReservedMethod(method.into()));
+        }
+        let limit = self.limits.outbox_high_water;
+        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
+        if c.closed {
+            return Err(UseError::Closed);
+        }
+        if c.outbox.len() >= limit {
+            return Err(UseError::Full(Limit::OutboxHighWater));
+        }
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::notification_head(out, method);
+        if let Some(params) = params {
+            out.extend_from_slice(b",\"params\":");
+            if let Err(e) = Serializer::object(out, params, table) {
+                c.outbox.rollback(mark);
+                return Err(e.into());
+            }
+        }
+        encode::end(c.outbox.tail());
+        self.commit_message(channel, mark);
+        Ok(())
+    }
+
+    // ---- faults -----------------------------------------------------------------------------------------------------
+
+    /// Answers a faulty message where that is required. Returns the diagnostic, and the outbound call that it ended.
+    ///
+    /// `in_flight`: the id belongs to an inbound call, which an answer would end at the peer (DESIGN-09).
+    pub(crate) fn reject(
+        &mut self,
+        channel: Key,
+        batch: Option<Key>,
+        rejected: RejectedMessage,
+        in_flight: bool,
+    ) -> (Diagnostic, Option<EndedCall>) {
+        let RejectedMessage { reason, id, has_method, is_response, is_notification } = rejected;
+        // A faulty response must not leave its outbound call waiting.
+        let root = self.root_channel(channel);
+        let ended = match id.as_ref().filter(|_| is_response).map(|i| self.match_response(root, i)) {
+            Some(ResponseMatch::Live(key)) => {
+                let outcome = match reason {
+                    MalformedMessage::TooLong { limit } => CallError::TooLarge { limit },
+                    reason => CallError::Malformed(reason),
+                };
+                Some((key, Err(outcome)))
+            }
+            _ => None,
+        };
+        let may_be_request = !matches!(
+            reason,
+            MalformedMessage::Contradictory | MalformedMessage::Result | MalformedMessage::Error
+        );
+        let answered = match &id {
+            Some(_) => has_method && !in_flight,
+            // The id is unknown, so an answer is possible only where errors without an id are allowed (DEC-004).
+            None => {
+                let allows_idless_errors = self.channels.get(channel).is_some_and(|c| c.allows_idless_errors);
+                may_be_request && !is_response && !is_notification && batch.is_none() && allows_idless_errors
+            }
+        };
+        if answered {
+            self.send_error(channel, batch, id.as_ref(), &RpcError::new(reason.code(), format!("{reason}")));
+        }
+        (Diagnostic::Malformed { reason, id, answered }, ended)
+    }
+
+    /// Returns the rejection of a line that exceeded the frame limit (STDIO-012).
+    pub(crate) fn oversize_rejection(&self, oversize: Oversize) -> RejectedMessage {
+        let recovered = oversize.recovered;
+        RejectedMessage {
+            reason: MalformedMessage::TooLong { limit: self.limits.effective_max_frame() },
+            id: recovered.id.and_then(|text| RequestId::from_json(&text, self.limits.max_id)),
+            has_method: recovered.has_method,
+            is_response: recovered.is_response && !recovered.has_method,
+            is_notification: recovered.is_notification,
+        }
+    }
+
+    /// Counts a faulty message. Returns the fault if there were too many in a row.
+    pub(crate) fn count_fault(&mut self, channel: Key) -> Option<Fault> {
+        let c = self.channels.get_mut(channel)?;
+        c.consecutive_faults = c.consecutive_faults.saturating_add(1);
+        let count = c.consecutive_faults;
+        self.limits
+            .max_faulty_messages
+            .filter(|max| count >= *max)
+            .map(|_| Fault::TooManyFaultyMessages { count })
+    }
+}
+
+/// The kind of content of a frame.
+pub(crate) enum FrameContent {
+    Blank,
+    Array,
+    Message,
+}
+
+/// Strips a byte order mark (STDIO-004) and distinguishes blank lines (STDIO-011), arrays and messages.
+pub(crate) fn classify_frame(frame: Bytes) -> (FrameContent, Bytes) {
+    let frame = match frame.strip_prefix(b"\xef\xbb\xbf") {
+        Some(rest) => frame.slice_ref(rest),
+        None => frame,
+    };
+    let content = match frame.iter().find(|b| !b.is_ascii_whitespace()) {
+        None => FrameContent::Blank,
+        Some(b'[') => FrameContent::Array,
+        Some(_) => FrameContent::Message,
+    };
+    (content, frame)
+}
+
+/// Returns whether a deadline may still be valid. That of an outbound call may have moved.
+fn may_be_current<R>(
+    at: Instant,
+    timer: EndpointTimer,
+    inbound: &InboundCalls,
+    outbound: &OutboundCalls,
+    channels: &Slab<Channel<R>>,
+    generation: u32,
+) -> bool {
+    match timer {
+        EndpointTimer::CallAge(key) => inbound.calls.get(key).is_some_and(|c| c.expires_at == at),
+        EndpointTimer::Deferred(key) => {
+            inbound.calls.get(key).and_then(|c| c.throttle.as_ref()).is_some_and(|p| p.due_at == Some(at))
+        }
+        EndpointTimer::Outbound(key) => outbound.calls.get(key).is_some(),
+        EndpointTimer::Changes(key) => channels.get(key).is_some_and(|c| !c.closed),
+        EndpointTimer::Grace(key) => {
+            channels.get(key).is_some_and(|c| c.grace_deadline == Some(at) && !c.closed)
+        }
+        EndpointTimer::Negotiation(which) => which == generation,
+        EndpointTimer::Trim => true,
+    }
+}

@@ -1,0 +1,242 @@
+//! Operations on inbound calls: begin, notify, end.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::endpoint::{Endpoint, EndpointTimer};
+use super::inbound::{InboundCall, NotificationThrottle, Progress, SendStatus};
+use super::role::Role;
+use crate::error::UseError;
+use crate::json::{Serializer, object_members, string, write_str};
+use crate::methods;
+use crate::rpc::{RequestId, RpcError, encode};
+use crate::slab::Key;
+use crate::time::Instant;
+use crate::version::Version;
+
+impl<R: Role> Endpoint<R> {
+    /// Adds a call; returns `None` if its id is in flight.
+    pub(crate) fn begin_call(&mut self, call: InboundCall) -> Option<Key> {
+        let (expires, batch) = (call.expires_at, call.batch);
+        let (stream, root) = (call.channel, self.root_channel(call.channel));
+        let c = self.channels.get_mut(root)?;
+        let key = self.inbound.insert(&mut c.live_calls, call)?;
+        if let Some(c) = self.channels.get_mut(stream) {
+            c.role.request_started();
+        }
+        self.deadlines.arm(expires, EndpointTimer::CallAge(key));
+        if let Some(batch) = batch {
+            self.join_batch(batch);
+        }
+        Some(key)
+    }
+
+    /// Returns whether a call with this id is in flight; `channel` is a root channel.
+    pub(crate) fn is_live(&self, channel: Key, id: &RequestId) -> bool {
+        self.channels.get(channel).is_some_and(|c| self.inbound.find(&c.live_calls, id).is_some())
+    }
+
+    /// Removes a call from the tables.
+    pub(crate) fn end_call(&mut self, key: Key) -> Option<InboundCall> {
+        let stream = self.inbound.calls.get(key)?.channel;
+        let root = self.root_channel(stream);
+        let record = match self.channels.get_mut(root) {
+            Some(c) => self.inbound.remove(&mut c.live_calls, key),
+            None => self.inbound.calls.remove(key),
+        };
+        if let Some(c) = self.channels.get_mut(stream) {
+            c.role.request_finished(&mut self.shared);
+        }
+        self.sweep();
+        record
+    }
+
+    /// Gives a call a new key. The old one is stale.
+    pub(crate) fn rekey(&mut self, key: Key) -> Option<Key> {
+        let root = self.root_channel(self.inbound.calls.get(key)?.channel);
+        let c = self.channels.get_mut(root)?;
+        let key = self.inbound.rekey(&mut c.live_calls, key)?;
+        // The deadline of deferred notifications was armed with the old key.
+        let due = self.inbound.calls.get(key).and_then(|call| call.throttle.as_ref()?.due_at);
+        if let Some(due) = due {
+            self.deadlines.arm(due, EndpointTimer::Deferred(key));
+        }
+        Some(key)
+    }
+
+    /// Ends a call with an error.
+    pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<InboundCall> {
+        let record = self.end_call(key)?;
+        self.send_error(record.channel, record.batch, Some(&record.id), error);
+        self.finish_batch_member(&record);
+        Some(record)
+    }
+
+    /// Ends a call with the response that starts at `mark` in the outbox.
+    pub(crate) fn commit_answer(&mut self, key: Key, mark: usize) {
+        let Some(record) = self.end_call(key) else { return };
+        match record.batch {
+            None => self.commit_message(record.channel, mark),
+            Some(batch) => {
+                let Some(c) = self.channels.get_mut(record.channel) else { return };
+                let message = c.outbox.tail().split_off(mark);
+                self.add_to_batch(batch, Some(&record.id), &message);
+                self.finish_batch_member(&record);
+            }
+        }
+    }
+
+    /// Ends a call without a response (CANC-020).
+    pub(crate) fn drop_call(&mut self, key: Key) -> Option<InboundCall> {
+        let record = self.end_call(key)?;
+        self.finish_batch_member(&record);
+        Some(record)
+    }
+
+    /// Parses the progress token of a request (PROG-003).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(crate) fn parse_progress_token(&self, text: Option<&[u8]>) -> Result<Option<RequestId>, RpcError> {
+        text.map(|text| {
+            RequestId::from_json(text, self.limits.max_id).ok_or_else(|| {
+                RpcError::invalid_params("`_meta.progressToken` is neither a string nor an integer")
+            })
+        })
+        .transpose()
+    }
+
+    /// Parses the request id and the reason of `notifications/cancelled`.
+    pub(crate) fn parse_cancellation(&self, params: &[u8]) -> Option<(RequestId, Option<String>)> {
+        let (mut id, mut reason) = (None, None);
+        object_members(params, |name, value| match name {
+            b"requestId" => id = RequestId::from_json(value, self.limits.max_id),
+            b"reason" => reason = string(value).map(Cow::into_owned),
+            _ => {}
+        });
+        Some((id?, reason))
+    }
+
+    /// Sends progress of a call, or defers it.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the call has ended.
+    pub(crate) fn report_progress(&mut self, key: Key, progress: Progress) -> Result<SendStatus, UseError> {
+        let (now, limits) = (self.now, &*self.limits);
+        let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
+        if record.progress_token.is_none() {
+            return Ok(SendStatus::Dropped);
+        }
+        let full =
+            self.channels.get(record.channel).is_none_or(|c| c.outbox.len() >= limits.outbox_high_water);
+        let throttle =
+            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
+        let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |h| h.progress);
+        if !progress.progress.is_finite() || progress.progress <= newest {
+            return Ok(SendStatus::Dropped);
+        }
+        if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
+            self.send_progress(key, &progress);
+            return Ok(SendStatus::Queued);
+        }
+        throttle.deferred_progress = Some(progress);
+        if throttle.due_at.is_none() {
+            self.defer(key);
+        }
+        Ok(SendStatus::Deferred)
+    }
+
+    /// Sends a log message of a call, or defers it.
+    pub(crate) fn send_log(&mut self, key: Key, message: Vec<u8>) -> SendStatus {
+        let (now, limits) = (self.now, &*self.limits);
+        let Some(record) = self.inbound.calls.get_mut(key) else { return SendStatus::Dropped };
+        let channel = record.channel;
+        let full = self.channels.get(channel).is_none_or(|c| c.outbox.len() >= limits.outbox_high_water);
+        let throttle =
+            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
+        if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
+            self.send(channel, |out| out.extend_from_slice(&message));
+            return SendStatus::Queued;
+        }
+        throttle.deferred_log = Some(message.into());
+        if throttle.due_at.is_none() {
+            self.defer(key);
+        }
+        SendStatus::Deferred
+    }
+
+    /// Arms the timer for the deferred notifications of a call.
+    fn defer(&mut self, key: Key) {
+        // The outbox of a slow peer is checked again after this time.
+        let soonest = self.now + Duration::from_millis(50);
+        let Some(throttle) = self.inbound.calls.get_mut(key).and_then(|c| c.throttle.as_mut()) else {
+            return;
+        };
+        let due = throttle.bucket.ready_at().unwrap_or(Instant::FAR_FUTURE).max(soonest);
+        throttle.due_at = Some(due);
+        self.deadlines.arm(due, EndpointTimer::Deferred(key));
+    }
+
+    /// Sends the deferred notifications of a call, if that is possible now.
+    pub(crate) fn send_deferred(&mut self, key: Key) {
+        let (now, high_water) = (self.now, self.limits.outbox_high_water);
+        let Some(call) = self.inbound.calls.get_mut(key) else { return };
+        let full = self.channels.get(call.channel).is_none_or(|c| c.outbox.len() >= high_water);
+        let Some(throttle) = call.throttle.as_mut() else { return };
+        throttle.due_at = None;
+        if full || !throttle.bucket.take(now) {
+            return self.defer(key);
+        }
+        // Log messages go first: progress always describes a later state.
+        let (log, has_progress) = (throttle.deferred_log.take(), throttle.deferred_progress.is_some());
+        match log {
+            Some(message) => {
+                let channel = call.channel;
+                self.send(channel, |out| out.extend_from_slice(&message));
+                if has_progress {
+                    self.defer(key);
+                }
+            }
+            None => {
+                if let Some(progress) = throttle.deferred_progress.take() {
+                    self.send_progress(key, &progress);
+                }
+            }
+        }
+    }
+
+    fn send_progress(&mut self, key: Key, progress: &Progress) {
+        let Some(call) = self.inbound.calls.get_mut(key) else { return };
+        let (Some(token), Some(throttle)) = (call.progress_token.as_ref(), call.throttle.as_mut()) else {
+            return;
+        };
+        throttle.last_progress = progress.progress;
+        let Some(c) = self.channels.get_mut(call.channel) else { return };
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::notification_head(out, methods::PROGRESS);
+        out.extend_from_slice(b",\"params\":{\"progressToken\":");
+        token.write(out);
+        out.extend_from_slice(b",\"progress\":");
+        // A finite number can always be encoded.
+        let _ = Serializer::any(out, &progress.progress);
+        if let Some(total) = progress.total.filter(|t| t.is_finite()) {
+            out.extend_from_slice(b",\"total\":");
+            let _ = Serializer::any(out, &total);
+        }
+        // 2024-11-05 has no `message` (PROG-006).
+        if let Some(message) = progress.message.as_ref().filter(|_| call.version > Version::V2024_11_05) {
+            out.extend_from_slice(b",\"message\":");
+            write_str(out, message);
+        }
+        out.push(b'}');
+        encode::end(out);
+        let channel = call.channel;
+        self.commit_message(channel, mark);
+    }
+}

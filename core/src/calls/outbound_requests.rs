@@ -1,0 +1,266 @@
+//! Operations on outbound calls: send, match responses, cancel.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::endpoint::{Endpoint, EndpointTimer};
+use super::inbound::Progress;
+use super::outbound::{OutboundCalls, ResponseMatch};
+use super::role::Role;
+use crate::diagnostic::Diagnostic;
+use crate::error::UseError;
+use crate::json::{
+    EncodeError, TopLevelMembers, append_one_line, object_members, read, string, write_int, write_str,
+};
+use crate::meta;
+use crate::methods;
+use crate::raw::RawJson;
+use crate::rpc::{RequestId, encode};
+use crate::slab::Key;
+
+/// An outbound request without its parameters.
+pub(crate) struct OutboundRequest<'a> {
+    pub(crate) method: &'a str,
+    /// Members of `_meta` that the era requires in every request.
+    pub(crate) base_meta: Option<&'a [u8]>,
+    /// Members of `_meta` from the application.
+    pub(crate) meta: Option<&'a RawJson>,
+    /// Whether progress is asked for.
+    pub(crate) wants_progress: bool,
+}
+
+impl OutboundRequest<'_> {
+    fn write_meta(&self, out: &mut Vec<u8>, id: i64) {
+        let begin = out.len();
+        out.extend_from_slice(self.base_meta.unwrap_or_default());
+        let comma = |out: &mut Vec<u8>| {
+            if out.len() > begin {
+                out.push(b',');
+            }
+        };
+        if let Some(meta) = self.meta {
+            object_members(meta.as_bytes(), |name, value| {
+                comma(out);
+                write_str(out, core::str::from_utf8(name).unwrap_or_default());
+                out.push(b':');
+                append_one_line(out, value);
+            });
+        }
+        if self.wants_progress {
+            comma(out);
+            write_str(out, meta::PROGRESS_TOKEN);
+            out.push(b':');
+            write_int(out, id);
+        }
+    }
+}
+
+/// Refuses parameters with members that belong to the engine.
+///
+/// # Errors
+///
+/// [`UseError::ReservedKey`].
+pub(crate) fn check_reserved(members: TopLevelMembers) -> Result<(), UseError> {
+    let reserved = [
+        (TopLevelMembers::META, "_meta"),
+        (TopLevelMembers::INPUT_RESPONSES, "inputResponses"),
+        (TopLevelMembers::REQUEST_STATE, "requestState"),
+    ];
+    match reserved.iter().find(|(bit, _)| members.contains(*bit)) {
+        Some((_, name)) => Err(UseError::ReservedKey(String::from(*name))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses `_meta` that is not an object or has keys of the protocol (META-002).
+///
+/// # Errors
+///
+/// [`UseError::Encode`] or [`UseError::ReservedKey`].
+pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
+    let Some(meta) = meta else { return Ok(()) };
+    if !meta.is_object() {
+        return Err(EncodeError::NotAnObject.into());
+    }
+    check_keys(meta.as_bytes(), meta::is_unreserved_key)
+}
+
+/// Refuses an object with a reserved key. Text after the object is ignored.
+///
+/// # Errors
+///
+/// [`UseError::ReservedKey`].
+pub(crate) fn check_keys(object: &[u8], is_allowed: fn(&str) -> bool) -> Result<(), UseError> {
+    let mut reserved = None;
+    object_members(object, |name, _| {
+        let name = core::str::from_utf8(name).unwrap_or_default();
+        if !is_allowed(name) {
+            reserved = Some(String::from(name));
+        }
+    });
+    reserved.map_or(Ok(()), |name| Err(UseError::ReservedKey(name)))
+}
+
+/// The bytes between method and parameters of a request.
+const PARAMS_MEMBER: &[u8] = b",\"params\":";
+
+/// Splits a retained request: its method, its parameters without the closing brace, `_meta` of the application.
+///
+/// The text is that of the message, `"method","params":{…`, followed by the application's `_meta` on a line of its own.
+pub(crate) fn split_retained(retained: &[u8]) -> (&str, &[u8], Option<&[u8]>) {
+    let mut lines = retained.splitn(2, |b| *b == b'\n');
+    let text = lines.next().and_then(|line| line.strip_prefix(b"\"")).unwrap_or_default();
+    // Methods of retained requests contain no escapes.
+    let mut parts = text.splitn(2, |b| *b == b'"');
+    let method = parts.next().and_then(|m| core::str::from_utf8(m).ok()).unwrap_or_default();
+    let params = parts.next().and_then(|rest| rest.strip_prefix(PARAMS_MEMBER)).unwrap_or_default();
+    (method, params, lines.next())
+}
+
+impl<R: Role> Endpoint<R> {
+    /// Sends a request and arms its deadline.
+    ///
+    /// `params` appends the parameter object, to which `_meta` is added.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`], [`UseError::ReservedKey`], or an encoding error. Nothing was sent then.
+    pub(crate) fn send_request(
+        &mut self,
+        key: Key,
+        request: &OutboundRequest<'_>,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<TopLevelMembers, EncodeError>,
+    ) -> Result<(), UseError> {
+        self.send_request_range(key, request, params).map(drop)
+    }
+
+    /// Like [`send_request`](Self::send_request), and returns the range of method and parameters.
+    ///
+    /// The range refers to the tail of the outbox. It excludes `_meta` and the closing brace.
+    pub(crate) fn send_request_range(
+        &mut self,
+        key: Key,
+        request: &OutboundRequest<'_>,
+        params: impl FnOnce(&mut Vec<u8>) -> Result<TopLevelMembers, EncodeError>,
+    ) -> Result<Range<usize>, UseError> {
+        let call = self.outbound.calls.get(key).ok_or(UseError::Stale)?;
+        let (deadline, channel, id) = (call.deadline(), call.channel, OutboundCalls::wire_id(key));
+        let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
+        let mark = c.outbox.mark();
+        let out = c.outbox.tail();
+        encode::request_head(out, id, request.method);
+        let before = out.len();
+        out.extend_from_slice(PARAMS_MEMBER);
+        let start = out.len();
+        if let Err(e) = params(out).map_err(UseError::from).and_then(check_reserved) {
+            c.outbox.rollback(mark);
+            return Err(e);
+        }
+        out.pop();
+        let empty = out.len() == start + 1;
+        let written = before.saturating_sub(request.method.len() + 2)..out.len();
+        if request.base_meta.is_some() || request.wants_progress || request.meta.is_some() {
+            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            request.write_meta(out, id);
+            out.extend_from_slice(b"}}");
+        } else if empty {
+            // Empty parameters are left out, as older servers expect.
+            out.truncate(before);
+        } else {
+            out.push(b'}');
+        }
+        encode::end(out);
+        self.commit_message(channel, mark);
+        self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
+        Ok(written)
+    }
+
+    /// Retains what is needed to send a request again ([`split_retained`]). Returns its size in bytes.
+    pub(crate) fn retain_request(
+        &mut self,
+        key: Key,
+        method: &str,
+        written: Range<usize>,
+        meta: Option<&RawJson>,
+    ) -> usize {
+        let Some(call) = self.outbound.calls.get_mut(key) else { return 0 };
+        let Some(c) = self.channels.get_mut(call.channel) else { return 0 };
+        let text = match c.outbox.tail().get(written) {
+            Some(text) => Cow::Borrowed(text),
+            // Empty parameters were left out.
+            None => Cow::Owned([b"\"", method.as_bytes(), b"\"", PARAMS_MEMBER, b"{"].concat()),
+        };
+        let retained: Box<[u8]> = match meta {
+            None => (*text).into(),
+            Some(meta) => {
+                let mut retained = Vec::with_capacity(text.len() + 1 + meta.as_bytes().len());
+                retained.extend_from_slice(&text);
+                retained.push(b'\n');
+                append_one_line(&mut retained, meta.as_bytes());
+                retained.into()
+            }
+        };
+        let bytes = retained.len();
+        call.retained = Some(retained);
+        bytes
+    }
+
+    /// Returns the call that a response belongs to; `channel` is a root channel.
+    pub(crate) fn match_response(&self, channel: Key, id: &RequestId) -> ResponseMatch {
+        let matched = self.outbound.lookup(id);
+        let ResponseMatch::Live(key) = matched else { return matched };
+        match self.outbound.calls.get(key) {
+            Some(c) if self.root_channel(c.channel) != channel => ResponseMatch::Unknown,
+            Some(c) if c.queued.is_none() && !c.superseded => matched,
+            Some(c) if c.superseded => ResponseMatch::Late,
+            _ => ResponseMatch::Unknown,
+        }
+    }
+
+    /// Sends a cancellation of an outbound call (TIME-002, CANC-003).
+    pub(crate) fn send_cancellation(&mut self, key: Key, reason: Option<&str>) {
+        if let Some(channel) = self.outbound.calls.get(key).map(|c| c.channel) {
+            self.send(channel, |out| encode::cancelled(out, OutboundCalls::wire_id(key), reason));
+        }
+    }
+
+    /// Records a progress report of the peer. Returns the call and the report (PROG-012).
+    ///
+    /// # Errors
+    ///
+    /// The diagnostic, if the report is not valid.
+    pub(crate) fn receive_progress(
+        &mut self,
+        channel: Key,
+        params: &[u8],
+    ) -> Result<(Key, Progress), Diagnostic> {
+        let (mut token, mut progress, mut total, mut message) = (None, None, None, None);
+        object_members(params, |name, value| match name {
+            b"progressToken" => token = RequestId::from_json(value, self.limits.max_id),
+            b"progress" => progress = read::<f64>(value).ok(),
+            b"total" => total = read::<f64>(value).ok(),
+            b"message" => message = string(value).map(Cow::into_owned),
+            _ => {}
+        });
+        let (Some(token), Some(progress)) = (token, progress) else {
+            return Err(Diagnostic::InvalidNotification(methods::PROGRESS.into()));
+        };
+        let ResponseMatch::Live(key) = self.match_response(channel, &token) else {
+            return Err(Diagnostic::UnknownProgress);
+        };
+        let now = self.now;
+        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress) {
+            None => Err(Diagnostic::UnknownProgress),
+            Some(call) => {
+                if call.record_progress(now, progress) {
+                    Ok((key, Progress { progress, total, message }))
+                } else {
+                    Err(Diagnostic::ProgressNotIncreasing)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Negotiation over HTTP: statuses as evidence of the era, and HTTP+SSE of 2024-11-05.
+//!
+//! The engine decides the next request. This module decides what a failed exchange shows about the server.
+
+use alloc::format;
+use alloc::sync::Arc;
+
+use bytes::Bytes;
+
+use super::binding::Client;
+use super::exchange::{CallMethod, ClientExchange, ExchangePurpose, RetryCounts};
+use crate::client::is_modern_error;
+use crate::error::{CallError, Fault, HttpError, quoted};
+use crate::methods;
+use crate::slab::Key;
+use crate::version::Version;
+
+/// Returns the name of an attempt for messages.
+pub(super) fn attempt_name(purpose: &ExchangePurpose) -> alloc::string::String {
+    match purpose {
+        ExchangePurpose::Call { method: CallMethod::Probe, .. } => format!("`{}`", methods::DISCOVER),
+        ExchangePurpose::Call { .. } => format!("`{}`", methods::INITIALIZE),
+        _ => "GET for HTTP+SSE".into(),
+    }
+}
+
+/// Returns whether a failed exchange is evidence of the era (VER-021, HTTP-088).
+fn is_evidence(error: &HttpError) -> bool {
+    match error {
+        HttpError::Response(answer) => {
+            answer.status < 500 && !matches!(answer.status, 401 | 403 | 407 | 408 | 429)
+        }
+        // A success without a message: a server of another protocol revision may answer so (VER-020).
+        HttpError::Unanswered { .. } => true,
+        _ => false,
+    }
+}
+
+impl Client {
+    /// Handles the failure of an exchange of the negotiation.
+    pub(super) fn negotiation_failed(&mut self, x: &ClientExchange, error: HttpError) {
+        if self.engine.peer().is_some() {
+            // The stream of HTTP+SSE is the connection (HTTPSSE-010).
+            return self.engine.handle_eof(self.now, self.channel);
+        }
+        if !is_evidence(&error) && !matches!(x.purpose, ExchangePurpose::HttpSse) {
+            return self.engine.close_with_fault(self.now, Fault::Http(error.into()));
+        }
+        self.attempts.push(format!("{}: {error}", attempt_name(&x.purpose)));
+        let rpc_error = match &error {
+            HttpError::Response(answer) => answer.error.clone(),
+            _ => None,
+        };
+        match &x.purpose {
+            ExchangePurpose::Call { id, method: CallMethod::Probe } => {
+                let modern = rpc_error.as_ref().is_some_and(is_modern_error);
+                let legacy = !self.engine.config().legacy_versions().is_empty();
+                if !modern && (!legacy || self.session.handshake.is_some()) {
+                    return self.fail_no_server();
+                }
+                // VER-019, VER-030
+                let error = rpc_error.map_or_else(|| error.into(), CallError::Rpc);
+                self.engine.fail_request(self.now, self.channel, id, error);
+            }
+            ExchangePurpose::Call { id, .. } => {
+                if let Some(error) = rpc_error.filter(is_modern_error) {
+                    return self.engine.fail_request(self.now, self.channel, id, CallError::Rpc(error));
+                }
+                let status = match &error {
+                    HttpError::Response(answer) => answer.status,
+                    _ => 200,
+                };
+                // VER-031, HTTP-084 to HTTP-087
+                let allows_http_sse =
+                    self.engine.config().effective_versions().contains(Version::V2024_11_05);
+                if status >= 400 && allows_http_sse && self.session.message_endpoint.is_none() {
+                    return self.open_exchange(
+                        ExchangePurpose::HttpSse,
+                        Bytes::new(),
+                        RetryCounts::default(),
+                    );
+                }
+                self.handshake_failed();
+            }
+            _ => self.handshake_failed(),
+        }
+    }
+
+    /// Handles a failed handshake.
+    fn handshake_failed(&mut self) {
+        let config = self.engine.config();
+        let modern = !config.modern_versions().is_empty() && config.known_era.is_some();
+        match self.session.handshake.clone() {
+            // The known era was wrong: the engine probes now (VER-042).
+            Some((_, id))
+                if !self.session.was_probed && modern && self.session.message_endpoint.is_none() =>
+            {
+                let reason = "the handshake failed".into();
+                self.engine.fail_request(self.now, self.channel, &id, HttpError::Lost { reason }.into());
+            }
+            _ => self.fail_no_server(),
+        }
+    }
+
+    fn fail_no_server(&mut self) {
+        let attempts = core::mem::take(&mut self.attempts);
+        self.engine.close_with_fault(self.now, Fault::NoServer { attempts });
+    }
+
+    /// Handles the first event of HTTP+SSE, which names the URL for messages (HTTPSSE-002, HTTPSSE-013).
+    pub(super) fn receive_endpoint(&mut self, key: Key, kind: Option<&[u8]>, data: &[u8]) {
+        let url = core::str::from_utf8(data).ok().filter(|_| kind == Some(b"endpoint"));
+        let base = self.exchanges.get(key).map(|x| Arc::clone(&x.url));
+        let resolved = base.zip(url).and_then(|(base, url)| base.resolve(url).ok());
+        let same = resolved.as_ref().is_some_and(|url| url.origin() == self.config.endpoint.origin());
+        match (resolved, self.session.handshake.clone()) {
+            (Some(url), Some((body, id))) if same => {
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    x.deadline = None;
+                }
+                self.session.message_endpoint = Some(Arc::new(url));
+                let purpose = ExchangePurpose::Call { id, method: CallMethod::Handshake };
+                self.open_exchange(purpose, body, RetryCounts::default());
+            }
+            (other, _) => {
+                let reason = match other {
+                    // HTTPSSE-008
+                    Some(url) => {
+                        let origin = format!("{}", url.origin());
+                        format!("the `endpoint` event names another origin, {}", quoted(&origin))
+                    }
+                    None => "the first event is not a valid `endpoint` event".into(),
+                };
+                self.abort(key);
+                self.attempts.push(format!("{}: {reason}", attempt_name(&ExchangePurpose::HttpSse)));
+                self.handshake_failed();
+            }
+        }
+    }
+}

@@ -1,0 +1,588 @@
+//! The connection pool of a client: HTTP/1.1 without sockets.
+//!
+//! The owner of the sockets opens the connections that [`poll_connect`](ConnectionPool::poll_connect) returns, moves
+//! bytes, and closes those that [`poll_close`](ConnectionPool::poll_close) returns:
+//!
+//! ```text
+//!   handle_connected / handle_connect_failed / handle_input / handle_eof / handle_broken / handle_timeout
+//!     → poll_event(&mut client) until None
+//!     → poll_connect, poll_close until None · write transmit(id), consume(id, n) for each connection
+//!     → wait to read where wants_input(id), to write where transmit(id) is not empty, or for poll_timeout
+//! ```
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::binding::Client;
+use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId, OutgoingRequest};
+use super::url::{Origin, Url};
+use crate::client::Event;
+use crate::h1;
+use crate::head::{BodySize, RequestHead};
+use crate::http::record::{HeadRecord, push_record};
+use crate::slab::{Key, Slab};
+use crate::tap::Direction;
+use crate::time::Instant;
+
+crate::slab::key! {
+    /// The id of a connection; stale once [`ConnectionPool::poll_close`] returned it.
+    ConnectionId
+}
+
+/// The limits of a connection pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PoolLimits {
+    /// Largest number of connections (default 32, small 4, at least 2).
+    ///
+    /// Half of them may be event streams. Two more are reserved for messages that other exchanges may wait for.
+    /// Reached: exchanges wait for a connection. other exchanges may wait for. Reached: exchanges wait for a
+    /// connection.
+    pub max_connections: usize,
+    /// Timeout for establishing a connection (default 10 s).
+    pub connect_timeout: Duration,
+    /// The limits of each connection.
+    ///
+    /// `keep_alive` (4 s in this default) is how long an idle connection is reused. It is shorter than that of most
+    /// servers, so that they rarely close a connection while a request is being written.
+    pub h1: h1::HttpLimits,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        let h1 = client_limits(&h1::HttpLimits::default());
+        Self { max_connections: 32, connect_timeout: Duration::from_secs(10), h1 }
+    }
+}
+
+impl PoolLimits {
+    /// Returns limits for a small device.
+    #[must_use]
+    pub fn small() -> Self {
+        Self { max_connections: 4, h1: client_limits(&h1::HttpLimits::small()), ..Self::default() }
+    }
+}
+
+/// Returns the limits for client connections; the client limits bodies itself, and event streams have no end.
+fn client_limits(limits: &h1::HttpLimits) -> h1::HttpLimits {
+    h1::HttpLimits { keep_alive: Duration::from_secs(4), max_body: u64::MAX, ..limits.clone() }
+}
+
+/// Connections reserved for messages that other exchanges may wait for.
+const RESERVED_CONNECTIONS: usize = 2;
+
+/// An exchange that is assigned to a connection.
+#[derive(Debug)]
+struct AssignedExchange {
+    /// The request, kept while it may be sent on another connection.
+    request: OutgoingRequest,
+    /// Bytes of the request were written.
+    is_written: bool,
+    /// The head of the response was received.
+    head_received: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Connecting { deadline: Instant },
+    Connected(Box<h1::client::Connection>),
+}
+
+#[derive(Debug)]
+struct PooledConnection {
+    origin: Origin,
+    state: State,
+    assigned: Option<AssignedExchange>,
+    /// The connection has assigned an exchange before.
+    was_used: bool,
+    /// The reason why the connection broke.
+    failure: Option<Box<str>>,
+    /// The value of `use_counter` at its last use.
+    last_use: u64,
+}
+
+/// The connections of a client.
+#[derive(Debug)]
+pub struct ConnectionPool {
+    limits: PoolLimits,
+    connections: Slab<PooledConnection>,
+    /// Exchanges that wait for a connection, oldest first.
+    queue: VecDeque<OutgoingRequest>,
+    connects: VecDeque<(ConnectionId, Origin)>,
+    closes: VecDeque<ConnectionId>,
+    use_counter: u64,
+    now: Instant,
+    heads: Option<VecDeque<HeadRecord>>,
+}
+
+/// A response head, copied because the connection is borrowed.
+struct OwnedResponseHead {
+    status: u16,
+    fields: Vec<(String, Vec<u8>)>,
+}
+
+impl ConnectionPool {
+    /// Creates an empty pool.
+    #[must_use]
+    pub fn new(limits: PoolLimits) -> Self {
+        Self {
+            limits,
+            connections: Slab::new(),
+            queue: VecDeque::new(),
+            connects: VecDeque::new(),
+            closes: VecDeque::new(),
+            use_counter: 0,
+            now: Instant::ZERO,
+            heads: None,
+        }
+    }
+
+    /// Enables the records of heads for [`poll_head`](Self::poll_head).
+    ///
+    /// At most 64 records wait to be polled. Further heads are not recorded.
+    pub fn tap_heads(&mut self) {
+        self.heads.get_or_insert_default();
+    }
+
+    /// Returns the next record of a head, if records are enabled.
+    pub fn poll_head(&mut self) -> Option<HeadRecord> {
+        self.heads.as_mut()?.pop_front()
+    }
+
+    // ---- input from the owner of the sockets -------------------------------------------------------------------
+
+    /// Records that a connection is established, with TLS if the origin is secure.
+    pub fn handle_connected(&mut self, now: Instant, connection: ConnectionId) {
+        self.tick(now);
+        let Some(c) = self.connections.get_mut(connection.0) else { return };
+        if matches!(c.state, State::Connecting { .. }) {
+            c.state =
+                State::Connected(Box::new(h1::client::Connection::new(self.now, self.limits.h1.clone())));
+            self.write_request(connection.0);
+        }
+    }
+
+    /// Records that a connection could not be established; its exchange fails with the reason `reason`.
+    pub fn handle_connect_failed(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        client: &mut Client,
+        reason: &str,
+    ) {
+        self.tick(now);
+        let Some(c) = self.connections.remove(connection.0) else { return };
+        if let Some(assigned) = c.assigned {
+            client.handle_failure(self.now, assigned.request.exchange, ExchangeFailure::unsent(reason));
+        }
+    }
+
+    /// Processes bytes that were read.
+    pub fn handle_input(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) {
+        self.tick(now);
+        if let Some(h1) = self.h1(connection) {
+            h1.handle_input(now, bytes);
+        }
+    }
+
+    /// Records the end of the input: the peer closed its side.
+    pub fn handle_eof(&mut self, now: Instant, connection: ConnectionId) {
+        self.tick(now);
+        if let Some(h1) = self.h1(connection) {
+            h1.handle_eof(now);
+        }
+    }
+
+    /// Records that the connection broke, or may have.
+    ///
+    /// Unlike an orderly end, this does not complete a response that is delimited by the end of the connection (RFC
+    /// 9112, 9.8).
+    pub fn handle_broken(&mut self, now: Instant, connection: ConnectionId, reason: &str) {
+        self.tick(now);
+        if let Some(c) = self.connections.get_mut(connection.0) {
+            c.failure = Some(reason.into());
+        }
+        if let Some(h1) = self.h1(connection) {
+            h1.handle_broken(now);
+        }
+    }
+
+    /// Advances the time to `now`; call [`poll_event`](Self::poll_event) afterwards.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.tick(now);
+        for key in self.keys() {
+            if let Some(h1) = self.h1(ConnectionId(key)) {
+                h1.handle_timeout(now);
+            }
+        }
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next; the client has a deadline of its own.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let of = |c: &PooledConnection| match &c.state {
+            State::Connecting { deadline: until } => Some(*until),
+            State::Connected(h1) => h1.poll_timeout(),
+        };
+        self.connections.iter().filter_map(|(_, c)| of(c)).min()
+    }
+
+    // ---- output for the owner of the sockets -------------------------------------------------------------------
+
+    /// Returns the next connection to establish.
+    pub fn poll_connect(&mut self) -> Option<(ConnectionId, Origin)> {
+        self.connects.pop_front()
+    }
+
+    /// Returns the next connection to close.
+    pub fn poll_close(&mut self) -> Option<ConnectionId> {
+        self.closes.pop_front()
+    }
+
+    /// Returns whether to read from a connection now.
+    #[must_use]
+    pub fn wants_input(&self, connection: ConnectionId) -> bool {
+        match self.connections.get(connection.0).map(|c| &c.state) {
+            Some(State::Connected(h1)) => h1.wants_input(),
+            _ => false,
+        }
+    }
+
+    /// Returns the bytes to write next to a connection; empty if there are none.
+    #[must_use]
+    pub fn transmit(&self, connection: ConnectionId) -> &[u8] {
+        match self.connections.get(connection.0).map(|c| &c.state) {
+            Some(State::Connected(h1)) => h1.transmit(),
+            _ => &[],
+        }
+    }
+
+    /// Records that `n` bytes were written.
+    pub fn consume(&mut self, connection: ConnectionId, n: usize) {
+        let Some(c) = self.connections.get_mut(connection.0) else { return };
+        if let State::Connected(h1) = &mut c.state {
+            h1.consume(n);
+            if let Some(assigned) = c.assigned.as_mut().filter(|_| n > 0) {
+                assigned.is_written = true;
+            }
+        }
+    }
+
+    /// Records that a connection cannot be written to any more; received bytes are still processed.
+    pub fn handle_write_failed(&mut self, connection: ConnectionId) {
+        if let Some(h1) = self.h1(connection) {
+            h1.handle_write_failed();
+        }
+    }
+
+    /// Returns whether to read from a connection before [`transmit`](Self::transmit) is written.
+    ///
+    /// The connection was used before, and the server may have closed it. Until the first byte of a request is written,
+    /// any request can move to another connection.
+    #[must_use]
+    pub fn is_possibly_stale(&self, connection: ConnectionId) -> bool {
+        let untouched =
+            |c: &PooledConnection| c.was_used && c.assigned.as_ref().is_some_and(|x| !x.is_written);
+        self.connections.get(connection.0).is_some_and(untouched)
+    }
+
+    /// Returns all connections, including those being established.
+    pub fn iter(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.iter().map(|(key, _)| ConnectionId(key))
+    }
+
+    /// Returns whether no exchange is waiting or open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.connections.iter().all(|(_, c)| c.assigned.is_none())
+    }
+
+    /// Closes all connections and drops waiting exchanges; call it once the client is drained.
+    pub fn close(&mut self) {
+        self.queue.clear();
+        for key in self.keys() {
+            self.drop(key);
+        }
+    }
+
+    // ---- the loop ---------------------------------------------------------------------------------------------
+
+    /// Returns the next event of the client; moves requests and responses between the client and the connections.
+    pub fn poll_event(&mut self, now: Instant, client: &mut Client) -> Option<Event> {
+        self.tick(now);
+        loop {
+            let event = client.poll_event(self.now);
+            if event.is_some() {
+                return event;
+            }
+            let mut moved = self.process_actions(client);
+            for key in self.keys() {
+                moved |= self.read(key, client);
+            }
+            moved |= self.assign_connections();
+            if !moved {
+                return None;
+            }
+        }
+    }
+
+    /// Processes the actions of the client; returns whether there were any.
+    fn process_actions(&mut self, client: &mut Client) -> bool {
+        let mut moved = false;
+        while let Some(action) = client.poll_exchange(self.now) {
+            moved = true;
+            match action {
+                Action::Send(open) => self.queue.push_back(open),
+                Action::Abort { exchange } => {
+                    self.queue.retain(|open| open.exchange != exchange);
+                    let carries = |c: &PooledConnection| {
+                        c.assigned.as_ref().is_some_and(|x| x.request.exchange == exchange)
+                    };
+                    let found = self.connections.iter().find(|(_, c)| carries(c)).map(|(key, _)| key);
+                    if let Some(key) = found {
+                        self.drop(key);
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    /// Passes the events of one connection to the client; returns whether there were any.
+    fn read(&mut self, key: Key, client: &mut Client) -> bool {
+        let mut moved = false;
+        while let Some(c) = self.connections.get_mut(key) {
+            let exchange = c.assigned.as_ref().map(|x| x.request.exchange);
+            let h1 = match &mut c.state {
+                State::Connected(h1) => h1,
+                State::Connecting { deadline: until } if *until <= self.now => {
+                    if let Some(exchange) = exchange {
+                        let reason = format!("timeout while connecting to {}", c.origin.authority());
+                        client.handle_failure(self.now, exchange, ExchangeFailure::unsent(reason));
+                    }
+                    self.drop(key);
+                    return true;
+                }
+                State::Connecting { .. } => return moved,
+            };
+            if exchange.is_some_and(|x| client.is_open(x) && !client.wants_body(x)) {
+                return moved;
+            }
+            let event = h1.poll_event(self.now, |response| OwnedResponseHead {
+                status: response.status,
+                fields: response.fields.iter().map(|(n, v)| (String::from(*n), v.to_vec())).collect(),
+            });
+            let Some(event) = event else {
+                if !h1.wants_close() {
+                    return moved;
+                }
+                self.drop(key);
+                if let Some(exchange) = exchange {
+                    client.handle_failure(
+                        self.now,
+                        exchange,
+                        ExchangeFailure::unsent("the request could not be written"),
+                    );
+                }
+                return true;
+            };
+            moved = true;
+            self.deliver_event(key, exchange, event, client);
+        }
+        moved
+    }
+
+    fn deliver_event(
+        &mut self,
+        key: Key,
+        exchange: Option<ExchangeId>,
+        event: h1::client::Event<OwnedResponseHead>,
+        client: &mut Client,
+    ) {
+        use h1::client::Event as H1Event;
+        let Some(exchange) = exchange else {
+            if matches!(event, H1Event::Closed | H1Event::Fault(_)) {
+                self.drop(key);
+            }
+            return;
+        };
+        match event {
+            H1Event::Head(head) => {
+                if let Some(assigned) = self.connections.get_mut(key).and_then(|c| c.assigned.as_mut()) {
+                    assigned.head_received = true;
+                    assigned.request.body = Bytes::new();
+                }
+                let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
+                push_record(&mut self.heads, || {
+                    HeadRecord::response(self.now, Direction::In, head.status, fields.iter().copied())
+                });
+                let head = crate::head::ResponseHead { status: head.status, fields: &fields };
+                client.handle_head(self.now, exchange, &head);
+            }
+            H1Event::Body(bytes) => client.handle_body(self.now, exchange, &bytes),
+            H1Event::End => {
+                if let Some(c) = self.connections.get_mut(key) {
+                    c.assigned = None;
+                    c.was_used = true;
+                }
+                client.handle_end(self.now, exchange);
+            }
+            H1Event::Closed | H1Event::Fault(_) => {
+                let Some(c) = self.connections.remove(key) else { return };
+                self.closes.push_back(ConnectionId(key));
+                let Some(assigned) = c.assigned else { return };
+                // The server closed an idle connection: the request moves to a new one if that cannot execute it twice.
+                let stale = matches!(event, H1Event::Closed) && assigned.request.idempotent;
+                let resend = c.was_used && !assigned.head_received && (!assigned.is_written || stale);
+                if resend && client.is_open(exchange) {
+                    return self.queue.push_front(assigned.request);
+                }
+                let reason = match (event, c.failure) {
+                    (H1Event::Fault(fault), broken)
+                        if broken.is_none() || fault.reason() != h1::Reason::Truncated =>
+                    {
+                        format!("{fault}")
+                    }
+                    (_, Some(broken)) => broken.into(),
+                    _ => String::from("the server closed the connection"),
+                };
+                client.handle_failure(
+                    self.now,
+                    exchange,
+                    ExchangeFailure { may_have_been_sent: assigned.is_written, reason: reason.into() },
+                );
+            }
+        }
+    }
+
+    /// Assigns connections to waiting exchanges; returns whether any was assigned.
+    fn assign_connections(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        // Class and URL of exchanges without a connection; further ones of the same kind are skipped.
+        let mut unavailable: Vec<(ExchangeClass, Arc<Url>)> = Vec::new();
+        while let Some(open) = self.queue.get(at) {
+            let same = |(class, url): &(ExchangeClass, Arc<Url>)| {
+                *class == open.class && (Arc::ptr_eq(url, &open.url) || url.origin() == open.url.origin())
+            };
+            if unavailable.iter().any(same) {
+                at += 1;
+                continue;
+            }
+            let idle = self.find_idle(open.url.origin());
+            if idle.is_none() && !self.has_room(open.class) {
+                unavailable.push((open.class, Arc::clone(&open.url)));
+                at += 1;
+                continue;
+            }
+            let Some(open) = self.queue.remove(at) else { break };
+            moved = true;
+            let origin = open.url.origin().clone();
+            let assigned = Some(AssignedExchange { request: open, is_written: false, head_received: false });
+            match idle.and_then(|key| Some((key, self.connections.get_mut(key)?))) {
+                Some((key, c)) => {
+                    c.assigned = assigned;
+                    self.write_request(key);
+                }
+                None => {
+                    let until = self.now + self.limits.connect_timeout;
+                    let state = State::Connecting { deadline: until };
+                    let c = PooledConnection {
+                        origin: origin.clone(),
+                        state,
+                        assigned,
+                        was_used: false,
+                        failure: None,
+                        last_use: 0,
+                    };
+                    let key = self.connections.insert(c);
+                    self.connects.push_back((ConnectionId(key), origin));
+                }
+            }
+        }
+        moved
+    }
+
+    /// Returns the idle connection to this origin that was used last.
+    fn find_idle(&self, origin: &Origin) -> Option<Key> {
+        let fits = |c: &PooledConnection| {
+            c.assigned.is_none()
+                && c.origin == *origin
+                && matches!(&c.state, State::Connected(h1) if h1.is_idle())
+        };
+        self.connections.iter().filter(|(_, c)| fits(c)).max_by_key(|(_, c)| c.last_use).map(|(key, _)| key)
+    }
+
+    /// Returns whether one more connection is allowed for an exchange of this class.
+    fn has_room(&self, class: ExchangeClass) -> bool {
+        let max = self.limits.max_connections.max(2);
+        let is_stream = |c: &&PooledConnection| {
+            c.assigned.as_ref().is_some_and(|x| x.request.class == ExchangeClass::Stream)
+        };
+        let streams = self.connections.iter().map(|(_, c)| c).filter(is_stream).count();
+        match class {
+            ExchangeClass::Message => self.connections.len() < max + RESERVED_CONNECTIONS,
+            ExchangeClass::Request => self.connections.len() < max,
+            ExchangeClass::Stream => self.connections.len() < max && streams < max / 2,
+        }
+    }
+
+    /// Writes the request that is assigned to a connection.
+    fn write_request(&mut self, key: Key) {
+        self.use_counter += 1;
+        let (now, use_number) = (self.now, self.use_counter);
+        let Some(c) = self.connections.get_mut(key) else { return };
+        c.last_use = use_number;
+        let (State::Connected(h1), Some(assigned)) = (&mut c.state, &c.assigned) else { return };
+        let open = &assigned.request;
+        let host = open.url.origin().authority();
+        let size =
+            if open.method == "POST" { BodySize::Exact(open.body.len() as u64) } else { BodySize::None };
+        let written = h1
+            .request(now, open.method, open.url.target(), &host, &open.fields, size)
+            .and_then(|()| h1.write_body_owned(&open.body))
+            .and_then(|()| h1.end(now));
+        push_record(&mut self.heads, || {
+            let fields: Vec<(&str, &[u8])> = open.fields.iter().collect();
+            let head = RequestHead { method: open.method, target: open.url.target(), fields: &fields };
+            HeadRecord::request(now, Direction::Out, &head)
+        });
+        if written.is_err() {
+            // The client produces valid requests, but the connection may be over by now.
+            h1.abort(now);
+        }
+    }
+
+    /// Closes a connection without reporting a failure of its exchange.
+    fn drop(&mut self, key: Key) {
+        if self.connections.remove(key).is_some() {
+            let before = self.connects.len();
+            self.connects.retain(|(id, _)| id.0 != key);
+            if self.connects.len() == before {
+                self.closes.push_back(ConnectionId(key));
+            }
+        }
+    }
+
+    fn h1(&mut self, connection: ConnectionId) -> Option<&mut h1::client::Connection> {
+        match &mut self.connections.get_mut(connection.0)?.state {
+            State::Connected(h1) => Some(h1),
+            State::Connecting { .. } => None,
+        }
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.connections.iter().map(|(key, _)| key).collect()
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+}

@@ -1,0 +1,413 @@
+//! Responses: heads, bodies and ends, and how they continue an exchange.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::binding::Client;
+use super::challenge;
+use super::config::{FailureReason, lossy_text};
+use super::exchange::{
+    CallMethod, ClientExchange, CollectedBody, EventStreamState, ExchangeFailure, ExchangePhase,
+    ExchangePurpose,
+};
+use crate::ascii::AsciiCaseExt as _;
+use crate::error::{CallError, HttpError, HttpResponse};
+use crate::head;
+use crate::http::fields;
+use crate::rpc::envelope::{self, Kind};
+use crate::rpc::{RpcError, code};
+use crate::slab::Key;
+
+/// Largest number of redirects for one request.
+const MAX_REDIRECTS: u8 = 3;
+/// Bytes of a non-message body that are read for the error in it.
+const MAX_ERROR_BODY: usize = 64 << 10;
+/// Failed attempts of the negotiation that are kept for the error.
+const MAX_ATTEMPTS: usize = 8;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The media type of a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MediaType {
+    Json,
+    EventStream,
+    Other,
+}
+
+fn media_type(head: &head::ResponseHead<'_>) -> MediaType {
+    if encoding(head).is_some() {
+        // Content codings are neither requested nor decoded.
+        return MediaType::Other;
+    }
+    let value = head::values(head.fields, fields::CONTENT_TYPE).next().unwrap_or_default();
+    let kind = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    match () {
+        () if kind.eq_ignore_case(super::JSON.as_bytes()) => MediaType::Json,
+        () if kind.eq_ignore_case(super::EVENT_STREAM.as_bytes()) => MediaType::EventStream,
+        () => MediaType::Other,
+    }
+}
+
+/// Returns the content coding of a body, if any.
+fn encoding<'a>(head: &head::ResponseHead<'a>) -> Option<&'a [u8]> {
+    let mut all = head::values(head.fields, fields::CONTENT_ENCODING);
+    all.find(|value| !value.is_empty() && !value.eq_ignore_case(b"identity"))
+}
+
+fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
+    let one = |name| head::values(head.fields, name).next();
+    let seconds = |value: &[u8]| {
+        let digits = value.len() <= 9 && !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        core::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+    };
+    HttpResponse {
+        status: head.status,
+        content_type: one(fields::CONTENT_TYPE).map(lossy_text),
+        content_encoding: encoding(head).map(lossy_text),
+        body: String::new(),
+        error: None,
+        retry_after: one(fields::RETRY_AFTER).and_then(seconds).map(Duration::from_secs),
+        challenges: challenge::parse(head::values(head.fields, fields::WWW_AUTHENTICATE)),
+    }
+}
+
+/// Returns the JSON-RPC error in a message.
+fn parse_error(message: &Bytes, limits: &crate::Limits) -> Option<RpcError> {
+    let envelope = envelope::parse(message, limits, None).ok()?;
+    (envelope.kind == Kind::Response).then(|| envelope.outcome(message).err())?
+}
+
+impl HttpError {
+    /// Returns whether the same request may succeed a little later.
+    pub(super) const fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Lost { .. } => true,
+            Self::Response(a) => match a.status {
+                408 | 429 | 503 => true,
+                // A JSON-RPC error means that the server processed the request.
+                500 | 502 | 504 => a.error.is_none(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Returns whether a stream that failed to open may be tried again later; `again` if it was open before.
+    pub(super) const fn allows_reopen(&self, again: bool) -> bool {
+        match self {
+            // The server may not have noticed yet that the old connection broke.
+            Self::Response(a) if a.status == 409 => again,
+            // Opening a stream executes nothing, so an error body does not matter.
+            Self::Response(a) => matches!(a.status, 408 | 429 | 500 | 502..=504),
+            _ => self.is_transient(),
+        }
+    }
+
+    /// Returns whether the server certainly did not process the request.
+    pub(super) const fn is_unprocessed(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Response(a) => matches!(a.status, 429 | 503),
+            _ => false,
+        }
+    }
+
+    /// Returns the delay that the server asks for.
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Response(answer) => answer.retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+impl Client {
+    // ---- heads -----------------------------------------------------------------------------------------------
+
+    pub(super) fn receive_head(&mut self, key: Key, head: &head::ResponseHead<'_>) {
+        let Some(x) = self.exchanges.get(key) else { return };
+        let success = (200..300).contains(&head.status);
+        let refused = match head.status {
+            401 => true,
+            // Only a 403 for a missing scope can be solved by another credential.
+            403 => response_from_head(head)
+                .challenges
+                .iter()
+                .any(|c| c.param("error") == Some("insufficient_scope")),
+            _ => false,
+        };
+        if refused {
+            let Some(x) = self.conclude(key) else { return };
+            let answer = response_from_head(head);
+            if let Some(x) = self.hold_for_credential(x, Box::new(answer.clone())) {
+                self.exchange_failed(x, HttpError::Response(answer));
+            }
+            return;
+        }
+        if (300..400).contains(&head.status) {
+            return self.follow_redirect(key, head);
+        }
+        if head.status == 404 && self.is_session_gone(x) {
+            return self.handle_session_gone(key);
+        }
+        let media = media_type(head);
+        if success {
+            self.record_session_id(key, head);
+        }
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let (max, now) = (self.engine.config().effective_limits().effective_max_frame(), self.now);
+        match &x.purpose {
+            ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
+                if let Some(x) = self.conclude(key) {
+                    self.message_accepted(&x);
+                }
+            }
+            // The answer arrives on the event stream (HTTPSSE-007).
+            ExchangePurpose::Call { .. } if success && self.session.message_endpoint.is_some() => {
+                drop(self.conclude(key))
+            }
+            ExchangePurpose::Call { .. }
+            | ExchangePurpose::RenewSession
+            | ExchangePurpose::RefreshTools(_)
+                if matches!(head.status, 202 | 204) =>
+            {
+                if let Some(x) = self.conclude(key) {
+                    self.exchange_failed(x, HttpError::Unanswered { status: head.status });
+                }
+            }
+            ExchangePurpose::DeleteSession => drop(self.conclude(key)),
+            _ if success && media == MediaType::EventStream => {
+                // The request will not be sent again.
+                if !matches!(x.purpose, ExchangePurpose::HttpSse) {
+                    x.body = Bytes::new();
+                }
+                let events = x.events.get_or_insert_with(|| Box::new(EventStreamState::new(max)));
+                events.reopen(now, max);
+                x.phase = ExchangePhase::EventStream;
+                let is_stream = matches!(x.purpose, ExchangePurpose::GetStream);
+                if is_stream {
+                    self.get_stream_opened();
+                }
+            }
+            _ => {
+                let json = media == MediaType::Json
+                    && !matches!(
+                        x.purpose,
+                        ExchangePurpose::GetStream
+                            | ExchangePurpose::HttpSse
+                            | ExchangePurpose::Message { .. }
+                    );
+                let json = json || (media == MediaType::Json && !success);
+                let answer = response_from_head(head);
+                x.phase = ExchangePhase::CollectingBody(Box::new(CollectedBody {
+                    response: answer,
+                    is_json: json,
+                    body: Vec::new(),
+                }));
+            }
+        }
+    }
+
+    /// Follows a redirect that keeps the method.
+    ///
+    /// Redirects to another origin are not followed, because that origin must not see the request.
+    fn follow_redirect(&mut self, key: Key, head: &head::ResponseHead<'_>) {
+        let Some(x) = self.conclude(key) else { return };
+        let location = head::values(head.fields, fields::LOCATION).next();
+        let to = location.and_then(|l| core::str::from_utf8(l).ok()).and_then(|l| x.url.resolve(l).ok());
+        match to {
+            Some(to)
+                if matches!(head.status, 307 | 308)
+                    && to.origin() == x.url.origin()
+                    && x.retries.redirects < MAX_REDIRECTS =>
+            {
+                let mut x = ClientExchange { url: alloc::sync::Arc::new(to), ..x };
+                x.retries.redirects += 1;
+                self.resend(x);
+            }
+            to => {
+                let to = to.map(|to| alloc::format!("{to:?}")).unwrap_or_default();
+                self.exchange_failed(x, HttpError::Redirected { status: head.status, to });
+            }
+        }
+    }
+
+    // ---- bodies ----------------------------------------------------------------------------------------------
+
+    pub(super) fn receive_body(&mut self, key: Key, part: &[u8]) {
+        let max = self.max_frame();
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        match &mut x.phase {
+            ExchangePhase::EventStream => {
+                let Some(events) = &mut x.events else { return };
+                events.decoder.push(part);
+                if !events.is_queued {
+                    events.is_queued = true;
+                    self.ready_streams.push_back(key);
+                }
+            }
+            ExchangePhase::CollectingBody(collected) => {
+                let limit = if collected.is_json && collected.response.status < 300 {
+                    max
+                } else {
+                    max.min(MAX_ERROR_BODY)
+                };
+                if collected.body.len() + part.len() <= limit {
+                    return collected.body.extend_from_slice(part);
+                }
+                if collected.is_json && collected.response.status < 300 {
+                    if let Some(x) = self.abort(key) {
+                        self.fail_too_large(x);
+                    }
+                } else {
+                    let room = limit - collected.body.len();
+                    collected.body.extend_from_slice(part.get(..room).unwrap_or(part));
+                    collected.is_json = false;
+                    if let Some(x) = self.conclude(key) {
+                        self.process_body(x);
+                    }
+                }
+            }
+            ExchangePhase::Draining { remaining: left } => match left.checked_sub(part.len()) {
+                Some(rest) => *left = rest,
+                None => drop(self.abort(key)),
+            },
+            _ => {}
+        }
+    }
+
+    pub(super) fn receive_end(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        match &mut x.phase {
+            ExchangePhase::EventStream => self.end_event_stream(key, Ok(())),
+            ExchangePhase::CollectingBody(_) => {
+                if let Some(x) = self.remove(key) {
+                    self.process_body(x);
+                }
+            }
+            ExchangePhase::Draining { .. } => drop(self.remove(key)),
+            ExchangePhase::Sent => {
+                self.receive_failure(key, ExchangeFailure::interrupted("the response ended before its head"))
+            }
+            ExchangePhase::AwaitingCredential { .. } | ExchangePhase::Scheduled(_) => {}
+        }
+    }
+
+    pub(super) fn receive_failure(&mut self, key: Key, failure: ExchangeFailure) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        match x.phase {
+            ExchangePhase::EventStream => self.end_event_stream(key, Err(failure.reason)),
+            ExchangePhase::Draining { .. } => drop(self.remove(key)),
+            ExchangePhase::AwaitingCredential { .. } | ExchangePhase::Scheduled(_) => {}
+            ExchangePhase::Sent | ExchangePhase::CollectingBody(_) => {
+                let Some(x) = self.remove(key) else { return };
+                let reason = failure.reason;
+                self.exchange_failed(
+                    x,
+                    if failure.may_have_been_sent {
+                        HttpError::Lost { reason }
+                    } else {
+                        HttpError::Unreachable { reason }
+                    },
+                );
+            }
+        }
+    }
+
+    fn end_event_stream(&mut self, key: Key, how: Result<(), FailureReason>) {
+        let Some(events) = self.exchanges.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
+        events.ended = Some(how);
+        if !events.is_queued {
+            events.is_queued = true;
+            self.ready_streams.push_back(key);
+        }
+    }
+
+    /// Processes a complete body that is not an event stream.
+    fn process_body(&mut self, mut x: ClientExchange) {
+        let ExchangePhase::CollectingBody(collected) = core::mem::replace(&mut x.phase, ExchangePhase::Sent)
+        else {
+            return;
+        };
+        let CollectedBody { response: mut answer, is_json: json, body } = *collected;
+        let success = answer.status < 300;
+        let mut body = Bytes::from(body);
+        if let Some(rest) = body.strip_prefix(BYTE_ORDER_MARK) {
+            body = body.slice_ref(rest);
+        }
+        if json && success && !body.is_empty() {
+            return self.process_json(x, answer.status, body);
+        }
+        if body.is_empty() && answer.content_type.is_none() && success {
+            return self.exchange_failed(x, HttpError::Unanswered { status: answer.status });
+        }
+        let limits = self.engine.config().effective_limits();
+        if !success {
+            // Some servers send the error with another media type or id.
+            answer.error = parse_error(&body, limits);
+        }
+        if answer.error.is_none() {
+            let kept = body.get(..limits.max_noise_bytes).unwrap_or(&body);
+            answer.body = lossy_text(kept);
+        }
+        // XHDR-029
+        let mismatch = answer.error.as_ref().is_some_and(|e| e.code == code::HEADER_MISMATCH);
+        let first = matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::CallTool, .. })
+            && x.retries.refreshes == 0;
+        if mismatch && first && self.begin_tool_refresh(&x, body) {
+            return;
+        }
+        self.exchange_failed(x, HttpError::Response(answer));
+    }
+
+    /// Processes a JSON body of a success response.
+    fn process_json(&mut self, x: ClientExchange, status: u16, body: Bytes) {
+        match &x.purpose {
+            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id } => {
+                self.record_attempt(&x.purpose, &body);
+                let is_tool_list =
+                    matches!(x.purpose, ExchangePurpose::Call { method: CallMethod::ListTools, .. });
+                let body = if is_tool_list { self.learn_tools(body) } else { body };
+                self.session.renewals = 0;
+                self.engine.handle_exchange_message(self.now, self.channel, body, Some(id));
+                if self.engine.awaits_response(self.channel, id) {
+                    self.exchange_failed(x, HttpError::Unanswered { status });
+                }
+            }
+            ExchangePurpose::RenewSession => self.finish_renewal(&body),
+            ExchangePurpose::RefreshTools(_) => self.process_tools_page(x, &body),
+            _ => {}
+        }
+    }
+
+    /// Records an error response to a request of the negotiation.
+    pub(super) fn record_attempt(&mut self, purpose: &ExchangePurpose, body: &Bytes) {
+        if !matches!(purpose, ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. })
+        {
+            return;
+        }
+        if self.attempts.len() >= MAX_ATTEMPTS {
+            return;
+        }
+        if let Some(error) = parse_error(body, self.engine.config().effective_limits()) {
+            let message = crate::error::quoted(&error.message);
+            let attempt = super::negotiation::attempt_name(purpose);
+            self.attempts.push(alloc::format!("{attempt}: {message} (code {})", error.code));
+        }
+    }
+
+    pub(super) fn fail_too_large(&mut self, x: ClientExchange) {
+        let limit = self.max_frame();
+        match x.purpose.request_id() {
+            Some(id) => self.engine.fail_request(self.now, self.channel, id, CallError::TooLarge { limit }),
+            None => self.exchange_failed(
+                x,
+                HttpError::Lost { reason: "the response is longer than the limit".into() },
+            ),
+        }
+    }
+}

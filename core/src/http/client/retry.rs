@@ -1,0 +1,147 @@
+//! Failed exchanges: which requests are retried, and with which error a call ends.
+
+use super::binding::Client;
+use super::exchange::{
+    CallMethod, ClientExchange, ExchangePhase, ExchangePurpose, NextStep, RetryCounts, StreamYield, backoff,
+};
+use crate::diagnostic::Diagnostic;
+use crate::error::{CallError, HttpError};
+use crate::rpc::RequestId;
+use crate::slab::Key;
+
+impl Client {
+    /// Handles a failed exchange.
+    pub(super) fn exchange_failed(&mut self, mut x: ClientExchange, error: HttpError) {
+        if self.engine.is_closed() {
+            return;
+        }
+        match &x.purpose {
+            ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }
+            | ExchangePurpose::HttpSse => {
+                self.negotiation_failed(&x, error);
+            }
+            ExchangePurpose::Call { id, method } => {
+                let id = id.clone();
+                if !self.engine.awaits_response(self.channel, &id) {
+                    return;
+                }
+                let may_repeat =
+                    *method == CallMethod::Listen || self.engine.is_idempotent(self.channel, &id);
+                let policy = &self.config.reconnect;
+                if *method == CallMethod::Listen {
+                    let stream_yield = x.events.as_mut().map(|e| e.take_yield(self.now, policy));
+                    match stream_yield.unwrap_or(StreamYield::Nothing) {
+                        StreamYield::Messages => x.retries.repeats = 0,
+                        // A quiet subscription is retried without limit, at growing intervals.
+                        StreamYield::Acknowledgment => {
+                            x.retries.repeats = x.retries.repeats.min(policy.max_attempts.saturating_sub(1));
+                        }
+                        StreamYield::Nothing => {}
+                    }
+                }
+                if may_repeat && error.is_transient() && x.retries.repeats < policy.max_attempts {
+                    // SUB-016, HTTP-044
+                    let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
+                    self.insert_exchange(ClientExchange {
+                        phase: ExchangePhase::Scheduled(NextStep::RetryWithNewId),
+                        deadline: Some(until),
+                        ..x
+                    });
+                    return;
+                }
+                self.fail_call(&id, error);
+            }
+            ExchangePurpose::Resume { id } => {
+                let id = id.clone();
+                if x.session_serial != self.session.serial {
+                    return self.retry_or_fail(x, &id, HttpError::SessionLost);
+                }
+                if error.allows_reopen(true) && self.schedule_reconnect(&mut x, false, error.retry_after()) {
+                    self.insert_exchange(x);
+                    return;
+                }
+                let lost = HttpError::Lost {
+                    reason: alloc::format!("the event stream could not be resumed: {error}").into(),
+                };
+                self.retry_or_fail(x, &id, lost);
+            }
+            ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession => {
+                let policy = &self.config.reconnect;
+                let may_resend =
+                    x.retries.repeats < policy.max_attempts && error.retry_after() <= policy.max_delay;
+                if error.is_unprocessed() && may_resend && !self.is_resend_queue_full() {
+                    let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
+                    x.retries.repeats += 1;
+                    self.insert_exchange(ClientExchange {
+                        phase: ExchangePhase::Scheduled(NextStep::Resend),
+                        deadline: Some(until),
+                        ..x
+                    });
+                    return;
+                }
+                let note = alloc::format!("the server did not accept a message: {error}");
+                self.engine.report_diagnostic(Diagnostic::Http(note));
+                self.message_accepted(&x);
+            }
+            ExchangePurpose::GetStream => self.get_stream_failed(x, &error),
+            ExchangePurpose::RenewSession => {
+                let note = alloc::format!("a new session could not be opened: {error}");
+                self.engine.report_diagnostic(Diagnostic::Http(note));
+                self.fail_renewal();
+            }
+            ExchangePurpose::RefreshTools(_) => self.fail_tool_refresh(x),
+            ExchangePurpose::DeleteSession => {}
+        }
+    }
+
+    /// Ends a call with the failure of its exchange.
+    fn fail_call(&mut self, id: &RequestId, error: HttpError) {
+        let error = match error {
+            // These statuses carry more than the error: where to log in, or when to retry.
+            HttpError::Response(mut answer)
+                if !matches!(answer.status, 401 | 403 | 407 | 408 | 429 | 503) =>
+            {
+                match answer.error.take() {
+                    Some(error) => CallError::Rpc(error),
+                    None => HttpError::Response(answer).into(),
+                }
+            }
+            error => error.into(),
+        };
+        self.engine.fail_request(self.now, self.channel, id, error);
+    }
+
+    /// Retries a call whose stream cannot be resumed, or ends it with `error`.
+    pub(super) fn retry_or_fail(&mut self, x: ClientExchange, id: &RequestId, error: HttpError) {
+        if self.engine.is_idempotent(self.channel, id)
+            && x.retries.repeats < self.config.reconnect.max_attempts
+        {
+            let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
+            let phase = ExchangePhase::Scheduled(NextStep::RetryWithNewId);
+            self.insert_exchange(ClientExchange { phase, deadline: Some(until), events: None, ..x });
+        } else {
+            self.engine.fail_request(self.now, self.channel, id, error.into());
+        }
+    }
+
+    /// Sends a request again under a new id.
+    pub(super) fn retry_with_new_id(&mut self, x: &ClientExchange) {
+        let Some(id) = x.purpose.request_id() else { return };
+        match self.engine.resend_request(self.now, self.channel, id) {
+            Some(again) => {
+                let tries = RetryCounts { repeats: x.retries.repeats + 1, ..x.retries };
+                self.inherited_retries.push((again, tries));
+            }
+            None => {
+                let reason = "the exchange failed and the request could not be sent again".into();
+                self.engine.fail_request(self.now, self.channel, id, HttpError::Lost { reason }.into());
+            }
+        }
+    }
+
+    /// Returns the exchange that looks up a tool for a call.
+    pub(super) fn find_refresh(&self, id: &RequestId) -> Option<Key> {
+        let is = |x: &ClientExchange| matches!(&x.purpose, ExchangePurpose::RefreshTools(refresh) if refresh.call == *id);
+        self.exchanges.iter().find(|(_, x)| is(x)).map(|(key, _)| key)
+    }
+}

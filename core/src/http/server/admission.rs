@@ -1,0 +1,552 @@
+//! Admission of a request by its head: access, path and format (first half of HTTP-029).
+
+use alloc::format;
+use alloc::string::String;
+
+use super::config::Config;
+use super::exchange::{ExchangeId, Kind, RequestPhase, ServerExchange};
+use super::request_headers::RequestHeaders;
+use super::session::SessionLookup;
+use super::{BearerToken, Event, Server, split_target};
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::{BodySize, FieldLine, Fields, RequestHead};
+use crate::http::fields::{self, KnownField};
+use crate::raw::RawJson;
+use crate::rpc::{RpcError, encode};
+use crate::slab::Key;
+use crate::time::Instant;
+
+/// The reason why a token is not accepted (RFC 6750, 3.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Denial {
+    /// The token is unknown, expired, revoked, or for another server: 401.
+    InvalidToken,
+    /// The token is valid but lacks the scope for this request: 403.
+    ///
+    /// Holds the required scopes, separated by spaces.
+    InsufficientScope(String),
+}
+
+/// A refusal: its status and its error.
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) error: RpcError,
+}
+
+impl Refusal {
+    pub(super) fn new(status: u16, message: impl Into<alloc::borrow::Cow<'static, str>>) -> Self {
+        Self { status, error: RpcError::invalid_request(message) }
+    }
+}
+
+impl Server {
+    /// Opens an exchange with the head of its request.
+    ///
+    /// `length` is the length of its body, if known. A request that is refused for its head has its response at once;
+    /// its body need not be read.
+    pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
+        self.tick(now);
+        let (path, query) = split_target(head.target);
+        let kind = self.exchange_kind(head.method, path);
+        let mut exchange = ServerExchange::new(kind, self.now, &mut self.spare);
+        let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut exchange.headers);
+        let host_refusal = self.check_host(&headers).err();
+        if host_refusal.is_some() {
+            // A refused page must not read the refusal either.
+            exchange.headers.clear_origin();
+        }
+        exchange.cors_enabled = self.config.cors;
+        let key = self.exchanges.insert(exchange);
+        let admitted = match host_refusal {
+            Some(refusal) => Err(Some(refusal)),
+            None => self.admit(key, head, &headers, path),
+        };
+        match admitted {
+            Ok(()) => self.begin_request(key, &headers, query, length),
+            Err(Some(refusal)) => self.refuse(key, &refusal),
+            Err(None) => {}
+        }
+        ExchangeId(key)
+    }
+
+    fn exchange_kind(&self, method: &str, path: &str) -> Kind {
+        let is_stream_path =
+            |path: &str| self.config.http_sse_paths.as_ref().is_some_and(|(stream, _)| stream == path);
+        let is_message_path =
+            |path: &str| self.config.http_sse_paths.as_ref().is_some_and(|(_, post)| post == path);
+        match method {
+            "POST" if path == self.config.path => Kind::Post,
+            "GET" if path == self.config.path => Kind::Get,
+            "GET" if is_stream_path(path) => Kind::HttpSse,
+            "POST" if is_message_path(path) => Kind::HttpSsePost,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Decides whether the request is admitted; `Err(None)` means that it was answered already.
+    fn admit(
+        &mut self,
+        key: Key,
+        head: &RequestHead<'_>,
+        headers: &AdmissionHeaders<'_>,
+        path: &str,
+    ) -> Result<(), Option<Refusal>> {
+        let allowed = self.allowed_methods(path);
+        if head.method == "OPTIONS" && self.config.cors && allowed.is_some() {
+            self.answer_preflight(key);
+            return Err(None);
+        }
+        let Some(allowed) = allowed else {
+            return Err(Some(Refusal::new(
+                404,
+                format!("nothing is served here; the endpoint is {}", self.config.path),
+            )));
+        };
+        let modern_only = self.engine.config().legacy_versions().is_empty();
+        if !allowed.contains(&head.method) {
+            let reason = if modern_only {
+                "this server has POST alone"
+            } else {
+                "the method is none that is served here"
+            };
+            let mut fields = Fields::new();
+            fields.push(fields::ALLOW, allowed.join(", ").as_bytes()); // HTTP-039, HTTP-080
+            self.refuse_with(key, &Refusal::new(405, reason), fields);
+            return Err(None);
+        }
+        if let Some(document) = self.metadata_document(path).cloned() {
+            self.answer_with_body(key, 200, document.as_bytes(), Fields::new());
+            return Err(None);
+        }
+        if self.exchanges.len() > self.config.max_exchanges {
+            return Err(Some(overloaded("too many exchanges are under way")));
+        }
+        if self.engine.is_shutting_down() && head.method != "DELETE" {
+            return Err(Some(shutting_down()));
+        }
+        self.check_token(key, headers.token)
+    }
+
+    /// Returns the metadata document that is served at a path.
+    fn metadata_document(&self, path: &str) -> Option<&RawJson> {
+        let (at, document) = self.config.protected_resource.as_ref()?.metadata.as_ref()?;
+        (at == path).then_some(document)
+    }
+
+    /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
+    fn check_host(&self, headers: &AdmissionHeaders<'_>) -> Result<(), Refusal> {
+        if self.config.any_origin_and_host {
+            return Ok(());
+        }
+        if !matches!(headers.host, SingleValue::One(host) if self.config.allows_host(host)) {
+            return Err(Refusal::new(403, "the host is not one that this server answers to"));
+        }
+        if headers.is_origin_denied {
+            return Err(Refusal::new(403, "pages of this origin are not let in"));
+        }
+        Ok(())
+    }
+
+    /// Returns the methods of a path, or `None` if the path is not served.
+    fn allowed_methods(&self, path: &str) -> Option<&'static [&'static str]> {
+        if path == self.config.path {
+            let legacy = !self.engine.config().legacy_versions().is_empty();
+            return Some(if legacy && self.config.sessions { &["POST", "GET", "DELETE"] } else { &["POST"] });
+        }
+        match &self.config.http_sse_paths {
+            Some((stream, _)) if stream == path => Some(&["GET"]),
+            Some((_, post)) if post == path => Some(&["POST"]),
+            _ => self.metadata_document(path).map(|_| &["GET"][..]),
+        }
+    }
+
+    fn answer_preflight(&mut self, key: Key) {
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW_METHODS, b"POST, GET, DELETE");
+        let mut names = String::from(fields::CORS_REQUEST_HEADERS);
+        for (_, tool) in &self.tool_params {
+            for name in tool.names() {
+                names.push_str(", ");
+                names.push_str(name);
+            }
+        }
+        fields.push(fields::ALLOW_HEADERS, names.as_bytes());
+        fields.push(fields::MAX_AGE, b"600");
+        self.answer_empty(key, 204, fields);
+    }
+
+    // ---- tokens ----------------------------------------------------------------------------------------------
+
+    fn check_token(&mut self, key: Key, given: SingleValue<'_>) -> Result<(), Option<Refusal>> {
+        if self.config.protected_resource.is_none() {
+            return Ok(());
+        }
+        let token = match given {
+            SingleValue::Absent => {
+                self.send_challenge(key, 401, None, None);
+                return Err(None);
+            }
+            SingleValue::One(value) => bearer_token(value),
+            SingleValue::Repeated => None,
+        };
+        let Some(token) = token else {
+            self.send_challenge(key, 400, Some("invalid_request"), None);
+            return Err(None);
+        };
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.phase = RequestPhase::Authorizing;
+        }
+        self.events.push_back(Event::Token { exchange: ExchangeId(key), token: BearerToken(token.into()) });
+        Ok(())
+    }
+
+    /// Accepts the token of a request, which then acts for `principal`.
+    pub fn grant(&mut self, now: Instant, exchange: ExchangeId, principal: &str) {
+        self.tick(now);
+        let Some(x) = self.exchanges.get_mut(exchange.0).filter(|x| x.phase == RequestPhase::Authorizing)
+        else {
+            return;
+        };
+        x.phase = RequestPhase::ReceivingBody;
+        x.principal = Some(principal.into());
+        self.proceed(exchange.0);
+    }
+
+    /// Refuses a request because of its token.
+    pub fn deny(&mut self, now: Instant, exchange: ExchangeId, denial: &Denial) {
+        self.tick(now);
+        if self.exchanges.get(exchange.0).is_none_or(|x| x.phase != RequestPhase::Authorizing) {
+            return;
+        }
+        match denial {
+            Denial::InvalidToken => self.send_challenge(exchange.0, 401, Some("invalid_token"), None),
+            Denial::InsufficientScope(scope) => {
+                self.send_challenge(exchange.0, 403, Some("insufficient_scope"), Some(scope));
+            }
+        }
+    }
+
+    /// Responds with 401, 403 or 400 and a challenge (AUTH; RFC 6750, 3).
+    fn send_challenge(&mut self, key: Key, status: u16, error: Option<&str>, scope: Option<&str>) {
+        let Some(protected) = &self.config.protected_resource else { return };
+        let mut text = String::from("Bearer");
+        let mut comma = " ";
+        let mut add = |name: &str, value: &str| {
+            let clean: String =
+                value.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
+            text.push_str(&format!("{comma}{name}=\"{clean}\""));
+            comma = ", ";
+        };
+        if let Some(error) = error {
+            add("error", error);
+        }
+        if let Some(scope) = scope.or(protected.scope.as_deref()) {
+            add("scope", scope);
+        }
+        add("resource_metadata", &protected.metadata_url);
+        let mut fields = Fields::new();
+        fields.push(fields::WWW_AUTHENTICATE, text.as_bytes());
+        let reason = match status {
+            401 => "a good token is needed",
+            403 => "the token does not allow this",
+            _ => "the `Authorization` field is not one bearer token",
+        };
+        self.refuse_with(key, &Refusal::new(status, reason), fields);
+    }
+
+    // ---- admitted requests -----------------------------------------------------------------------------------
+
+    /// Checks the rest of the head; then streams begin, and POSTs wait for their bodies.
+    fn begin_request(&mut self, key: Key, headers: &AdmissionHeaders<'_>, query: &str, length: Option<u64>) {
+        let limit = self.engine.config().effective_limits().effective_max_frame() as u64;
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.rejection = check_head(x.kind, headers, length.filter(|length| *length > limit));
+        if x.kind == Kind::HttpSsePost {
+            // The target names the session.
+            let id = super::query_param(query, fields::HTTP_SSE_SESSION);
+            x.session = id.and_then(|id| self.sessions.find(id));
+        }
+        self.proceed(key);
+    }
+
+    /// Continues an admitted exchange.
+    fn proceed(&mut self, key: Key) {
+        let Some(x) = self
+            .exchanges
+            .get_mut(key)
+            .filter(|x| x.phase == RequestPhase::ReceivingBody && x.response.is_none())
+        else {
+            return;
+        };
+        if let Some(rejection) = x.rejection {
+            let limit = self.engine.config().effective_limits().effective_max_frame() as u64;
+            return self.refuse(key, &rejection.to_refusal(limit));
+        }
+        match x.kind {
+            Kind::Post | Kind::HttpSsePost if x.body_complete => self.process_post(key),
+            Kind::Post | Kind::HttpSsePost => {}
+            Kind::Get => self.process_get(key),
+            Kind::HttpSse => {
+                if self.admit_open_ended(key) {
+                    self.open_http_sse(key);
+                }
+            }
+            Kind::Other => self.process_delete(key),
+        }
+    }
+
+    /// Handles DELETE: the client ends its session (HTTP-073, HTTP-075).
+    fn process_delete(&mut self, key: Key) {
+        match self.find_session(key) {
+            SessionLookup::Session(session) => match self.check_version(key, session) {
+                Ok(()) => {
+                    self.end_session(session);
+                    self.answer_empty(key, 204, Fields::new());
+                }
+                Err(refusal) => self.refuse(key, &refusal),
+            },
+            SessionLookup::Missing => self.refuse_sessionless(key),
+            SessionLookup::Unknown => self.refuse(key, &unknown_session()),
+        }
+    }
+
+    /// Refuses a GET or DELETE without a session id: the id is missing, or the revision has no sessions (HTTP-039).
+    pub(super) fn refuse_sessionless(&mut self, key: Key) {
+        if !self.exchanges.get(key).is_some_and(|x| x.headers.names_modern_revision()) {
+            return self.refuse(key, &no_session());
+        }
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW, b"POST");
+        self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
+    }
+
+    // ---- simple responses ------------------------------------------------------------------------------------
+
+    pub(super) fn refuse(&mut self, key: Key, refusal: &Refusal) {
+        self.refuse_with(key, refusal, Fields::new());
+    }
+
+    fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
+        if refusal.status == 503 {
+            fields.push(fields::RETRY_AFTER, b"1"); // DESIGN-14
+        }
+        // Some responses are cacheable by default (RFC 9110, 15.1), and the path is the same for all clients.
+        fields.push(fields::CACHE_CONTROL, b"no-store");
+        let mut body = alloc::vec::Vec::new();
+        encode::error(&mut body, None, &refusal.error); // HTTP-005, HTTP-020
+        body.pop();
+        self.answer_with_body(key, refusal.status, &body, fields);
+    }
+
+    pub(super) fn answer_with_body(&mut self, key: Key, status: u16, body: &[u8], mut fields: Fields) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
+        x.out.push(body);
+        x.output_complete = true;
+        x.phase = RequestPhase::Active;
+        x.respond(status, fields, BodySize::Exact(body.len() as u64));
+        self.mark_ready(key);
+    }
+
+    pub(super) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.output_complete = true;
+        x.phase = RequestPhase::Active;
+        let size = if status == 204 { BodySize::None } else { BodySize::Exact(0) };
+        x.respond(status, fields, size);
+        self.mark_ready(key);
+    }
+}
+
+pub(super) fn no_session() -> Refusal {
+    Refusal::new(400, format!("`{}` is missing", fields::SESSION_ID)) // HTTP-069
+}
+
+pub(super) fn unknown_session() -> Refusal {
+    Refusal::new(404, "the session is unknown or over") // HTTP-071
+}
+
+pub(super) fn overloaded(reason: &'static str) -> Refusal {
+    Refusal { status: 503, error: RpcError::internal(reason) }
+}
+
+pub(super) fn shutting_down() -> Refusal {
+    overloaded("the server is shutting down")
+}
+
+pub(super) fn too_long(limit: u64) -> Refusal {
+    Refusal::new(413, format!("the body is longer than {limit} bytes"))
+}
+
+/// A fault in the head for which a request is refused after authorization.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HeadRejection {
+    ContentType,
+    ContentEncoding,
+    Accept,
+    AcceptEvents,
+    BodyTooLong,
+}
+
+impl HeadRejection {
+    fn to_refusal(self, limit: u64) -> Refusal {
+        match self {
+            Self::ContentType => Refusal::new(415, "`Content-Type` must be application/json"), // HTTP-013
+            Self::ContentEncoding => Refusal::new(415, "`Content-Encoding` must be none"),
+            Self::Accept => {
+                Refusal::new(406, "`Accept` must list application/json and text/event-stream") // HTTP-011
+            }
+            Self::AcceptEvents => Refusal::new(406, "`Accept` must list text/event-stream"), // HTTP-048
+            Self::BodyTooLong => too_long(limit),                                            // HTTP-081
+        }
+    }
+}
+
+/// Returns the first fault in an admitted head, in the order of HTTP-029; `too_long` is the length if it is too large.
+fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>) -> Option<HeadRejection> {
+    let posts = matches!(kind, Kind::Post | Kind::HttpSsePost);
+    let accepted = &headers.accepted_types;
+    match () {
+        () if posts && !is_json(headers.content_type) => Some(HeadRejection::ContentType),
+        () if posts && headers.is_encoded => Some(HeadRejection::ContentEncoding),
+        () if kind == Kind::Post && !(accepted.accepts_json() && accepted.accepts_events()) => {
+            Some(HeadRejection::Accept)
+        }
+        () if matches!(kind, Kind::Get | Kind::HttpSse) && !accepted.accepts_events() => {
+            Some(HeadRejection::AcceptEvents)
+        }
+        () if posts && too_long.is_some() => Some(HeadRejection::BodyTooLong),
+        () => None,
+    }
+}
+
+/// A field that must occur at most once.
+#[derive(Clone, Copy, Default)]
+enum SingleValue<'a> {
+    #[default]
+    Absent,
+    One(&'a [u8]),
+    Repeated,
+}
+
+impl<'a> SingleValue<'a> {
+    fn add(&mut self, value: &'a [u8]) {
+        *self = if matches!(self, Self::Absent) { Self::One(value) } else { Self::Repeated };
+    }
+}
+
+/// The fields that decide the admission of a request.
+#[derive(Default)]
+struct AdmissionHeaders<'a> {
+    host: SingleValue<'a>,
+    /// The origin is not allowed.
+    is_origin_denied: bool,
+    token: SingleValue<'a>,
+    content_type: SingleValue<'a>,
+    /// The body has a content coding.
+    is_encoded: bool,
+    accepted_types: AcceptedTypes,
+}
+
+impl<'a> AdmissionHeaders<'a> {
+    /// Evaluates each field once; copies those to compare with the body to `request_headers`.
+    fn parse(all: &'a [FieldLine<'a>], config: &Config, request_headers: &mut RequestHeaders) -> Self {
+        let mut headers = Self::default();
+        for (name, value) in all {
+            match KnownField::from_name(name) {
+                None => {}
+                Some(KnownField::Host) => headers.host.add(value),
+                Some(KnownField::Authorization) => headers.token.add(value),
+                Some(KnownField::ContentType) => headers.content_type.add(value),
+                Some(KnownField::ContentEncoding) => {
+                    headers.is_encoded |= !value.trim_ascii().eq_ignore_case(b"identity");
+                }
+                Some(KnownField::Accept) => headers.accepted_types.add_accept(value),
+                Some(known) => {
+                    if known == KnownField::Origin {
+                        headers.is_origin_denied |= !config.allows_origin(value);
+                        if !config.cors {
+                            continue;
+                        }
+                    }
+                    request_headers.record(known, name, value);
+                }
+            }
+        }
+        headers
+    }
+}
+
+/// Returns whether the content type is JSON (HTTP-013).
+fn is_json(content_type: SingleValue<'_>) -> bool {
+    let is_json = |value: &[u8]| {
+        let kind = value.split(|b| *b == b';').next().unwrap_or_default();
+        kind.trim_ascii().eq_ignore_case(fields::JSON.as_bytes())
+    };
+    matches!(content_type, SingleValue::One(value) if value == fields::JSON.as_bytes() || is_json(value))
+}
+
+/// For each media type: the specificity of the best matching entry, and whether the entry accepts it.
+#[derive(Default)]
+struct AcceptedTypes {
+    json: (u8, bool),
+    events: (u8, bool),
+}
+
+impl AcceptedTypes {
+    const fn accepts_json(&self) -> bool {
+        self.json.1
+    }
+
+    const fn accepts_events(&self) -> bool {
+        self.events.1
+    }
+
+    /// Adds the entries of an `Accept` field (HTTP-010, HTTP-011; RFC 9110, 12.5.1).
+    ///
+    /// Wildcards count, a weight of zero refuses, and the most specific entry decides.
+    fn add_accept(&mut self, value: &[u8]) {
+        if value == fields::JSON_AND_EVENT_STREAM.as_bytes() {
+            // The most frequent value needs no parsing.
+            (self.json, self.events) = ((3, true), (3, true));
+            return;
+        }
+        for entry in value.split(|b| *b == b',') {
+            let mut parts = entry.split(|b| *b == b';').map(<[u8]>::trim_ascii);
+            let kind = parts.next().unwrap_or_default();
+            let refused = parts.any(|p| {
+                let weight = p.strip_prefix(b"q=").or_else(|| p.strip_prefix(b"Q="));
+                weight.is_some_and(|w| !w.is_empty() && w.iter().all(|b| matches!(b, b'0' | b'.')))
+            });
+            let is = |name: &str| kind.eq_ignore_case(name.as_bytes());
+            let note = |best: &mut (u8, bool), specificity: u8| {
+                if specificity > best.0 {
+                    *best = (specificity, !refused);
+                } else if specificity == best.0 {
+                    best.1 |= !refused;
+                }
+            };
+            match () {
+                () if is(fields::JSON) => note(&mut self.json, 3),
+                () if is("application/*") => note(&mut self.json, 2),
+                () if is(fields::EVENT_STREAM) => note(&mut self.events, 3),
+                () if is("text/*") => note(&mut self.events, 2),
+                () if is("*/*") => {
+                    note(&mut self.json, 1);
+                    note(&mut self.events, 1);
+                }
+                () => {}
+            }
+        }
+    }
+}
+
+/// Returns the token of `Bearer …` (RFC 6750, 2.1).
+fn bearer_token(value: &[u8]) -> Option<&str> {
+    let text = core::str::from_utf8(value).ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    let token = token.trim_matches(' ');
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b);
+    (scheme.eq_ignore_case("bearer") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
+}

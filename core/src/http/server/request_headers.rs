@@ -1,0 +1,332 @@
+//! The request fields that repeat parts of the body, kept until the body is complete (HTTP-030 to HTTP-038).
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::ascii::AsciiCaseExt as _;
+use crate::head::FieldLine;
+use crate::http::fields::{self, KnownField};
+use crate::http::params::HeaderParams;
+use crate::json::string;
+use crate::methods;
+use crate::rpc::envelope::ParamsSpans;
+use crate::rpc::{RpcError, code};
+use crate::server::header_check::HeaderCheck;
+use crate::version::{Era, Version, VersionSet};
+
+/// The value of a field that must occur at most once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum SingleField {
+    #[default]
+    Absent,
+    /// The position of its value in `buffer`.
+    Span(u32, u32),
+    /// The field occurs more than once, or is not text.
+    Unreadable,
+}
+
+/// The fields that are evaluated once the body is complete, copied into one buffer.
+#[derive(Default)]
+pub(super) struct RequestHeaders {
+    buffer: Vec<u8>,
+    version: SingleField,
+    method: SingleField,
+    name: SingleField,
+    session: SingleField,
+    last_event_id: SingleField,
+    origin: SingleField,
+    /// `Mcp-Param-*`: the positions of names and values in `buffer`.
+    params: Vec<((u32, u32), (u32, u32))>,
+}
+
+/// Omits the content, which may hold a session id (SEC-019).
+impl core::fmt::Debug for RequestHeaders {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RequestHeaders").field("len", &self.buffer.len()).finish_non_exhaustive()
+    }
+}
+
+impl RequestHeaders {
+    /// Creates an empty set; `text` is memory to reuse.
+    pub(super) fn new(text: Vec<u8>) -> Self {
+        Self { buffer: text, ..Self::default() }
+    }
+
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    /// Copies a field if it is needed later.
+    #[inline]
+    pub(super) fn record(&mut self, known: KnownField, name: &str, value: &[u8]) {
+        let slot = match known {
+            KnownField::ProtocolVersion => &mut self.version,
+            KnownField::Method => &mut self.method,
+            KnownField::Name => &mut self.name,
+            KnownField::SessionId => &mut self.session,
+            KnownField::LastEventId => &mut self.last_event_id,
+            KnownField::Origin => &mut self.origin,
+            KnownField::Param => return self.record_param(name, value),
+            KnownField::Accept
+            | KnownField::Authorization
+            | KnownField::ContentEncoding
+            | KnownField::ContentType
+            | KnownField::Host => return,
+        };
+        *slot = match (*slot, append_text(&mut self.buffer, value)) {
+            (SingleField::Absent, Some((from, to))) => SingleField::Span(from, to),
+            _ => SingleField::Unreadable, // XHDR-027
+        };
+    }
+
+    /// Removes the origin, so that its page cannot read the response.
+    pub(super) const fn clear_origin(&mut self) {
+        self.origin = SingleField::Absent;
+    }
+
+    fn record_param(&mut self, name: &str, value: &[u8]) {
+        if let Some(name) = append_text(&mut self.buffer, name.as_bytes()) {
+            // A value that is not text never matches; an invalid position stands for it.
+            let value = append_text(&mut self.buffer, value).unwrap_or((u32::MAX, u32::MAX));
+            self.params.push((name, value));
+        }
+    }
+
+    fn slice(&self, (from, to): (u32, u32)) -> Option<&[u8]> {
+        self.buffer.get(from as usize..to as usize)
+    }
+
+    /// Returns the value of a field; `Err` if the field occurs more than once or is not text.
+    fn value(&self, field: SingleField) -> Result<Option<&[u8]>, ()> {
+        match field {
+            SingleField::Absent => Ok(None),
+            SingleField::Span(from, to) => Ok(self.slice((from, to))),
+            SingleField::Unreadable => Err(()),
+        }
+    }
+
+    fn text_value(&self, field: SingleField) -> Result<Option<&str>, ()> {
+        Ok(self.value(field)?.and_then(|value| core::str::from_utf8(value).ok()))
+    }
+
+    pub(super) fn session(&self) -> Result<Option<&[u8]>, ()> {
+        self.value(self.session)
+    }
+
+    pub(super) fn last_event_id(&self) -> Result<Option<&str>, ()> {
+        self.text_value(self.last_event_id)
+    }
+
+    pub(super) fn version(&self) -> Result<Option<&str>, ()> {
+        self.text_value(self.version)
+    }
+
+    /// Returns whether the head names a modern revision.
+    pub(super) fn names_modern_revision(&self) -> bool {
+        let named = self.version().ok().flatten().and_then(Version::from_name);
+        named.is_some_and(|version| version.era() == Era::Modern)
+    }
+
+    /// Returns the name of an MCP field that occurs more than once or is not text (XHDR-027).
+    fn find_repeated(&self) -> Option<&str> {
+        let once = [
+            (self.version, fields::PROTOCOL_VERSION),
+            (self.method, fields::METHOD),
+            (self.name, fields::NAME),
+        ];
+        let once =
+            once.into_iter().find(|(field, _)| *field == SingleField::Unreadable).map(|(_, name)| name);
+        once.or_else(|| {
+            let mut names = self.params.iter().filter_map(|(name, _)| self.slice(*name)).enumerate();
+            let twice = names.find(|(n, name)| {
+                let mut before = self.params.iter().take(*n).filter_map(|(other, _)| self.slice(*other));
+                before.any(|other| other.eq_ignore_case(name))
+            });
+            twice.and_then(|(_, name)| core::str::from_utf8(name).ok())
+        })
+    }
+
+    /// Compares a notification with its fields (HTTP-031, HTTP-034, HTTP-036).
+    ///
+    /// The fields may be absent. A field that is present must match the message.
+    pub(super) fn check_notification(&self, version: Option<&str>, method: &str) -> Result<(), RpcError> {
+        let fields =
+            [(self.version, fields::PROTOCOL_VERSION, version), (self.method, fields::METHOD, Some(method))];
+        for (field, name, body_value) in fields {
+            let header = self.value(field).map_err(|()| RequestHeaderCheck::repeated_field(name))?;
+            if header.zip(body_value).is_some_and(|(header, body_value)| header != body_value.as_bytes()) {
+                return Err(header_mismatch(format!("`{name}` is not what the message says")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the origin whose pages may read the response.
+    pub(super) fn cors_origin(&self) -> Option<&[u8]> {
+        self.value(self.origin).ok().flatten()
+    }
+}
+
+/// Appends a value if it is text, and returns its position.
+fn append_text(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
+    if !value.is_ascii() && core::str::from_utf8(value).is_err() {
+        return None;
+    }
+    let from = u32::try_from(text.len()).ok()?;
+    text.extend_from_slice(value);
+    Some((from, u32::try_from(text.len()).ok()?))
+}
+
+/// Compares a message with the fields of its request.
+pub(super) struct RequestHeaderCheck<'a> {
+    pub(super) headers: &'a RequestHeaders,
+    pub(super) tools: &'a [(Box<str>, HeaderParams)],
+    /// The revisions that are advertised to clients.
+    pub(super) served_versions: VersionSet,
+}
+
+fn header_mismatch(message: impl Into<alloc::borrow::Cow<'static, str>>) -> RpcError {
+    RpcError::new(code::HEADER_MISMATCH, message)
+}
+
+impl RequestHeaderCheck<'_> {
+    fn repeated_field(field: &str) -> RpcError {
+        header_mismatch(format!("`{field}` is there more than once, or is no text"))
+    }
+
+    /// Returns the decoded value of a field that repeats part of the body.
+    fn decode_field(
+        &self,
+        name: &'static str,
+        field: SingleField,
+    ) -> Result<Option<alloc::borrow::Cow<'_, str>>, RpcError> {
+        let Some(value) = self.headers.value(field).map_err(|()| Self::repeated_field(name))? else {
+            return Ok(None);
+        };
+        let decoded = fields::decode_value(value);
+        decoded.map(Some).map_err(|_| header_mismatch(format!("`{name}` is not encoded as it has to be")))
+    }
+}
+
+impl HeaderCheck for RequestHeaderCheck<'_> {
+    fn check_version(&self, version: Option<&str>) -> Result<(), RpcError> {
+        let header = self.headers.version().map_err(|()| Self::repeated_field(fields::PROTOCOL_VERSION))?;
+        match (header, version) {
+            // HTTP-031
+            (Some(header), Some(body)) if header != body => Err(header_mismatch(format!(
+                "`{}` is not the revision of the message",
+                fields::PROTOCOL_VERSION
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn indicates_modern(&self) -> bool {
+        self.headers.names_modern_revision()
+    }
+
+    fn require_modern(&self) -> Result<(), RpcError> {
+        // HTTP-029 at a modern-only server; an older client can show the revisions to its user (VER-032).
+        if self.headers.version == SingleField::Absent {
+            let mut data = b"{\"supported\":".to_vec();
+            self.served_versions.write(&mut data);
+            data.push(b'}');
+            let error = header_mismatch(format!(
+                "`{}` is missing; supported: {}",
+                fields::PROTOCOL_VERSION,
+                self.served_versions
+            ));
+            return Err(error.with_data(crate::raw::RawJson::trusted(data.into())));
+        }
+        Ok(())
+    }
+
+    fn check_request(
+        &self,
+        version: Version,
+        method: &str,
+        frame: &Bytes,
+        params: &ParamsSpans,
+    ) -> Result<(), RpcError> {
+        let required = version.era() == Era::Modern;
+        if let Some(field) = self.headers.find_repeated().filter(|_| required) {
+            return Err(Self::repeated_field(field));
+        }
+        if required && self.headers.version == SingleField::Absent {
+            return Err(header_mismatch(format!("`{}` is missing", fields::PROTOCOL_VERSION))); // HTTP-036
+        }
+        // HTTP-032; method names are never encoded.
+        let header =
+            self.headers.value(self.headers.method).map_err(|()| Self::repeated_field(fields::METHOD))?;
+        match header {
+            None if required => return Err(header_mismatch(format!("`{}` is missing", fields::METHOD))),
+            Some(header) if header != method.as_bytes() => {
+                return Err(header_mismatch(format!(
+                    "`{}` is not the method of the message",
+                    fields::METHOD
+                )));
+            }
+            _ => {}
+        }
+        // HTTP-033
+        let named = match methods::subject_member(method) {
+            Some("name") => params.name.slice(frame).and_then(string),
+            Some(member) => string_member(frame, params, member),
+            None => return Ok(()),
+        };
+        let header = self.decode_field(fields::NAME, self.headers.name)?;
+        match (header, named) {
+            // A missing member of the message is reported by a later check.
+            (None, None) => Ok(()),
+            (None, Some(_)) if !required => Ok(()),
+            (None, Some(_)) => Err(header_mismatch(format!("`{}` is missing", fields::NAME))),
+            (Some(header), Some(named)) if header == named => Ok(()),
+            (Some(_), _) => Err(header_mismatch(format!("`{}` is not what the message names", fields::NAME))),
+        }
+    }
+
+    fn check_params(
+        &self,
+        version: Version,
+        method: &str,
+        frame: &Bytes,
+        params: &ParamsSpans,
+    ) -> Result<(), RpcError> {
+        if self.tools.is_empty() || method != methods::TOOLS_CALL || version.era() == Era::Legacy {
+            return Ok(());
+        }
+        let Some(tool) = params.name.slice(frame).and_then(string) else { return Ok(()) };
+        let found = self.tools.binary_search_by(|(name, _)| (**name).cmp(&*tool));
+        let Some((_, wanted)) = found.ok().and_then(|at| self.tools.get(at)) else { return Ok(()) };
+        let unreadable = b"\xff".as_slice();
+        let param_fields: Vec<FieldLine<'_>> = self
+            .headers
+            .params
+            .iter()
+            .filter_map(|(name, value)| {
+                let name = core::str::from_utf8(self.headers.slice(*name)?).ok()?;
+                Some((name, self.headers.slice(*value).unwrap_or(unreadable)))
+            })
+            .collect();
+        let arguments = params.arguments.slice(frame).unwrap_or(b"{}");
+        wanted.check(arguments, &param_fields).map_err(|reason| header_mismatch(format!("{reason}")))
+    }
+}
+
+/// Returns a string member of the parameters.
+fn string_member<'a>(
+    frame: &'a Bytes,
+    params: &ParamsSpans,
+    member: &str,
+) -> Option<alloc::borrow::Cow<'a, str>> {
+    let mut found = None;
+    crate::json::object_members(params.whole.slice(frame)?, |name, value| {
+        if name == member.as_bytes() {
+            found = string(value);
+        }
+    });
+    found
+}

@@ -1,0 +1,522 @@
+//! Responses from the messages of the engine: one body or an event stream, on demand (HTTP-021 to HTTP-028).
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::admission::{Refusal, overloaded, unknown_session};
+use super::exchange::{Kind, RequestPhase, ResponseForm, ServerExchange, SpareBuffers};
+use super::replay::{self, ReplayEntry};
+use super::session::SessionLookup;
+use super::{MAX_BUFFERED_BODY, Server};
+use crate::CallId;
+use crate::frame::sse::{EVENT_END, EventHead, write_comment};
+use crate::head::{BodySize, Fields};
+use crate::http::fields;
+use crate::outbox::Outbox;
+use crate::rpc::code;
+use crate::server::exchange::StreamStatus;
+use crate::slab::Key;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+use crate::version::Version;
+
+impl Server {
+    /// Produces more of a response if there is room and output.
+    pub(super) fn fill_response(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get(key) else { return };
+        if x.output_complete || (!x.client_gone && x.out.len() >= MAX_BUFFERED_BODY) {
+            return;
+        }
+        let Some(stream) = x.stream else { return };
+        self.engine.rearm(stream);
+        let progress = self.engine.stream_status(stream);
+        let before = x.out.len();
+        if x.form == ResponseForm::Undecided {
+            let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
+            let (empty, one) = (outbox.is_empty(), !progress.is_open && outbox.has_single_message());
+            if one {
+                return self.answer_single_message(key, stream, progress);
+            }
+            if empty {
+                // Cancelled without any output, so there is nothing to resume.
+                if !progress.is_open {
+                    self.finish(key);
+                }
+                return;
+            }
+            if x.client_gone {
+                // The client has no event id, so it cannot resume.
+                outbox.clear();
+            } else {
+                self.begin_events(key);
+            }
+        }
+        self.move_events(key, stream);
+        let drained = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
+        let over = match self.exchanges.get(key).map(|x| x.kind) {
+            Some(Kind::Post) => !progress.is_open,
+            Some(Kind::Get | Kind::HttpSse) => progress.closed,
+            _ => false,
+        };
+        if over && drained {
+            self.finish(key);
+        } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
+            if let Some(x) = self.exchanges.get_mut(key) {
+                x.idle_since = self.now;
+            }
+            self.mark_ready(key);
+        }
+    }
+
+    /// Sends the only message as the body (HTTP-023).
+    fn answer_single_message(&mut self, key: Key, stream: Key, progress: StreamStatus) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.form = ResponseForm::Json;
+        if x.announces_session && x.session.is_none_or(|session| self.sessions.get(session).is_none()) {
+            // The session was evicted before its id was sent.
+            self.refuse(key, &overloaded("too many sessions"));
+            return self.finish(key);
+        }
+        if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
+            outbox.move_message(&mut x.out);
+        }
+        let mut fields = x.fields();
+        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
+        self.push_session_id(key, &mut fields);
+        if let Some(x) = self.exchanges.get_mut(key) {
+            let size = BodySize::Exact(x.out.len() as u64);
+            x.respond(status(x, progress), fields, size);
+        }
+        self.finish(key);
+    }
+
+    fn push_session_id(&self, key: Key, fields: &mut Fields) {
+        let session = self.exchanges.get(key).filter(|x| x.announces_session).and_then(|x| x.session);
+        if let Some(session) = session {
+            fields.push(fields::SESSION_ID, self.sessions.id(session).as_bytes()); // HTTP-064
+        }
+    }
+
+    /// Makes the response an event stream.
+    pub(super) fn begin_events(&mut self, key: Key) {
+        let mut fields = event_stream_fields();
+        self.push_session_id(key, &mut fields);
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.form = ResponseForm::EventStream;
+        x.phase = RequestPhase::Active;
+        x.respond(200, fields, BodySize::Stream);
+        let primed = x.session.and_then(|s| self.session_version(s)) == Some(Version::V2025_11_25);
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let Some(session) = x.session.and_then(|s| self.sessions.get_mut(s)) else {
+            return self.mark_ready(key);
+        };
+        if x.kind == Kind::Post && x.stream_number == 0 {
+            session.last_stream_number = session.last_stream_number.saturating_add(1);
+            x.stream_number = session.last_stream_number;
+        }
+        if primed && self.config.replay_bytes > 0 && x.headers.last_event_id() == Ok(None) {
+            // An id for resumption before the first message (SSE-016, DEC-033).
+            let id = replay::format_event_id(x.stream_number, x.last_event);
+            x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
+        }
+        self.mark_ready(key);
+    }
+
+    /// Moves messages from a stream to the response, as events.
+    fn move_events(&mut self, key: Key, stream: Key) {
+        let open = self.engine.stream_status(stream).is_open;
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
+        let session = x.session.and_then(|s| self.sessions.get_mut(s));
+        let budget = self.config.replay_bytes;
+        let Some(session) = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse) else {
+            while (x.client_gone || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
+                x.out.write(|out| write_event_head(out, &EventHead::default()));
+                if !outbox.move_message(&mut x.out) {
+                    break;
+                }
+                x.out.push(EVENT_END);
+                if x.client_gone {
+                    x.out.clear();
+                }
+            }
+            return;
+        };
+        while x.client_gone || x.out.len() < MAX_BUFFERED_BODY {
+            let Some(text) = outbox.pop_message() else { return };
+            x.last_event = x.last_event.saturating_add(1);
+            if x.stream_number == 0 {
+                session.last_event = x.last_event;
+            }
+            let last = !open && outbox.is_empty() && x.kind == Kind::Post;
+            let entry =
+                ReplayEntry { stream: x.stream_number, event: x.last_event, is_last: last, message: text };
+            if !x.client_gone {
+                write_entry(&mut x.out, &entry);
+            }
+            session.replay_log.get_or_insert_default().push(entry, budget);
+        }
+    }
+
+    /// Completes the output of an exchange and releases its resources in the engine.
+    pub(super) fn finish(&mut self, key: Key) {
+        self.set_open_ended(key, false);
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.output_complete = true;
+        if x.response.is_none() && !x.client_gone {
+            // Cancelled without any output: an empty event stream.
+            let mut fields = Fields::new();
+            fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
+            x.respond(200, fields, BodySize::Exact(0));
+        }
+        let (kind, gone, session) = (x.kind, x.client_gone, x.session);
+        let stream = x.stream.take();
+        let counted = core::mem::take(&mut x.counts_as_call);
+        if let Some(session) = session.and_then(|s| self.sessions.get_mut(s)) {
+            session.call_count = session.call_count.saturating_sub(u32::from(counted));
+            let was_get_stream = session.get_stream == Some(key);
+            if was_get_stream {
+                session.get_stream = None;
+            }
+            if counted || was_get_stream {
+                // The session was in use until now.
+                session.last_seen = self.now;
+            }
+        }
+        match (stream, kind) {
+            (Some(stream), Kind::Post) => {
+                let spare = self.engine.drop_stream(self.now, stream);
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    x.spare = spare;
+                }
+            }
+            (Some(channel), _) => self.engine.set_stream_owner(channel, None),
+            (None, _) => {}
+        }
+        if gone {
+            self.remove(key);
+        } else {
+            self.mark_ready(key);
+        }
+    }
+
+    /// Handles the disconnection of the client.
+    pub(super) fn disconnect(&mut self, key: Key) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.client_gone = true;
+        x.out.clear();
+        if let Some(session) = x.session.filter(|_| x.announces_session && x.response.is_none()) {
+            // The client cannot know the session id.
+            self.end_session(session);
+        }
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        let continues = x.kind == Kind::Post && x.stream.is_some() && !x.output_complete && !x.is_modern;
+        if continues {
+            // HTTP-062: the messages are kept for resumption, if the client has an event id.
+            let (begun, events, stream, session) =
+                (x.form == ResponseForm::EventStream, x.last_event, x.stream, x.session);
+            let numbered = session.is_some() && self.config.replay_bytes > 0;
+            let primed = || session.and_then(|s| self.session_version(s)) == Some(Version::V2025_11_25);
+            let can_resume = numbered && begun && (events > 0 || primed());
+            if let Some(stream) = stream.filter(|_| !can_resume) {
+                let discard = !begun || (numbered && events == 0);
+                self.engine.mark_unreachable(self.now, stream, discard);
+            }
+            return self.fill_response(key);
+        }
+        if x.kind == Kind::HttpSse {
+            if let Some(session) = x.session {
+                self.end_session(session); // HTTPSSE-010
+            }
+        }
+        self.finish(key);
+        self.remove(key);
+    }
+
+    /// Handles the timer of an exchange, and sets it again while it may be needed.
+    ///
+    /// Output does not move the timer: it writes `idle_since`, which is compared here.
+    pub(super) fn check_exchange(&mut self, key: Key) {
+        let (now, event_stream_delay, keep_alive) =
+            (self.now, self.config.event_stream_delay, self.config.keep_alive);
+        let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.client_gone && !x.output_complete) else {
+            return;
+        };
+        let next = match x.form {
+            _ if x.stream.is_none() => return,
+            ResponseForm::Undecided if now >= x.idle_since + event_stream_delay => {
+                x.idle_since = now;
+                self.begin_events(key);
+                now + keep_alive
+            }
+            ResponseForm::Undecided => x.idle_since + event_stream_delay,
+            ResponseForm::EventStream if now < x.idle_since + keep_alive => x.idle_since + keep_alive,
+            ResponseForm::EventStream => {
+                if x.out.is_empty() {
+                    x.idle_since = now;
+                    x.out.write(|out| write_comment(out, "")); // SSE-006
+                    self.mark_ready(key);
+                }
+                now + keep_alive
+            }
+            ResponseForm::Json => return,
+        };
+        self.schedule_check(next, key);
+    }
+
+    // ---- GET streams and resumption --------------------------------------------------------------------------
+
+    /// Handles GET: opens the GET stream of a session, or resumes a stream (HTTP-047, HTTP-049, SSE-021).
+    pub(super) fn process_get(&mut self, key: Key) {
+        let session = match self.find_session(key) {
+            SessionLookup::Session(session) => session,
+            SessionLookup::Missing => return self.refuse_sessionless(key),
+            SessionLookup::Unknown => return self.refuse(key, &unknown_session()),
+        };
+        if let Err(refusal) = self.check_version(key, session) {
+            return self.refuse(key, &refusal);
+        }
+        let from = match self
+            .exchanges
+            .get(key)
+            .map(|x| x.headers.last_event_id().map(|id| id.map(replay::parse_event_id)))
+        {
+            Some(Ok(None)) => None,
+            Some(Ok(Some(Some(from)))) => Some(from),
+            _ => return self.refuse(key, &unknown_event_id()),
+        };
+        let (number, event) = from.unwrap_or((0, 0));
+        let missed = match from {
+            None => Vec::new(),
+            Some(_) => match self.missed_events(session, number, event) {
+                Some(missed) => missed,
+                None => return self.refuse(key, &unknown_event_id()),
+            },
+        };
+        // A stream that replaces another one needs no further room.
+        let takes_over = self.sessions.get(session).is_some_and(|s| s.get_stream.is_some());
+        if number == 0 && !takes_over && !self.admit_open_ended(key) {
+            return;
+        }
+        self.set_open_ended(key, number == 0);
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        x.session = Some(session);
+        x.stream_number = number;
+        if from.is_some() {
+            self.discard_unsent(session, number);
+        }
+        if number == 0 {
+            self.open_get_stream(key, session);
+        } else {
+            self.resume_stream(key, session, number, event);
+        }
+        if let Some(x) = self.exchanges.get_mut(key) {
+            for entry in &missed {
+                write_entry(&mut x.out, entry);
+            }
+        }
+        self.fill_response(key);
+    }
+
+    /// Returns the events after `event` of a stream, or `None` if some were evicted.
+    fn missed_events(&self, session: Key, number: u32, event: u32) -> Option<Vec<ReplayEntry>> {
+        let record = self.sessions.get(session).filter(|_| self.config.replay_bytes > 0)?;
+        let newest = match number {
+            0 => Some(record.last_event),
+            _ => self
+                .session_calls(session)
+                .find(|(_, x)| x.stream_number == number)
+                .map(|(_, x)| x.last_event),
+        };
+        match &record.replay_log {
+            Some(log) => log.events_after(number, event, newest),
+            // Only the priming event was sent.
+            None => (newest == Some(event)).then(Vec::new),
+        }
+    }
+
+    /// Drops the unsent output of a stream that is resumed.
+    ///
+    /// The output is in the replay log and goes to the new connection only (HTTP-055).
+    fn discard_unsent(&mut self, session: Key, number: u32) {
+        let holds_stream = |x: &ServerExchange| {
+            x.session == Some(session) && x.stream_number == number && x.form == ResponseForm::EventStream
+        };
+        let all: Vec<Key> =
+            self.exchanges.iter().filter(|(_, x)| holds_stream(x)).map(|(key, _)| key).collect();
+        for key in all {
+            if let Some(x) = self.exchanges.get_mut(key) {
+                x.out.clear();
+            }
+            self.mark_ready(key);
+        }
+    }
+
+    /// Admits one more stream without an end of its own, or refuses it and returns false.
+    ///
+    /// A quarter of all exchanges is reserved for those that end.
+    pub(super) fn admit_open_ended(&mut self, key: Key) -> bool {
+        let limit = self.config.max_exchanges - self.config.max_exchanges / 4;
+        if self.open_ended_streams >= limit {
+            self.refuse(key, &overloaded("too many streams are open"));
+            return false;
+        }
+        self.set_open_ended(key, true);
+        true
+    }
+
+    fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        match (core::mem::replace(&mut x.is_open_ended, is_open_ended), is_open_ended) {
+            (false, true) => self.open_ended_streams += 1,
+            (true, false) => self.open_ended_streams -= 1,
+            _ => {}
+        }
+    }
+
+    /// Opens the GET stream; it replaces an open one, whose connection may have broken unnoticed.
+    fn open_get_stream(&mut self, key: Key, session: Key) {
+        let Some(record) = self.sessions.get_mut(session) else { return };
+        let (channel, event) = (record.channel, record.last_event);
+        if let Some(previous) = record.get_stream.replace(key) {
+            if let Some(x) = self.exchanges.get_mut(previous) {
+                x.stream = None;
+            }
+            self.finish(previous);
+            if let Some(record) = self.sessions.get_mut(session) {
+                record.get_stream = Some(key);
+            }
+        }
+        self.engine.set_stream_owner(channel, Some(key));
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.stream = Some(channel);
+            x.last_event = event;
+        }
+        self.schedule_check(self.now + self.config.keep_alive, key);
+        self.begin_events(key);
+    }
+
+    /// Resumes the stream of a call; this supersedes the exchange that has it (DESIGN-18).
+    fn resume_stream(&mut self, key: Key, session: Key, number: u32, event: u32) {
+        let holder =
+            self.session_calls(session).find(|(_, x)| x.stream_number == number).map(|(holder, _)| holder);
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.last_event = event;
+        }
+        match holder {
+            Some(holder) => {
+                self.transfer_stream(holder, key);
+                self.schedule_check(self.now + self.config.keep_alive, key);
+                self.finish(holder);
+                self.begin_events(key);
+            }
+            None => {
+                // The stream has ended; the rest of it is in the replay log.
+                self.begin_events(key);
+                self.finish(key);
+            }
+        }
+    }
+
+    /// Moves the stream of one exchange to another one.
+    fn transfer_stream(&mut self, from: Key, to: Key) {
+        let Some(x) = self.exchanges.get_mut(from) else { return };
+        let stream = x.stream.take();
+        let (number, event, modern, session) = (x.stream_number, x.last_event, x.is_modern, x.session);
+        let counted = core::mem::take(&mut x.counts_as_call);
+        if let Some(stream) = stream {
+            self.engine.set_stream_owner(stream, Some(to));
+        }
+        if let Some(x) = self.exchanges.get_mut(to) {
+            x.kind = Kind::Post;
+            (x.stream, x.stream_number, x.last_event, x.is_modern) = (stream, number, event, modern);
+            x.form = ResponseForm::EventStream;
+            x.session = session;
+            x.counts_as_call = counted;
+        }
+    }
+
+    /// Ends the exchange of a call and lets its client poll for the rest (2025-11-25; HTTP-059, SSE-017, SSE-018).
+    ///
+    /// This is for long calls: no connection is held meanwhile. Messages and the answer are kept for the client within
+    /// [`Config::replay_bytes`](super::Config::replay_bytes). `retry` overrides
+    /// [`Config::retry`](super::Config::retry).
+    ///
+    /// Returns false and changes nothing if the exchange has ended, if the revision of the client does not support this,
+    /// or if replay is disabled.
+    pub fn poll_later(&mut self, now: Instant, call: CallId, retry: Option<Duration>) -> bool {
+        self.tick(now);
+        let Some(key) = self.engine.call_owner(call) else { return false };
+        let Some(x) =
+            self.exchanges.get(key).filter(|x| !x.client_gone && !x.output_complete && x.kind == Kind::Post)
+        else {
+            return false;
+        };
+        let supported = x.session.and_then(|s| self.session_version(s)) == Some(Version::V2025_11_25);
+        if !supported || self.config.replay_bytes == 0 {
+            return false;
+        }
+        self.fill_response(key);
+        if self.exchanges.get(key).is_some_and(|x| x.form == ResponseForm::Undecided) {
+            self.begin_events(key);
+        }
+        let mut rest = ServerExchange::new(Kind::Post, self.now, &mut SpareBuffers::default());
+        rest.client_gone = true;
+        let rest = self.exchanges.insert(rest);
+        self.transfer_stream(key, rest);
+        let retry = Some(retry.unwrap_or(self.config.retry));
+        if let Some(x) = self.exchanges.get_mut(key) {
+            x.out.write(|out| write_empty_event(out, &EventHead { retry, ..EventHead::default() }));
+        }
+        self.finish(key);
+        self.fill_response(rest);
+        true
+    }
+}
+
+/// Returns the fields of every event stream response.
+pub(super) fn event_stream_fields() -> Fields {
+    let mut fields = Fields::new();
+    fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
+    fields.push(fields::CACHE_CONTROL, b"no-cache"); // SSE-008
+    fields.push(fields::X_ACCEL_BUFFERING, b"no"); // SSE-007
+    fields
+}
+
+/// Writes an event without data.
+fn write_empty_event(out: &mut Vec<u8>, head: &EventHead<'_>) {
+    write_event_head(out, head);
+    out.extend_from_slice(EVENT_END);
+}
+
+/// Writes the lines of an event before its data; ids and types of ours have no line ends.
+pub(super) fn write_event_head(out: &mut Vec<u8>, head: &EventHead<'_>) {
+    let _ = head.begin(out);
+}
+
+fn write_entry(out: &mut Outbox, entry: &ReplayEntry) {
+    let id = replay::format_event_id(entry.stream, entry.event);
+    out.write(|out| write_event_head(out, &EventHead { id: Some(&id), ..EventHead::default() }));
+    out.push_bytes(&entry.message);
+    out.push(EVENT_END);
+}
+
+fn unknown_event_id() -> Refusal {
+    Refusal::new(400, format!("`{}` names no event that can be gone on from", fields::LAST_EVENT_ID)) // SSE-024
+}
+
+/// Returns the status of a response that is one message (HTTP-024, HTTP-028, DEC-021).
+fn status(x: &ServerExchange, progress: StreamStatus) -> u16 {
+    let Some(code) = progress.error_code else { return 200 };
+    if !x.is_modern {
+        let unreadable = progress.refused && matches!(code, code::PARSE_ERROR | code::INVALID_REQUEST);
+        return if unreadable || code == code::HEADER_MISMATCH { 400 } else { 200 };
+    }
+    match code {
+        code::METHOD_NOT_FOUND => 404, // HTTP-024
+        code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION => 400,
+        code::PARSE_ERROR | code::INVALID_REQUEST | code::INVALID_PARAMS if progress.refused => 400, // HTTP-028
+        _ => 200, // DEC-021
+    }
+}

@@ -1,0 +1,338 @@
+//! The table of methods: revisions, sender, required capability.
+//!
+//! A revision gains or loses a method by a row of this table alone.
+
+use crate::version::Version;
+
+pub(crate) const INITIALIZE: &str = "initialize";
+pub(crate) const INITIALIZED: &str = "notifications/initialized";
+pub(crate) const DISCOVER: &str = "server/discover";
+pub(crate) const PING: &str = "ping";
+pub(crate) const CANCELLED: &str = "notifications/cancelled";
+pub(crate) const PROGRESS: &str = "notifications/progress";
+pub(crate) const SUBSCRIPTIONS_LISTEN: &str = "subscriptions/listen";
+pub(crate) const TOOLS_LIST: &str = "tools/list";
+pub(crate) const TOOLS_CALL: &str = "tools/call";
+pub(crate) const RESOURCES_LIST: &str = "resources/list";
+pub(crate) const TEMPLATES_LIST: &str = "resources/templates/list";
+pub(crate) const RESOURCES_READ: &str = "resources/read";
+pub(crate) const PROMPTS_LIST: &str = "prompts/list";
+pub(crate) const PROMPTS_GET: &str = "prompts/get";
+pub(crate) const COMPLETE: &str = "completion/complete";
+pub(crate) const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+pub(crate) const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
+pub(crate) const SET_LEVEL: &str = "logging/setLevel";
+pub(crate) const LIST_ROOTS: &str = "roots/list";
+pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
+pub(crate) const ELICIT: &str = "elicitation/create";
+pub(crate) const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+pub(crate) const MESSAGE: &str = "notifications/message";
+pub(crate) const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+pub(crate) const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+pub(crate) const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+pub(crate) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+/// The roles that may send a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MethodSender {
+    Client,
+    Server,
+    Both,
+}
+
+/// A capability, declared by the role that receives the methods it allows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Capability {
+    /// Server: `tools`.
+    Tools,
+    /// Server: `resources`.
+    Resources,
+    /// Server: `resources.subscribe`.
+    ResourceSubscriptions,
+    /// Server: `prompts`.
+    Prompts,
+    /// Server: `completions` (not required in 2024-11-05).
+    Completions,
+    /// Server: `logging`.
+    Logging,
+    /// Client: `roots`.
+    Roots,
+    /// Client: `sampling`.
+    Sampling,
+    /// Client: `sampling.tools` (since 2025-11-25).
+    SamplingTools,
+    /// Client: `sampling.context` (since 2025-11-25; earlier, `sampling` includes context).
+    SamplingContext,
+    /// Client: `elicitation` in at least one mode.
+    Elicitation,
+    /// Client: `elicitation` by form. An `elicitation` capability that names no mode means this one (ELIC-003).
+    ElicitationForm,
+    /// Client: `elicitation.url` (since 2025-11-25).
+    ElicitationUrl,
+    /// Server: `tools.listChanged`.
+    ToolsListChanged,
+    /// Server: `prompts.listChanged`.
+    PromptsListChanged,
+    /// Server: `resources.listChanged`.
+    ResourcesListChanged,
+    /// Client: `roots.listChanged` (up to and including 2025-11-25).
+    RootsListChanged,
+}
+
+impl core::fmt::Display for Capability {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::ResourceSubscriptions => "resources.subscribe",
+            Self::Prompts => "prompts",
+            Self::Completions => "completions",
+            Self::Logging => "logging",
+            Self::Roots => "roots",
+            Self::Sampling => "sampling",
+            Self::SamplingTools => "sampling.tools",
+            Self::SamplingContext => "sampling.context",
+            Self::Elicitation => "elicitation",
+            Self::ElicitationForm => "elicitation.form",
+            Self::ToolsListChanged => "tools.listChanged",
+            Self::PromptsListChanged => "prompts.listChanged",
+            Self::ResourcesListChanged => "resources.listChanged",
+            Self::RootsListChanged => "roots.listChanged",
+            Self::ElicitationUrl => "elicitation.url",
+        })
+    }
+}
+
+/// A kind of entry that a server lists (PAGE-001).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A tool, by name.
+    Tool,
+    /// A resource, by URI.
+    Resource,
+    /// A resource template, by URI template.
+    ResourceTemplate,
+    /// A prompt, by name.
+    Prompt,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt];
+
+    /// Returns the method that lists the entries.
+    pub(crate) const fn list_method(self) -> &'static str {
+        match self {
+            Self::Tool => TOOLS_LIST,
+            Self::Resource => RESOURCES_LIST,
+            Self::ResourceTemplate => TEMPLATES_LIST,
+            Self::Prompt => PROMPTS_LIST,
+        }
+    }
+
+    /// Returns the capability that a server with such a list declares.
+    #[must_use]
+    pub const fn capability(self) -> Capability {
+        match self {
+            Self::Tool => Capability::Tools,
+            Self::Resource | Self::ResourceTemplate => Capability::Resources,
+            Self::Prompt => Capability::Prompts,
+        }
+    }
+
+    /// Returns the member of a list result that holds the entries.
+    #[must_use]
+    pub const fn list_member(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Resource => "resources",
+            Self::ResourceTemplate => "resourceTemplates",
+            Self::Prompt => "prompts",
+        }
+    }
+}
+
+impl core::fmt::Display for Kind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::ResourceTemplate => "resource template",
+            Self::Prompt => "prompt",
+        })
+    }
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct MethodRule {
+    pub(crate) name: &'static str,
+    pub(crate) sender: MethodSender,
+    pub(crate) since: Version,
+    pub(crate) until: Version,
+    pub(crate) required_capability: Option<Capability>,
+    /// Modern results carry cache hints (CACHE-001).
+    pub(crate) cacheable: bool,
+    /// The server engine answers the method.
+    pub(crate) handled_by_engine: bool,
+}
+
+impl MethodRule {
+    const fn handled_by_engine(mut self) -> Self {
+        self.handled_by_engine = true;
+        self
+    }
+}
+
+const OLDEST: Version = Version::V2024_11_05;
+const LAST_LEGACY: Version = Version::V2025_11_25;
+const NEWEST: Version = Version::V2026_07_28;
+
+const fn client_request(
+    name: &'static str,
+    since: Version,
+    until: Version,
+    required_capability: Option<Capability>,
+    cacheable: bool,
+) -> MethodRule {
+    MethodRule {
+        name,
+        sender: MethodSender::Client,
+        since,
+        until,
+        required_capability,
+        cacheable,
+        handled_by_engine: false,
+    }
+}
+
+const fn server_request(
+    name: &'static str,
+    since: Version,
+    required_capability: Option<Capability>,
+) -> MethodRule {
+    MethodRule {
+        sender: MethodSender::Server,
+        ..client_request(name, since, LAST_LEGACY, required_capability, false)
+    }
+}
+
+/// Requests of all revisions, the most frequent first: the table is searched in order.
+pub(crate) const REQUESTS: &[MethodRule] = &[
+    client_request(TOOLS_CALL, OLDEST, NEWEST, Some(Capability::Tools), false),
+    client_request(TOOLS_LIST, OLDEST, NEWEST, Some(Capability::Tools), true),
+    MethodRule {
+        sender: MethodSender::Both,
+        ..client_request(PING, OLDEST, LAST_LEGACY, None, false).handled_by_engine()
+    },
+    client_request(RESOURCES_READ, OLDEST, NEWEST, Some(Capability::Resources), true),
+    client_request(RESOURCES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
+    client_request(TEMPLATES_LIST, OLDEST, NEWEST, Some(Capability::Resources), true),
+    client_request(PROMPTS_GET, OLDEST, NEWEST, Some(Capability::Prompts), false),
+    client_request(PROMPTS_LIST, OLDEST, NEWEST, Some(Capability::Prompts), true),
+    client_request(COMPLETE, OLDEST, NEWEST, Some(Capability::Completions), false),
+    client_request(DISCOVER, NEWEST, NEWEST, None, true).handled_by_engine(),
+    client_request(SUBSCRIPTIONS_LISTEN, NEWEST, NEWEST, None, false).handled_by_engine(),
+    client_request(INITIALIZE, OLDEST, LAST_LEGACY, None, false).handled_by_engine(),
+    client_request(RESOURCES_SUBSCRIBE, OLDEST, LAST_LEGACY, Some(Capability::ResourceSubscriptions), false)
+        .handled_by_engine(),
+    client_request(
+        RESOURCES_UNSUBSCRIBE,
+        OLDEST,
+        LAST_LEGACY,
+        Some(Capability::ResourceSubscriptions),
+        false,
+    )
+    .handled_by_engine(),
+    client_request(SET_LEVEL, OLDEST, LAST_LEGACY, Some(Capability::Logging), false).handled_by_engine(),
+    server_request(LIST_ROOTS, OLDEST, Some(Capability::Roots)),
+    server_request(CREATE_MESSAGE, OLDEST, Some(Capability::Sampling)),
+    server_request(ELICIT, Version::V2025_06_18, Some(Capability::Elicitation)),
+];
+
+/// Notifications that only the engines send.
+const NOTIFICATIONS: &[&str] = &[
+    CANCELLED,
+    PROGRESS,
+    INITIALIZED,
+    MESSAGE,
+    TOOLS_CHANGED,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    RESOURCE_UPDATED,
+    ROOTS_CHANGED,
+    ELICITATION_COMPLETE,
+    "notifications/tasks/status",
+    ACKNOWLEDGED,
+];
+
+/// Returns whether a notification belongs to the protocol.
+pub(crate) fn is_spec_notification(name: &str) -> bool {
+    NOTIFICATIONS.contains(&name)
+}
+
+/// Returns whether a call of this method may be answered by `input_required` (MRTR-002, DEC-018).
+pub(crate) fn may_need_input(method: &str) -> bool {
+    matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
+}
+
+/// Returns the parameter that `Mcp-Name` repeats (HTTP-033, XHDR-036).
+#[cfg(feature = "http")]
+pub(crate) fn subject_member(method: &str) -> Option<&'static str> {
+    match method {
+        TOOLS_CALL | PROMPTS_GET => Some("name"),
+        RESOURCES_READ => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// Returns the row of a request, or `None` if no revision has the method.
+#[inline]
+pub(crate) fn request_rule(name: &str) -> Option<&'static MethodRule> {
+    REQUESTS.iter().find(|r| r.name == name)
+}
+
+impl MethodRule {
+    /// Returns whether the method exists in `version`.
+    pub(crate) fn exists_in(&self, version: Version) -> bool {
+        (self.since..=self.until).contains(&version)
+    }
+
+    /// Returns the capability that the receiver must have declared in `version`.
+    pub(crate) fn required_capability_in(&self, version: Version) -> Option<Capability> {
+        // 2024-11-05 has no capability for completions.
+        self.required_capability.filter(|g| !(*g == Capability::Completions && version == OLDEST))
+    }
+
+    pub(crate) const fn is_sent_by_client(&self) -> bool {
+        matches!(self.sender, MethodSender::Client | MethodSender::Both)
+    }
+
+    pub(crate) const fn is_sent_by_server(&self) -> bool {
+        matches!(self.sender, MethodSender::Server | MethodSender::Both)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: LIFE-024, PING-006, VER-011
+    #[test]
+    fn methods_exist_only_in_their_revisions() {
+        let exists = |name, v| request_rule(name).is_some_and(|r| r.exists_in(v));
+        for legacy_only in
+            ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+        {
+            assert!(exists(legacy_only, LAST_LEGACY) && !exists(legacy_only, NEWEST), "{legacy_only}");
+        }
+        assert!(exists(DISCOVER, NEWEST) && !exists(DISCOVER, LAST_LEGACY));
+        assert!(!exists("elicitation/create", Version::V2025_03_26));
+        assert!(request_rule("tools/cal").is_none());
+    }
+}

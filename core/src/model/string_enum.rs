@@ -1,0 +1,68 @@
+//! Macro `string_enum!`: enums of strings with an open vocabulary; unknown words are kept.
+
+/// Declares enums of strings. `never` names the refusal if unknown words must not be sent.
+macro_rules! string_enum {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $(never $never:literal)? { $( $(#[$wdoc:meta])* $word:ident = $wire:literal, )* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name {
+            $( $(#[$wdoc])* $word, )*
+            /// Another word, kept as it was received.
+            Other(alloc::string::String),
+        }
+
+        impl $name {
+            /// Returns the word on the wire.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $( Self::$word => $wire, )*
+                    Self::Other(word) => word,
+                }
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(word: &str) -> Self {
+                match word {
+                    $( $wire => Self::$word, )*
+                    other => Self::Other(other.into()),
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $( if let Self::Other(word) = self {
+                    return $crate::model::codec::serialize_unsendable(serializer, $never, word.into());
+                } )?
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = $crate::model::message::MemberKey::deserialize(deserializer)?;
+                Ok(Self::from(&*word.0))
+            }
+        }
+
+        impl $crate::model::into_static::IntoStatic for $name {
+            type Owned = Self;
+            fn into_static(self) -> Self {
+                self
+            }
+        }
+    )*};
+}
+pub(crate) use string_enum;

@@ -1,0 +1,184 @@
+//! Outcomes of registrations: the changed lists, the errors, and the rules for names.
+
+use alloc::string::String;
+use core::fmt;
+
+use super::template::{TemplateError, UriError};
+use crate::methods::Kind;
+use crate::validate::SchemaError;
+
+/// Set of the lists of a router that have changed, for change notifications (TOOL-019, RES-012, PROMPT-009).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct ChangedLists(u8);
+
+impl ChangedLists {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+
+    /// Returns the set that contains only the list of `kind`.
+    #[must_use]
+    pub const fn from_kind(kind: Kind) -> Self {
+        Self(1 << kind as u8)
+    }
+
+    /// Returns whether the list of `kind` has changed.
+    #[must_use]
+    pub const fn contains(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u8 != 0
+    }
+
+    /// Returns whether no list has changed.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl core::ops::BitOr for ChangedLists {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl core::ops::BitOrAssign for ChangedLists {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for ChangedLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(Kind::ALL.into_iter().filter(|kind| self.contains(*kind))).finish()
+    }
+}
+
+/// Reason why a registration was refused; the router is unchanged then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name is not valid (TOOL-028).
+    #[error("the {kind} `{name}` cannot be registered: {reason}")]
+    Name {
+        /// Kind of the entry.
+        kind: Kind,
+        /// The refused name.
+        name: String,
+        /// Rule that the name breaks.
+        reason: &'static str,
+    },
+    /// An entry with this name, URI or template is registered already (TOOL-028).
+    #[error("the {kind} `{name}` is registered already")]
+    Duplicate {
+        /// Kind of the entry.
+        kind: Kind,
+        /// Name, URI or template of the entry.
+        name: String,
+    },
+    /// No entry with this name, URI or template is registered.
+    #[error("the {kind} `{name}` is not registered")]
+    Unknown {
+        /// Kind of the entry.
+        kind: Kind,
+        /// The requested name, URI or template.
+        name: String,
+    },
+    /// The URI of a resource is not valid (RES-019, RES-026).
+    #[error("the resource `{uri}` cannot be registered: {reason}")]
+    Uri {
+        /// The refused URI.
+        uri: String,
+        /// Rule that the URI breaks.
+        reason: UriError,
+    },
+    /// The URI template is not valid (RES-009).
+    #[error("the resource template `{template}` cannot be registered: {reason}")]
+    Template {
+        /// The refused template.
+        template: String,
+        /// Rule that the template breaks.
+        reason: TemplateError,
+    },
+    /// A schema of a tool cannot be used (TOOL-007, SCHEMA-004, SCHEMA-005).
+    #[error("the tool `{tool}` cannot be registered: its {which} {reason}")]
+    Schema {
+        /// Name of the tool.
+        tool: String,
+        /// Member that holds the schema: `inputSchema` or `outputSchema`.
+        which: &'static str,
+        /// Reason why the schema cannot be used.
+        reason: SchemaError,
+    },
+    /// A prompt declares an argument twice, or a completion names an argument or variable that does not exist.
+    #[error("the prompt or template `{owner}` has {} argument `{argument}`", if *.is_duplicate { "more than one" } else { "no" })]
+    Argument {
+        /// Name of the prompt, or the template.
+        owner: String,
+        /// Name of the argument or variable.
+        argument: String,
+        /// Whether the argument is declared twice; otherwise it does not exist.
+        is_duplicate: bool,
+    },
+}
+
+/// Checks the name of a tool: 1 to 128 ASCII letters, digits, `_`, `-` and `.` (TOOL-028).
+///
+/// Models, headers and other programs have to spell these names, so the character set is small.
+///
+/// # Errors
+///
+/// The rule that `name` breaks, as a text for the error message.
+pub fn check_tool_name(name: &str) -> Result<(), &'static str> {
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    match name.len() {
+        0 => Err("a name must not be empty"),
+        129.. => Err("a name may have at most 128 characters"),
+        _ if !name.bytes().all(is_allowed) => {
+            Err("a name may contain only letters, digits, `_`, `-` and `.`")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the name of a prompt or of an argument: 1 to 128 characters, none of them a control character.
+///
+/// # Errors
+///
+/// The rule that `name` breaks, as a text for the error message.
+pub(super) fn check_prompt_name(name: &str) -> Result<(), &'static str> {
+    match name.chars().count() {
+        0 => Err("a name must not be empty"),
+        129.. => Err("a name may have at most 128 characters"),
+        _ if name.chars().any(char::is_control) => Err("a name must not contain control characters"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    // covers: TOOL-028
+    #[test]
+    fn tool_name_outside_specified_set_is_refused() {
+        for name in ["a", "add_2", "a.b-c", "A", &"x".repeat(128)] {
+            assert_eq!(check_tool_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "a b", "a,b", "ä", "a/b", "a\0", &"x".repeat(129)] {
+            assert!(check_tool_name(name).is_err(), "{name}");
+        }
+        assert!(check_prompt_name("Übersicht der Woche").is_ok());
+        assert!(check_prompt_name("").is_err() && check_prompt_name("a\nb").is_err());
+    }
+
+    #[test]
+    fn changed_lists_combine() {
+        let mut changed = ChangedLists::NONE;
+        assert!(changed.is_empty());
+        changed |= ChangedLists::from_kind(Kind::Tool) | ChangedLists::from_kind(Kind::Prompt);
+        assert!(changed.contains(Kind::Prompt) && !changed.contains(Kind::Resource));
+        assert_eq!(format!("{changed:?}"), "{Tool, Prompt}");
+    }
+}

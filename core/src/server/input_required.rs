@@ -1,0 +1,302 @@
+//! Input requests that a handler collects while it runs, as if the responses came at once.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::engine::Engine;
+use super::event::Call;
+use crate::error::{CallError, UseError};
+use crate::identity::Capabilities;
+use crate::limits::Limit;
+#[cfg(feature = "schemars")]
+use crate::model::ElicitOutcome;
+use crate::model::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
+    ElicitSchema, ElicitUrlParams, InputRequest, InputRequests, InputResponse, ListRootsResult,
+    ValidationError,
+};
+use crate::rpc::RpcError;
+use crate::time::Instant;
+
+/// The input requests that one delivery of a call has collected.
+///
+/// A handler requests input where it needs it. If the response is there, the handler continues. If not, the request is
+/// collected and the handler returns by `?`. [`Engine::require_input`] then sends the collected requests, and the call
+/// is delivered again with the responses. The handler starts from its beginning and gets further. Everything before its
+/// last input request must therefore be safe to repeat (DESIGN-19).
+///
+/// ```
+/// use mcp_proto::RpcError;
+/// use mcp_proto::model::{ElicitSchema, InputRequest, ElicitParams, InputResponse};
+/// use mcp_proto::server::{Call, InputError, InputRequired};
+///
+/// fn greet(call: &Call, input: &mut InputRequired) -> Result<String, RpcError> {
+///     let form = ElicitParams::form("What is your name?", ElicitSchema::default());
+///     let answer = input.request_input(call, "name", InputRequest::Elicit(form))?;
+///     Ok(format!("{answer:?}"))
+/// }
+/// # let _ = greet;
+/// ```
+#[derive(Debug, Default)]
+pub struct InputRequired {
+    collector: Option<Box<dyn InputCollector>>,
+}
+
+/// A trait object, so that a server that never requests input is linked without this code.
+trait InputCollector: fmt::Debug + Send + Sync {
+    fn add_request(&mut self, key: &str, request: InputRequest<'static>);
+    fn set_state(&mut self, state: Vec<u8>);
+    fn is_empty(&self) -> bool;
+    fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError>;
+}
+
+#[derive(Debug, Default)]
+struct CollectedInput {
+    requests: InputRequests<'static>,
+    state: Vec<u8>,
+}
+
+impl InputCollector for CollectedInput {
+    fn add_request(&mut self, key: &str, request: InputRequest<'static>) {
+        self.requests.insert(key, request);
+    }
+
+    fn set_state(&mut self, state: Vec<u8>) {
+        self.state = state;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
+        let outcome = engine.need_input(now, call, &self.requests, &self.state);
+        if let Err(refused) = &outcome {
+            // The call may have ended meanwhile, so nothing has to be answered.
+            let _ = engine.fail(now, call.id(), &refusal_error(refused));
+        }
+        outcome
+    }
+}
+
+/// The reason why there is no input response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The input was requested just now. The handler should return.
+    #[error("the input was requested and has not arrived yet")]
+    Pending,
+    /// The client refused or did not answer in time (legacy; a modern client does not repeat the call then).
+    #[error("the client gives no answer: {0}")]
+    Refused(CallError),
+    /// The type cannot be expressed as a form. This is a mistake in the handler.
+    #[error("the type cannot be expressed as a form: {0}")]
+    UnsupportedForm(ValidationError),
+}
+
+/// Lets `?` leave a handler. The error is sent to the client only if the client refused.
+impl From<InputError> for RpcError {
+    fn from(error: InputError) -> Self {
+        Self::internal(alloc::format!("{error}"))
+    }
+}
+
+impl InputRequired {
+    /// Creates an empty collection.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { collector: None }
+    }
+
+    /// Returns the response to `question`, or collects the request. `key` must be unique within the call.
+    ///
+    /// To send several requests at once, call this for all of them before returning.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError::Pending`] if there is no response yet, or only one that does not fit the request (MRTR-027,
+    /// MRTR-029, ELIC-020). [`InputError::Refused`] if the client refused.
+    pub fn request_input<'c>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        request: InputRequest<'static>,
+    ) -> Result<InputResponse<'c>, InputError> {
+        self.read_response(call, key, request, Some)
+    }
+
+    /// Returns the response converted by `read`, or collects the request if `read` returns `None`.
+    fn read_response<'c, T>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        request: InputRequest<'static>,
+        read: impl FnOnce(InputResponse<'c>) -> Option<T>,
+    ) -> Result<T, InputError> {
+        let answer = match call.answer(key) {
+            Some(Ok(answer)) => request.parse_response(answer).ok().and_then(read),
+            Some(Err(error)) => return Err(InputError::Refused(error.clone())),
+            None => None,
+        };
+        answer.ok_or_else(|| {
+            self.collector().add_request(key, request);
+            InputError::Pending
+        })
+    }
+
+    /// Asks the user by a form: [`request_input`](Self::request_input) for elicitation.
+    ///
+    /// The user may decline: see [`ElicitResult::action`].
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    pub fn elicit(
+        &mut self,
+        call: &Call,
+        key: &str,
+        message: impl Into<String>,
+        form: ElicitSchema,
+    ) -> Result<ElicitResult, InputError> {
+        let request = InputRequest::Elicit(ElicitParams::form(message, form));
+        self.read_response(call, key, request, into_elicit_result)
+    }
+
+    /// Asks the user by the form of type `T` ([`ElicitSchema::for_type`]).
+    ///
+    /// A response that is not a valid `T` is requested again.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input), and [`InputError::UnsupportedForm`] if `T` cannot be expressed as a
+    /// form.
+    #[cfg(feature = "schemars")]
+    pub fn elicit_as<T: schemars::JsonSchema + serde::de::DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<ElicitOutcome<T>, InputError> {
+        let form = ElicitSchema::for_type::<T>().map_err(InputError::UnsupportedForm)?;
+        let request = InputRequest::Elicit(ElicitParams::form(message, form));
+        self.read_response(call, key, request, |answer| {
+            ElicitOutcome::from_result(&into_elicit_result(answer)?).ok()
+        })
+    }
+
+    /// Asks the user to visit a web page (since 2025-11-25).
+    ///
+    /// This is [`request_input`](Self::request_input) for elicitation by URL.
+    ///
+    /// Acceptance means that the page is opened, and nothing about what the user does there (ELIC-034). 2025-11-25
+    /// requires an `elicitation_id`. Later revisions have none, and it is left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    pub fn elicit_url(
+        &mut self,
+        call: &Call,
+        key: &str,
+        page: ElicitUrlParams,
+    ) -> Result<ElicitAction, InputError> {
+        let request = InputRequest::Elicit(page.into());
+        self.read_response(call, key, request, into_elicit_result).map(|result| result.action)
+    }
+
+    /// Samples the client's model: [`request_input`](Self::request_input) for sampling.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    pub fn sample<'c>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        params: CreateMessageParams<'static>,
+    ) -> Result<CreateMessageResult<'c>, InputError> {
+        self.read_response(call, key, InputRequest::CreateMessage(params), |answer| match answer {
+            InputResponse::CreateMessage(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    /// Requests the directories that the client exposes: [`request_input`](Self::request_input) for roots.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    pub fn list_roots(&mut self, call: &Call, key: &str) -> Result<ListRootsResult, InputError> {
+        self.read_response(call, key, InputRequest::ListRoots(None), |answer| match answer {
+            InputResponse::ListRoots(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    /// Sets the value of [`Call::state`] for the next delivery. Unused if no input is requested.
+    pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
+        self.collector().set_state(state.into());
+    }
+
+    /// Returns whether no input was requested.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.collector.as_ref().is_none_or(|collector| collector.is_empty())
+    }
+
+    fn collector(&mut self) -> &mut dyn InputCollector {
+        &mut **self.collector.get_or_insert_with(|| Box::new(CollectedInput::default()))
+    }
+}
+
+fn into_elicit_result(answer: InputResponse<'_>) -> Option<ElicitResult> {
+    match answer {
+        InputResponse::Elicit(result) => Some(result),
+        _ => None,
+    }
+}
+
+impl Engine {
+    /// Sends the input requests that a handler collected, or fails the call if that is not possible.
+    ///
+    /// # Errors
+    ///
+    /// As [`need_input`](Self::need_input); the call has been answered with an error then. The client reads which
+    /// capability is missing (ERR-007). For all other reasons it reads a general message, because they concern the
+    /// author of the handler.
+    pub fn require_input(
+        &mut self,
+        now: Instant,
+        call: &Call,
+        input: &InputRequired,
+    ) -> Result<(), UseError> {
+        match &input.collector {
+            Some(collector) => collector.submit(self, now, call),
+            None => {
+                self.fail(now, call.id(), &unsupported_input_error())?;
+                Err(UseError::ReservedMethod(call.method().into()))
+            }
+        }
+    }
+}
+
+/// Returns the error response for a call whose input requests were refused.
+fn refusal_error(refused: &UseError) -> RpcError {
+    match refused {
+        UseError::MissingPeerCapability(capability) => {
+            let required = ClientCapabilities::from(&Capabilities::new().with(*capability));
+            RpcError::missing_client_capability(required).unwrap_or_else(|_| unsupported_input_error())
+        }
+        UseError::NotInVersion { feature: what, version } => {
+            RpcError::invalid_request(alloc::format!("this needs `{what}`, which {version} does not have"))
+        }
+        UseError::Full(Limit::InputRounds) => RpcError::internal(String::from("asked too often")),
+        _ => unsupported_input_error(),
+    }
+}
+
+fn unsupported_input_error() -> RpcError {
+    RpcError::internal("what this needs cannot be asked for")
+}

@@ -1,0 +1,345 @@
+//! Checks of a request: origin, host, path, method, types, size and limits.
+
+use mcp_proto::VersionSet;
+use mcp_proto::head::RequestHead;
+use mcp_proto::http::server::Config;
+use mcp_tests::harness::HttpServerHarness;
+
+use super::{
+    CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, modern_request, open_session,
+};
+
+// covers: HTTP-003, HTTP-004, HTTP-005, HTTP-008, SEC-017
+#[test]
+fn foreign_origin_or_host_is_refused_first() {
+    let mut web =
+        harness(Config::new().allow_origin("https://app.example.com").allow_host("mcp.example.com"));
+    let cases = [
+        (("Origin", "http://localhost:3000"), 200),
+        (("Origin", "https://app.example.com"), 200),
+        (("Origin", "https://app.example.com.evil.example"), 403),
+        (("Origin", "null"), 403),
+        (("Host", "mcp.example.com"), 200),
+        (("Host", "mcp.example.com:443"), 200),
+        (("Host", "mcp.example.com:8443"), 403),
+        (("Host", "mcp.example.com:80:443"), 403),
+        (("Host", "127.0.0.1:8080"), 200),
+        (("Host", "evil.example:8080"), 403),
+    ];
+    for (field, status) in cases {
+        let fields: Vec<_> = CALL_FIELDS.into_iter().chain([field]).collect();
+        let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+        if status == 200 {
+            let call = web.expect_call();
+            answer_call(&mut web, &call);
+        }
+        assert_eq!(web.response(x).status, status, "{field:?}");
+        assert!(web.poll_event().is_none());
+        if status == 403 {
+            let message = web.response(x).message();
+            assert!(message.get("id").is_none() && message["error"]["message"].is_string());
+        }
+    }
+    // A foreign page learns nothing from a path or a method.
+    for (method, target) in [("GET", "/mcp"), ("PUT", "/other"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp")] {
+        let x = web.send_request(method, target, &[("Origin", "https://evil.example")], "");
+        assert_eq!(web.response(x).status, 403, "{method} {target}");
+    }
+    let x = web.post(&[("Host", "")], &modern_request(1, "tools/call", ECHO_PARAMS));
+    assert_eq!(web.response(x).status, 403, "no host at all");
+}
+
+// covers: HTTP-008, SEC-017
+#[test]
+fn any_origin_and_host_can_be_allowed_explicitly() {
+    let mut web = harness(Config::new().dangerously_allow_any_origin_and_host());
+    let fields: Vec<_> = CALL_FIELDS
+        .into_iter()
+        .chain([("Origin", "https://evil.example"), ("Host", "evil.example")])
+        .collect();
+    let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).status, 200);
+}
+
+// covers: HTTP-001, HTTP-002, HTTP-039, HTTP-080
+#[test]
+fn unknown_paths_are_404_and_unknown_methods_405() {
+    let mut dual = harness(Config::new());
+    let mut modern_only = harness_with_versions(VersionSet::MODERN, Config::new());
+    for (method, target, dual_status, modern_status) in [
+        ("PUT", "/mcp", 405, 405),
+        ("OPTIONS", "/mcp", 405, 405),
+        ("get", "/mcp", 405, 405),
+        ("GET", "/mcp", 400, 405),
+        ("DELETE", "/mcp", 400, 405),
+        ("POST", "/", 404, 404),
+        ("POST", "/mcp/", 404, 404),
+        ("GET", "/MCP", 404, 404),
+    ] {
+        for (web, status, allow) in
+            [(&mut dual, dual_status, "POST, GET, DELETE"), (&mut modern_only, modern_status, "POST")]
+        {
+            let x = web.send_request(method, target, &[], "");
+            assert_eq!(web.response(x).status, status, "{method} {target}");
+            if status == 405 {
+                assert_eq!(web.response(x).field("allow"), Some(allow));
+            }
+        }
+    }
+    // A client of a revision without sessions gets 405; a legacy client without a session gets 400.
+    for method in ["GET", "DELETE"] {
+        for (version, reply) in [("2026-07-28", (405, Some("POST"))), ("2025-11-25", (400, None))] {
+            let fields = [("Accept", "text/event-stream"), ("MCP-Protocol-Version", version)];
+            let x = dual.send_request(method, "/mcp", &fields, "");
+            assert_eq!(
+                (dual.response(x).status, dual.response(x).field("allow")),
+                reply,
+                "{method} {version}"
+            );
+        }
+    }
+    let x = modern_only.send_request(
+        "POST",
+        "/mcp?query=is&not=looked-at",
+        &CALL_FIELDS,
+        &modern_request(1, "tools/call", ECHO_PARAMS),
+    );
+    let call = modern_only.expect_call();
+    answer_call(&mut modern_only, &call);
+    assert_eq!(modern_only.response(x).status, 200);
+}
+
+/// Makes a call with one more header field and checks its status.
+fn assert_call_status(web: &mut HttpServerHarness, field: (&str, &str), status: u16) {
+    let fields: Vec<_> = CALL_FIELDS.into_iter().chain([field]).collect();
+    let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+    if status == 200 {
+        let call = web.expect_call();
+        answer_call(web, &call);
+    }
+    assert_eq!(web.response(x).status, status, "{field:?}");
+}
+
+// covers: HTTP-011, HTTP-013, HTTP-049
+#[test]
+fn accept_and_content_type_are_checked() {
+    let mut web = harness(Config::new());
+    for (accept, status) in [
+        ("application/json, text/event-stream", 200),
+        ("text/event-stream;q=0.5 , APPLICATION/JSON", 200),
+        ("*/*", 200),
+        ("application/*, text/*", 200),
+        ("application/json", 406),
+        ("text/event-stream", 406),
+        ("application/json, text/event-stream;q=0", 406),
+        ("text/html", 406),
+        ("", 406),
+    ] {
+        assert_call_status(&mut web, ("Accept", accept), status);
+    }
+    for (content_type, status) in [
+        ("application/json; charset=utf-8", 200),
+        ("Application/JSON", 200),
+        ("text/plain", 415),
+        ("application/json-seq", 415),
+        ("", 415),
+    ] {
+        assert_call_status(&mut web, ("Content-Type", content_type), status);
+    }
+    let id = open_session(&mut web, "2025-11-25");
+    let x = web.send_request("GET", "/mcp", &[("Accept", "application/json"), ("Mcp-Session-Id", &id)], "");
+    assert_eq!(web.response(x).status, 406);
+}
+
+// covers: HTTP-081
+#[test]
+fn body_beyond_max_frame_is_413() {
+    let config =
+        crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 1_000));
+    let mut web = HttpServerHarness::new(config, Config::new());
+    let x = web
+        .post(&CALL_FIELDS, &modern_request(1, "tools/call", &format!("\"name\":\"{}\"", "x".repeat(1_000))));
+    assert_eq!(web.response(x).status, 413);
+    // A body without a declared length is counted.
+    let fields = [("host", &b"localhost"[..]), ("accept", b"*/*"), ("content-type", b"application/json")];
+    let head = RequestHead { method: "POST", target: "/mcp", fields: &fields };
+    let x = web.server.open(web.now, &head, None);
+    for _ in 0..3 {
+        assert!(web.server.wants_body(x));
+        web.server.handle_body(web.now, x, vec![b' '; 400].into());
+    }
+    assert!(!web.server.wants_body(x));
+    assert_eq!(web.server.response(x).map(|r| r.status), Some(413));
+}
+
+#[test]
+fn cors_headers_are_sent_to_allowed_origins_when_enabled() {
+    let mut web = harness(Config::new().allow_origin("https://app.example.com").cors(true));
+    let origin = ("Origin", "https://app.example.com");
+    let x = web.send_request("OPTIONS", "/mcp", &[origin], "");
+    let reply = web.response(x);
+    assert_eq!((reply.status, reply.field("access-control-allow-origin")), (204, Some(origin.1)));
+    for name in
+        ["Mcp-Method", "Mcp-Name", "MCP-Protocol-Version", "Mcp-Session-Id", "Authorization", "Last-Event-ID"]
+    {
+        assert!(reply.field("access-control-allow-headers").is_some_and(|v| v.contains(name)), "{name}");
+    }
+    let fields: Vec<_> = CALL_FIELDS.into_iter().chain([origin]).collect();
+    let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).field("access-control-allow-origin"), Some(origin.1));
+    assert_eq!(web.response(x).field("vary"), Some("Origin"));
+    assert!(
+        web.response(x).field("access-control-expose-headers").is_some_and(|v| v.contains("Mcp-Session-Id"))
+    );
+}
+
+#[test]
+fn exchange_beyond_max_exchanges_is_503() {
+    let mut web = harness(Config::new().max_exchanges(2));
+    let calls = [1, 2].map(|id| {
+        web.post(&CALL_FIELDS, &modern_request(id, "tools/call", ECHO_PARAMS));
+        web.expect_call()
+    });
+    let x = web.post(&CALL_FIELDS, &modern_request(3, "tools/call", ECHO_PARAMS));
+    assert_eq!(web.response(x).status, 503);
+    assert!(web.poll_event().is_none());
+    answer_call(&mut web, &calls[0]);
+    let x = web.post(&CALL_FIELDS, &modern_request(3, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).status, 200);
+}
+
+// covers: HTTP-003, HTTP-004
+#[test]
+fn refused_origin_gets_no_cors_headers() {
+    let mut web = harness(Config::new().allow_origin("https://app.example.com").cors(true));
+    for fields in [
+        &[("Origin", "https://evil.example")][..],
+        &[("Origin", "null")],
+        &[("Origin", "https://app.example.com"), ("Host", "evil.example")],
+        &[("Origin", "https://app.example.com"), ("origin", "https://evil.example")],
+    ] {
+        for method in ["POST", "GET", "OPTIONS"] {
+            let x = web.send_request(method, "/mcp", fields, "");
+            let reply = web.response(x);
+            assert_eq!(reply.status, 403, "{method} {fields:?}");
+            assert_eq!(reply.field("access-control-allow-origin"), None, "{method} {fields:?}");
+        }
+    }
+    // A cached response to a request without an origin must not be shown to a page.
+    let x = web.send_request("GET", "/elsewhere", &[], "");
+    let reply = web.response(x);
+    assert_eq!((reply.field("vary"), reply.field("access-control-allow-origin")), (Some("Origin"), None));
+    assert_eq!(reply.field("cache-control"), Some("no-store"));
+}
+
+// covers: HTTP-008
+#[test]
+fn host_header_is_optional_when_any_host_is_allowed() {
+    let mut web = harness(Config::new().dangerously_allow_any_origin_and_host());
+    for fields in [&[("Host", "")][..], &[("Host", "a"), ("host", "b")], &[("Origin", "\u{e4}")]] {
+        let fields: Vec<_> = CALL_FIELDS.iter().chain(fields).copied().collect();
+        let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
+        let call = web.expect_call();
+        answer_call(&mut web, &call);
+        assert_eq!(web.response(x).status, 200, "{fields:?}");
+    }
+}
+
+// covers: HTTP-077, HTTP-073
+#[test]
+fn version_header_is_checked_on_get_and_delete() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    let wrong = [("Mcp-Session-Id", &*id), ("MCP-Protocol-Version", "1999-01-01")];
+    for method in ["GET", "DELETE"] {
+        let x = web.send_request(method, "/mcp", &wrong, "");
+        assert_eq!(web.response(x).status, 400, "{method}");
+    }
+    assert_eq!(web.server.session_count(), 1);
+}
+
+// covers: HTTP-011
+#[test]
+fn most_specific_accept_entry_wins() {
+    let mut web = harness(Config::new());
+    for (accept, status) in [
+        ("*/*, application/json;q=0", 406),
+        ("text/event-stream ; q=0.000, text/*, application/json", 406),
+        ("*/*;q=0, application/json, text/event-stream", 200),
+        ("application/*;q=0, */*", 406),
+        ("application/json;v=1;q=0.001, text/event-stream;q=1", 200),
+        ("application/json;q=0, application/json, text/*", 200),
+    ] {
+        assert_call_status(&mut web, ("Accept", accept), status);
+    }
+    // Several field lines form one list.
+    let lines: Vec<_> = CALL_FIELDS
+        .into_iter()
+        .chain([("Accept", "application/json"), ("accept", "text/event-stream")])
+        .collect();
+    let x = web.post(&lines, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).status, 200);
+}
+
+// covers: HTTP-029, HTTP-013
+#[test]
+fn header_checks_run_in_order() {
+    let config = crate::common::server(VersionSet::ALL).limits(crate::common::limits(|l| l.max_frame = 300));
+    let mut web = HttpServerHarness::new(config, Config::new());
+    let long = " ".repeat(301);
+    for (fields, status) in [
+        (&[("Content-Type", "text/plain"), ("Accept", "text/html")][..], 415),
+        (&[("Content-Encoding", "gzip"), ("Accept", "text/html")], 415),
+        (&[("Accept", "text/html")], 406),
+        (&[("Content-Encoding", "identity")], 413),
+    ] {
+        let x = web.post(fields, &long);
+        assert_eq!(web.response(x).status, status, "{fields:?}");
+    }
+}
+
+// covers: SEC-018
+#[test]
+fn endless_streams_leave_room_for_calls() {
+    let mut web = harness(Config::new().max_exchanges(8).http_sse("/sse", "/messages"));
+    let id = open_session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let listen = modern_request(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let fields = [CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")];
+    let first = web.send_request("GET", "/mcp", &[named], "");
+    let open: Vec<_> = (0..4).map(|_| web.post(&fields, &listen)).collect();
+    let sse_stream = web.send_request("GET", "/sse", &[], "");
+    for x in open.iter().chain([&first, &sse_stream]) {
+        assert_eq!(web.response(*x).status, 200);
+    }
+    let other = open_session(&mut web, "2025-11-25");
+    for x in [
+        web.post(&fields, &listen),
+        web.send_request("GET", "/sse", &[], ""),
+        web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &other)], ""),
+    ] {
+        assert_eq!(web.response(x).status, 503);
+    }
+    // A reopened GET stream takes the slot of its predecessor.
+    let again = web.send_request("GET", "/mcp", &[named], "");
+    assert!(web.response(again).status == 200 && web.response(first).is_complete);
+    let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).status, 200);
+    web.close_exchange(open[0]);
+    let x = web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &other)], "");
+    assert_eq!(web.response(x).status, 200);
+    // The refused exchanges have left no state.
+    web.close_exchange(x);
+    let x = web.post(&fields, &listen);
+    assert_eq!(web.response(x).status, 200);
+}

@@ -1,0 +1,259 @@
+//! `KnownEra`: detecting the era of a server, and what happens when the known one is wrong.
+
+use mcp_proto::client::KnownEra;
+use mcp_proto::{CallOptions, Diagnostic, Fault, Version, VersionSet};
+use mcp_tests::harness::build::{
+    discover_result, error_response, initialize_result, notification, result_response,
+};
+use mcp_tests::harness::{Chunker, ClientHarness, Pair, for_each_chunker};
+use serde_json::{Value, json};
+
+use crate::common::{client, ms, secs, server};
+
+fn harness_with_known_era(known_era: KnownEra, cut: Chunker) -> ClientHarness {
+    ClientHarness::client(client(VersionSet::ALL).known_era(Some(known_era)), cut)
+}
+
+fn assert_becomes_legacy(harness: &mut ClientHarness, initialize: &Value) {
+    harness.feed_message(&result_response(initialize, initialize_result("2025-06-18", json!({}))));
+    assert_eq!(harness.expect_ready().version, Version::V2025_06_18);
+    assert_eq!(harness.expect_reply(), notification("notifications/initialized", Value::Null));
+    assert_eq!(harness.pipe.engine().known_era(), Some(KnownEra::Legacy));
+    harness.assert_works();
+}
+
+fn assert_becomes_modern(harness: &mut ClientHarness, probe: &Value) {
+    harness.feed_message(&result_response(probe, discover_result(&["2026-07-28"], json!({}))));
+    assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
+    assert_eq!(harness.pipe.engine().known_era(), Some(KnownEra::Modern));
+    harness.assert_works();
+}
+
+// covers: VER-022
+#[test]
+fn known_era_is_detected_and_round_trips_as_text() {
+    for (server_versions, known_era) in [
+        (VersionSet::LEGACY, KnownEra::Legacy),
+        (VersionSet::MODERN, KnownEra::Modern),
+        (VersionSet::ALL, KnownEra::Modern),
+    ] {
+        let mut pair = Pair::new(client(VersionSet::ALL), server(server_versions), Chunker::Whole);
+        assert_eq!(pair.client.engine().known_era(), None);
+        pair.settle();
+        let found = pair.client.engine().known_era().expect("an era");
+        assert_eq!(found, known_era);
+        assert_eq!(found.to_string().parse(), Ok(found));
+        // The next connection needs no detection.
+        let mut pair = Pair::new(
+            client(VersionSet::ALL).known_era(Some(found)),
+            server(server_versions),
+            Chunker::Whole,
+        );
+        pair.settle();
+        assert_eq!(pair.client.engine().known_era(), Some(known_era));
+        let first = pair.observer.messages[0].value["method"].clone();
+        assert_eq!(first, if known_era == KnownEra::Modern { "server/discover" } else { "initialize" });
+    }
+}
+
+// covers: VER-022, LIFE-001
+#[test]
+fn known_legacy_server_is_not_probed() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_known_era(KnownEra::Legacy, cut);
+        let initialize = harness.expect_request("initialize");
+        assert_becomes_legacy(&mut harness, &initialize);
+        harness.transcript
+    });
+}
+
+// covers: VER-022
+#[test]
+fn known_modern_server_gets_a_longer_probe_timeout() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_known_era(KnownEra::Modern, cut);
+        let probe = harness.expect_request("server/discover");
+        harness.advance(ms(59_999));
+        harness.assert_idle();
+        assert_becomes_modern(&mut harness, &probe);
+        harness.transcript
+    });
+}
+
+// covers: VER-042
+#[test]
+fn wrong_known_legacy_era_falls_back_to_probe() {
+    let refusals: [fn(&Value) -> Value; 3] = [
+        |q| error_response(q, -32022, "no", json!({"supported": ["2026-07-28"], "requested": "2025-11-25"})),
+        |q| error_response(q, -32601, "Method not found", Value::Null),
+        |q| error_response(q, -32602, "`params._meta` is missing", Value::Null),
+    ];
+    for refusal in refusals {
+        for_each_chunker(|cut| {
+            let mut harness = harness_with_known_era(KnownEra::Legacy, cut);
+            let initialize = harness.expect_request("initialize");
+            harness.feed_message(&refusal(&initialize));
+            let probe = harness.expect_request("server/discover");
+            assert_becomes_modern(&mut harness, &probe);
+            harness.transcript
+        });
+    }
+}
+
+// covers: VER-042, LIFE-020
+#[test]
+fn refusal_by_legacy_server_is_reported_with_its_error() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_known_era(KnownEra::Legacy, cut);
+        let initialize = harness.expect_request("initialize");
+        harness.feed_message(&error_response(&initialize, -32603, "the tide gauge is broken", Value::Null));
+        let probe = harness.expect_request("server/discover");
+        harness.feed_message(&error_response(&probe, -32601, "Method not found", Value::Null));
+        let fault = harness.expect_closed();
+        assert!(
+            matches!(&fault, Fault::HandshakeRefused(e) if e.message == "the tide gauge is broken"),
+            "{fault:?}"
+        );
+        harness.assert_nothing_sent();
+        harness.transcript
+    });
+}
+
+// covers: VER-020, VER-042
+#[test]
+fn wrong_known_modern_era_falls_back_to_initialize() {
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_known_era(KnownEra::Modern, cut);
+        let probe = harness.expect_request("server/discover");
+        harness.feed_message(&error_response(&probe, -32601, "Method not found", Value::Null));
+        let initialize = harness.expect_request("initialize");
+        assert_becomes_legacy(&mut harness, &initialize);
+        harness.transcript
+    });
+    // A probe timeout does the same, after a longer wait.
+    for_each_chunker(|cut| {
+        let mut harness = harness_with_known_era(KnownEra::Modern, cut);
+        harness.expect_request("server/discover");
+        harness.advance(secs(60));
+        let initialize = harness.expect_request("initialize");
+        assert_becomes_legacy(&mut harness, &initialize);
+        harness.transcript
+    });
+}
+
+// covers: VER-022
+#[test]
+fn known_era_never_overrides_the_client_versions() {
+    for (versions, known_era, first) in [
+        (VersionSet::MODERN, KnownEra::Legacy, "server/discover"),
+        (VersionSet::LEGACY, KnownEra::Modern, "initialize"),
+    ] {
+        let mut harness = ClientHarness::client(client(versions).known_era(Some(known_era)), Chunker::Whole);
+        harness.expect_request(first);
+        harness.assert_idle();
+    }
+}
+
+// covers: VER-042
+#[test]
+fn modern_error_on_a_legacy_connection_clears_the_known_era() {
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL), cut);
+        harness.become_legacy(Version::V2025_11_25, json!({"tools": {}}));
+        let (key, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        let data = json!({"supported": ["2026-07-28"], "requested": "2025-11-25"});
+        harness.feed_message(&error_response(&request, -32022, "Unsupported protocol version", data));
+        assert_eq!(harness.expect_diagnostic(), Diagnostic::EraContradicted);
+        assert!(harness.expect_done(key).is_err());
+        assert_eq!(harness.pipe.engine().known_era(), None);
+        // The connection stays usable.
+        harness.assert_works();
+        harness.transcript
+    });
+}
+
+// covers: ERR-017, LIFE-020, VER-006
+#[test]
+fn initialize_refused_for_its_version_reports_offered_versions() {
+    let start_initialize = |cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+        let initialize = harness.expect_request("initialize");
+        (harness, initialize)
+    };
+    for_each_chunker(|cut| {
+        let (mut harness, initialize) = start_initialize(cut);
+        let data = json!({"supported": ["2023-01-01"], "requested": "2025-11-25"});
+        harness.feed_message(&error_response(&initialize, -32602, "Unsupported protocol version", data));
+        let fault = harness.expect_closed();
+        let offered = vec!["2023-01-01".into()];
+        assert_eq!(fault, Fault::NoCommonVersion { supported: VersionSet::LEGACY, offered });
+        harness.transcript
+    });
+    // A common version exists, so the error of the server is passed on.
+    for_each_chunker(|cut| {
+        let (mut harness, initialize) = start_initialize(cut);
+        let data = json!({"supported": ["2024-11-05"], "requested": "2025-11-25"});
+        harness.feed_message(&error_response(&initialize, -32602, "only 2024-11-05 here", data));
+        assert!(
+            matches!(harness.expect_closed(), Fault::HandshakeRefused(e) if e.message == "only 2024-11-05 here")
+        );
+        harness.transcript
+    });
+}
+
+// covers: BASE-010, LIFE-003, LIFE-020, VER-006
+#[test]
+fn malformed_initialize_result_is_a_bad_handshake() {
+    for answer in
+        [json!({}), json!({"protocolVersion": 1}), json!({"protocolVersion": null, "capabilities": {}})]
+    {
+        for_each_chunker(|cut| {
+            let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+            let initialize = harness.expect_request("initialize");
+            harness.feed_message(&result_response(&initialize, answer.clone()));
+            let fault = harness.expect_closed();
+            assert!(matches!(fault, Fault::BadHandshake { method: "initialize", .. }), "{answer}: {fault:?}");
+            // No `initialized` is sent.
+            harness.assert_nothing_sent();
+            harness.transcript
+        });
+    }
+}
+
+// covers: VER-005, VER-006, VER-007
+#[test]
+fn initialize_result_with_unsupported_version_closes_the_client() {
+    for version in ["2026-07-28", "2025-11-25 ", "2024-10-07", "DRAFT-2025-v2", ""] {
+        for_each_chunker(|cut| {
+            let mut harness =
+                ClientHarness::client(client(VersionSet::ALL).known_era(Some(KnownEra::Legacy)), cut);
+            let initialize = harness.expect_request("initialize");
+            harness.feed_message(&result_response(&initialize, initialize_result(version, json!({}))));
+            let offered = vec![version.to_owned()];
+            assert_eq!(
+                harness.expect_closed(),
+                Fault::NoCommonVersion { supported: VersionSet::ALL, offered }
+            );
+            harness.assert_nothing_sent();
+            harness.transcript
+        });
+    }
+}
+
+// covers: LIFE-003, LIFE-014, LIFE-015
+#[test]
+fn initialize_result_without_optional_members_is_accepted() {
+    for_each_chunker(|cut| {
+        let mut harness = ClientHarness::client(client(VersionSet::LEGACY), cut);
+        let initialize = harness.expect_request("initialize");
+        let capabilities = json!({"tools": {"listChanged": true, "new": 1}, "harbour": {"deep": [1]}});
+        let answer = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities, "more": []});
+        harness.feed_message(&result_response(&initialize, answer));
+        let peer = harness.expect_ready();
+        assert!(peer.info.is_none() && peer.instructions.is_none());
+        assert!(peer.has(mcp_proto::Capability::Tools) && !peer.has(mcp_proto::Capability::Prompts));
+        // Unknown members are kept.
+        assert_eq!(mcp_tests::harness::build::to_value(&peer.capabilities), capabilities);
+        harness.transcript
+    });
+}

@@ -1,0 +1,103 @@
+//! The client of `mcp-threads`.
+
+use core::time::Duration;
+use std::thread;
+
+use mcp_proto::CallOptions;
+use mcp_proto::client::{Config, Kind, Peer, SubscriptionKey};
+use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
+use mcp_std::process::ShutdownStage;
+use mcp_threads::{Client as Handle, ClientHandler, Error};
+use serde_json::Value;
+
+use super::{AdapterClient, ServerLocation, to_value};
+
+pub(super) fn connect(
+    config: Config,
+    handler: impl ClientHandler + Send + 'static,
+    server: &ServerLocation,
+) -> Result<Box<dyn AdapterClient>, Error> {
+    let options = Handle::options(config).handler(handler).no_cache();
+    let client = match server {
+        ServerLocation::Url(url) => options.connect_url(url),
+        ServerLocation::Process(command) => options.spawn(ServerLocation::program(command)),
+    };
+    Ok(Box::new(ThreadsClient(client?)))
+}
+
+struct ThreadsClient(Handle);
+
+impl AdapterClient for ThreadsClient {
+    fn peer(&self) -> &Peer {
+        self.0.peer()
+    }
+
+    fn request(
+        &mut self,
+        method: &str,
+        params: &Value,
+        on_progress: &mut (dyn FnMut(f64) + Send),
+    ) -> Result<Value, Error> {
+        let options = CallOptions::new();
+        let result =
+            self.0.request_with(method, params, &options, &mut |report| on_progress(report.progress));
+        Ok(to_value(&result?))
+    }
+
+    fn call_tool(&mut self, name: &str, arguments: &Value) -> Result<(), Error> {
+        self.0.call_tool(name, arguments).map(drop)
+    }
+
+    fn list(&mut self, kind: Kind) -> Result<Vec<Value>, Error> {
+        Ok(self.0.list(kind)?.iter().map(to_value).collect())
+    }
+
+    fn cancel_call(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        is_due: &dyn Fn() -> bool,
+    ) -> Result<Option<Value>, Error> {
+        let options = CallOptions::new().with_progress();
+        let mut call = self.0.start_tool(tool, arguments, &options)?;
+        while !is_due() {
+            if let Some(result) = self.0.wait_timeout(&mut call, Duration::from_millis(10))? {
+                return Ok(Some(to_value(&result)));
+            }
+        }
+        self.0.cancel(call, Some("no longer needed"))?;
+        Ok(None)
+    }
+
+    fn set_log_level(&mut self, level: LoggingLevel) -> Result<(), Error> {
+        self.0.set_log_level(Some(level))
+    }
+
+    fn subscribe(
+        &mut self,
+        filter: &SubscriptionFilter,
+    ) -> Result<(SubscriptionKey, SubscriptionFilter), Error> {
+        self.0.subscribe(filter)
+    }
+
+    fn unsubscribe(&mut self, subscription: SubscriptionKey) -> Result<(), Error> {
+        self.0.unsubscribe(subscription)
+    }
+
+    fn ping(&mut self) -> Result<(), Error> {
+        self.0.ping().map(drop)
+    }
+
+    fn pause(&mut self, time: Duration) -> Result<(), Error> {
+        // Another thread handles what arrives.
+        thread::sleep(time);
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<bool, Error> {
+        let ended = self.0.close()?;
+        Ok(ended.is_none_or(|ended| {
+            ended.stage == ShutdownStage::Exited && ended.status.is_some_and(|status| status.success())
+        }))
+    }
+}
