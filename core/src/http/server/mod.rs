@@ -129,6 +129,9 @@ enum ServerTimer {
     Trim,
 }
 
+/// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Delay after which the memory of closed exchanges is released.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
 
@@ -434,7 +437,7 @@ impl Server {
     /// Sets the timer of the sessions, if it is not set.
     fn schedule_session_check(&mut self) {
         if self.session_check_at.is_none() {
-            let at = self.now + self.config.session_idle_timeout / 16;
+            let at = self.now + (self.config.session_idle_timeout / 16).max(MIN_CHECK_INTERVAL);
             self.session_check_at = Some(at);
             self.deadlines.arm(at, ServerTimer::Sessions);
         }

@@ -262,7 +262,7 @@ impl Server {
             }
             ResponseForm::Json => return,
         };
-        self.schedule_check(next, key);
+        self.schedule_check(next.max(now + super::MIN_CHECK_INTERVAL), key);
     }
 
     // ---- GET streams and resumption --------------------------------------------------------------------------
