@@ -28,7 +28,7 @@ use crate::adapter::{
 };
 use crate::support::DEADLINE;
 
-/// What a handler does.
+/// Behavior of a handler.
 enum ToolBehavior {
     /// Answers with a text.
     Answer(String),

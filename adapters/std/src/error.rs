@@ -35,7 +35,7 @@ pub enum Error {
     Url {
         /// The URL without user name, password and query.
         url: String,
-        /// What is wrong with the URL, and what to do.
+        /// The fault of the URL, and its remedy.
         reason: String,
     },
     /// An entry could not be registered in a router; nothing was served.

@@ -122,9 +122,9 @@ pub(crate) enum CallPurpose {
 pub(crate) struct OutboundCall {
     pub(crate) channel: Key,
     pub(crate) purpose: CallPurpose,
-    /// What is needed to send the call, while it is queued.
+    /// Data to send the call, while it is queued.
     pub(crate) queued: Option<alloc::boxed::Box<QueuedCall>>,
-    /// What is needed to send the call again ([`split_retained`](super::outbound_requests::split_retained)).
+    /// Data to send the call again ([`split_retained`](super::outbound_requests::split_retained)).
     pub(crate) retained: Option<alloc::boxed::Box<[u8]>>,
     /// The call was answered and is continued by a retry; no other response can come for its id.
     pub(crate) superseded: bool,

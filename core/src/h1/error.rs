@@ -34,7 +34,7 @@ impl ConnectionFault {
     }
 }
 
-/// What was wrong with a received message.
+/// Fault of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {

@@ -33,7 +33,7 @@ macro_rules! impl_handler {
 }
 pub(crate) use impl_handler;
 
-/// What the sleeping handler of `testing.rs` records when its call is cancelled.
+/// Record of the sleeping handler of `testing.rs` when its call is cancelled.
 pub(crate) const SLEEP_CANCELLED: &str = "false";
 
 /// Makes a test server of a handler.
@@ -44,9 +44,9 @@ macro_rules! test_server {
 }
 pub(crate) use test_server;
 
-/// What the handler of [`super::Tools`] records when its call is cancelled by the client.
+/// Record of the handler of [`super::Tools`] when its call is cancelled by the client.
 pub(crate) const CANCELLED_BY_CLIENT: &str = "true true true";
-/// What it records when the exchange of its call is closed.
+/// Its record when the exchange of its call is closed.
 pub(crate) const CANCELLED_BY_CLOSE: &str = "true true false";
 
 /// Gives callbacks time to run: the client is driven in the background.

@@ -276,7 +276,7 @@ pub(super) struct EventStreamState {
     pub(super) was_open: bool,
     /// When it was opened; taken when its end is evaluated.
     opened_at: Option<Instant>,
-    /// What the current connection has yielded.
+    /// Yield of the current connection.
     pub(super) yielded: StreamYield,
     /// The current connection has sent an event id.
     id_advanced: bool,
