@@ -51,19 +51,19 @@ impl From<ReadyConnection> for Client {
 }
 
 impl Connector for Client {
-    type Opening<'a> = Result<Self, Error>;
+    type Connecting<'a> = Result<Self, Error>;
 
-    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         setup.open(target).map(Self::from)
     }
 
-    fn refuse(error: Error) -> Self::Opening<'static> {
+    fn refuse(error: Error) -> Self::Connecting<'static> {
         Err(error)
     }
 }
 
 impl<D: Duplex + Send + 'static> StreamConnector<D> for Client {
-    fn open_stream(setup: ClientSetup, stream: D) -> Self::Opening<'static> {
+    fn open_stream(setup: ClientSetup, stream: D) -> Self::Connecting<'static> {
         setup.open_stream(stream).map(Self::from)
     }
 }

@@ -140,7 +140,7 @@ impl ServerSpec<'_> {
     /// The outer error reports a mistake on the command line, the inner one a failed connection.
     pub(crate) fn connect<C>(&self, options: Options<C>) -> Result<Result<C, Error>, CommandFailure>
     where
-        C: for<'a> Connector<Opening<'a> = Result<C, Error>>,
+        C: for<'a> Connector<Connecting<'a> = Result<C, Error>>,
     {
         self.open(options)
     }
@@ -153,7 +153,7 @@ impl ServerSpec<'_> {
     pub(crate) fn open<C: Connector>(
         &self,
         mut options: Options<C>,
-    ) -> Result<C::Opening<'static>, CommandFailure> {
+    ) -> Result<C::Connecting<'static>, CommandFailure> {
         let Some(url) = args::url(self.server) else {
             if self.bearer.is_some() {
                 return Err(CommandFailure::usage(BEARER_NEEDS_URL));

@@ -150,11 +150,11 @@ impl<R: Role> Endpoint<R> {
 
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
         let trim_at = self.trim_at;
-        self.poll_punctual().into_iter().chain(trim_at).min()
+        self.poll_timeout_without_trim().into_iter().chain(trim_at).min()
     }
 
     /// Returns the next deadline, without that for freeing buffers.
-    pub(crate) fn poll_punctual(&mut self) -> Option<Instant> {
+    pub(crate) fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
         let Self { deadlines, inbound, outbound, channels, negotiation_generation: generation, .. } = self;
         deadlines.next(|at, timer| may_be_current(at, timer, inbound, outbound, channels, *generation))
     }

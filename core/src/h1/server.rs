@@ -102,7 +102,7 @@ enum ResponseWriteState {
 }
 
 impl Connection {
-    /// Creates the server end of a connection that may_begin at `now`.
+    /// Creates the server end of a connection that was accepted at `now`.
     #[must_use]
     pub fn new(now: Instant, limits: HttpLimits) -> Self {
         Self {
@@ -361,7 +361,7 @@ impl Connection {
     fn check_partial_head<R>(&mut self) -> Option<Event<R>> {
         if self.inbox.is_empty() {
             if !self.out.is_empty() {
-                // The keep-alive time may_begin when the client can have read the response.
+                // The keep-alive time may begin when the client can have read the response.
                 self.wait_started = self.now;
             }
             if self.eof_received || self.deadline().is_some_and(|d| d <= self.now) {

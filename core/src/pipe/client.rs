@@ -113,8 +113,8 @@ impl Pipe for Client {
         self.engine.poll_timeout()
     }
 
-    fn poll_punctual(&mut self) -> Option<Instant> {
-        self.engine.poll_punctual()
+    fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
+        self.engine.poll_timeout_without_trim()
     }
 
     fn is_drained(&self) -> bool {

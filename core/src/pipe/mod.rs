@@ -57,7 +57,7 @@ pub trait Pipe {
     /// Like [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are freed.
     ///
     /// For a driver that pays for each wait with a deadline and buffers little: one with blocking reads.
-    fn poll_punctual(&mut self) -> Option<Instant>;
+    fn poll_timeout_without_trim(&mut self) -> Option<Instant>;
 
     /// Returns whether the connection is finished: closed, no call open, nothing to write, no event left.
     fn is_drained(&self) -> bool;

@@ -199,8 +199,8 @@ impl Engine {
     }
 
     /// Like [`poll_timeout`](Self::poll_timeout), without the deadline at which idle buffers are freed.
-    pub fn poll_punctual(&mut self) -> Option<Instant> {
-        self.endpoint.poll_punctual()
+    pub fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
+        self.endpoint.poll_timeout_without_trim()
     }
 
     /// Returns the next event.

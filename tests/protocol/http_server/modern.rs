@@ -9,6 +9,7 @@ use mcp_proto::{Change, Progress, RpcError, VersionSet};
 
 use super::{
     CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, legacy_request, modern_request,
+    open_session,
 };
 use crate::common::secs;
 
@@ -306,6 +307,29 @@ fn slow_call_sends_keep_alive_comments() {
     assert_eq!(web.response(x).message()["result"]["resultType"], "complete");
     assert!(web.response(x).is_complete);
     web.advance(secs(100));
+    assert_eq!(web.server.poll_timeout(), None, "no deadline is left");
+}
+
+// covers: SSE-006, HTTP-070
+#[test]
+fn zero_intervals_do_not_spin() {
+    let zero = secs(0);
+    let mut web = harness(
+        Config::new().keep_alive(zero).event_stream_delay(zero).session_idle_timeout(zero).retry(zero),
+    );
+    let session = open_session(&mut web, "2025-11-25");
+    let get = web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &session)], "");
+    let x = web.post(&CALL_FIELDS, &modern_request(1, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    web.advance(secs(1));
+    for stream in [get, x] {
+        let comments = web.response(stream).body.matches(": \n\n").count();
+        assert!((10..=25).contains(&comments), "{comments} keep-alive comments in one second");
+    }
+    answer_call(&mut web, &call);
+    web.close_exchange(get);
+    web.advance(secs(1));
+    assert_eq!((web.server.session_count(), web.server.exchange_count()), (0, 0));
     assert_eq!(web.server.poll_timeout(), None, "no deadline is left");
 }
 

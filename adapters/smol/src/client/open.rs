@@ -39,19 +39,19 @@ impl fmt::Debug for Connecting<'_> {
 }
 
 impl Connector for Client {
-    type Opening<'a> = Connecting<'a>;
+    type Connecting<'a> = Connecting<'a>;
 
-    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         Connecting(Box::pin(open(setup, target)))
     }
 
-    fn refuse(error: Error) -> Self::Opening<'static> {
+    fn refuse(error: Error) -> Self::Connecting<'static> {
         Connecting(Box::pin(ready(Err(error))))
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> StreamConnector<S> for Client {
-    fn open_stream(mut setup: ClientSetup, stream: S) -> Self::Opening<'static> {
+    fn open_stream(mut setup: ClientSetup, stream: S) -> Self::Connecting<'static> {
         Connecting(Box::pin(async move {
             let queue = Arc::<LeaderQueue>::default();
             let (duplex, watch) = AsyncDuplex::new(stream, Waker::from(queue.clone()));

@@ -184,8 +184,8 @@ impl PipeDriver {
         }
         if deadline.is_some_and(|at| at <= self.now) {
             pipe.handle_timeout(self.now);
-            // `poll_punctual` leaves out the release of buffers. Equal deadlines: no release is due before the rest.
-            self.has_large_buffers &= pipe.poll_timeout() != pipe.poll_punctual();
+            // `poll_timeout_without_trim` leaves out the release of buffers. Equal deadlines: no release is due before the rest.
+            self.has_large_buffers &= pipe.poll_timeout() != pipe.poll_timeout_without_trim();
         }
     }
 
@@ -200,7 +200,7 @@ impl PipeDriver {
     /// Returns the deadline at which a wait ends. It includes the release of buffers, unless that is deferred.
     pub fn next_deadline<P: Pipe>(&self, pipe: &mut P) -> Option<Instant> {
         let pipe_deadline = if self.defers_buffer_release && !self.has_large_buffers {
-            pipe.poll_punctual()
+            pipe.poll_timeout_without_trim()
         } else {
             pipe.poll_timeout()
         };

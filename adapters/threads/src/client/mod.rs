@@ -152,19 +152,19 @@ fn run_loop(
 }
 
 impl Connector for Client {
-    type Opening<'a> = Result<Self, Error>;
+    type Connecting<'a> = Result<Self, Error>;
 
-    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         setup.open(target).and_then(Self::try_from)
     }
 
-    fn refuse(error: Error) -> Self::Opening<'static> {
+    fn refuse(error: Error) -> Self::Connecting<'static> {
         Err(error)
     }
 }
 
 impl<D: Duplex + Send + 'static> StreamConnector<D> for Client {
-    fn open_stream(setup: ClientSetup, stream: D) -> Self::Opening<'static> {
+    fn open_stream(setup: ClientSetup, stream: D) -> Self::Connecting<'static> {
         setup.open_stream(stream).and_then(Self::try_from)
     }
 }

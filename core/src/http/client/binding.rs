@@ -337,8 +337,8 @@ impl Client {
     }
 
     /// Returns the same as [`poll_timeout`](Self::poll_timeout), without the deadline for freeing idle buffers.
-    pub fn poll_punctual(&mut self) -> Option<Instant> {
-        self.own_timeout().into_iter().chain(self.engine.poll_punctual()).min()
+    pub fn poll_timeout_without_trim(&mut self) -> Option<Instant> {
+        self.own_timeout().into_iter().chain(self.engine.poll_timeout_without_trim()).min()
     }
 
     fn own_timeout(&mut self) -> Option<Instant> {

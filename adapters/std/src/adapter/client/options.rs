@@ -82,19 +82,19 @@ pub enum ConnectionTarget<'a> {
 /// A client of an adapter, which [`Options`] create.
 pub trait Connector: Sized {
     /// The result of connecting: a client, or a future of one.
-    type Opening<'a>;
+    type Connecting<'a>;
 
     /// Starts to connect.
-    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_>;
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_>;
 
     /// Returns a connection attempt that has failed with `error`.
-    fn refuse(error: Error) -> Self::Opening<'static>;
+    fn refuse(error: Error) -> Self::Connecting<'static>;
 }
 
 /// A client of an adapter that can use byte streams of type `S`.
 pub trait StreamConnector<S>: Connector {
     /// Starts to connect over a byte stream.
-    fn open_stream(setup: ClientSetup, stream: S) -> Self::Opening<'static>;
+    fn open_stream(setup: ClientSetup, stream: S) -> Self::Connecting<'static>;
 }
 
 /// A connection that is ready, and its server. Adapters build their client from it.
@@ -233,7 +233,7 @@ impl<C: Connector> Options<C> {
     /// - [`Error::Spawn`]: the process cannot be started.
     /// - [`Error::Closed`]: the server ended, did not answer in time, or is not an MCP server.
     /// - [`Error::Io`]: the stream failed.
-    pub fn spawn<'a>(self, program: impl Borrow<Program> + Send + 'a) -> C::Opening<'a> {
+    pub fn spawn<'a>(self, program: impl Borrow<Program> + Send + 'a) -> C::Connecting<'a> {
         C::open(self.setup, ConnectionTarget::Program(Box::new(program)))
     }
 
@@ -243,7 +243,7 @@ impl<C: Connector> Options<C> {
     ///
     /// - [`Error::Closed`]: the server closed the stream, did not answer in time, or is not an MCP server.
     /// - [`Error::Io`]: the stream failed.
-    pub fn connect<S>(self, stream: S) -> C::Opening<'static>
+    pub fn connect<S>(self, stream: S) -> C::Connecting<'static>
     where
         C: StreamConnector<S>,
     {
@@ -257,7 +257,7 @@ impl<C: Connector> Options<C> {
     /// - [`Error::Url`]: the URL is invalid, or it is `https` and the feature `tls` is off.
     /// - [`Error::Closed`]: there is no server, it is not an MCP server, or it did not answer in time.
     #[cfg(feature = "http")]
-    pub fn connect_url(self, url: &str) -> C::Opening<'static> {
+    pub fn connect_url(self, url: &str) -> C::Connecting<'static> {
         match mcp_proto::http::client::Config::new(url) {
             Ok(http) => self.connect_http(http),
             Err(why) => C::refuse(Error::url(url, &why)),
@@ -283,7 +283,7 @@ impl<C: Connector> Options<C> {
     ///
     /// As [`connect_url`](Self::connect_url).
     #[cfg(feature = "http")]
-    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> C::Opening<'static> {
+    pub fn connect_http(self, http: mcp_proto::http::client::Config) -> C::Connecting<'static> {
         #[cfg(not(feature = "tls"))]
         if http.endpoint().origin().secure {
             return C::refuse(Error::url(&format!("{:?}", http.endpoint()), &NO_TLS));
@@ -397,19 +397,19 @@ impl ClientSetup {
 }
 
 impl Connector for ReadyConnection {
-    type Opening<'a> = Result<Self, Error>;
+    type Connecting<'a> = Result<Self, Error>;
 
-    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Opening<'_> {
+    fn open(setup: ClientSetup, target: ConnectionTarget<'_>) -> Self::Connecting<'_> {
         setup.open(target)
     }
 
-    fn refuse(error: Error) -> Self::Opening<'static> {
+    fn refuse(error: Error) -> Self::Connecting<'static> {
         Err(error)
     }
 }
 
 impl<D: Duplex + Send + 'static> StreamConnector<D> for ReadyConnection {
-    fn open_stream(setup: ClientSetup, stream: D) -> Self::Opening<'static> {
+    fn open_stream(setup: ClientSetup, stream: D) -> Self::Connecting<'static> {
         setup.open_stream(stream)
     }
 }

@@ -122,7 +122,6 @@ impl<H: Handler> HttpServer<H> {
     /// needs up to 32 KiB of additional memory per connection and direction while data moves, and about 8 KiB when
     /// idle.
     ///
-    ///
     /// ```no_run
     /// use mcp_proto::{http, model::CallToolResult, server::{Call, Config}};
     /// use mcp_std::{adapter::server::{Cx, HttpServer}, tls::ServerTls};
