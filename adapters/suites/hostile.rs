@@ -91,7 +91,8 @@ fn serve_over_stdio(config: Config) -> Result<(), Error> {
 
 fn serve_over_http(address: SocketAddr, config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
     let handler = handler!(|cx: &mut Cx<'_>, call: &Call| wait!(answer(cx, call)));
-    let server = HttpServer::bind(address, config, Http::new(), handler)?;
+    // More than one of the tests has descriptors for.
+    let server = HttpServer::bind(address, config, Http::new(), handler)?.max_connections(64);
     ready(server.address()?);
     run!(server.run())
 }

@@ -182,11 +182,10 @@ fn answered_connection_is_not_evicted_at_once() {
         assert!(read_response(&mut first).starts_with("HTTP/1.1 200 "));
         thread::sleep(Duration::from_millis(100));
         first.write_all(NOT_FOUND_REQUEST).unwrap();
-        assert!(
-            read_response(&mut first).starts_with("HTTP/1.1 404 "),
-            "closed as soon as it had its answer"
-        );
-        assert!(read_response(&mut second).starts_with("HTTP/1.1 404 "));
+        let answer = read_response(&mut first);
+        assert!(answer.starts_with("HTTP/1.1 404 "), "closed as soon as it had its answer: {answer}");
+        let answer = read_response(&mut second);
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     });
 }
 

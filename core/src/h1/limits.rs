@@ -53,8 +53,19 @@ pub struct HttpLimits {
     pub keep_alive: Duration,
     /// Longest pause while input is read and dropped after the last response (default 2 s; ten times this in all).
     ///
+    /// [`max_linger`](Self::max_linger) bounds the bytes.
+    ///
     /// A client that is still sending may not have read the response; closing at once could discard it (RFC 9112, 9.6).
     pub drain_timeout: Duration,
+    /// Bytes that are read and dropped after the last response (default 32 MiB).
+    ///
+    /// Reached: the connection is closed, although the client is still sending.
+    pub max_linger: u64,
+    /// Bytes per second that a client must send of a request, or take of a response, to keep its place while another
+    /// client waits for one (default 500; 0 is no minimum; SEC-018).
+    ///
+    /// It has no effect while there is room: see [`Eviction`](super::Eviction).
+    pub min_rate: u32,
     /// Idle time after which empty buffers are freed (default 1 s).
     pub idle_trim: Duration,
 }
@@ -74,6 +85,8 @@ impl Default for HttpLimits {
             body_timeout: Duration::from_secs(300),
             keep_alive: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(2),
+            max_linger: 32 << 20,
+            min_rate: 500,
             idle_trim: Duration::from_secs(1),
         }
     }
@@ -90,6 +103,7 @@ impl HttpLimits {
             max_extensions: 64,
             max_buffered: 2 << 10,
             max_drain: 2 << 10,
+            max_linger: 64 << 10,
             ..Self::default()
         }
     }

@@ -61,6 +61,7 @@
 mod body;
 pub mod client;
 mod error;
+mod eviction;
 mod fields;
 mod limits;
 mod read_buffer;
@@ -70,6 +71,7 @@ mod trim;
 
 pub use body::Framing;
 pub use error::{ConnectionFault, Reason, WriteError};
+pub use eviction::{Eviction, EvictionClass};
 pub use limits::HttpLimits;
 
 /// A parser of request heads without a connection, for `mcp-benches`.

@@ -1,9 +1,12 @@
 //! The server end of a connection: receives requests and sends responses, one exchange at a time.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 
 use super::body::{BodyRead, BodyReader, BodyWriter, Framing, append_output, has_framing_field};
 use super::error::{ConnectionFault, Reason, WriteError};
+use super::eviction::{Eviction, EvictionClass};
 use super::fields::{self, FastParse, HeadFault, RequestFraming};
 use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
@@ -71,6 +74,10 @@ pub struct Connection {
     last_input_at: Instant,
     /// Start of the current wait: for the rest of a head, for a body, for the next request, or for the close.
     wait_started: Instant,
+    /// When the current request began; `None` until the first byte of the first request.
+    request_started: Option<Instant>,
+    /// Bytes received since then, or since the connection was closed for requests.
+    received: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +134,8 @@ impl Connection {
             needs_reset: false,
             last_input_at: now,
             wait_started: now,
+            request_started: None,
+            received: 0,
         }
     }
 
@@ -144,6 +153,7 @@ impl Connection {
             return;
         }
         self.last_input_at = self.now;
+        self.received = self.received.saturating_add(input.len() as u64);
         if matches!(self.reading, RequestReadState::Closed { .. } | RequestReadState::Overrun) {
             return;
         }
@@ -153,6 +163,7 @@ impl Connection {
         }
         if matches!(self.reading, RequestReadState::Head) && self.inbox.is_empty() {
             self.wait_started = self.now;
+            (self.request_started, self.received) = (Some(self.now), input.len() as u64);
         }
         self.inbox.push(input);
         self.trim_state = TrimState::IdleSince(self.now);
@@ -244,6 +255,45 @@ impl Connection {
     pub fn is_idle(&self) -> bool {
         matches!((self.reading, self.writing), (RequestReadState::Head, ResponseWriteState::Idle))
             && self.inbox.is_empty()
+    }
+
+    /// Returns from when the connection may be closed to make room for another one, if it may at all.
+    ///
+    /// It may not while a complete request has no complete response.
+    #[must_use]
+    pub fn eviction(&self) -> Option<Eviction> {
+        let (class, at) = match (self.reading, self.writing) {
+            _ if !self.out.is_empty() => return None,
+            (RequestReadState::Closed { .. }, _) | (RequestReadState::Body(_), ResponseWriteState::Ended) => {
+                (EvictionClass::Done, self.wait_started)
+            }
+            (RequestReadState::Head, _) if !self.inbox.is_empty() => {
+                (EvictionClass::IncompleteHead, self.wait_started)
+            }
+            (RequestReadState::Head, _) if self.request_started.is_none() => {
+                (EvictionClass::Silent, self.wait_started)
+            }
+            (RequestReadState::Head, _) => (EvictionClass::Idle, self.wait_started + MIN_IDLE),
+            (RequestReadState::Body(_), _) if self.limits.min_rate > 0 => {
+                // The time at which the bytes received so far fall below the minimum rate.
+                let micros = self.received.saturating_mul(1_000_000) / u64::from(self.limits.min_rate);
+                (EvictionClass::Slow, self.request_started? + Duration::from_micros(micros))
+            }
+            _ => return None,
+        };
+        Some(Eviction { class, at })
+    }
+
+    /// Ends the request that is being received as if its time had run out: the client gets 408.
+    pub fn time_out(&mut self, now: Instant) {
+        self.tick(now);
+        let reason = match self.reading {
+            RequestReadState::Head if !self.inbox.is_empty() => Reason::HeadTimeout,
+            RequestReadState::Body(_) => Reason::BodyTimeout,
+            _ => return,
+        };
+        let fault = self.inbox.fault_at_end(reason);
+        let _ = self.fail::<()>(fault);
     }
 
     /// Returns the next event; `on_head` converts the head of a request and the properties of its body.
@@ -569,6 +619,7 @@ impl Connection {
         self.tick(now);
         if matches!(self.reading, RequestReadState::Body(_)) {
             self.wait_started = self.now;
+            self.request_started = Some(self.now);
         }
     }
 
@@ -598,6 +649,8 @@ impl Connection {
         } else {
             self.reading = RequestReadState::Head;
             self.wait_started = self.now;
+            // A pipelined request.
+            (self.request_started, self.received) = (Some(self.now), self.inbox.len() as u64);
         }
     }
 
@@ -612,11 +665,13 @@ impl Connection {
         self.writing = ResponseWriteState::Idle;
         self.inbox.clear();
         self.wait_started = self.now;
+        self.received = 0;
     }
 
     fn is_draining(&self) -> bool {
         matches!(self.reading, RequestReadState::Closed { draining: true })
             && self.now < self.drain_deadline()
+            && self.received < self.limits.max_linger
     }
 
     /// Returns when draining ends: after a pause of `drain_timeout`, or after ten times that in all.
@@ -659,3 +714,7 @@ impl Connection {
         self.trim_state.tick(self.now);
     }
 }
+
+/// Shortest time that a connection must have waited for its next request before it may give way. A client is likely to
+/// use a connection again that it used just now, and would lose that request.
+const MIN_IDLE: Duration = Duration::from_millis(700);

@@ -43,19 +43,19 @@ impl Listener {
         self.0.local_addr()
     }
 
-    /// Accepts the next connection; `None` if none is waiting.
+    /// Accepts the next connection, with the address of the client; `None` if none is waiting.
     ///
     /// # Errors
     ///
     /// The error of the operating system. [`is_resource_exhausted`] detects errors that pass when connections are
     /// closed.
-    pub fn accept(&self) -> io::Result<Option<Socket>> {
+    pub fn accept(&self) -> io::Result<Option<(Socket, SocketAddr)>> {
         loop {
             match retry_on_interrupt(|| self.0.accept()) {
                 // Setting the options fails only if the client has disconnected already.
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     if let Ok(socket) = Socket::tcp(stream) {
-                        return Ok(Some(socket));
+                        return Ok(Some((socket, address)));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
@@ -149,7 +149,7 @@ mod tests {
         for resets in [true, false] {
             let mut client = TcpStream::connect(listener.address().unwrap()).unwrap();
             let server = loop {
-                if let Some(socket) = listener.accept().unwrap() {
+                if let Some((socket, _)) = listener.accept().unwrap() {
                     break socket;
                 }
             };

@@ -35,7 +35,7 @@ impl Listener {
     /// # Errors
     ///
     /// None.
-    pub fn accept(&self) -> io::Result<Option<Socket>> {
+    pub fn accept(&self) -> io::Result<Option<(Socket, SocketAddr)>> {
         match self.0 {}
     }
 }

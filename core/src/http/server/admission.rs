@@ -46,6 +46,22 @@ impl Server {
     /// `length` is the length of its body, if known. A request that is refused for its head has its response at once;
     /// its body need not be read.
     pub fn open(&mut self, now: Instant, head: &RequestHead<'_>, length: Option<u64>) -> ExchangeId {
+        self.open_unless(now, head, length, None)
+    }
+
+    /// Opens an exchange that answers with 503, because its connection exceeds a limit of the caller.
+    pub fn refuse_connection(&mut self, now: Instant, head: &RequestHead<'_>) -> ExchangeId {
+        self.open_unless(now, head, None, Some(overloaded("too many connections are open")))
+    }
+
+    /// Opens an exchange, with a refusal that is already decided or by its head.
+    fn open_unless(
+        &mut self,
+        now: Instant,
+        head: &RequestHead<'_>,
+        length: Option<u64>,
+        refusal: Option<Refusal>,
+    ) -> ExchangeId {
         self.tick(now);
         let (path, query) = split_target(head.target);
         let kind = self.exchange_kind(head.method, path);
@@ -58,7 +74,7 @@ impl Server {
         }
         exchange.cors_enabled = self.config.cors;
         let key = self.exchanges.insert(exchange);
-        let admitted = match host_refusal {
+        let admitted = match host_refusal.or(refusal) {
             Some(refusal) => Err(Some(refusal)),
             None => self.admit(key, head, &headers, path),
         };
@@ -209,7 +225,9 @@ impl Server {
             return;
         };
         x.phase = RequestPhase::ReceivingBody;
-        x.principal = Some(principal.into());
+        if !self.admit_principal(exchange.0, principal) {
+            return self.refuse(exchange.0, &overloaded("too many requests of this principal are in work"));
+        }
         self.proceed(exchange.0);
     }
 

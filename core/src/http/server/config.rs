@@ -32,6 +32,7 @@ pub struct Config {
     pub(super) event_stream_delay: Duration,
     pub(super) session_idle_timeout: Duration,
     pub(super) max_exchanges: usize,
+    pub(super) max_exchanges_per_principal: usize,
     pub(super) max_sessions: usize,
     pub(super) max_sessions_per_principal: usize,
     pub(super) max_streams_per_session: usize,
@@ -86,6 +87,7 @@ impl Default for Config {
             event_stream_delay: Duration::from_secs(5),
             session_idle_timeout: Duration::from_secs(1_800),
             max_exchanges: 4_096,
+            max_exchanges_per_principal: 1_024,
             max_sessions: 100_000,
             max_sessions_per_principal: 10_000,
             max_streams_per_session: 64,
@@ -195,8 +197,12 @@ impl Config {
 
     /// Sets the largest number of open exchanges (default 4,096).
     ///
-    /// Exchanges of disconnected clients that may resume count too. Three quarters of them may be streams without an
-    /// end of their own: subscriptions, GET streams and those of HTTP+SSE. Reached, either one: 503.
+    /// Exchanges of disconnected clients that may resume count too. Reached: 503.
+    ///
+    /// Three quarters of them may be streams without an end of their own: subscriptions, GET streams and those of
+    /// HTTP+SSE. Reached: the GET stream or subscription that has been quiet for longest ends. The client of a GET
+    /// stream is told to come back after ten times [`retry`](Self::retry); a subscription gets its final result. If
+    /// there is none: 503.
     ///
     /// An exchange costs at most a body of [`Limits::max_frame`](crate::Limits::max_frame), and later its answer, or
     /// [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) of unread output. A subscription also costs
@@ -207,6 +213,16 @@ impl Config {
     #[must_use]
     pub const fn max_exchanges(mut self, exchanges: usize) -> Self {
         self.max_exchanges = exchanges;
+        self
+    }
+
+    /// Sets the largest number of open exchanges of one principal (default 1,024; SEC-018).
+    ///
+    /// It has an effect on a [protected](Self::protected) server only. Reached: the GET stream or subscription of that
+    /// principal that has been quiet for longest ends. If there is none: 503.
+    #[must_use]
+    pub const fn max_exchanges_per_principal(mut self, exchanges: usize) -> Self {
+        self.max_exchanges_per_principal = exchanges;
         self
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{ExchangeId, Server};
 use crate::h1::server::Event;
-use crate::h1::{self, ConnectionFault, Framing, HttpLimits};
+use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
 use crate::http::record::{HeadRecord, push_record};
 use crate::tap::Direction;
 use crate::time::Instant;
@@ -57,8 +57,23 @@ pub struct Connection {
     is_aborted: bool,
     /// The shard of the next request.
     other_shard: Option<u8>,
+    admission: Admission,
+    /// The head of a request waits for admission.
+    head_held: bool,
     fault: Option<ConnectionFault>,
     heads: Option<VecDeque<HeadRecord>>,
+}
+
+/// Whether the next request of a [`Connection`] is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Admission {
+    /// It is served.
+    #[default]
+    Open,
+    /// It waits in the buffer until this changes.
+    Held,
+    /// It gets 503 with `Retry-After`, and the connection ends.
+    Refused,
 }
 
 /// The open exchange of a connection.
@@ -86,6 +101,8 @@ impl Connection {
             made_progress: false,
             is_aborted: false,
             other_shard: None,
+            admission: Admission::Open,
+            head_held: false,
             fault: None,
             heads: None,
         }
@@ -96,6 +113,47 @@ impl Connection {
     /// By default such a client counts as gone (DESIGN-16).
     pub const fn serve_half_closed(&mut self, serve: bool) {
         self.h1.serve_half_closed(serve);
+    }
+
+    /// Sets whether the next request is served; [`drive`](Self::drive) afterwards.
+    ///
+    /// For servers with a limit of connections: a client beyond it may wait for a place, or is told to come back.
+    pub const fn set_admission(&mut self, admission: Admission) {
+        self.admission = admission;
+    }
+
+    /// Returns whether the next request is served.
+    #[must_use]
+    pub const fn admission(&self) -> Admission {
+        self.admission
+    }
+
+    /// Returns whether the head of a request is complete and [held](Admission::Held).
+    #[must_use]
+    pub const fn is_head_held(&self) -> bool {
+        self.head_held
+    }
+
+    /// Returns from when the connection may be closed to make room for another one, if it may at all.
+    ///
+    /// It may not while it owes a response or is an event stream, unless its reader takes nothing.
+    #[must_use]
+    pub fn eviction(&self) -> Option<Eviction> {
+        if self.h1.unsent_len() > 0 {
+            let at = self.stalled_since? + STALL_GRACE;
+            return Some(Eviction { class: EvictionClass::Slow, at });
+        }
+        let answers = self.exchange.is_some_and(|open| open.request_complete);
+        if answers || self.awaits_authorization || self.head_held {
+            return None;
+        }
+        self.h1.eviction()
+    }
+
+    /// Ends the request that is being received with 408, to make room for another connection.
+    pub fn time_out(&mut self, now: Instant, server: &mut Server) {
+        self.client_gone(now, server);
+        self.h1.time_out(now);
     }
 
     /// Enables the records of heads for [`poll_head`](Self::poll_head).
@@ -264,9 +322,14 @@ impl Connection {
             return false;
         }
         let (heads, other_shard) = (&mut self.heads, &mut self.other_shard);
+        let (admission, head_held) = (self.admission, &mut self.head_held);
         let event = self.h1.poll_event_if(now, |head, info| {
+            *head_held = admission == Admission::Held;
+            if *head_held {
+                return None;
+            }
             *other_shard = server.other_shard(&head);
-            if other_shard.is_some() {
+            if other_shard.is_some() && admission == Admission::Open {
                 return None;
             }
             push_record(heads, || HeadRecord::request(now, Direction::In, &head));
@@ -275,11 +338,17 @@ impl Connection {
                 Framing::Exact(length) => Some(length),
                 Framing::Chunked | Framing::UntilClose => None,
             };
-            Some(server.open(now, &head, length))
+            Some(match admission {
+                Admission::Refused => server.refuse_connection(now, &head),
+                _ => server.open(now, &head, length),
+            })
         });
         match event {
             None => return false,
             Some(Event::Head(id)) => {
+                if admission == Admission::Refused {
+                    self.h1.close(now);
+                }
                 self.exchange = Some(CurrentExchange { id, request_complete: false, head_sent: false });
             }
             Some(Event::Body(piece)) => {
@@ -365,3 +434,6 @@ impl Connection {
 fn awaits_authorization(open: &CurrentExchange, server: &Server) -> bool {
     !open.request_complete && server.response(open.id).is_none() && !server.wants_body(open.id)
 }
+
+/// How long a reader may take nothing before its connection may give way to another one.
+const STALL_GRACE: Duration = Duration::from_secs(2);

@@ -119,6 +119,8 @@ pub(super) struct ServerExchange {
     pub(super) is_marked_ready: bool,
     /// When output was sent last, or when the request was complete.
     pub(super) idle_since: Instant,
+    /// When a message was sent last, or when the stream began.
+    pub(super) active_at: Instant,
 }
 
 impl ServerExchange {
@@ -150,6 +152,7 @@ impl ServerExchange {
             client_gone: false,
             is_marked_ready: false,
             idle_since: now,
+            active_at: now,
         }
     }
 

@@ -24,14 +24,15 @@ mod replay;
 mod request_headers;
 mod response;
 mod session;
+mod shares;
 
 pub use admission::Denial;
 pub use config::{Config, ProtectedResource};
-pub use connection::Connection;
+pub use connection::{Admission, Connection};
 pub use exchange::{ExchangeId, Response};
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -41,6 +42,7 @@ use bytes::Bytes;
 use self::admission::shutting_down;
 use self::exchange::{Kind, ServerExchange, SpareBuffers};
 use self::session::SessionTable;
+use self::shares::OpenEndedStreams;
 use super::fields::{self, KnownField};
 use super::params::HeaderParams;
 use crate::deadlines::Deadlines;
@@ -96,8 +98,9 @@ pub struct Server {
     config: Arc<Config>,
     entropy: Entropy,
     exchanges: Slab<ServerExchange>,
-    /// Number of exchanges with `is_open_ended`.
-    open_ended_streams: usize,
+    open_ended: OpenEndedStreams,
+    /// Number of exchanges of each principal.
+    principal_exchanges: BTreeMap<Box<str>, usize>,
     sessions: SessionTable,
     /// Exchanges with output; each occurs at most once.
     ready: VecDeque<Key>,
@@ -144,12 +147,14 @@ impl Server {
     /// Session ids are drawn from `entropy`. It must be unpredictable and must differ between servers.
     #[must_use]
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
-        Self {
+        let places = http.max_exchanges;
+        let mut server = Self {
             engine: Engine::new(server),
             config: http,
             entropy,
             exchanges: Slab::new(),
-            open_ended_streams: 0,
+            open_ended: OpenEndedStreams::new(0),
+            principal_exchanges: BTreeMap::new(),
             sessions: SessionTable::default(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -160,7 +165,9 @@ impl Server {
             deadlines: Deadlines::new(),
             session_check_at: None,
             trim_at: None,
-        }
+        };
+        server.share_places(places);
+        server
     }
 
     /// Sets the index of this shard, from 0, and the number of shards behind one address.
@@ -388,6 +395,9 @@ impl Server {
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
         if let Some(x) = self.exchanges.remove(key) {
+            if let Some(principal) = &x.principal {
+                self.release_principal(principal);
+            }
             self.spare.reclaim(x);
         }
         if self.exchanges.is_empty() && self.trim_at.is_none() {

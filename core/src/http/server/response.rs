@@ -63,7 +63,7 @@ impl Server {
             self.finish(key);
         } else if self.exchanges.get(key).is_some_and(|x| x.out.len() > before) {
             if let Some(x) = self.exchanges.get_mut(key) {
-                x.idle_since = self.now;
+                (x.idle_since, x.active_at) = (self.now, self.now);
             }
             self.mark_ready(key);
         }
@@ -353,28 +353,6 @@ impl Server {
         }
     }
 
-    /// Admits one more stream without an end of its own, or refuses it and returns false.
-    ///
-    /// A quarter of all exchanges is reserved for those that end.
-    pub(super) fn admit_open_ended(&mut self, key: Key) -> bool {
-        let limit = self.config.max_exchanges - self.config.max_exchanges / 4;
-        if self.open_ended_streams >= limit {
-            self.refuse(key, &overloaded("too many streams are open"));
-            return false;
-        }
-        self.set_open_ended(key, true);
-        true
-    }
-
-    fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        match (core::mem::replace(&mut x.is_open_ended, is_open_ended), is_open_ended) {
-            (false, true) => self.open_ended_streams += 1,
-            (true, false) => self.open_ended_streams -= 1,
-            _ => {}
-        }
-    }
-
     /// Opens the GET stream; it replaces an open one, whose connection may have broken unnoticed.
     fn open_get_stream(&mut self, key: Key, session: Key) {
         let Some(record) = self.sessions.get_mut(session) else { return };
@@ -485,7 +463,7 @@ pub(super) fn event_stream_fields() -> Fields {
 }
 
 /// Writes an event without data.
-fn write_empty_event(out: &mut Vec<u8>, head: &EventHead<'_>) {
+pub(super) fn write_empty_event(out: &mut Vec<u8>, head: &EventHead<'_>) {
     write_event_head(out, head);
     out.extend_from_slice(EVENT_END);
 }

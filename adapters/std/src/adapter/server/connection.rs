@@ -5,9 +5,10 @@ use core::time::Duration;
 use std::io::{self, ErrorKind, IoSlice};
 
 use mcp_proto::Instant;
-use mcp_proto::http::server::{Connection, ExchangeId, Server};
+use mcp_proto::h1::{Eviction, EvictionClass};
+use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 
-use super::permits::ConnectionPermit;
+use super::permits::{AddressPermit, ConnectionPermit};
 use crate::adapter::NetStream;
 use crate::adapter::poll::{Interest, Ready, Selector};
 use crate::io::Duplex;
@@ -22,6 +23,17 @@ pub(super) struct ConnectionReadiness {
     pub(super) deadline_passed: bool,
 }
 
+/// How a connection waits for a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waiting {
+    /// It does not: it has a place, or is refused.
+    No,
+    /// No complete head of a request has arrived.
+    WithoutRequest,
+    /// Its request waits, too.
+    WithRequest,
+}
+
 /// A connection on its way to another shard.
 #[derive(Debug)]
 pub struct MigratedConnection(pub(super) Box<ServerConnection>);
@@ -30,8 +42,12 @@ pub struct MigratedConnection(pub(super) Box<ServerConnection>);
 #[derive(Debug)]
 pub(super) struct ServerConnection {
     pub(super) transport: NetStream,
-    /// Held while the connection is open.
-    pub(super) permit: ConnectionPermit,
+    /// Held while the connection is open. `None` until it is admitted: it waits for a place, or is refused.
+    pub(super) permit: Option<ConnectionPermit>,
+    /// Counts the connection for the address of its client, until it is dropped.
+    _address: Option<AddressPermit>,
+    /// Time at which the request of a connection that waits for a place is refused.
+    refuse_at: Option<Instant>,
     pub(super) connection: Connection,
     /// Readiness that the last wait found and that is not handled yet.
     pub(super) readiness: ConnectionReadiness,
@@ -54,19 +70,21 @@ pub(super) struct ServerConnection {
     /// The entry of the connection in each map of the index.
     pub(super) indexed_exchange: Option<ExchangeId>,
     pub(super) indexed_deadline: Option<Instant>,
-    pub(super) indexed_idle: Option<Instant>,
+    pub(super) indexed_eviction: Option<Eviction>,
 }
 
 impl ServerConnection {
     pub(super) const fn new(
         transport: NetStream,
         connection: Connection,
-        permit: ConnectionPermit,
+        address: Option<AddressPermit>,
         now: Instant,
     ) -> Self {
         Self {
             transport,
-            permit,
+            permit: None,
+            _address: address,
+            refuse_at: None,
             connection,
             readiness: ConnectionReadiness {
                 ready: Ready { readable: false, writable: false },
@@ -83,7 +101,7 @@ impl ServerConnection {
             interest: Interest::READ,
             indexed_exchange: None,
             indexed_deadline: None,
-            indexed_idle: None,
+            indexed_eviction: None,
         }
     }
 
@@ -95,13 +113,45 @@ impl ServerConnection {
             deadline_passed: false,
         };
         (self.is_update_queued, self.read_suspended, self.exchange_changed) = (false, false, false);
-        (self.indexed_exchange, self.indexed_deadline, self.indexed_idle) = (None, None, None);
+        (self.indexed_exchange, self.indexed_deadline, self.indexed_eviction) = (None, None, None);
         self.interest = Interest::READ;
     }
 
-    /// Returns whether closing it loses nothing.
-    pub(super) fn is_idle(&self) -> bool {
-        self.connection.is_idle() && self.readiness.ready.is_empty() && self.transport.is_flushed()
+    /// Returns from when it may be closed to make room for another connection.
+    pub(super) fn eviction(&self) -> Option<Eviction> {
+        if self.permit.is_none() || !self.readiness.ready.is_empty() {
+            return None;
+        }
+        if self.transport.is_handshaking() {
+            return Some(Eviction { class: EvictionClass::Silent, at: self.last_used });
+        }
+        let is_flushed = self.transport.is_flushed();
+        self.connection.eviction().filter(|eviction| is_flushed || eviction.class != EvictionClass::Idle)
+    }
+
+    /// Serves its requests from now on.
+    pub(super) fn admit(&mut self, now: Instant, permit: ConnectionPermit) {
+        self.permit = Some(permit);
+        self.refuse_at = None;
+        self.last_used = now;
+        self.connection.set_admission(Admission::Open);
+    }
+
+    /// Answers its request with 503, now or when it arrives.
+    pub(super) fn refuse(&mut self, now: Instant, server: &mut Server) {
+        self.refuse_at = None;
+        self.connection.set_admission(Admission::Refused);
+        self.connection.drive(now, server);
+    }
+
+    /// Returns how it waits for a place.
+    pub(super) fn waiting(&self) -> Waiting {
+        match () {
+            () if self.permit.is_some() => Waiting::No,
+            () if self.connection.is_head_held() => Waiting::WithRequest,
+            () if self.connection.admission() == Admission::Refused => Waiting::No,
+            () => Waiting::WithoutRequest,
+        }
     }
 
     /// Returns whether to read, for the TLS handshake or (if `reads`) for the server.
@@ -111,7 +161,7 @@ impl ServerConnection {
 
     /// Returns its next deadline.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.poll_timeout().into_iter().chain(self.tls_deadline).min()
+        self.connection.poll_timeout().into_iter().chain(self.tls_deadline).chain(self.refuse_at).min()
     }
 
     /// Updates the interest in the selector.
@@ -160,6 +210,9 @@ impl ServerConnection {
         if self.tls_deadline.is_some_and(|at| at <= now) {
             return self.abort(now, server);
         }
+        if self.refuse_at.is_some_and(|at| at <= now) {
+            self.refuse(now, server);
+        }
         let due = readiness.deadline_passed && self.connection.poll_timeout().is_some_and(|at| at <= now);
         if ready.readable && reads && self.connection.wants_input() {
             match self.transport.read(scratch) {
@@ -181,6 +234,9 @@ impl ServerConnection {
             self.connection.handle_timeout(now);
         }
         self.connection.drive(now, server);
+        if self.connection.is_head_held() && self.refuse_at.is_none() {
+            self.refuse_at = Some(now + MAX_PLACE_WAIT);
+        }
         self.shutdown_if_done(now);
     }
 
@@ -239,3 +295,6 @@ impl ServerConnection {
 
 /// Maximum time for the last TLS bytes to be written.
 const TLS_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that a request waits for a place before it gets 503. A connection that is idle when it arrives, and stays idle,
+/// gives way before that.
+const MAX_PLACE_WAIT: Duration = Duration::from_millis(900);

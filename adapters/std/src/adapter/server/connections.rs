@@ -4,6 +4,7 @@
 
 mod accept;
 mod index;
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use core::task::Waker;
 use std::io::{self, ErrorKind};
 
 use self::index::ConnectionIndex;
+use self::places::default_max_connections;
 use super::connection::{ConnectionReadiness, MigratedConnection, ServerConnection};
 use super::permits::ConnectionPermits;
 use crate::Clock;
@@ -23,6 +25,7 @@ use crate::adapter::NetStream;
 use crate::adapter::poll::{Interest, Ready, Selector, WaitRequest};
 use crate::adapter::server::Cores;
 use crate::io::Listener;
+use crate::process::descriptor_limit;
 #[cfg(feature = "tls")]
 use crate::tls::ServerTls;
 use mcp_proto::Instant;
@@ -45,8 +48,12 @@ pub struct Connections {
     next_shard: u8,
     /// Connections on their way to other shards.
     migrating: VecDeque<(u8, MigratedConnection)>,
-    /// The connection limit is reached and no idle connection can be evicted.
+    /// A connection waits for a place, and none of this shard gives way.
     at_capacity: bool,
+    /// Time before which the other shards are not asked again to make room.
+    ask_shards_at: Instant,
+    /// Connections without a permit, by arrival: they wait for a place, or are refused.
+    waiting: VecDeque<u64>,
     /// The number of open connections of all shards.
     permits: Arc<ConnectionPermits>,
     /// The core of each shard. New connections go to the shard of the core that receives their packets.
@@ -66,6 +73,8 @@ pub struct Connections {
     pending_reads: Vec<u64>,
     /// Maximum number of open connections of all shards.
     pub max_connections: usize,
+    /// Maximum number of connections of one address; half of all if `None`.
+    pub max_per_address: Option<usize>,
     /// Limits of each connection.
     pub limits: HttpLimits,
     /// Whether heads of requests and responses are recorded.
@@ -75,10 +84,6 @@ pub struct Connections {
     pub tls: Option<ServerTls>,
     /// Time at which connections are accepted again. `None` while they are accepted.
     accepts_at: Option<Instant>,
-    /// Whether a permit of another shard also ends the pause.
-    waits_for_permit: bool,
-    /// Time before which no connection can be evicted.
-    eviction_retry_at: Instant,
     selector: Selector,
     /// Buffer for the result of a wait, kept to reuse its memory.
     readiness: Vec<(u64, Ready)>,
@@ -157,6 +162,8 @@ impl Connections {
             next_shard: 0,
             migrating: VecDeque::new(),
             at_capacity: false,
+            ask_shards_at: Instant::ZERO,
+            waiting: VecDeque::new(),
             permits,
             cores: Cores::default(),
             connections: Slab::new(),
@@ -166,14 +173,13 @@ impl Connections {
             index: ConnectionIndex::default(),
             read_suspended: Vec::new(),
             pending_reads: Vec::new(),
-            max_connections: 64,
+            max_connections: default_max_connections(descriptor_limit()),
+            max_per_address: None,
             limits,
             taps_heads: false,
             #[cfg(feature = "tls")]
             tls: None,
             accepts_at: None,
-            waits_for_permit: false,
-            eviction_retry_at: Instant::ZERO,
             selector,
             readiness: Vec::new(),
             clock,
@@ -267,7 +273,9 @@ impl Connections {
     pub fn adopt(&mut self, server: &mut Server, migrated: MigratedConnection) {
         let MigratedConnection(mut connection) = migrated;
         connection.detach();
-        connection.permit.move_to(self.shard);
+        if let Some(permit) = &mut connection.permit {
+            permit.move_to(self.shard);
+        }
         if self.closed {
             connection.connection.close(self.now);
         }
@@ -276,12 +284,12 @@ impl Connections {
     }
 
     /// Registers a connection and marks it as ready.
-    fn register(&mut self, mut connection: Box<ServerConnection>) -> io::Result<()> {
+    fn register(&mut self, mut connection: Box<ServerConnection>) -> io::Result<u64> {
         // Most clients have sent their request by now.
         connection.readiness.ready.readable = true;
         connection.readiness.read_wanted = true;
         let token = u64::from(self.connections.insert(connection));
-        let Some(connection) = self.connections.get_mut(token.into()) else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(token.into()) else { return Ok(token) };
         if let Err(error) = self.selector.add(connection.transport.socket(), token, Interest::READ) {
             self.connections.remove(token.into());
             return Err(error);
@@ -289,7 +297,7 @@ impl Connections {
         self.index.queue_update(token, connection);
         self.ready_queue.push_back(token);
         self.write_queue.push(token);
-        Ok(())
+        Ok(token)
     }
 
     /// Moves a connection to the shard that its next request is for, if that is another one.
@@ -357,6 +365,9 @@ impl Connections {
     fn take(&mut self, token: u64) -> Option<Box<ServerConnection>> {
         let connection = self.connections.remove(token.into())?;
         self.index.remove(token, &connection);
+        if connection.permit.is_none() {
+            self.waiting.retain(|other| *other != token);
+        }
         if self.connections.is_empty() {
             self.index.exchanges = Vec::new();
         }
@@ -389,12 +400,9 @@ impl Connections {
         if server.poll_timeout().is_some_and(|at| at <= self.now) {
             server.handle_timeout(self.now);
         }
-        let has_permit = self.waits_for_permit && !self.permits.is_waiter_registered();
-        if has_permit || self.accepts_at.is_some_and(|at| at <= self.now) {
-            (self.accepts_at, self.waits_for_permit) = (None, false);
-        }
+        self.accepts_at = self.accepts_at.filter(|at| *at > self.now);
         if has_newcomers && self.listening {
-            self.accept();
+            self.accept(server);
         }
         Ok(())
     }
@@ -457,8 +465,7 @@ impl Connections {
             connection.update_interest(token, Interest { read, write }, &mut self.selector)?;
         }
 
-        let eviction_at = self.next_eviction_at();
-        let accepts_at = self.listener.as_ref().and_then(|_| self.accepts_at.or(eviction_at));
+        let accepts_at = self.listener.as_ref().and(self.accepts_at);
         if let Some(listener) = &self.listener {
             let listens = accepts_at.is_none();
             if listens != self.listening {
@@ -468,7 +475,8 @@ impl Connections {
         }
         let own = self.index.deadlines.first().map(|(at, _)| *at);
         let at_once = Some(self.now).filter(|_| !self.pending_reads.is_empty());
-        Ok([at_once, accepts_at, own, server.poll_timeout()].into_iter().flatten().min())
+        let admission = self.next_admission_at();
+        Ok([at_once, accepts_at, own, admission, server.poll_timeout()].into_iter().flatten().min())
     }
 
     /// Records the readiness of a connection.
@@ -523,8 +531,8 @@ impl Connections {
         }
     }
 
-    /// Processes the next connection that is ready: reads (if `reads`) and handles its deadline. Returns `false` if
-    /// there is none.
+    /// Processes the next connection that is ready: reads (if `reads`) and handles its deadline; or gives a place to
+    /// one that waits. Returns `false` if there is none.
     pub fn process_next(&mut self, server: &mut Server, reads: bool) -> bool {
         while let Some(token) = self.ready_queue.pop_front() {
             let Some(connection) = self.connections.get_mut(token.into()) else { continue };
@@ -536,7 +544,7 @@ impl Connections {
             self.migrate_if_needed(token);
             return true;
         }
-        false
+        self.admit_next(server)
     }
 }
 

@@ -36,9 +36,11 @@ use crate::io::Listener;
 /// [`sleep`](super::Cx::sleep), which drive all connections. A slow handler therefore delays all clients: use it for
 /// local tools and few clients (DESIGN-20).
 ///
-/// At most 64 connections are open by default ([`max_connections`](Self::max_connections)), including those with an
-/// event stream. At the limit, a new connection evicts an idle one that was not used for one second, or waits. The same
-/// happens when the process has no file descriptor left.
+/// The number of connections is limited ([`max_connections`](Self::max_connections)), including those with an event
+/// stream. At the limit, a new connection waits for a place. Once its request is complete, the connection that loses
+/// least gives way: one that was refused and lingers, that never sent a byte, whose head is incomplete, that is slower
+/// than [`HttpLimits::min_rate`], or that has been idle for 700 ms. If none does within 900 ms, the request gets
+/// 503 with `Retry-After`. The same connections give way when the process has no descriptor left.
 ///
 /// Every process that can reach the address can use the server. Listen on `127.0.0.1` or `[::1]` unless it is meant for
 /// other machines (HTTP-006). [`http::server::Config`](http::Config) configures which requests are admitted. On open
@@ -99,10 +101,30 @@ impl<H: Handler> HttpServer<H> {
         Ok(Handle::new(self.inner.dispatcher.commands()))
     }
 
-    /// Sets the maximum number of open connections (default 64; at least 1).
+    /// Sets the maximum number of open connections (at least 1).
+    ///
+    /// The default is the number of descriptors that the process may have open when the server is created, less 128,
+    /// and at most 10,000; see [`raise_descriptor_limit`](crate::process::raise_descriptor_limit). An idle connection
+    /// takes about 1 KiB, and one with a request at most
+    /// [`Limits::max_frame`](mcp_proto::Limits) for its body and four times
+    /// [`HttpLimits::max_buffered`] for its buffers. Besides, 64 connections may wait for a place.
+    ///
+    /// Three quarters of the connections may be event streams; see
+    /// [`share_places`](mcp_proto::http::server::Server::share_places).
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.inner.state.connections.max_connections = connections.max(1);
+        self.inner.state.share_places(1);
+        self
+    }
+
+    /// Sets the maximum number of open connections of one address (default: half of all; at least 1).
+    ///
+    /// Of IPv6, addresses of one network of 64 bits count as one. Addresses of this machine are not limited. Reached:
+    /// 503. Behind a proxy on another machine, all clients have its address: set `usize::MAX` there.
+    #[must_use]
+    pub fn max_connections_per_address(mut self, connections: usize) -> Self {
+        self.inner.state.connections.max_per_address = Some(connections.max(1));
         self
     }
 

@@ -1,14 +1,18 @@
-//! Permits for connections: how many each shard holds, and which shard gets the next one.
+//! Permits for connections: how many each shard and each address holds, and which shard gets the next one.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::task::Waker;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of open connections of each shard.
+/// The number of open connections of each shard and of each address.
 #[derive(Debug)]
 pub(super) struct ConnectionPermits {
     counts: Vec<AtomicUsize>,
+    addresses: Mutex<BTreeMap<IpAddr, usize>>,
     /// Whether a shard waits for a permit.
     is_waiter_registered: AtomicBool,
     /// Wakes the shard that accepts connections.
@@ -19,7 +23,8 @@ impl ConnectionPermits {
     /// Creates the counters. `waker` is woken when a permit is released while a [waiter](Self::register_waiter) waits.
     pub(super) fn new(shards: u8, waker: Waker) -> Arc<Self> {
         let counts = (0..shards).map(|_| AtomicUsize::new(0)).collect();
-        Arc::new(Self { counts, is_waiter_registered: AtomicBool::new(false), waker })
+        let addresses = Mutex::default();
+        Arc::new(Self { counts, addresses, is_waiter_registered: AtomicBool::new(false), waker })
     }
 
     /// Requests a wake-up when the next permit is released. Check for capacity again afterwards.
@@ -27,14 +32,14 @@ impl ConnectionPermits {
         self.is_waiter_registered.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether no permit has been released since [`register_waiter`](Self::register_waiter).
-    pub(super) fn is_waiter_registered(&self) -> bool {
-        self.is_waiter_registered.load(Ordering::SeqCst)
-    }
-
     /// Returns the number of open connections of all shards.
     pub(super) fn total(&self) -> usize {
         self.counts.iter().map(|shard| shard.load(Ordering::SeqCst)).sum()
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+        // No code that can panic runs while it is locked.
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, shard: u8) -> usize {
@@ -95,6 +100,55 @@ impl Drop for ConnectionPermit {
     }
 }
 
+/// The right of an address to hold one of its connections.
+#[derive(Debug)]
+pub(super) struct AddressPermit {
+    /// `None` for an address that is not limited.
+    counted: Option<(Arc<ConnectionPermits>, IpAddr)>,
+}
+
+impl AddressPermit {
+    /// Counts one more connection of an address; `None` if it has `limit` already.
+    ///
+    /// Addresses of this machine are not limited: a proxy may stand behind them.
+    pub(super) fn acquire(permits: &Arc<ConnectionPermits>, address: IpAddr, limit: usize) -> Option<Self> {
+        let address = network_of(address);
+        if address.is_loopback() || limit == usize::MAX {
+            return Some(Self { counted: None });
+        }
+        let mut addresses = permits.addresses();
+        let count = addresses.entry(address).or_default();
+        if *count >= limit {
+            return None;
+        }
+        *count += 1;
+        Some(Self { counted: Some((permits.clone(), address)) })
+    }
+}
+
+impl Drop for AddressPermit {
+    fn drop(&mut self) {
+        let Some((permits, address)) = &self.counted else { return };
+        let mut addresses = permits.addresses();
+        if let Some(count) = addresses.get_mut(address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(address);
+            }
+        }
+    }
+}
+
+/// Returns the address of which connections are counted: of IPv6 the network of 64 bits that one host may have whole.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+        }
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,5 +183,25 @@ mod tests {
         assert!(counts[0].abs_diff(counts[2]) <= 1 && counts[0].abs_diff(counts[3]) <= 1, "{counts:?}");
         // A shard that does not exist is never chosen.
         assert!(permits.choose_shard(9) < 4);
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn address_has_a_limit_of_its_own() {
+        let permits = ConnectionPermits::new(1, Waker::noop().clone());
+        let acquire = |address: &str| AddressPermit::acquire(&permits, address.parse().unwrap(), 2);
+        let one = acquire("203.0.113.7");
+        let _mapped = acquire("::ffff:203.0.113.7").expect("the second of this address");
+        assert!(one.is_some() && acquire("203.0.113.7").is_none() && acquire("203.0.113.8").is_some());
+        drop(one);
+        assert!(acquire("203.0.113.7").is_some());
+        // A host may have a whole network of 64 bits.
+        let _six = [acquire("2001:db8::1").unwrap(), acquire("2001:db8::2").unwrap()];
+        assert!(acquire("2001:db8::3").is_none() && acquire("2001:db8:0:1::3").is_some());
+        // Local clients, or a proxy on this machine.
+        let local: Vec<_> = (0..9).flat_map(|_| [acquire("127.0.0.1"), acquire("::1")]).collect();
+        assert!(local.iter().all(Option::is_some));
+        drop((_mapped, _six));
+        assert!(permits.addresses().is_empty());
     }
 }

@@ -45,7 +45,8 @@ macro_rules! selector_tests {
                 let mut sockets = Vec::new();
                 while sockets.len() < clients.len() {
                     assert_eq!(wait(&mut selector, LONG_TIMEOUT), [(1000, READABLE)]);
-                    sockets.extend(core::iter::from_fn(|| listener.accept().unwrap()));
+                    sockets
+                        .extend(core::iter::from_fn(|| listener.accept().unwrap()).map(|(socket, _)| socket));
                 }
                 for (socket, token) in sockets.iter().zip(0..) {
                     selector.add(socket.as_fd(), token, Interest::READ).unwrap();

@@ -1,19 +1,20 @@
-//! An index of the connections by exchange, deadline and idle time, so that a wait does not visit each connection.
+//! An index of the connections by exchange, deadline and eviction, so that a wait does not visit each connection.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use mcp_proto::Instant;
+use mcp_proto::h1::Eviction;
 use mcp_proto::http::server::ExchangeId;
 use mcp_proto::slab::Slab;
 
 use crate::adapter::server::connection::ServerConnection;
 
-/// An index of the connections by exchange, deadline and idle time.
+/// An index of the connections by exchange, deadline and eviction.
 ///
-/// Invariant: the time of an entry in `deadlines` or `idle` is never later than that of its connection. It may be
-/// earlier, because most times only grow; it is corrected when it has come.
+/// Invariant: an entry in `deadlines` or `evictions` is never greater than the value of its connection. It may be
+/// smaller, because most times only grow; it is corrected when it has come.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionIndex {
     /// Connections that were driven since the last wait. Their other entries and their interest may be outdated.
@@ -23,8 +24,8 @@ pub(super) struct ConnectionIndex {
     pub(super) changed_exchanges: Vec<u64>,
     /// Deadlines of connections.
     pub(super) deadlines: BTreeSet<(Instant, u64)>,
-    /// Times of last use of connections that may be idle.
-    pub(super) idle: BTreeSet<(Instant, u64)>,
+    /// Connections that may be closed to make room.
+    pub(super) evictions: BTreeSet<(Eviction, u64)>,
 }
 
 impl ConnectionIndex {
@@ -87,9 +88,12 @@ impl ConnectionIndex {
             }
             self.deadlines.extend(deadline.map(|at| (at, token)));
         }
-        if connection.indexed_idle.is_none() && connection.is_idle() {
-            connection.indexed_idle = Some(connection.last_used);
-            self.idle.insert((connection.last_used, token));
+        let eviction = connection.eviction();
+        if eviction.is_some_and(|new| connection.indexed_eviction.is_none_or(|known| new < known)) {
+            if let Some(previous) = core::mem::replace(&mut connection.indexed_eviction, eviction) {
+                self.evictions.remove(&(previous, token));
+            }
+            self.evictions.extend(eviction.map(|new| (new, token)));
         }
     }
 
@@ -100,8 +104,8 @@ impl ConnectionIndex {
         if let Some(at) = connection.indexed_deadline {
             self.deadlines.remove(&(at, token));
         }
-        if let Some(at) = connection.indexed_idle {
-            self.idle.remove(&(at, token));
+        if let Some(eviction) = connection.indexed_eviction {
+            self.evictions.remove(&(eviction, token));
         }
     }
 }

@@ -49,7 +49,7 @@ impl State {
         http: Arc<http::Config>,
         entropy: Entropy,
     ) -> Self {
-        Self {
+        let mut state = Self {
             server: http::Server::new(config.clone(), http.clone(), entropy),
             connections,
             config,
@@ -63,7 +63,14 @@ impl State {
             tools_changed: false,
             shutdown_deadline: None,
             error: None,
-        }
+        };
+        state.share_places(1);
+        state
+    }
+
+    /// Bounds the streams of this shard, one of `shards`, so that they leave connections to requests.
+    pub(super) fn share_places(&mut self, shards: u8) {
+        self.server.share_places(self.connections.max_connections.div_ceil(usize::from(shards.max(1))));
     }
 
     pub(super) fn begin_shutdown(&mut self, grace: Duration) {

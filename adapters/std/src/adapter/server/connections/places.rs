@@ -1,0 +1,214 @@
+//! Places of connections: who waits for one, and which connection gives way (SEC-018).
+//!
+//! A connection that is accepted while all places are taken waits without one: its request is read but not served. It
+//! gets the first place that becomes free. If its request is complete, the connection that loses least gives way to it.
+//! If none does in time, it gets 503.
+
+use core::time::Duration;
+
+use mcp_proto::Instant;
+use mcp_proto::h1::{Eviction, EvictionClass};
+use mcp_proto::http::server::Server;
+
+use super::Connections;
+use crate::adapter::server::connection::{MigratedConnection, Waiting};
+use crate::adapter::server::permits::ConnectionPermit;
+
+impl Connections {
+    /// Returns, once, whether a connection waits for a place and none of this shard gives way. Then another shard may
+    /// [make room](Self::make_room).
+    pub const fn take_at_capacity(&mut self) -> bool {
+        core::mem::replace(&mut self.at_capacity, false)
+    }
+
+    /// Closes the connection that loses least, if one may be closed now. Returns whether there was one.
+    pub fn make_room(&mut self, server: &mut Server) -> bool {
+        let Some((class, token)) = self.find_victim() else { return false };
+        self.evict(server, class, token);
+        true
+    }
+
+    /// Returns whether all places are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.count() >= self.max_connections
+    }
+
+    /// Gives a place to the next connection that waits. Returns whether one got it.
+    pub(super) fn admit_next(&mut self, server: &mut Server) -> bool {
+        let Some((token, waiting)) = self.next_waiting() else { return false };
+        if self.is_full() {
+            if waiting == Waiting::WithoutRequest {
+                return false;
+            }
+            if !self.make_room(server) {
+                if self.shards > 1 && self.ask_shards_at <= self.now {
+                    self.at_capacity = true;
+                    self.ask_shards_at = self.now + SHARD_RETRY_DELAY;
+                }
+                return false;
+            }
+        }
+        let Some(connection) = self.connections.get_mut(token.into()) else { return false };
+        let shard = self.permits.choose_shard(self.shard);
+        connection.admit(self.now, ConnectionPermit::new(&self.permits, shard));
+        self.waiting.retain(|other| *other != token);
+        if shard == self.shard {
+            connection.connection.drive(self.now, server);
+            self.index.queue_update(token, connection);
+            self.write_queue.push(token);
+            self.migrate_if_needed(token);
+        } else if let Some(connection) = self.take(token) {
+            self.migrating.push_back((shard, MigratedConnection(connection)));
+        }
+        true
+    }
+
+    /// Returns the connection that gets the next place: the first whose request is complete, or else the first.
+    fn next_waiting(&mut self) -> Option<(u64, Waiting)> {
+        let mut first = None;
+        for token in &self.waiting {
+            let Some(connection) = self.connections.get_mut((*token).into()) else { continue };
+            match connection.waiting() {
+                Waiting::WithRequest => return Some((*token, Waiting::WithRequest)),
+                Waiting::WithoutRequest if first.is_none() => first = Some((*token, Waiting::WithoutRequest)),
+                Waiting::WithoutRequest | Waiting::No => {}
+            }
+        }
+        first
+    }
+
+    /// Returns when a connection that waits may get a place.
+    pub(super) fn next_admission_at(&mut self) -> Option<Instant> {
+        let (_, waiting) = self.next_waiting()?;
+        if self.shards > 1 {
+            // A permit that another shard released before this is seen below.
+            self.permits.register_waiter();
+        }
+        if !self.is_full() {
+            return Some(self.now);
+        }
+        if waiting == Waiting::WithoutRequest {
+            return None;
+        }
+        let shards = Some(self.ask_shards_at).filter(|_| self.shards > 1);
+        let own = match self.find_victim() {
+            Some(_) => Some(self.now),
+            None => CLASSES
+                .iter()
+                .filter_map(|class| self.first_of(*class).map(|(eviction, _)| eviction.at))
+                .min(),
+        };
+        shards.into_iter().chain(own).min()
+    }
+
+    /// Makes room for one more connection without a place, if there are too many.
+    ///
+    /// A refused one goes first, then one without a request; else the first one is refused now.
+    pub(super) fn make_waiting_room(&mut self, server: &mut Server) {
+        if self.waiting.len() >= self.max_connections.clamp(1, MAX_WAITING) {
+            self.close_waiting(server);
+        }
+    }
+
+    /// Closes one of the connections without a place. Returns whether there was one.
+    fn close_waiting(&mut self, server: &mut Server) -> bool {
+        for closed in [Waiting::No, Waiting::WithoutRequest, Waiting::WithRequest] {
+            let connections = &mut self.connections;
+            let found = self.waiting.iter().copied().find(|token| {
+                connections.get_mut((*token).into()).is_some_and(|connection| connection.waiting() == closed)
+            });
+            let Some(token) = found else { continue };
+            if let Some(connection) = self.connections.get_mut(token.into()) {
+                connection.refuse(self.now, server);
+                connection.write(self.now, server);
+            }
+            self.close_connection(server, token);
+            return true;
+        }
+        false
+    }
+
+    /// Closes a connection because the process has no descriptor left. Returns whether there was one to close.
+    pub(super) fn free_descriptor(&mut self, server: &mut Server) -> bool {
+        self.close_waiting(server) || self.make_room(server)
+    }
+
+    fn first_of(&self, class: EvictionClass) -> Option<(Eviction, u64)> {
+        let from = Eviction { class, at: Instant::ZERO };
+        let first = self.index.evictions.range((from, 0)..).next().copied();
+        first.filter(|(eviction, _)| eviction.class == class)
+    }
+
+    /// Returns the connection that loses least by being closed now.
+    fn find_victim(&mut self) -> Option<(EvictionClass, u64)> {
+        for class in CLASSES {
+            while let Some((known, token)) = self.first_of(class).filter(|(first, _)| first.at <= self.now) {
+                let connection = self.connections.get_mut(token.into());
+                let actual = connection.as_ref().and_then(|connection| connection.eviction());
+                if actual == Some(known) {
+                    return Some((class, token));
+                }
+                self.index.evictions.remove(&(known, token));
+                if let Some(connection) = connection {
+                    // In use: otherwise it is entered again after it was driven.
+                    connection.indexed_eviction = actual;
+                    self.index.evictions.extend(actual.map(|actual| (actual, token)));
+                }
+            }
+        }
+        None
+    }
+
+    fn evict(&mut self, server: &mut Server, class: EvictionClass, token: u64) {
+        if let Some(connection) = self.connections.get_mut(token.into()) {
+            if matches!(class, EvictionClass::IncompleteHead | EvictionClass::Slow) {
+                connection.connection.time_out(self.now, server);
+                connection.write(self.now, server);
+            }
+        }
+        self.close_connection(server, token);
+    }
+
+    fn close_connection(&mut self, server: &mut Server, token: u64) {
+        let Some(mut connection) = self.take(token) else { return };
+        connection.connection.abandon(self.now, server);
+        connection.transport.close();
+    }
+}
+
+/// Returns the default for the number of connections: as many as the process has descriptors for, less a reserve.
+///
+/// `descriptors` is the number that it may have open, `None` if there is no limit.
+pub(super) fn default_max_connections(descriptors: Option<u64>) -> usize {
+    let descriptors = descriptors.unwrap_or(u64::MAX);
+    let connections = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 4);
+    usize::try_from(connections).unwrap_or(usize::MAX).clamp(1, MAX_DEFAULT_CONNECTIONS)
+}
+
+/// The classes of connections in the order in which they give way.
+const CLASSES: [EvictionClass; 5] = [
+    EvictionClass::Done,
+    EvictionClass::Silent,
+    EvictionClass::IncompleteHead,
+    EvictionClass::Slow,
+    EvictionClass::Idle,
+];
+/// Maximum number of connections without a place.
+const MAX_WAITING: usize = 64;
+/// Descriptors that are left for connections without a place and for everything else that the process has open.
+const RESERVED_DESCRIPTORS: u64 = 128;
+/// The largest default: bounds the memory.
+const MAX_DEFAULT_CONNECTIONS: usize = 10_000;
+/// Time after which the other shards are asked again to make room.
+const SHARD_RETRY_DELAY: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_follows_the_descriptor_limit() {
+        let defaults = [None, Some(1_000_000), Some(1_024), Some(256), Some(40), Some(1), Some(0)];
+        assert_eq!(defaults.map(default_max_connections), [10_000, 10_000, 896, 128, 10, 1, 1]);
+    }
+}

@@ -1,0 +1,30 @@
+//! How readily a connection gives way when the server needs its place for another client.
+
+use crate::time::Instant;
+
+/// When a connection may be closed to make room, and how little is lost by it (SEC-018).
+///
+/// The connection with the smallest value gives way first: the order is by class, then by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Eviction {
+    /// The class of the connection.
+    pub class: EvictionClass,
+    /// The time from which it may be closed.
+    pub at: Instant,
+}
+
+/// The classes of connections that may be closed to make room; the first gives way first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EvictionClass {
+    /// The last response was written; the connection only lingers (RFC 9112, 9.6).
+    Done,
+    /// Not a single byte was received.
+    Silent,
+    /// The head of a request is incomplete.
+    IncompleteHead,
+    /// The client sends a body, or takes a response, slower than
+    /// [`min_rate`](super::HttpLimits::min_rate).
+    Slow,
+    /// The connection waits for its next request.
+    Idle,
+}

@@ -1,0 +1,157 @@
+//! The shares of open exchanges that streams and principals may take, and which stream gives way.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::Server;
+use super::admission::overloaded;
+use super::exchange::{Kind, ServerExchange};
+use super::response::write_empty_event;
+use crate::frame::sse::EventHead;
+use crate::slab::Key;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+
+/// Streams without an end of their own: GET streams, subscriptions, and the streams of HTTP+SSE.
+#[derive(Debug)]
+pub(super) struct OpenEndedStreams {
+    count: usize,
+    /// The largest number of streams.
+    limit: usize,
+    /// Streams that were the quietest when they were last looked for, the quietest one at the end.
+    ///
+    /// One search finds many, so that ending a stream does not visit all exchanges each time.
+    quietest: Vec<(Instant, Key)>,
+}
+
+impl OpenEndedStreams {
+    pub(super) const fn new(limit: usize) -> Self {
+        Self { count: 0, limit, quietest: Vec::new() }
+    }
+}
+
+/// Returns three quarters of a number of places: the share of streams. It is at least one.
+const fn share_of_streams(places: usize) -> usize {
+    let share = places - places.div_ceil(4);
+    if share == 0 { 1 } else { share }
+}
+
+impl Server {
+    /// Bounds the streams without an end of their own to three quarters of `places`, the connections of the caller.
+    ///
+    /// The share of [`Config::max_exchanges`](super::Config::max_exchanges) holds, too. When it is reached, a new
+    /// stream ends the one that has been quiet for longest.
+    pub fn share_places(&mut self, places: usize) {
+        self.open_ended.limit = share_of_streams(places.min(self.config.max_exchanges));
+    }
+
+    /// Admits one more stream without an end of its own, or refuses it and returns false.
+    ///
+    /// If the share of such streams is taken, the quietest one ends.
+    pub(super) fn admit_open_ended(&mut self, key: Key) -> bool {
+        if self.open_ended.count >= self.open_ended.limit && !self.end_quietest_stream(None) {
+            self.refuse(key, &overloaded("too many streams are open"));
+            return false;
+        }
+        self.set_open_ended(key, true);
+        true
+    }
+
+    pub(super) fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {
+        let Some(x) = self.exchanges.get_mut(key) else { return };
+        match (core::mem::replace(&mut x.is_open_ended, is_open_ended), is_open_ended) {
+            (false, true) => {
+                x.active_at = self.now;
+                self.open_ended.count += 1;
+            }
+            (true, false) => self.open_ended.count -= 1,
+            _ => {}
+        }
+    }
+
+    /// Ends the GET stream or subscription that has been quiet for longest, of all or of one principal.
+    ///
+    /// A GET stream can be resumed or opened again after a delay that it names; a subscription gets its final result
+    /// (SUB-013). Neither owes a response (HTTP-058). Returns whether there was one.
+    fn end_quietest_stream(&mut self, principal: Option<&str>) -> bool {
+        let Some((_, key)) = self.next_quietest(principal) else { return false };
+        let Some(x) = self.exchanges.get_mut(key) else { return false };
+        match (x.kind, x.stream) {
+            (Kind::Post, Some(stream)) => {
+                // Its result is the last message of the stream, which then ends.
+                self.engine.end_subscriptions(self.now, ChannelId(stream));
+                self.set_open_ended(key, false);
+                self.fill_response(key);
+            }
+            _ => {
+                let retry = Some(self.config.retry.saturating_mul(CROWDED_RETRY));
+                x.out.write(|out| write_empty_event(out, &EventHead { retry, ..EventHead::default() }));
+                self.finish(key);
+            }
+        }
+        true
+    }
+
+    /// Returns the quietest stream that may end.
+    fn next_quietest(&mut self, principal: Option<&str>) -> Option<(Instant, Key)> {
+        let may_end = |x: &ServerExchange| {
+            x.is_open_ended && !x.client_gone && matches!(x.kind, Kind::Get | Kind::Post)
+        };
+        if let Some(principal) = principal {
+            let own = self.exchanges.iter().filter(|(_, x)| x.principal.as_deref() == Some(principal));
+            return own.filter(|(_, x)| may_end(x)).map(|(key, x)| (x.active_at, key)).min();
+        }
+        for searched in [false, true] {
+            if searched {
+                let mut all: Vec<(Instant, Key)> = self
+                    .exchanges
+                    .iter()
+                    .filter(|(_, x)| may_end(x))
+                    .map(|(key, x)| (x.active_at, key))
+                    .collect();
+                all.sort_unstable();
+                all.truncate(SEARCH_RESULTS);
+                all.reverse();
+                all.shrink_to_fit();
+                self.open_ended.quietest = all;
+            }
+            while let Some((at, key)) = self.open_ended.quietest.pop() {
+                if self.exchanges.get(key).is_some_and(|x| may_end(x) && x.active_at == at) {
+                    return Some((at, key));
+                }
+            }
+        }
+        None
+    }
+
+    /// Counts an exchange for its principal. Returns false if the principal has too many and none of its streams can
+    /// end for it.
+    pub(super) fn admit_principal(&mut self, key: Key, principal: &str) -> bool {
+        let count = self.principal_exchanges.get(principal).copied().unwrap_or(0);
+        if count >= self.config.max_exchanges_per_principal && !self.end_quietest_stream(Some(principal)) {
+            return false;
+        }
+        if let Some(x) = self.exchanges.get_mut(key) {
+            let principal: Box<str> = principal.into();
+            x.principal = Some(principal.clone());
+            *self.principal_exchanges.entry(principal).or_default() += 1;
+        }
+        true
+    }
+
+    /// Ends the count of an exchange for its principal.
+    pub(super) fn release_principal(&mut self, principal: &str) {
+        if let Some(count) = self.principal_exchanges.get_mut(principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.principal_exchanges.remove(principal);
+            }
+        }
+    }
+}
+
+/// Factor of the time after which the client of a GET stream that gave way comes back: at once it would only displace
+/// the next one.
+const CROWDED_RETRY: u32 = 10;
+/// Number of streams that one search for the quietest one finds.
+const SEARCH_RESULTS: usize = 64;
