@@ -109,7 +109,7 @@ impl Client {
     /// The client finds out which revision and which HTTP transport the server speaks. To set a handler or a token, use
     /// [`options`](Self::options) and [`Options::connect_http`].
     ///
-    /// Connections are opened when they are needed. Name resolution takes up to 10 s and blocks the client. Several
+    /// Connections are opened when they are needed. Host names are resolved on another thread, within 10 s. Several
     /// addresses of one name are tried in turn, alternating between IPv6 and IPv4.
     ///
     /// # Errors

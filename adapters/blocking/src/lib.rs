@@ -1,8 +1,9 @@
 //! Model Context Protocol servers and clients in plain blocking code: one thread, one loop, no runtime.
 //!
 //! [`mcp_proto`] implements the protocol, and `mcp-std` implements byte streams and processes. This crate moves the
-//! bytes between them. It starts no thread (except on Windows, where pipes cannot be polled), and work happens only
-//! inside the calls that you make. `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
+//! bytes between them. I/O and handlers run only inside the calls that you make, on the calling thread. Other threads
+//! exist for I/O on Windows, where pipes cannot be polled, and briefly to resolve host names and to flush stdout.
+//! `mcp-threads` offers the same API with a pool of workers, `mcp-smol` with futures.
 //!
 //! # A server
 //!

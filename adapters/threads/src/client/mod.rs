@@ -212,8 +212,8 @@ impl Client {
     /// The client finds out which revision and which HTTP transport the server speaks. [`options`](Self::options) sets
     /// a handler, tokens ([`Options::connect_http`]) and the rest.
     ///
-    /// Connections are opened when they are needed. Name resolution takes up to 10 s and blocks the connection's
-    /// thread. Several addresses of one name are tried in turn, alternating between IPv6 and IPv4.
+    /// Connections are opened when they are needed. Host names are resolved on another thread, within 10 s. Several
+    /// addresses of one name are tried in turn, alternating between IPv6 and IPv4.
     ///
     /// # Errors
     ///
