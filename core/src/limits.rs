@@ -131,7 +131,7 @@ pub struct Limits {
     ///
     /// Reached: `initialize` is refused with -32602.
     pub max_peer_info: usize,
-    /// Longest `_meta` text that is kept to recognise an equal one in the next request (default 1 KiB, small 0 = off).
+    /// Longest `_meta` text that is kept to recognize an equal one in the next request (default 1 KiB, small 0 = off).
     pub max_meta_cache: usize,
 
     /// Time of a call without an answer or progress (default 60 s; TIME-001, TIME-004).

@@ -299,7 +299,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if the connection is over.
+    /// [`Error::Closed`] if the connection has ended.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
         let until = self.now() + timeout;
         let events_before = self.connection.event_count;

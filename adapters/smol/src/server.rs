@@ -437,7 +437,7 @@ pub(crate) const DEFAULT_MAX_RUNNING: usize = 1024;
 pub(crate) const MAX_TURNS: u32 = 16;
 /// Time between two checks for a disconnect while nothing is read.
 const DISCONNECT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How long an answer may wait for the handlers of calls that were read together with it.
+/// Maximum delay of an answer while handlers of calls that were read together with it run.
 const COALESCE_WINDOW: Duration = Duration::from_millis(10);
 /// Number of calls whose answers are not delayed after `COALESCE_WINDOW` was exceeded.
 const EAGER_CALLS: u32 = 64;

@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// An entry could not be registered in a router; nothing was served.
     Register(RegisterError),
-    /// The connection is over.
+    /// The connection has ended.
     Closed(Arc<ConnectionClosed>),
 }
 
@@ -119,7 +119,7 @@ impl Error {
         Self::Url { url: mcp_proto::http::client::Url::redacted(url), reason: alloc::format!("{reason}") }
     }
 
-    /// Returns whether the connection is over, so that a new one is needed.
+    /// Returns whether the connection has ended, so that a new one is needed.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_) | Self::Io(_) | Self::Spawn(_))

@@ -60,7 +60,7 @@ pub struct Engine {
     answer_bytes: usize,
     /// Position after the last of these answers in the output.
     answers_end: u64,
-    /// Each message has an HTTP exchange of its own, whose status is a stronger sign than silence.
+    /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
     pub(super) uses_exchanges: bool,
 }
 

@@ -371,7 +371,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is over, [`UseError::Full`] if its outbox is full,
+    /// [`UseError::Stale`] or [`UseError::Closed`] if the channel is closed, [`UseError::Full`] if its outbox is full,
     /// [`UseError::ReservedMethod`] for a method of the protocol, or an encoding error.
     pub fn notify<T: Serialize + ?Sized>(
         &mut self,
@@ -393,7 +393,7 @@ impl Engine {
     /// # Errors
     ///
     /// Nothing was sent. [`UseError::NotReady`] without a session or before `notifications/initialized` (`ping` is
-    /// allowed then). [`UseError::Stale`] or [`UseError::Closed`] if the channel is over. [`UseError::Full`] if the
+    /// allowed then). [`UseError::Stale`] or [`UseError::Closed`] if the channel is closed. [`UseError::Full`] if the
     /// outbox or the table of calls is full. [`UseError::ReservedMethod`] for other methods of the protocol.
     /// [`UseError::ReservedKey`] or an encoding error for the parameters.
     pub fn request<T: Serialize + ?Sized>(

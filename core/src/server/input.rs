@@ -468,7 +468,7 @@ impl Engine {
         true
     }
 
-    /// Cancels the input requests of a parked call that is over.
+    /// Cancels the input requests of a parked call that has ended.
     ///
     /// Returns false if the call is not parked.
     pub(super) fn unpark(&mut self, key: Key, reason: &str) -> bool {

@@ -18,7 +18,7 @@ pub(super) struct Dialogue<T> {
     server: String,
 }
 
-/// How the user refused to answer.
+/// Refusal of the user to answer.
 enum UserRefusal {
     Declined,
     Cancelled,

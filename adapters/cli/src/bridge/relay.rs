@@ -56,7 +56,7 @@ pub(crate) struct Relay {
     pub(super) log_level: UpstreamLogLevel,
     /// Requests of the server, by the calls to the client that they led to.
     upstream_requests: BTreeMap<CallKey, CallId>,
-    /// Why the connection to the server is over.
+    /// Reason why the connection to the server has ended.
     fault: Option<Fault>,
     /// Tools whose header arguments have changed, with their schemas.
     changed_header_tools: Vec<(String, RawJson)>,
@@ -83,7 +83,7 @@ impl Relay {
         }
     }
 
-    /// Returns why the connection to the server is over. From then on calls are refused.
+    /// Returns the reason why the connection to the server has ended. From then on calls are refused.
     pub(crate) const fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }

@@ -48,7 +48,7 @@ pub(super) struct DriverState {
     pub(super) is_closing: bool,
     /// The error with which the connection ended before it was ready.
     pub(super) error: Option<Error>,
-    /// How the server process ended.
+    /// Outcome of the shutdown of the server process.
     pub(super) exit: Option<Result<Option<ShutdownReport>, Error>>,
 }
 

@@ -335,7 +335,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if the connection is over.
+    /// [`Error::Closed`] if the connection has ended.
     pub async fn poll(&self, timeout: Duration) -> Result<bool, Error> {
         let shared = &*self.0.shared;
         let mut timer = Timer::after(timeout);
@@ -399,7 +399,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] with all known details if the connection is over.
+    /// [`Error::Closed`] with all known details if the connection has ended.
     pub fn check_open(&self) -> Result<(), Error> {
         let caller = &self.0.shared.caller;
         if caller.is_over() { Err(caller.closed_error()) } else { Ok(()) }

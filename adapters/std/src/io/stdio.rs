@@ -117,7 +117,7 @@ impl Stdio {
     }
 }
 
-/// How stdin is read.
+/// Method of reading stdin.
 #[derive(Debug, PartialEq, Eq)]
 enum ReadMode {
     /// A read blocks, so a wait for reading alone may be left to it.

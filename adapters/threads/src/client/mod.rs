@@ -126,7 +126,7 @@ impl TryFrom<ReadyConnection> for Client {
     }
 }
 
-/// Runs the loop until the connection is over. Returns how the server process ended.
+/// Runs the loop until the connection has ended. Returns how the server process ended.
 fn run_loop(
     mut commands: CommandQueue,
     mut connection: Connection,
@@ -365,7 +365,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] with all known details if the connection is over.
+    /// [`Error::Closed`] with all known details if the connection has ended.
     pub fn check_open(&self) -> Result<(), Error> {
         if self.0.caller.is_over() { Err(self.0.caller.closed_error()) } else { Ok(()) }
     }

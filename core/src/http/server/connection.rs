@@ -48,9 +48,9 @@ pub struct Connection {
     exchange: Option<CurrentExchange>,
     /// The request waits for the validation of its token; its body is not read meanwhile.
     awaits_authorization: bool,
-    /// How long a reader may take nothing.
+    /// Maximum time for which a reader may take no bytes.
     write_timeout: Duration,
-    /// Since when the reader has taken nothing.
+    /// Time since which the reader has taken no bytes.
     stalled_since: Option<Instant>,
     /// The reader has taken bytes since the last check.
     made_progress: bool,

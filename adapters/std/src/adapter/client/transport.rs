@@ -184,7 +184,7 @@ impl Debug for CloseAction {
     }
 }
 
-/// Information about a server whose connection is over.
+/// Information about a server whose connection has ended.
 #[derive(Debug, Default)]
 pub struct ExitInfo {
     /// The program of a child process.

@@ -87,7 +87,7 @@ macro_rules! client_calls {
         ///
         /// - [`Error::Call`]: the server answered with an error, or the call timed out.
         /// - [`Error::Use`]: the call cannot be made.
-        /// - [`Error::Closed`]: the connection is over.
+        /// - [`Error::Closed`]: the connection has ended.
         pub $($async)? fn request<T: ::serde::Serialize + ?Sized>(
             $($receiver)+,
             method: &str,
@@ -138,7 +138,7 @@ macro_rules! client_calls {
         /// # Errors
         ///
         /// - [`Error::Use`]: the call cannot be made.
-        /// - [`Error::Closed`]: the connection is over.
+        /// - [`Error::Closed`]: the connection has ended.
         pub fn start<T: ::serde::Serialize + ?Sized>(
             $($receiver)+,
             method: &str,
@@ -315,7 +315,7 @@ macro_rules! client_calls {
         /// - [`Error::OutputSchemaViolation`]: the result violates the tool's output schema (checked with a
         ///   [validator](crate::Options::validator)).
         /// - [`Error::Use`]: the call cannot be made.
-        /// - [`Error::Closed`]: the connection is over.
+        /// - [`Error::Closed`]: the connection has ended.
         pub $($async)? fn call_tool<T: ::serde::Serialize + ?Sized>(
             $($receiver)+,
             name: &str,

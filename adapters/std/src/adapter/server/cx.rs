@@ -219,7 +219,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// # Errors
     ///
-    /// The call is over: it was cancelled or answered, the client has left, the call is too old, or the server shuts
+    /// The call has ended: it was cancelled or answered, the client has left, the call is too old, or the server shuts
     /// down. Return the error with `?`; it is not sent.
     pub fn checkpoint(&mut self) -> Result<(), RpcError> {
         match self.backend.backend() {
@@ -240,7 +240,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// # Errors
     ///
-    /// As [`checkpoint`](Self::checkpoint). Returns as soon as the call is over.
+    /// As [`checkpoint`](Self::checkpoint). Returns as soon as the call has ended.
     pub fn sleep(&mut self, duration: Duration) -> Result<(), RpcError> {
         match self.backend.backend() {
             Backend::Local(server_loop, _) => {
@@ -383,7 +383,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// # Errors
     ///
-    /// - [`UseError::Stale`]: the call is over, as far as is known.
+    /// - [`UseError::Stale`]: the call has ended, as far as is known.
     /// - [`UseError::Encode`]: `data` cannot be encoded as JSON.
     /// - [`UseError::Full`]: too many commands wait for the event loop.
     /// - [`UseError::NotDeclared`]: the server did not declare that it logs.
@@ -486,7 +486,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     ///
     /// # Errors
     ///
-    /// An internal error if the command does not run, because too many commands wait or the event loop is over.
+    /// An internal error if the command does not run, because too many commands wait or the event loop has stopped.
     pub fn with_engine(
         &mut self,
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,

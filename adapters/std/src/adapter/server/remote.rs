@@ -213,12 +213,12 @@ impl RemoteCall {
         }
     }
 
-    /// Publishes a change to all subscribers, unless the loop is over.
+    /// Publishes a change to all subscribers, unless the loop has stopped.
     pub(super) fn publish(&self, change: &Change) {
         let _ = self.sender.send_or_merge(LoopMessage::Changed(change.clone().into()), LoopMessage::merge);
     }
 
-    /// Sends a command to the loop. Returns `false` if too many commands wait or the loop is over.
+    /// Sends a command to the loop. Returns `false` if too many commands wait or the loop has stopped.
     pub(super) fn send_command(&self, command: LoopCommand) -> bool {
         match self.sender.send(LoopMessage::Run(command)) {
             Ok(()) => true,

@@ -109,11 +109,11 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         Ok(())
     }
 
-    /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server is over.
+    /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server has stopped.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run). The server is over then, too.
+    /// As [`run`](Self::run). After an error the server has stopped, too.
     pub fn poll(&mut self, timeout: Duration) -> Result<bool, Error> {
         let until = self.state.driver.tick() + timeout;
         self.turn(Some(until))
@@ -146,7 +146,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         &mut self.handler
     }
 
-    /// Runs one turn of the event loop. Returns `false` when the server is over.
+    /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.driver.now());
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).min();
@@ -274,7 +274,7 @@ impl Handle {
 
     /// Shuts the server down: it accepts no more requests, and ends when all calls are answered or after `grace`.
     pub fn shutdown(&self, grace: Duration) {
-        // Refused if the server is over.
+        // Refused if the server has stopped.
         let _ = self.0.send_unbounded(move |server_loop| server_loop.shutdown(grace));
     }
 
@@ -285,7 +285,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`SendError::Closed`] if the server is over.
+    /// [`SendError::Closed`] if the server has stopped.
     pub fn publish(&self, change: &Change) -> Result<(), SendError<()>> {
         self.0.publish(change.clone())
     }
@@ -294,7 +294,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the server is over.
+    /// [`SendError::Full`] if 1,024 commands wait, [`SendError::Closed`] if the server has stopped.
     pub fn with_engine(
         &self,
         command: impl FnOnce(&mut Engine, Instant) + Send + 'static,
@@ -305,7 +305,7 @@ impl Handle {
         })
     }
 
-    /// Returns whether the server is over.
+    /// Returns whether the server has stopped.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_closed()

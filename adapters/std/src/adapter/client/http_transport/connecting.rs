@@ -36,7 +36,7 @@ pub(super) struct ConnectAttempt {
     pub(super) remaining: VecDeque<SocketAddr>,
     /// Time for each address but the last.
     pub(super) address_timeout: Duration,
-    /// When to try the next address.
+    /// Time at which the next address is tried.
     pub(super) deadline: Option<Instant>,
     /// The current address, with its error once it has failed.
     pub(super) error: String,
@@ -45,7 +45,7 @@ pub(super) struct ConnectAttempt {
 }
 
 impl HttpSocket {
-    /// Returns whether the time for the current address is over.
+    /// Returns whether the time for the current address has passed.
     pub(super) fn is_timed_out(&self, now: Instant) -> bool {
         self.connecting.as_ref().and_then(|connecting| connecting.deadline).is_some_and(|at| at <= now)
     }

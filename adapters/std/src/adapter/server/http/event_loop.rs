@@ -105,7 +105,7 @@ impl HttpLoop {
         Ok(due.into_iter().chain(self.state.shutdown_deadline).min())
     }
 
-    /// Runs one turn of the event loop. Returns `false` when the server is over.
+    /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     pub(super) fn turn(
         &mut self,
         handler: &mut dyn LoopHandler,
