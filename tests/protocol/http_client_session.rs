@@ -311,7 +311,7 @@ fn call_is_lost_when_resumption_fails() {
                         if failure == "down" {
                             harness.refuse_connection(get.id);
                         } else {
-                            // Servers that have lost the stream may answer with one that ends at once.
+                            // Servers that have lost the stream may answer with one that ends immediately.
                             harness.start_event_stream(get.id);
                             harness.receive_end(get.id);
                         }
@@ -384,7 +384,7 @@ fn get_stream_is_reopened_while_it_delivers_messages() {
             harness.start_event_stream(again.id);
             get = again.id;
         }
-        // Priming events alone do not count: a server that lost its state may send them for ever.
+        // Priming events alone do not count: a server that lost its state may send them forever.
         harness.receive_body(get, "id: p0\ndata:\n\n");
         harness.receive_end(get);
         for (round, pause) in [2, 4, 8, 16].into_iter().enumerate() {

@@ -83,7 +83,7 @@ impl Client {
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started again and gets
     /// `initialize` instead. To set a handler before the first message arrives, use [`options`](Self::options).
     ///
     /// # Errors

@@ -23,11 +23,11 @@ use crate::timer::DeadlineTimer;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
 ///
-/// Calls that came before the end of input are still answered, so `printf … | server` works. After the end of input,
+/// Calls received before the end of input are still answered, so `printf … | server` works. After the end of input,
 /// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
 /// cancelled.
 ///
-/// The server stops earlier in two cases. Nothing reads its output any more. Or the input has ended, and for the grace
+/// The server stops earlier in two cases. Its output is no longer read. Or the input has ended, and for the grace
 /// period too many calls run and wait for the end to be read, or the output is not taken.
 ///
 /// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to

@@ -37,7 +37,7 @@ impl Drop for LiveCallGuard {
     }
 }
 
-/// Echoes at once, soon (`soon …`), or never (`never …`).
+/// Echoes immediately, soon (`soon …`), or never (`never …`).
 async fn answer(cx: &mut Cx<'_>, call: &Call, live: &Arc<AtomicU32>) -> Result<Answered, RpcError> {
     live.fetch_add(1, Ordering::SeqCst);
     let _live = LiveCallGuard(live.clone());

@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// Records that no more input comes. Every open call ends (STDIO-028).
+    /// Records the end of the input. Every open call ends (STDIO-028).
     pub fn handle_eof(&mut self, now: Instant, channel: ChannelId) {
         if Some(channel.0) == self.main_channel {
             self.end_input(now, 0);

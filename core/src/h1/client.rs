@@ -345,7 +345,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection: at once if no exchange is open, otherwise after the exchange.
+    /// Ends the connection: immediately if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
         self.tick(now);
         self.closing = true;

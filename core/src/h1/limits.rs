@@ -53,7 +53,8 @@ pub struct HttpLimits {
     pub keep_alive: Duration,
     /// Longest pause while input is read and dropped after the last response (default 2 s; ten times this in all).
     ///
-    /// A client that is still sending may not have read the response; closing at once could discard it (RFC 9112, 9.6).
+    /// A client that is still sending may not have read the response; closing immediately could discard it (RFC 9112,
+    /// 9.6).
     pub drain_timeout: Duration,
     /// Idle time after which empty buffers are freed (default 1 s).
     pub idle_trim: Duration,

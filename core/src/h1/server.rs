@@ -546,7 +546,7 @@ impl Connection {
         match self.reading {
             RequestReadState::Complete => self.finish_exchange(),
             RequestReadState::Body(reader) if reader.is_done() => self.finish_exchange(),
-            // A client that still sends may not have read the response; closing at once could discard it.
+            // A client that still sends may not have read the response; closing immediately could discard it.
             _ if self.closing => self.stop(true),
             _ => {}
         }
@@ -572,7 +572,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection: at once if no exchange is open, otherwise after the exchange.
+    /// Ends the connection: immediately if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
         self.tick(now);
         self.closing = true;

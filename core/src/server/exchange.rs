@@ -152,7 +152,7 @@ impl Engine {
         self.session(key).map(|s| (s.version, s.initialized))
     }
 
-    /// Drops a stream or a session at once and cancels its calls. Returns its buffers.
+    /// Drops a stream or a session immediately and cancels its calls. Returns its buffers.
     pub(crate) fn drop_stream(&mut self, now: Instant, key: Key) -> StreamBuffers {
         self.endpoint.tick(now);
         let root = self.endpoint.root_channel(key);

@@ -445,7 +445,7 @@ impl Engine {
         }));
     }
 
-    /// Cancels the input requests of a parked call and delivers the call again at once (legacy).
+    /// Cancels the input requests of a parked call and delivers the call again immediately (legacy).
     ///
     /// `state` is the state that the handler [kept](Self::need_input); it identifies the call. Unanswered input
     /// requests end with [`CallError::Cancelled`], and the client receives the cancellation with `reason`. Returns

@@ -60,7 +60,8 @@ pub use wait::Run;
 /// and is no longer needed: it may be the leader, and the other tasks would wait for it.
 ///
 /// When the last handle is dropped, the server is shut down as by [`close`](Self::close), and the outcome is discarded.
-/// The future of `run` does this if there is one. Otherwise a thread is started, unless the connection ends at once.
+/// The future of `run` does this if there is one. Otherwise a thread is started, unless the connection ends
+/// immediately.
 /// ```no_run
 /// use mcp_smol::{Client, Program};
 ///
@@ -118,7 +119,7 @@ impl Client {
 
     /// Starts a server process and waits until it is ready, at most for the timeouts in [`Limits`](mcp_proto::Limits).
     ///
-    /// Some legacy servers exit when they receive `server/discover`. Such a server is started once more and gets
+    /// Some legacy servers exit when they receive `server/discover`. Such a server is started again and gets
     /// `initialize` instead. [`options`](Self::options) sets a handler that is in place from the beginning. Dropping
     /// the future shuts the server down as dropping a client does.
     ///
@@ -407,7 +408,7 @@ impl Client {
 
     // ---- callees of `client_calls!` ----------------------------------------------------------------------------
 
-    /// Starts a call at once if no task drives the connection and no command is queued; otherwise returns `None`.
+    /// Starts a call immediately if no task drives the connection and no command is queued; otherwise returns `None`.
     fn try_begin(
         &self,
         progress: bool,

@@ -62,7 +62,7 @@ pub struct OutgoingRequest {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum ExchangeClass {
-    /// Answered at once.
+    /// Answered immediately.
     ///
     /// Exchanges of the other classes may wait for it, so it must never wait for one of those.
     Message,
@@ -77,7 +77,7 @@ pub enum ExchangeClass {
 pub struct ExchangeFailure {
     /// Whether the server may have received any of the request.
     pub may_have_been_sent: bool,
-    /// The reason, as text for people.
+    /// The reason, as human-readable text.
     pub reason: Box<str>,
 }
 

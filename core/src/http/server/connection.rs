@@ -207,12 +207,12 @@ impl Connection {
         self.fault.take()
     }
 
-    /// Ends the connection after the open exchange, or at once if there is none.
+    /// Ends the connection after the open exchange, or immediately if there is none.
     pub fn close(&mut self, now: Instant) {
         self.h1.close(now);
     }
 
-    /// Abandons the exchange and the connection, because the connection broke or must end at once.
+    /// Abandons the exchange and the connection, because the connection broke or must end immediately.
     pub fn abandon(&mut self, now: Instant, server: &mut Server) {
         if let Some(open) = self.exchange.take() {
             server.handle_gone(now, open.id);

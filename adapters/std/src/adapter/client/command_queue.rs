@@ -66,7 +66,7 @@ pub enum ClientCommand {
 /// A job that runs on the loop.
 pub type ClientJob = Box<dyn FnOnce(Result<&mut Connection, Error>) + Send>;
 
-/// The end of a connection, for callers that come later.
+/// The end of a connection, for later callers.
 #[derive(Debug)]
 struct ConnectionExit {
     /// The I/O error that broke the stream, until it is reported once.

@@ -38,7 +38,7 @@ pub trait ClientHandler {
     /// form is checked; if it does not match the form, the server gets an error instead.
     ///
     /// `None` leaves the input request open, so that calls, pings and timeouts go on while a user decides. Answer it
-    /// with `Client::answer` or `Client::refuse`, unless [`input_withdrawn`](Self::input_withdrawn) comes first.
+    /// with `Client::answer` or `Client::refuse`, unless [`input_withdrawn`](Self::input_withdrawn) is called first.
     fn input(&mut self, input: &Input) -> Option<Result<InputResponse<'static>, RpcError>> {
         Some(match &*input.request {
             InputRequest::Elicit(params) => self.elicit(params).map(Into::into),
@@ -87,7 +87,7 @@ pub trait ClientHandler {
         Err(not_handled())
     }
 
-    /// Reports a change on the server. Several changes of one thing may be reported as one.
+    /// Reports a change on the server. Several changes of one list or resource may be reported as one.
     fn changed(&mut self, change: &Change) {
         let _ = change;
     }

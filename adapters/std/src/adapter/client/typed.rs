@@ -52,8 +52,8 @@ pub fn prompt_params<'a, T: Serialize + ?Sized>(
 ///
 /// The adapter provides these functions, with any visibility:
 ///
-/// - `try_begin(progress, command) -> Option<Result<Call, Error>>` begins a call at once if the engine is at hand. The
-///   parameters are then serialized directly into the outbox.
+/// - `try_begin(progress, command) -> Option<Result<Call, Error>>` begins a call immediately if the engine is
+///   available. The parameters are then serialized directly into the outbox.
 /// - `begin(progress, command) -> Result<Call, Error>` begins a call. `progress` tells whether the caller will wait for
 ///   progress, too.
 /// - `command(command) -> Result<(), Error>`, `result(call, on_progress) -> Result<(RawJson, bool), Error>`,
@@ -257,7 +257,7 @@ macro_rules! client_calls {
 
         /// Sets the minimum level of the server's log messages; `None` turns them off.
         ///
-        /// In the modern era each later call carries the level. A legacy server is notified at once. Before that it
+        /// In the modern era each later call carries the level. A legacy server is notified immediately. Before that it
         /// chooses the level itself.
         ///
         /// # Errors
@@ -586,7 +586,7 @@ macro_rules! client_calls {
             }
         }
 
-        /// Returns a fresh cached result, or the ticket for the result to come.
+        /// Returns a fresh cached result, or the ticket for its result.
         $($async)? fn lookup_cached(
             $($receiver)+,
             key: ::mcp_proto::client::CacheKey,

@@ -415,8 +415,8 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
     /// Publishes a change to all subscribers.
     ///
     /// A router publishes changes of its lists itself. The bound on commands that wait for the event loop does not
-    /// apply; several changes of one thing are published as one. If very many resources have changed, all subscribers
-    /// of resources are notified.
+    /// apply; several changes of one list or resource are published as one. If very many resources have changed, all
+    /// subscribers of resources are notified.
     pub fn publish(&mut self, change: &Change) {
         match self.backend.backend() {
             Backend::Local(server_loop, _) => server_loop.publish(change),
@@ -482,7 +482,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
 
     /// Runs a command of the engine that has no method here, for example a notification of the application.
     ///
-    /// On the loop's thread it runs at once, elsewhere it runs soon.
+    /// On the loop's thread it runs immediately, elsewhere it runs soon.
     ///
     /// # Errors
     ///

@@ -114,7 +114,7 @@ impl ActiveCall {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Registers a waker that is woken when the call is cancelled, or at once if it is.
+    /// Registers a waker that is woken when the call is cancelled, or immediately if it is.
     pub fn register_cancel_waker(&self, waker: &Waker) {
         let mut state = self.lock();
         match &mut state.waker {

@@ -79,7 +79,7 @@ impl HttpTransport {
         Ok(None)
     }
 
-    /// Starts to connect to one of the addresses of a name. Returns `false` if every attempt failed at once.
+    /// Starts to connect to one of the addresses of a name. Returns `false` if every attempt failed immediately.
     pub(super) fn connect_any(
         &mut self,
         id: ConnectionId,
@@ -103,7 +103,7 @@ impl HttpTransport {
         )
     }
 
-    /// Starts to connect to the first address that does not fail at once. Returns `false` if there is none.
+    /// Starts to connect to the first address that does not fail immediately. Returns `false` if there is none.
     fn connect(&mut self, id: ConnectionId, mut connecting: ConnectAttempt) -> bool {
         while let Some(address) = connecting.remaining.pop_front() {
             match Socket::connect(address).and_then(|socket| {

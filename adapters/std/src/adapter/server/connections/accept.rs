@@ -38,7 +38,7 @@ impl Connections {
         }
     }
 
-    /// Returns when a connection can be evicted, or `None` if there is room or the time has come.
+    /// Returns when a connection can be evicted, or `None` if there is room or that time has passed.
     pub(super) fn next_eviction_at(&mut self) -> Option<Instant> {
         if !self.is_full() || self.shards > 1 {
             return None;
