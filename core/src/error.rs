@@ -226,7 +226,7 @@ pub enum UseError {
         /// Negotiated revision.
         version: Version,
     },
-    /// The method is sent by the engine alone, or by the other role.
+    /// The method is sent only by the engine, or by the other role.
     #[error("`{0}` cannot be sent by the application")]
     ReservedMethod(String),
     /// The member or `_meta` key is reserved for the protocol (META-002) or malformed (META-003).

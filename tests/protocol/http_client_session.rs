@@ -71,7 +71,7 @@ fn session_id_is_hidden_in_debug_output() {
     assert!(!shown.contains("s3cret") && !shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
 }
 
-// covers: HTTP-066 (as the client takes it)
+// covers: HTTP-066 (client side)
 #[test]
 fn invalid_session_id_is_not_sent_back() {
     for bad in ["", "a b", "\u{e9}", &"x".repeat(2_000)] {
@@ -93,7 +93,7 @@ fn invalid_session_id_is_not_sent_back() {
     }
 }
 
-// covers: LIFE-004, HTTP-047, HTTP-048, HTTP-050 (as the client takes it)
+// covers: LIFE-004, HTTP-047, HTTP-048, HTTP-050 (client side)
 #[test]
 fn calls_wait_until_the_get_stream_is_open() {
     for_each_chunker(|cut| {
@@ -122,7 +122,7 @@ fn calls_wait_until_the_get_stream_is_open() {
     });
 }
 
-// covers: HTTP-049 (405, as the client takes it)
+// covers: HTTP-049 (405, client side)
 #[test]
 fn missing_get_stream_does_not_block_calls() {
     for failure in ["404", "405", "400", "500", "broken", "silent", "page"] {

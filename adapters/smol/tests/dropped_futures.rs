@@ -358,7 +358,7 @@ fn dropped_futures_do_not_block_other_calls() {
     });
 }
 
-/// A thread that was the leader may block: the others go on.
+/// A thread that was the leader may block: the others continue.
 #[test]
 fn former_leader_may_block_its_thread() {
     with_timeout(|| {

@@ -181,7 +181,7 @@ impl Engine {
     /// Returns whether decoding should pause.
     ///
     /// The connection is closed, the server does not read the answers that it requested, or too many events wait.
-    /// Reading may go on within the bounds of the input buffer. Otherwise two peers with full buffers could wait for
+    /// Reading may continue within the bounds of the input buffer. Otherwise two peers with full buffers could wait for
     /// each other (DESIGN-12).
     #[must_use]
     pub fn is_stalled(&self) -> bool {

@@ -101,7 +101,7 @@ message! {
 
     /// Parameters of `notifications/cancelled` (CANC-005).
     CancelledParams {} {
-        /// Id of the cancelled request; 2025-11-25 alone lets it be absent, and then it has no meaning (DEC-015).
+        /// Id of the cancelled request; only 2025-11-25 lets it be absent, and then it has no meaning (DEC-015).
         opt request_id: RequestId = "requestId",
         /// Human-readable reason.
         opt reason: String = "reason",

@@ -191,7 +191,7 @@ impl Engine {
 
     /// Marks a stream as unreachable: its client cannot receive what is sent from now on.
     ///
-    /// `nothing_sent`: nothing that was sent before has left either. The calls of the stream go on (HTTP-062), but
+    /// `nothing_sent`: nothing that was sent before has left either. The calls of the stream continue (HTTP-062), but
     /// cannot request input any more.
     pub(crate) fn mark_unreachable(&mut self, now: Instant, key: Key, nothing_sent: bool) {
         self.endpoint.tick(now);

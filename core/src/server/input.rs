@@ -267,7 +267,7 @@ impl Engine {
     /// The error response to send.
     fn unseal(&self, call: &Call, state: Span) -> Result<RetryContext, RpcError> {
         if state.is_empty() {
-            // A server without keys sends no state, so the responses come alone.
+            // A server without keys sends no state, so the responses arrive without it.
             return Ok(RetryContext::default());
         }
         let Some(text) = call.slice(state).and_then(|text| text.string()) else {

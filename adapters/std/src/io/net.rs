@@ -93,7 +93,7 @@ impl Socket {
         // `Socket::tcp` makes the socket non-blocking.
         let connecting = Self::tcp(socket.into())?;
         match rustix::net::connect(&connecting, &address) {
-            // An interrupted connect goes on in the background.
+            // An interrupted connect continues in the background.
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(connecting),
             Err(error) => Err(error.into()),
         }

@@ -302,7 +302,7 @@ impl Client {
     }
 
     /// Waits as [`wait`](Self::wait) does, at most for `timeout`. Returns `None` if there is no result by then; the
-    /// call goes on.
+    /// call continues.
     ///
     /// # Errors
     ///

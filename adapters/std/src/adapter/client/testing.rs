@@ -81,7 +81,7 @@ pub trait TestServer {
 pub struct TestConnection {
     client: TestClientEnd,
     server_id: u64,
-    /// The reason why the connection cannot go on.
+    /// The reason why the connection cannot continue.
     error: Option<io::Error>,
 }
 

@@ -213,7 +213,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         }
     }
 
-    /// Checks whether to go on, without waiting. On the loop's thread it also reads, writes and handles timeouts.
+    /// Checks whether to continue, without waiting. On the loop's thread it also reads, writes and handles timeouts.
     ///
     /// It is cheap enough for an inner loop: the transport is polled at most once per millisecond.
     ///
@@ -236,7 +236,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         }
     }
 
-    /// Sleeps for `duration` while everything else goes on. Blocks the thread of the handler.
+    /// Sleeps for `duration` while the rest of the server continues. Blocks the thread of the handler.
     ///
     /// # Errors
     ///
@@ -462,7 +462,7 @@ impl<'a, L: CallBackend + ?Sized> Cx<'a, L> {
         self.call
     }
 
-    /// Returns the client, as far as it has introduced itself.
+    /// Returns the client, as far as its identity is known.
     pub fn peer(&mut self) -> Peer {
         match self.backend.backend() {
             Backend::Local(server_loop, _) => server_loop.engine().peer(self.call),

@@ -148,7 +148,7 @@ impl HttpTransport {
         self.connections.handle_connect_failed(self.now, id, &mut self.client, why);
     }
 
-    /// Checks the result of a connection attempt and goes on with the next step.
+    /// Checks the result of a connection attempt and continues with the next step.
     pub(super) fn advance_connect(&mut self, index: usize, writable: bool) {
         let Some(socket) = self.sockets.get_mut(index) else { return };
         let timed_out = socket.is_timed_out(self.now);
