@@ -93,7 +93,7 @@ pub enum UriError {
     /// It does not begin with a scheme (`file:`, for example).
     #[error("it does not begin with a scheme")]
     Scheme,
-    /// It holds a character that no URI may hold, or a `%` without two hexadecimal digits behind it.
+    /// It holds a character that no URI may hold, or a `%` without two hexadecimal digits after it.
     #[error("the character at byte {at} is not permitted there")]
     Character {
         /// Offset of the character, in bytes.
@@ -109,7 +109,7 @@ pub enum UriError {
 
 /// Checks and normalizes a URI: equivalent URIs get equal bytes, apart from the case of the [host](host_range).
 ///
-/// The scheme gets small letters and triplets get capitals. Unreserved characters are not encoded, and characters
+/// The scheme is converted to lower case, triplets to upper case. Unreserved characters are not encoded, and characters
 /// outside of ASCII are (RFC 3986, 6.2.2.1 and 6.2.2.2; RFC 3987, 3.1). Dot segments stay: the server that serves the
 /// URI interprets them.
 pub(crate) fn normalize(uri: &str, limit: usize) -> Result<Cow<'_, str>, UriError> {

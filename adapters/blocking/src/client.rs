@@ -226,7 +226,7 @@ impl Client {
     }
 
     /// Returns the cached results of the server.
-    const fn memory(&self) -> &ResultCache {
+    const fn result_cache(&self) -> &ResultCache {
         &self.connection.cache
     }
 

@@ -27,8 +27,11 @@ use crate::timer::DeadlineTimer;
 /// all running and waiting calls together have [`Limits::eof_grace_period`](mcp_proto::Limits) (5 s); then they are
 /// cancelled.
 ///
-/// The server stops earlier in two cases. Its output is no longer read. Or the input has ended, and for the grace
-/// period too many calls run and wait for the end to be read, or the output is not taken.
+/// The server stops earlier in two cases:
+///
+/// - Its output is no longer read.
+/// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
+///   calls wait for the server to notice the end, or the client does not read pending output.
 ///
 /// The reactor watches pipes, sockets and terminals; files are read directly. While the server runs, stdout belongs to
 /// the stream. Other output of the process to stdout goes to stderr ([`Stdio::guarded`](mcp_std::io::Stdio::guarded)).

@@ -23,8 +23,11 @@ use crate::worker_pool::WorkerPool;
 /// cancelled. The end is read once no more than [`Limits::max_waiting_requests`](mcp_proto::Limits) calls wait for a
 /// worker.
 ///
-/// The server stops earlier in two cases. Its output is no longer read. Or the input has ended, and for the grace
-/// period no call finishes while too many wait for the end to be read, or the output is not taken.
+/// The server stops earlier in two cases:
+///
+/// - Its output is no longer read.
+/// - The input has ended, and the server is blocked for the whole grace period: no call finishes although too many
+///   calls wait for the server to notice the end, or the client does not read pending output.
 ///
 /// While the server runs, stdout belongs to the stream. Other output of the process to stdout goes to stderr (on Unix;
 /// see [`Stdio::guarded`](mcp_std::io::Stdio::guarded)).

@@ -238,12 +238,12 @@ impl Client {
     /// Sets the validator of structured results. It applies to tools that are listed from now on; see
     /// [`Options::validator`].
     pub fn set_validator(&self, validator: impl SchemaValidator + 'static) {
-        self.memory().set_schemas(Some(OutputSchemas::new(validator)));
+        self.result_cache().set_schemas(Some(OutputSchemas::new(validator)));
     }
 
     /// Discards the cached results of this server, also for other clients that share the cache.
     pub fn clear_cache(&self) {
-        self.memory().invalidate_server();
+        self.result_cache().invalidate_server();
     }
 
     /// Returns the server's revision, identity, capabilities and instructions.
@@ -441,7 +441,7 @@ impl Client {
         name.into()
     }
 
-    fn memory(&self) -> &ResultCache {
+    fn result_cache(&self) -> &ResultCache {
         self.0.caller.cache()
     }
 
