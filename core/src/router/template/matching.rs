@@ -318,8 +318,8 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         pairs
     }
 
-    /// Parses the pair at `begin`, the position of the character before its name: returns its variable, the start of its
-    /// value, and the largest end of the value.
+    /// Parses the pair at `begin`, the position of the character before its name. Returns its variable, the start of
+    /// its value, and the largest end of the value.
     fn pair(&self, begin: usize, count: &mut impl MatchCounter) -> Option<(&'t Variable, usize, usize)> {
         let rest = self.uri.get(begin + 1..)?;
         let mut best: Option<&'t Variable> = None;
